@@ -1,0 +1,1 @@
+"""Models as data: cards of known models and the shape of an architecture."""

@@ -1,0 +1,175 @@
+"""What an architecture is, as far as memory, time and adapters depend on it.
+
+An `Architecture` is derived from a model's own `config.json` (`compiler/analyses/architecture`),
+never typed in: its modules are the real module tree, so that parameter counts and adapter targets
+are those of the model that will be built.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+Part = Literal["text", "vision", "audio", "projector", "denoiser", "text_encoder", "vae"]
+"""Which part of a model a module belongs to; `projector` includes resamplers and mergers."""
+
+Kind = Literal["linear", "embedding", "norm", "conv", "parameter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Equal modules that hold parameters: one entry for all layers of a stack.
+
+    `path` is the dotted name in the real module tree with `{}` where the indices go
+    (`model.layers.{}.self_attn.q_proj`), `copies` how many there are, `shape` the weight's shape
+    (linear: outputs, inputs) and `bias` the number of bias elements of one copy.
+    """
+
+    path: str
+    kind: Kind
+    shape: tuple[int, ...]
+    part: Part
+    bias: int = 0
+    copies: int = 1
+
+    @property
+    def parameters(self) -> int:
+        """Elements of weight and bias over all copies."""
+        size = 1
+        for side in self.shape:
+            size *= side
+        return (size + self.bias) * self.copies
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """The mixture of experts in each layer of a stack."""
+
+    count: int
+    active: int
+    """Experts a token passes through, the shared ones not counted."""
+    ffn: int
+    """Inner width of one expert."""
+    shared_ffn: int = 0
+    """Inner width of the experts every token passes through, all together; 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttention:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434)."""
+
+    query_rank: int
+    """0: the query is not compressed."""
+    key_value_rank: int
+    rope_head_dim: int
+    nope_head_dim: int
+    value_head_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Equal transformer layers, one after the other."""
+
+    part: Part
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    """Inner width of the dense feed-forward; 0 in layers that only have experts."""
+    gated: bool
+    """Gate and up projections (SwiGLU, GeGLU) instead of one."""
+    norm: Literal["rms", "layer"]
+    norms: int = 2
+    """Norms over the hidden width in one layer (2 before attention and MLP; 4 in Gemma 2)."""
+    qk_norm: bool = False
+    causal: bool = True
+    window: int | None = None
+    """Tokens that a sliding-window layer attends to; None: all."""
+    windowed_layers: int = 0
+    """How many of the layers are sliding-window layers."""
+    softcap: bool = False
+    """Attention scores pass a tanh cap: flash kernels before 2.6 cannot, eager is used."""
+    experts: Experts | None = None
+    latent: LatentAttention | None = None
+    cross_attention: int = 0
+    """Tokens-side width of a cross attention in each layer; 0: none."""
+    joint: Literal["none", "double", "single"] = "none"
+    """Diffusion transformers: two streams with joint attention, or one fused stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnetLevel:
+    """One resolution of a UNet, down and up path together."""
+
+    channels: int
+    resnets: int
+    """Residual blocks at this resolution, down, middle and up counted together."""
+    transformers: int
+    """Transformer models at this resolution (0 where there is no attention)."""
+    depth: int
+    """Layers in each of those transformers."""
+    scale: int
+    """Latent side divided by this is the side at this level."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageTokens:
+    """How pixels become tokens, by the family's own rule (`compiler/analyses/architecture`)."""
+
+    rule: str
+    """Name of the rule, such as `fixed`, `qwen2-vl`, `minicpm-v`, `llava-next`, `internvl`."""
+    image_size: int
+    """Side in pixels that the tower sees for one image or slice."""
+    patch: int
+    """Side in pixels of one patch."""
+    merge: int = 1
+    """Patches per side joined into one token by the projector."""
+    tokens: int = 0
+    """Tokens one image or slice gives to the language model, where that is fixed."""
+    max_slices: int = 1
+    """The most slices (tiles, crops) one image is cut into, the overview not counted."""
+    max_pixels: int = 0
+    """The most pixels that the processor keeps, for families of variable resolution; 0: no rule."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A model as built: its modules, its stacks of layers, its vocabulary, its image rule."""
+
+    family: str
+    """`model_type` of a Hugging Face config, or the diffusers class name."""
+    kind: Literal["causal-lm", "vision-language", "encoder-decoder", "encoder", "diffusion"]
+    modules: tuple[Module, ...]
+    stacks: tuple[Stack, ...]
+    hidden: int
+    vocab: int
+    """Rows of the output projection; 0 for models without one."""
+    context: int
+    """The longest sequence the config allows; 0 where there is none."""
+    tied: bool
+    """Input embedding and output projection share one weight (then the modules list it once)."""
+    logit_softcap: bool = False
+    images: ImageTokens | None = None
+    unet: tuple[UnetLevel, ...] = ()
+    latent_channels: int = 0
+    """Channels of the latent that a diffusion model sees."""
+    latent_scale: int = 8
+    """Pixels a side that become one latent element a side (the VAE's factor)."""
+    latent_patch: int = 1
+    """Latent elements a side that become one token."""
+    remote_code: bool = False
+    """Built by code in the model's own repository (`trust_remote_code`)."""
+
+    @cached_property
+    def parameters(self) -> int:
+        """All parameters, each once."""
+        return sum(module.parameters for module in self.modules)
+
+    @cached_property
+    def by_part(self) -> dict[Part, int]:
+        """Parameters of each part."""
+        sums: dict[Part, int] = {}
+        for module in self.modules:
+            sums[module.part] = sums.get(module.part, 0) + module.parameters
+        return sums

@@ -1,0 +1,49 @@
+"""Model cards: a known model as data, with the facts of its own config file."""
+
+from typing import Any, Literal
+
+from tunec.schemas.shape import Shape
+
+
+class Refusal(Shape):
+    """Something that a model cannot do, with the evidence."""
+
+    reason: str
+    source: str
+
+
+class Component(Shape):
+    """A further model that a run loads beside the trained one (text encoder, VAE)."""
+
+    part: Literal["text_encoder", "vae"]
+    config: dict[str, Any]
+    source: str
+
+
+class ModelCard(Shape):
+    """One model; the architecture is derived from `config`, never typed in."""
+
+    name: str
+    title: str
+    repo: str
+    """Where the weights are: the name that `from_pretrained` takes."""
+    aliases: tuple[str, ...] = ()
+    config: dict[str, Any]
+    """The facts of the model's own config.json that define its modules (Hugging Face or diffusers)."""
+    config_source: str
+    """Repository, file and revision that `config` was read from."""
+    stored_dtype: Literal["bf16", "fp16", "fp32"]
+    """The dtype of the published weights."""
+    published_parameters: int | None = None
+    """The count that the maker states (safetensors index), a check on the derived one."""
+    precision_refused: dict[Literal["bf16", "fp16", "fp32"], Refusal] = {}
+    """Precisions in which this model does not train, with the maker's word for it."""
+    lora_targets: tuple[str, ...] = ()
+    """What LoRA normally adapts, by the last part of the module path."""
+    trainer_extras: tuple[str, ...] = ()
+    """Module paths that the maker's own trainer trains in full beside LoRA (embeddings, resampler)."""
+    simpletuner_family: str | None = None
+    """SimpleTuner's `--model_family`, where it has one."""
+    components: tuple[Component, ...] = ()
+    sources: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
