@@ -1,0 +1,1 @@
+"""Decisions: from a spec to a plan that is proven to fit."""

@@ -1,0 +1,1 @@
+"""The plan and how it came about: slots, definitions, the ledger."""

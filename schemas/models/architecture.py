@@ -5,8 +5,10 @@ never typed in: its modules are the real module tree, so that parameter counts a
 are those of the model that will be built.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Literal
 
 Part = Literal["text", "vision", "audio", "projector", "denoiser", "text_encoder", "vae"]
@@ -21,7 +23,8 @@ class Module:
 
     `path` is the dotted name in the real module tree with `{}` where the indices go
     (`model.layers.{}.self_attn.q_proj`), `copies` how many there are, `shape` the weight's shape
-    (linear: outputs, inputs) and `bias` the number of bias elements of one copy.
+    (linear: outputs, inputs) and `bias` the number of bias elements of one copy. A bare parameter
+    (kind `parameter`: fused experts, router weights, class tokens) has its own dotted name as path.
     """
 
     path: str
@@ -30,6 +33,8 @@ class Module:
     part: Part
     bias: int = 0
     copies: int = 1
+    indices: tuple[Sequence[int], ...] = ()
+    """What the `{}` of the path run over, one sequence each; their product gives the copies."""
 
     @property
     def parameters(self) -> int:
@@ -38,6 +43,14 @@ class Module:
         for side in self.shape:
             size *= side
         return (size + self.bias) * self.copies
+
+    def names(self) -> Iterator[str]:
+        """The dotted name of every copy, as `named_modules` gives them."""
+        for index in product(*(self.indices or self._counted())):
+            yield self.path.format(*index)
+
+    def _counted(self) -> tuple[Sequence[int], ...]:
+        return (range(self.copies),) if "{}" in self.path else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +124,12 @@ class UnetLevel:
     """Layers in each of those transformers."""
     scale: int
     """Latent side divided by this is the side at this level."""
+    heads: int = 0
+    """Attention heads at this resolution; 0 where there is no attention."""
+    cross_attention: int = 0
+    """Width of the text states that the transformers attend to; 0: none."""
+    ffn: int = 0
+    """Inner width of the gated feed-forward of each layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +158,9 @@ class Architecture:
 
     family: str
     """`model_type` of a Hugging Face config, or the diffusers class name."""
-    kind: Literal["causal-lm", "vision-language", "encoder-decoder", "encoder", "diffusion"]
+    kind: Literal[
+        "causal-lm", "vision-language", "encoder-decoder", "encoder", "diffusion", "autoencoder"
+    ]
     modules: tuple[Module, ...]
     stacks: tuple[Stack, ...]
     hidden: int
@@ -160,6 +181,12 @@ class Architecture:
     """Latent elements a side that become one token."""
     remote_code: bool = False
     """Built by code in the model's own repository (`trust_remote_code`)."""
+    head: str = ""
+    """Dotted name of the output projection (it holds no weight of its own where `tied`)."""
+    embedding: str = ""
+    """Dotted name of the token embedding."""
+    assumed: tuple[str, ...] = ()
+    """Config keys that were absent, so that the config class's own default was taken."""
 
     @cached_property
     def parameters(self) -> int:

@@ -1,0 +1,179 @@
+"""A model's config read with types: every fault is remembered, all are raised together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from tunec.compiler.analyses.architecture.defaults import DEFAULTS
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One key of a config that cannot be used."""
+
+    path: str
+    """The key's dotted path in the config."""
+    expected: str
+    found: str
+    """What is there, or `nothing`."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: expected {self.expected}, found {self.found}"
+
+
+class UnusableConfig(ValueError):
+    """A config from which no architecture can be derived, with all its faults."""
+
+    def __init__(self, family: str, faults: Sequence[Fault]) -> None:
+        self.family = family
+        self.faults = tuple(faults)
+        super().__init__(f"config of {family!r}: " + "; ".join(str(fault) for fault in faults))
+
+
+class UnknownArchitecture(LookupError):
+    """A config whose family has no derivation."""
+
+    def __init__(self, family: str, known: Sequence[str]) -> None:
+        self.family = family
+        self.known = tuple(known)
+        super().__init__(f"no architecture is known for the family {family!r}")
+
+
+@dataclass(slots=True)
+class Findings:
+    """What reading a config has brought up so far, shared by all its sections."""
+
+    faults: list[Fault] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One section of a config.
+
+    An absent key takes the default of the config class of `family` (`DEFAULTS`); a key that is
+    neither there nor has a default, or has the wrong type, is a fault and reads as the smallest
+    value of its type, so that reading goes on and finds the next fault too.
+    """
+
+    values: Mapping[str, Any]
+    family: str
+    path: str = ""
+    findings: Findings = field(default_factory=Findings)
+
+    def has(self, key: str) -> bool:
+        """Whether the config itself sets the key to something other than null."""
+        return self.values.get(key) is not None
+
+    def get(self, key: str) -> Any:
+        """Give the value as it stands, or the class's default; None where there is neither."""
+        if key in self.values:
+            return self.values[key]
+        default = DEFAULTS.get(self.family, _NOTHING).get(key)
+        if default is not None:
+            self.findings.assumed.append(self.path + key)
+        return default
+
+    def count(self, key: str) -> int:
+        """Read an integer of at least 1."""
+        value = self.get(key)
+        return value if _is_integer(value, 1) else self._fault(key, "a positive integer", value, 1)
+
+    def count_or(self, key: str, fallback: int) -> int:
+        """Read an integer of at least 1, `fallback` where it is null or absent with no default."""
+        value = self.get(key)
+        if value is None:
+            return fallback
+        return value if _is_integer(value, 1) else self._fault(key, "a positive integer", value, 1)
+
+    def size(self, key: str) -> int:
+        """Read an integer of at least 0; null reads as 0."""
+        value = self.get(key)
+        if value is None:
+            return 0
+        return value if _is_integer(value, 0) else self._fault(key, "an integer", value, 0)
+
+    def flag(self, key: str) -> bool:
+        """Read a truth value; null reads as false."""
+        value = self.get(key)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        return self._fault(key, "true or false", value, False)  # noqa: FBT003
+
+    def number(self, key: str) -> float:
+        """Read a number; null reads as 0."""
+        value = self.get(key)
+        if value is None:
+            return 0.0
+        good = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if good else self._fault(key, "a number", value, 0.0)
+
+    def text(self, key: str) -> str:
+        """Read a string; null reads as the empty one."""
+        value = self.get(key)
+        if value is None or isinstance(value, str):
+            return value or ""
+        return self._fault(key, "a string", value, "")
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Read a list of strings; null reads as the empty one."""
+        value = self.get(key)
+        if value is None:
+            return ()
+        if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        return self._fault(key, "a list of strings", value, ())
+
+    def sizes(self, key: str) -> tuple[int, ...]:
+        """Read a list of integers of at least 0; null reads as the empty one."""
+        value = self.get(key)
+        if value is None:
+            return ()
+        if isinstance(value, list | tuple) and all(_is_integer(item, 0) for item in value):
+            return tuple(value)
+        return self._fault(key, "a list of integers", value, ())
+
+    def side(self, key: str) -> int:
+        """Read the side of a square: one positive integer, or two or more equal ones."""
+        value = self.get(key)
+        if isinstance(value, list | tuple) and value and all(item == value[0] for item in value):
+            value = value[0]
+        return value if _is_integer(value, 1) else self._fault(key, "a side in pixels", value, 1)
+
+    def choice(self, key: str, *choices: str) -> str:
+        """Read one of the given strings."""
+        value = self.get(key)
+        wanted = "one of " + ", ".join(choices)
+        return value if value in choices else self._fault(key, wanted, value, choices[0])
+
+    def section(self, key: str, family: str) -> "Facts":
+        """Read a nested config; its own `model_type`, where it has one, goes before `family`."""
+        value = self.values.get(key)
+        if value is None:
+            value = {}
+        if not isinstance(value, Mapping):
+            value = self._fault(key, "a mapping", value, {})
+        named = value.get("model_type")
+        inner = named if isinstance(named, str) and named in DEFAULTS else family
+        return Facts(value, inner, f"{self.path}{key}.", self.findings)
+
+    def as_family(self, family: str) -> "Facts":
+        """Read the same section with the defaults of another config class."""
+        return Facts(self.values, family, self.path, self.findings)
+
+    def refuse(self, key: str, expected: str) -> None:
+        """Remember that this key's value contradicts the rest of the config."""
+        self._fault(key, expected, self.get(key), None)
+
+    def _fault(self, key: str, expected: str, found: Any, instead: T) -> T:
+        seen = "nothing" if found is None else repr(found)
+        self.findings.faults.append(Fault(self.path + key, expected, seen))
+        return instead
+
+
+def _is_integer(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -1,0 +1,97 @@
+"""The diagnostic: one fault, with its places, the sum behind its numbers, and a fix."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tunec.schemas.source import Span
+
+Severity = Literal["error", "warning", "note"]
+Applicability = Literal["safe", "unsafe"]
+"""`safe`: keeps what the run does, or does what was plainly meant. `unsafe`: a person decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A place that a diagnostic speaks of."""
+
+    text: str
+    span: Span | None = None
+    path: str = ""
+    """The key's dotted path in its file."""
+    primary: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A replacement of a stretch of a file."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that mend the fault, and whether they may be applied unseen."""
+
+    edits: tuple[Edit, ...]
+    applicability: Applicability
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One line of a sum: `weights 14.96 GiB`."""
+
+    name: str
+    value: float
+    unit: str = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One fault. `id` is a code (`E0301`) for hard errors, a name for lints."""
+
+    id: str
+    severity: Severity
+    message: str
+    """What is wrong; stands alone; lower case, no final period."""
+    labels: tuple[Label, ...] = ()
+    notes: tuple[str, ...] = ()
+    help: str | None = None
+    """How to mend it: the smallest change that works."""
+    fix: Fix | None = None
+    sum: tuple[Term, ...] = ()
+
+    @property
+    def primary(self) -> Label | None:
+        """The first primary label, if any."""
+        return next((label for label in self.labels if label.primary), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The diagnostic as the JSON that `--format json` prints."""
+        return {
+            "id": self.id,
+            "severity": self.severity,
+            "message": self.message,
+            "labels": [_label_json(label) for label in self.labels],
+            "notes": list(self.notes),
+            "help": self.help,
+            "fix": _fix_json(self.fix),
+            "sum": [{"name": t.name, "value": t.value, "unit": t.unit} for t in self.sum],
+        }
+
+
+def _span_json(span: Span | None) -> dict[str, Any]:
+    names = ("file", "line", "column", "end_line", "end_column")
+    return {name: getattr(span, name, None) for name in names}
+
+
+def _label_json(label: Label) -> dict[str, Any]:
+    place = _span_json(label.span)
+    return {**place, "text": label.text, "path": label.path, "primary": label.primary}
+
+
+def _fix_json(fix: Fix | None) -> dict[str, Any] | None:
+    if fix is None:
+        return None
+    edits = [{**_span_json(edit.span), "text": edit.text} for edit in fix.edits]
+    return {"edits": edits, "applicability": fix.applicability}

@@ -1,0 +1,187 @@
+"""The plan: the winning value of every slot, typed. And the draft, while passes are at work."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tunec.compiler.ir.slots import (
+    GROUPS,
+    SLOTS,
+    ActivationCheckpointing,
+    Adapter,
+    AttentionKernel,
+    Batch,
+    Data,
+    Devices,
+    Launch,
+    Model,
+    Optimizer,
+    Parallel,
+    Precision,
+    Quantization,
+    Runtime,
+    Schedule,
+    States,
+    Zero,
+)
+
+
+class Undecided(LookupError):
+    """A pass read a group that no earlier pass decides: a bug in the pipeline's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every slot's value, by group."""
+
+    model: Model
+    devices: Devices
+    data: Data
+    precision: Precision
+    attention: AttentionKernel
+    quantization: Quantization
+    adapter: Adapter
+    optimizer: Optimizer
+    parallel: Parallel
+    states: States
+    zero: Zero
+    activation_checkpointing: ActivationCheckpointing
+    batch: Batch
+    schedule: Schedule
+    runtime: Runtime
+    launch: Launch
+
+    def __getitem__(self, slot: str) -> Any:
+        """The value of a slot by its path; KeyError for an unknown path."""
+        place = SLOTS[slot]
+        return getattr(getattr(self, place.group), place.attribute)
+
+    def values(self) -> dict[str, Any]:
+        """Every slot's path and value, in the order of the groups."""
+        return {path: self[path] for path in SLOTS}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Build a plan from a value for every slot; KeyError names a slot without one."""
+        return cls(**{group: build_group(group, values) for group in GROUPS})
+
+
+def build_group(group: str, values: Mapping[str, Any]) -> Any:
+    """Build one group from a mapping of slot paths to values."""
+    shape = GROUPS[group]
+    slots = (slot for slot in SLOTS.values() if slot.group == group)
+    return shape(**{slot.attribute: values[slot.path] for slot in slots})
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan in the making: the groups decided so far."""
+
+    groups: Mapping[str, Any]
+
+    def with_groups(self, groups: Mapping[str, Any]) -> Self:
+        """Return a draft that holds these groups too."""
+        return type(self)({**self.groups, **groups})
+
+    def missing(self) -> Iterable[str]:
+        """Names of the groups that nobody has decided yet."""
+        return [group for group in GROUPS if group not in self.groups]
+
+    def plan(self) -> Plan:
+        """The finished plan; TypeError if a group is missing."""
+        return Plan(**self.groups)
+
+    def _group(self, name: str) -> Any:
+        if name not in self.groups:
+            raise Undecided(name)
+        return self.groups[name]
+
+    @property
+    def model(self) -> Model:
+        """Decided by resolve_model."""
+        group: Model = self._group("model")
+        return group
+
+    @property
+    def devices(self) -> Devices:
+        """Decided by select_devices."""
+        group: Devices = self._group("devices")
+        return group
+
+    @property
+    def data(self) -> Data:
+        """Decided by resolve_data."""
+        group: Data = self._group("data")
+        return group
+
+    @property
+    def precision(self) -> Precision:
+        """Decided by choose_precision."""
+        group: Precision = self._group("precision")
+        return group
+
+    @property
+    def attention(self) -> AttentionKernel:
+        """Decided by choose_attention."""
+        group: AttentionKernel = self._group("attention")
+        return group
+
+    @property
+    def quantization(self) -> Quantization:
+        """Decided by choose_quantization."""
+        group: Quantization = self._group("quantization")
+        return group
+
+    @property
+    def adapter(self) -> Adapter:
+        """Decided by choose_adapter."""
+        group: Adapter = self._group("adapter")
+        return group
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """Decided by choose_optimizer."""
+        group: Optimizer = self._group("optimizer")
+        return group
+
+    @property
+    def parallel(self) -> Parallel:
+        """Decided by fit."""
+        group: Parallel = self._group("parallel")
+        return group
+
+    @property
+    def states(self) -> States:
+        """Decided by fit."""
+        group: States = self._group("states")
+        return group
+
+    @property
+    def zero(self) -> Zero:
+        """Decided by fit."""
+        group: Zero = self._group("zero")
+        return group
+
+    @property
+    def activation_checkpointing(self) -> ActivationCheckpointing:
+        """Decided by fit."""
+        group: ActivationCheckpointing = self._group("activation_checkpointing")
+        return group
+
+    @property
+    def batch(self) -> Batch:
+        """Decided by fit."""
+        group: Batch = self._group("batch")
+        return group
+
+    @property
+    def schedule(self) -> Schedule:
+        """Decided by schedule_training."""
+        group: Schedule = self._group("schedule")
+        return group
+
+    @property
+    def runtime(self) -> Runtime:
+        """Decided by set_runtime."""
+        group: Runtime = self._group("runtime")
+        return group

@@ -1,0 +1,287 @@
+"""The slots: everything that can be decided, typed and addressed by path.
+
+A group is a frozen dataclass; each of its fields is a slot, `batch.micro` being field `micro` of
+group `batch`. A trailing underscore keeps a Python keyword out (`batch.global_` is slot
+`batch.global`). One pass decides a whole group, so what a pass may read is what has a group.
+Amounts of memory are bytes; bucket sizes are elements, as DeepSpeed counts them.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, get_type_hints
+
+from tunec.schemas.terms import (
+    AdapterKind,
+    Attention,
+    Checkpointing,
+    Engine,
+    FloatDtype,
+    Launcher,
+    LossScaling,
+    Offload,
+    OptimizerKernel,
+    OptimizerName,
+    QuantFormat,
+    ScheduleKind,
+    StateDtype,
+)
+
+
+def _slot(doc: str, unit: str = "") -> Any:
+    return field(metadata={"doc": doc, "unit": unit})
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Which model is trained, from the catalogue or its own config."""
+
+    path: str = _slot("what `from_pretrained` is given: a repository name or a directory")
+    family: str = _slot("`model_type` of its config, or the diffusers class")
+    kind: str = _slot("causal-lm, vision-language, encoder-decoder, encoder or diffusion")
+    parameters: int = _slot("all parameters, adapters not counted", "parameters")
+    trust_remote_code: bool = _slot("whether the model is built by code from its own repository")
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Which accelerators are used, and what they are."""
+
+    model: str = _slot("catalogue name of the weakest device used")
+    nodes: int = _slot("nodes used", "nodes")
+    per_node: int = _slot("devices used on each node", "devices")
+    visible: tuple[str, ...] = _slot(
+        "devices as `CUDA_VISIBLE_DEVICES` names them: PCI order numbers or UUIDs; empty: all"
+    )
+    capability: str | None = _slot("compute capability of the weakest device, `7.0`")
+    memory: int = _slot("memory of the smallest device used, as the driver reports it", "bytes")
+    budget: int = _slot("how much of that the run may take", "bytes")
+    host_budget: int | None = _slot(
+        "host RAM of a node that the run may take; none: unknown", "bytes"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """What one sample is and how many there are."""
+
+    train: str = _slot("training data: file, directory or data set name")
+    evaluation: str | None = _slot("evaluation data")
+    samples: int | None = _slot("training samples; none: unknown", "samples")
+    sequence: int = _slot("most text tokens in one sample; 0 for diffusion", "tokens")
+    packing: bool = _slot("whether several samples share one sequence")
+    images: int = _slot("images in one sample", "images")
+    image_width: int = _slot("pixels; 0: no images", "pixels")
+    image_height: int = _slot("pixels; 0: no images", "pixels")
+    image_tokens: int = _slot("tokens that the images of one sample add to the sequence", "tokens")
+    vision_tokens: int = _slot("patch tokens the vision tower runs for one sample", "tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """In which arithmetic the model trains, and how fp16 is kept from underflow."""
+
+    compute: FloatDtype = _slot("dtype of matrix products in forward and backward")
+    loss_scaling: LossScaling = _slot("dynamic with fp16, none otherwise")
+    initial_scale_power: int = _slot("log2 of the first loss scale")
+    loss_scale_window: int = _slot("steps without overflow before the scale doubles", "steps")
+    hysteresis: int = _slot("overflows tolerated before the scale halves")
+    min_loss_scale: int = _slot("the scale never goes below this")
+    tf32: bool = _slot("whether fp32 products may use TF32 units")
+    deprecated_fp16: bool = _slot("DS_ALLOW_DEPRECATED_FP16: fp16 on compute capability 6.x")
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionKernel:
+    """Which attention code runs."""
+
+    implementation: Attention = _slot("eager, sdpa or flash_attention_2")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """How the frozen base is stored."""
+
+    format: QuantFormat = _slot("none, nf4, fp4 or int8 (bitsandbytes)")
+    double: bool = _slot("whether the block scales are quantised too")
+    compute: FloatDtype = _slot("dtype into which a weight is expanded for its product")
+    storage: FloatDtype | None = _slot("dtype that holds packed 4-bit weights; none: uint8")
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """What is trained instead of the base, or beside it."""
+
+    kind: AdapterKind = _slot("none: the model itself is trained")
+    rank: int = _slot("inner width of each adapter; 0 without one")
+    alpha: float = _slot("scale: output times alpha / rank (or / sqrt(rank))")
+    dropout: float = _slot("share of the adapter's input set to zero")
+    targets: str | tuple[str, ...] = _slot("names by suffix, or one regex over whole module paths")
+    bias: str = _slot("none, all or lora_only")
+    rslora: bool = _slot("scale by 1/sqrt(rank) (arXiv 2312.03732)")
+    dora: bool = _slot("train magnitude apart from direction (arXiv 2402.09353)")
+    also_train: tuple[str, ...] = _slot("modules trained in full beside the adapter")
+    frozen: tuple[str, ...] = _slot("parts that a full fine-tune leaves as they are")
+    trainable_parameters: int = _slot("parameters with gradients", "parameters")
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """What moves the parameters."""
+
+    name: OptimizerName = _slot("the algorithm")
+    kernel: OptimizerKernel = _slot("which implementation runs")
+    learning_rate: float = _slot("the highest learning rate of the schedule")
+    beta1: float = _slot("decay of the first moment")
+    beta2: float = _slot("decay of the second moment")
+    epsilon: float = _slot("added to the denominator")
+    weight_decay: float = _slot("decoupled weight decay")
+    max_grad_norm: float = _slot("gradients are clipped to this norm; 0: not clipped")
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """How the devices share the work."""
+
+    engine: Engine = _slot("none (one process), ddp, or deepspeed")
+    world: int = _slot("processes, one a device", "processes")
+    data: int = _slot("data parallel width", "processes")
+    tensor: int = _slot("tensor parallel width", "processes")
+    sequence: int = _slot("sequence parallel width", "processes")
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """In which dtype each kind of training state is held; follows from precision and engine."""
+
+    weights: FloatDtype = _slot("dtype in which the base model is loaded (before quantisation)")
+    trainable: FloatDtype = _slot("dtype of the parameters that gradients flow to")
+    gradients: FloatDtype = _slot("dtype in which gradients are accumulated")
+    master_weights: bool = _slot("whether the engine keeps fp32 copies of the trained parameters")
+    optimizer: StateDtype = _slot("dtype of the optimizer's moments")
+    autocast: bool = _slot("whether torch autocast wraps the forward pass")
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """DeepSpeed ZeRO: what is sharded, what is moved off the device, in which portions."""
+
+    stage: int = _slot("0 nothing, 1 optimizer states, 2 and gradients, 3 and parameters")
+    offload_optimizer: Offload = _slot("where optimizer states live: none (device), cpu, nvme")
+    offload_param: Offload = _slot("where parameter shards live (stage 3): none, cpu, nvme")
+    nvme_path: str | None = _slot("directory on the local NVMe for offload")
+    pin_memory: bool = _slot("whether offload buffers are page-locked")
+    overlap_comm: bool = _slot("whether gradient reduction overlaps the backward pass")
+    contiguous_gradients: bool = _slot("whether gradients are copied to one buffer as they come")
+    reduce_scatter: bool = _slot("reduce-scatter instead of all-reduce for gradients")
+    reduce_bucket: int = _slot("elements reduced at once", "elements")
+    allgather_bucket: int = _slot("elements gathered at once (stages 1 and 2)", "elements")
+    prefetch_bucket: int = _slot("elements fetched ahead (stage 3)", "elements")
+    persistence_threshold: int = _slot("smaller parameters stay whole (stage 3)", "elements")
+    max_live_parameters: int = _slot("elements kept whole at most (stage 3)", "elements")
+    max_reuse_distance: int = _slot("keep a parameter if reused within this (stage 3)", "elements")
+    sub_group_size: int = _slot("elements stepped at once (stage 3)", "elements")
+    gather_on_save: bool = _slot("whether a save collects 16-bit weights on one rank (stage 3)")
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationCheckpointing:
+    """Which activations are recomputed."""
+
+    mode: Checkpointing = _slot("none, or layer: each layer keeps only its input")
+    reentrant: bool = _slot("torch's reentrant variant; needs inputs that require gradients")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """How many samples move together: global = micro x accumulation x data parallel width."""
+
+    micro: int = _slot("samples a device takes at once", "samples")
+    accumulation: int = _slot("micro batches before one optimizer step")
+    global_: int = _slot("samples in one optimizer step", "samples")
+    evaluation: int = _slot("samples a device takes at once in evaluation", "samples")
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long training lasts and how the learning rate moves."""
+
+    kind: ScheduleKind = _slot("shape of the learning rate over time")
+    epochs: float | None = _slot("passes over the data; none: given in steps", "epochs")
+    steps: int | None = _slot("optimizer steps; none: only epochs are known", "steps")
+    warmup_steps: int = _slot("steps of rising learning rate", "steps")
+    log_steps: int = _slot("steps between log lines", "steps")
+    save_steps: int | None = _slot("steps between checkpoints; none: after each epoch", "steps")
+    keep_checkpoints: int | None = _slot("checkpoints kept; none: all")
+    evaluation_steps: int | None = _slot("steps between evaluations; none: never", "steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What surrounds the training loop."""
+
+    seed: int = _slot("seed of data order and initialisation")
+    output: str = _slot("directory for checkpoints and logs")
+    dataloader_workers: int = _slot("data loading processes of each rank", "processes")
+    dataloader_pin_memory: bool = _slot("whether batches are page-locked before the copy")
+    report_to: tuple[str, ...] = _slot("trackers; empty: none")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How the processes are started."""
+
+    launcher: Launcher = _slot("python, torchrun, deepspeed or accelerate")
+    environment: tuple[tuple[str, str], ...] = _slot("variables that must be set, in order")
+    script: str = _slot("the training script or module that is started")
+
+
+GROUPS: Final[dict[str, type[Any]]] = {
+    "model": Model,
+    "devices": Devices,
+    "data": Data,
+    "precision": Precision,
+    "attention": AttentionKernel,
+    "quantization": Quantization,
+    "adapter": Adapter,
+    "optimizer": Optimizer,
+    "parallel": Parallel,
+    "states": States,
+    "zero": Zero,
+    "activation_checkpointing": ActivationCheckpointing,
+    "batch": Batch,
+    "schedule": Schedule,
+    "runtime": Runtime,
+    "launch": Launch,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One thing that can be decided."""
+
+    path: str
+    group: str
+    attribute: str
+    type: Any
+    doc: str
+    unit: str
+
+
+def _slots_of(group: str, shape: type[Any]) -> tuple[Slot, ...]:
+    hints = get_type_hints(shape)
+    return tuple(
+        Slot(
+            path=f"{group}.{each.name.rstrip('_')}",
+            group=group,
+            attribute=each.name,
+            type=hints[each.name],
+            doc=each.metadata["doc"],
+            unit=each.metadata["unit"],
+        )
+        for each in fields(shape)
+    )
+
+
+SLOTS: Final[dict[str, Slot]] = {
+    slot.path: slot for group, shape in GROUPS.items() for slot in _slots_of(group, shape)
+}
+"""Every slot by its path, in the order of the groups."""

@@ -1,0 +1,298 @@
+"""The spec: what a person wants to train, on what, inside what memory.
+
+Every field says an intent, never a consumer's key. Descriptions are the field's own docstrings and
+go into the generated JSON Schema, which editors show.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from tunec.schemas.hardware.profile import Cluster
+from tunec.schemas.shape import Shape
+from tunec.schemas.terms import (
+    Attention,
+    Engine,
+    FloatDtype,
+    Launcher,
+    OptimizerName,
+    ScheduleKind,
+)
+from tunec.schemas.units import Count, Share, parse_budget
+
+Budget = Annotated[int | float, BeforeValidator(parse_budget), Field(gt=0)]
+"""An amount (`72GiB`) or a share of what is there (`90%`)."""
+
+
+class InlineModel(Shape):
+    """A model that the catalogue does not have, by the facts of its own config."""
+
+    path: str
+    """What `from_pretrained` is given: a repository name or a directory."""
+    config: dict[str, Any] | str
+    """The model's config.json: its contents, or the path of the file beside this spec."""
+    stored_dtype: FloatDtype = "bf16"
+    """The dtype of the published weights."""
+
+
+class Full(Shape):
+    """Train the model's own weights."""
+
+    freeze: tuple[Literal["vision", "projector", "text", "embeddings"], ...] = ()
+    """Parts that stay as they are."""
+
+
+class Lora(Shape):
+    """Low-rank adapters on a frozen base (arXiv 2106.09685)."""
+
+    rank: Annotated[int, Field(ge=1)] = 16
+    """Inner width of each adapter."""
+    alpha: Annotated[float, Field(gt=0)] | None = None
+    """Scale: the adapter's output is multiplied by alpha / rank; twice the rank if not given."""
+    dropout: Share = 0.0
+    """Share of the adapter's input that is set to zero."""
+    targets: Literal["attention", "mlp", "all-linear"] | str | tuple[str, ...] = "all-linear"
+    """Which linear modules of the language model or denoiser get adapters: `attention`, `mlp`,
+    `all-linear`, a list of names by suffix, or one regular expression over whole module paths."""
+    vision: bool = False
+    """Whether `attention`, `mlp` and `all-linear` reach into the vision tower too."""
+    also_train: tuple[str, ...] | None = None
+    """Modules trained in full beside the adapters (`embed_tokens`, `resampler`); when absent, what
+    the model's own trainer trains."""
+    rslora: bool = False
+    """Scale by alpha / sqrt(rank) instead (arXiv 2312.03732)."""
+    dora: bool = False
+    """Train magnitude and direction apart (arXiv 2402.09353)."""
+
+
+class Qlora(Lora):
+    """LoRA on a base stored in 4 bits (arXiv 2305.14314)."""
+
+    format: Literal["nf4", "fp4"] = "nf4"
+    """The 4-bit format of the base."""
+    double: bool = True
+    """Whether the block scales are quantised too."""
+
+
+class Int8Lora(Lora):
+    """LoRA on a base stored in 8 bits (LLM.int8(), arXiv 2208.07339)."""
+
+
+class Method(Shape):
+    """What is trained: exactly one of these."""
+
+    full: Full | None = None
+    lora: Lora | None = None
+    qlora: Qlora | None = None
+    int8_lora: Int8Lora | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one method, not {' and '.join(given) or 'none'}")
+        return self
+
+
+def _method_by_name(value: Any) -> Any:
+    if isinstance(value, str):
+        return {value: {}}
+    if isinstance(value, dict):
+        return {name: {} if options is None else options for name, options in value.items()}
+    return value
+
+
+class Images(Shape):
+    """Images in a sample, for models that see."""
+
+    per_sample: Annotated[int, Field(ge=0)] = 1
+    """Images in one sample."""
+    width: Annotated[int, Field(gt=0)] | None = None
+    """Pixels; when absent, the side that the model's processor makes."""
+    height: Annotated[int, Field(gt=0)] | None = None
+    """Pixels; when absent, as wide as high."""
+
+
+class Data(Shape):
+    """What the model is trained on."""
+
+    train: str
+    """Training data: a file, a directory or a data set name, handed to the trainer as it is."""
+    evaluation: str | None = None
+    """Evaluation data; absent: no evaluation."""
+    samples: Count | None = None
+    """How many training samples there are; steps, warm-up and saving follow from it."""
+    sequence: Count | None = None
+    """Most text tokens in one sample, images not counted; not for diffusion models."""
+    packing: bool = False
+    """Whether several samples share one sequence."""
+    images: Images | None = None
+    """Images in a sample."""
+    resolution: Annotated[int, Field(gt=0)] | None = None
+    """Side in pixels of the training images of a diffusion model."""
+
+
+class Memory(Shape):
+    """What the run may take; absent: all there is, less a margin."""
+
+    gpu_memory: Budget | None = None
+    """Of each device: an amount or a share."""
+    host_memory: Budget | None = None
+    """Of each node: an amount or a share."""
+
+
+class BatchIntent(Shape):
+    """How many samples make one optimizer step."""
+
+    global_: Annotated[Count, Field(ge=1)] | None = Field(default=None, alias="global")
+    """Samples in one optimizer step, over all devices."""
+
+
+class Optimizer(Shape):
+    """What moves the parameters."""
+
+    name: OptimizerName = "adamw"
+    """The algorithm."""
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Decay of the first moment."""
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """Decay of the second moment."""
+    epsilon: Annotated[float, Field(gt=0)] = 1e-8
+    """Added to the denominator."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Decoupled weight decay."""
+    max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
+    """Gradients are clipped to this norm; 0: not clipped."""
+
+
+def _optimizer_by_name(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class Warmup(Shape):
+    """How long the learning rate rises: exactly one of these."""
+
+    steps: Count | None = None
+    """Optimizer steps."""
+    share: Share | None = None
+    """Part of all steps."""
+
+
+def _warmup_by_value(value: Any) -> Any:
+    if isinstance(value, bool) or value is None or isinstance(value, dict):
+        return value
+    if isinstance(value, int):
+        return {"steps": value}
+    return {"share": value}
+
+
+class Train(Shape):
+    """How long, how fast."""
+
+    epochs: Annotated[float, Field(gt=0)] | None = None
+    """Passes over the data."""
+    steps: Annotated[Count, Field(ge=1)] | None = None
+    """Optimizer steps; instead of epochs."""
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """The highest learning rate of the schedule; when absent, the usual one of the method."""
+    schedule: ScheduleKind = "cosine"
+    """Shape of the learning rate over time."""
+    warmup: Annotated[Warmup, BeforeValidator(_warmup_by_value)] = Warmup(share=0.03)
+    """How long the learning rate rises: steps (`100`) or a share of all steps (`3%`)."""
+    optimizer: Annotated[Optimizer, BeforeValidator(_optimizer_by_name)] = Optimizer()
+    """The optimizer, by name or with its settings."""
+    evaluations: Count | None = None
+    """How many times to evaluate over the run; absent: once an epoch where there is data for it."""
+    checkpoints: Count | None = None
+    """How many times to save over the run; absent: once an epoch."""
+    keep_checkpoints: Annotated[Count, Field(ge=1)] | None = 2
+    """How many of them to keep; null: all."""
+    seed: int = 42
+    """Seed of data order and initialisation."""
+    output: str = "output"
+    """Directory for checkpoints and logs."""
+    report_to: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    """Trackers."""
+    script: str | None = None
+    """The training script or module that the launch command starts."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("give epochs or steps, not both")
+        return self
+
+
+class PrecisionIntent(Shape):
+    """Which arithmetic, where the choice should not be tunec's."""
+
+    compute: FloatDtype | None = None
+    """dtype of matrix products; when absent, the best that every device used really has."""
+    deprecated_fp16: bool = False
+    """Allow DeepSpeed's fp16 on compute capability 6.x (DS_ALLOW_DEPRECATED_FP16=1)."""
+
+
+def _precision_by_name(value: Any) -> Any:
+    return {"compute": value} if isinstance(value, str) else value
+
+
+class DeviceChoice(Shape):
+    """Which devices of the cluster to use."""
+
+    use: Literal["best", "all"] = "best"
+    """`best`: only the devices of the strongest model, where models are mixed. `all`: every one,
+    planned for the weakest."""
+    count: Annotated[Count, Field(ge=1)] | None = None
+    """At most this many, over all nodes."""
+
+
+def _devices_by_name(value: Any) -> Any:
+    return {"use": value} if isinstance(value, str) else value
+
+
+class Pinned(Shape):
+    """A pinned value with the reason for it."""
+
+    value: Any
+    reason: str
+
+
+class Spec(Shape):
+    """One run, as a person means it."""
+
+    tunec: Literal[1]
+    """Version of this language."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)] = "run"
+    """Name of the run: letters, digits, `.`, `_` and `-`; when absent, the file's name."""
+    model: str | InlineModel
+    """Catalogue name, path of a config.json or its directory, or inline facts."""
+    method: Annotated[Method, BeforeValidator(_method_by_name)]
+    """full, lora, qlora or int8_lora, by name or with options."""
+    data: Data
+    """What the model is trained on."""
+    hardware: str | Cluster
+    """Catalogue name (`a100-80g-x8`), path of a cluster file, or inline."""
+    devices: Annotated[DeviceChoice, BeforeValidator(_devices_by_name)] = DeviceChoice()
+    """Which devices of the hardware to use."""
+    budget: Memory = Memory()
+    """What the run may take."""
+    batch: BatchIntent = BatchIntent()
+    """How many samples make one optimizer step."""
+    train: Train = Train()
+    """How long, how fast."""
+    precision: Annotated[PrecisionIntent, BeforeValidator(_precision_by_name)] = PrecisionIntent()
+    """Which arithmetic, where the choice should not be tunec's."""
+    attention: Attention | None = None
+    """Which attention code to run; when absent, the best that model and devices have."""
+    engine: Engine | None = None
+    """none (one process), ddp or deepspeed; when absent, the search chooses."""
+    launcher: Launcher | None = None
+    """How the processes are started; when absent, what fits the engine."""
+    targets: tuple[str, ...] = ()
+    """What to compile to when the command line names no target: `huggingface@4.40`."""
+    software: dict[str, str] = {}
+    """Versions that will run: `{transformers: "4.40.2", deepspeed: "0.19"}`."""
+    pin: dict[str, Any] = {}
+    """Any slot, by path: `{zero.stage: 2}`, or with a reason: `{value: 2, reason: ...}`."""
+    allow: dict[str, str] = {}
+    """Diagnostics to accept, each with the reason: `{name: reason}`."""
