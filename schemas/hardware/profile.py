@@ -5,9 +5,10 @@ in one direction unless the field says otherwise; memory is what the driver repo
 what the box says.
 """
 
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tunec.schemas.shape import Shape
 from tunec.schemas.units import Bytes
@@ -18,17 +19,23 @@ Support = Literal["native", "emulated", "absent"]
 """`native`: the arithmetic units do it at the stated rate. `emulated`: libraries run it by
 conversion, without the speed and often without the claims being noticed. `absent`: an error."""
 
+FormFactor = Literal["pcie", "sxm", "oam", "superchip"]
+"""`pcie`: a card in a slot. `sxm` and `oam`: a module on a baseboard that wires the modules to each
+other. `superchip`: on one board with its CPU."""
+
+Rate = Annotated[float, Field(gt=0)]
+
 
 class Link(Shape):
     """A direct connection between the devices of one node."""
 
     kind: Literal["nvlink", "nvswitch", "infinity-fabric", "hccs", "roce", "pcie"]
-    bandwidth: float = Field(gt=0)
+    bandwidth: Rate
     """Bytes per second out of one device, one direction, all links of the device together."""
 
 
 class Device(Shape):
-    """One accelerator model."""
+    """One accelerator model, as one process sees it."""
 
     name: str
     title: str
@@ -38,23 +45,55 @@ class Device(Shape):
     """Other names people type; unique over the whole catalogue."""
     architecture: str
     """`pascal`, `volta`, `turing`, `ampere`, `ada`, `hopper`, `blackwell`, `cdna2` ..."""
+    form_factor: FormFactor = "pcie"
     compute_capability: tuple[int, int] | None = None
     """NVIDIA's major and minor; absent for other vendors."""
     memory: Bytes
     """Total device memory as the driver reports it (what `torch.cuda.mem_get_info` calls total)."""
-    bandwidth: float = Field(gt=0)
+    bandwidth: Rate
     """Memory bandwidth in bytes per second."""
-    rates: dict[Dtype, float]
-    """Peak dense operations per second for each dtype that has units for it."""
+    rates: dict[Dtype, Rate]
+    """Peak dense operations per second of the native dtypes; one is left out where the vendor
+    publishes none. Matrix products with FP32 accumulation, which is what training uses."""
     precisions: dict[Dtype, Support]
     """What each precision really is on this device; every Dtype is listed."""
-    pcie_bandwidth: float = Field(gt=0)
+    pcie_bandwidth: Rate
     """Bytes per second between host and device, one direction, of the slot it normally sits in."""
     link: Link | None = None
     """The fastest link that this device model has; whether a node wires it is the node's fact."""
     sources: dict[str, str]
-    """For every number above: where it was read. Keys are field paths (`memory`, `rates.bf16`)."""
+    """For every number above: where it was read. Keys are field paths (`memory`, `rates.bf16`); the
+    path of a field stands for all within it (`rates`)."""
     notes: tuple[str, ...] = ()
+
+    def supports(self, dtype: Dtype) -> bool:
+        """Say whether the arithmetic units themselves do this dtype."""
+        return self.precisions[dtype] == "native"
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if missing := set(get_args(Dtype)) - set(self.precisions):
+            raise ValueError(f"precisions of {self.name} lack {', '.join(sorted(missing))}")
+        for dtype in self.rates:
+            if not self.supports(dtype):
+                raise ValueError(
+                    f"rates.{dtype} of {self.name} is given, "
+                    f"but precisions.{dtype} is {self.precisions[dtype]}"
+                )
+        if (self.vendor == "nvidia") != (self.compute_capability is not None):
+            raise ValueError(
+                f"compute_capability of {self.name} is given by NVIDIA's devices and by no others"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sourced(self) -> Self:
+        if missing := unsourced(self):
+            raise ValueError(f"no source for {', '.join(missing)} of {self.name}")
+        for path in self.sources:
+            if _root(path) not in type(self).model_fields:
+                raise ValueError(f"sources of {self.name} name {path!r}, which is no field")
+        return self
 
 
 class Accelerators(Shape):
@@ -68,15 +107,25 @@ class Accelerators(Shape):
     memory: Bytes | None = None
     """Memory of each, if it differs from the catalogue (MIG, another board)."""
 
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.uuids and len(self.uuids) != self.count:
+            raise ValueError(
+                f"{len(self.uuids)} uuids are given for {self.count} devices {self.device!r}"
+            )
+        if len(set(self.uuids)) != len(self.uuids):
+            raise ValueError(f"two devices {self.device!r} have the same uuid")
+        return self
+
 
 class Nvme(Shape):
     """Local fast storage of a node, for offload."""
 
     path: str
     capacity: Bytes
-    read: float = Field(gt=0)
+    read: Rate
     """Sustained bytes per second."""
-    write: float = Field(gt=0)
+    write: Rate
     """Sustained bytes per second."""
 
 
@@ -102,12 +151,17 @@ class Node(Shape):
     """How the devices of a node reach each other; absent: through PCIe and the host."""
     host: Host
 
+    @property
+    def device_count(self) -> int:
+        """How many devices one such node holds."""
+        return sum(group.count for group in self.accelerators)
+
 
 class Network(Shape):
     """What joins the nodes."""
 
     kind: Literal["infiniband", "roce", "ethernet", "efa", "slingshot"]
-    bandwidth: float = Field(gt=0)
+    bandwidth: Rate
     """Bytes per second out of one node, one direction, all adapters together."""
 
 
@@ -125,4 +179,65 @@ class Cluster(Shape):
     price_per_hour: float | None = Field(default=None, ge=0)
     """Cost of the whole cluster in dollars an hour, if the owner wants cost compared."""
     sources: dict[str, str] = {}
+    """Where the numbers were read, by field path: `nodes[0].host.memory`, `network`."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are, over all groups."""
+        return sum(node.count for node in self.nodes)
+
+    @property
+    def device_count(self) -> int:
+        """How many devices there are, over all nodes."""
+        return sum(node.count * node.device_count for node in self.nodes)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Say whether device models differ, or sizes of the same one; by name, as written."""
+        every = {(group.device, group.memory) for node in self.nodes for group in node.accelerators}
+        return len(every) > 1
+
+    @model_validator(mode="after")
+    def _joined(self) -> Self:
+        if self.node_count > 1 and self.network is None:
+            raise ValueError(f"{self.name} has {self.node_count} nodes, but no network joins them")
+        return self
+
+
+def unsourced(profile: Device | Cluster) -> tuple[str, ...]:
+    """List the paths of numbers that no source of the profile covers.
+
+    How many nodes a cluster has is a choice, not a fact that was read, and needs no source.
+    """
+    return tuple(
+        path
+        for path in _numbers(profile)
+        if not any(_covers(key, path) for key in profile.sources) and not _is_choice(path)
+    )
+
+
+def _is_choice(path: str) -> bool:
+    return path.startswith("nodes[") and path.endswith("].count") and path.count(".") == 1
+
+
+def _covers(key: str, path: str) -> bool:
+    return path == key or path.startswith((f"{key}.", f"{key}["))
+
+
+def _root(path: str) -> str:
+    return path.partition(".")[0].partition("[")[0]
+
+
+def _numbers(value: object, path: str = "") -> Iterator[str]:
+    if isinstance(value, int | float):
+        yield path
+    elif isinstance(value, Shape):
+        for field in type(value).model_fields:
+            yield from _numbers(getattr(value, field), f"{path}.{field}" if path else field)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _numbers(item, f"{path}.{key}")
+    elif isinstance(value, tuple):
+        for at, item in enumerate(value):
+            yield from _numbers(item, f"{path}[{at}]")

@@ -44,13 +44,14 @@ class Module:
             size *= side
         return (size + self.bias) * self.copies
 
+    def places(self) -> Iterator[tuple[int, ...]]:
+        """The indices of every copy, one for each `{}` of the path."""
+        counted = (range(self.copies),) if "{}" in self.path else ()
+        return product(*(self.indices or counted))
+
     def names(self) -> Iterator[str]:
         """The dotted name of every copy, as `named_modules` gives them."""
-        for index in product(*(self.indices or self._counted())):
-            yield self.path.format(*index)
-
-    def _counted(self) -> tuple[Sequence[int], ...]:
-        return (range(self.copies),) if "{}" in self.path else ()
+        return (self.path.format(*place) for place in self.places())
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,16 @@ class ImageTokens:
     """The most slices (tiles, crops) one image is cut into, the overview not counted."""
     max_pixels: int = 0
     """The most pixels that the processor keeps, for families of variable resolution; 0: no rule."""
+    min_pixels: int = 0
+    """The fewest pixels that the processor makes of an image; 0: no rule."""
+    min_slices: int = 1
+    """The fewest slices one image is cut into."""
+    grids: tuple[tuple[int, int], ...] = ()
+    """The canvases, as height and width in pixels, that an image may be fitted to; (): no rule."""
+    lead_tokens: int = 0
+    """Class tokens that the tower puts before the patches of each image or slice."""
+    framing_tokens: int = 0
+    """Learned embeddings that the projector puts around an image (GLM-4V: begin and end)."""
 
 
 @dataclass(frozen=True)

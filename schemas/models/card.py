@@ -29,9 +29,12 @@ class ModelCard(Shape):
     """Where the weights are: the name that `from_pretrained` takes."""
     aliases: tuple[str, ...] = ()
     config: dict[str, Any]
-    """The facts of the model's own config.json that define its modules (Hugging Face or diffusers)."""
+    """The facts of the model's own config.json that define its modules."""
     config_source: str
     """Repository, file and revision that `config` was read from."""
+    processor: dict[str, Any] = {}
+    """The facts of its preprocessor_config.json that decide how many tokens an image becomes."""
+    processor_source: str = ""
     stored_dtype: Literal["bf16", "fp16", "fp32"]
     """The dtype of the published weights."""
     published_parameters: int | None = None
@@ -40,8 +43,10 @@ class ModelCard(Shape):
     """Precisions in which this model does not train, with the maker's word for it."""
     lora_targets: tuple[str, ...] = ()
     """What LoRA normally adapts, by the last part of the module path."""
+    lora_pattern: str | None = None
+    """The regular expression over module paths that the maker's trainer uses, where it does."""
     trainer_extras: tuple[str, ...] = ()
-    """Module paths that the maker's own trainer trains in full beside LoRA (embeddings, resampler)."""
+    """Module paths that the maker's trainer trains in full beside LoRA (embeddings, resampler)."""
     simpletuner_family: str | None = None
     """SimpleTuner's `--model_family`, where it has one."""
     components: tuple[Component, ...] = ()

@@ -1,4 +1,4 @@
-"""One builder for decoder-only language models: what modules are called, and how wide they are."""
+"""One builder for transformer layers: what a family calls its modules, and how wide they are."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +18,9 @@ class Names:
     positions: str = ""
     """Learned position embeddings."""
     embedding_norm: str = ""
+    project_in: str = ""
+    project_out: str = ""
+    """Projections between the width of the embedding and the hidden width, where they differ."""
     layers: str = "layers"
     attention: str = "self_attn"
     query: str = "q_proj"
@@ -37,11 +40,12 @@ class Names:
     norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
     final_norm: str = "norm"
     head: str = "lm_head"
+    """Dotted name from the model itself, not from `root`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimensions:
-    """The sizes of a decoder."""
+    """The sizes of a decoder or an encoder."""
 
     hidden: int
     layers: int
@@ -49,11 +53,13 @@ class Dimensions:
     kv_heads: int
     head_dim: int
     ffn: int
-    vocab: int
-    context: int
-    tied: bool
+    vocab: int = 0
+    context: int = 0
+    tied: bool = False
     embedding: int = 0
     """Width of the token embedding where it is not the hidden width."""
+    embedding_rows: int = 0
+    """Rows of the token embedding where they are not those of the output projection."""
     positions: int = 0
     """Rows of the learned position embeddings."""
     fused: int = 0
@@ -81,7 +87,7 @@ Grow = Callable[[Tree, Names, Dimensions], None]
 
 @dataclass(frozen=True, slots=True)
 class Backbone:
-    """A decoder without its output projection, ready to be grown anywhere in a tree."""
+    """Layers with their embedding, without an output projection, to be grown anywhere in a tree."""
 
     names: Names
     sizes: Dimensions
@@ -90,20 +96,29 @@ class Backbone:
     feed_forward: Grow
 
     def grow(self, root: Tree) -> None:
-        """Add every module under `root` (`model`, or `model.language_model` inside a larger one)."""
+        """Add every module under `root`, such as `model` or `model.language_model`."""
         names, sizes = self.names, self.sizes
-        root.embedding(names.tokens, sizes.vocab, sizes.embedding or sizes.hidden)
+        rows = sizes.embedding_rows or sizes.vocab
+        root.embedding(names.tokens, rows, sizes.embedding or sizes.hidden)
         if names.positions and sizes.positions:
             root.embedding(names.positions, sizes.positions, sizes.hidden)
+        if names.project_in and sizes.embedding:
+            root.linear(names.project_in, sizes.hidden, sizes.embedding)
+            root.linear(names.project_out, sizes.embedding, sizes.hidden)
         if names.embedding_norm:
             _norm(root, names.embedding_norm, sizes)
+        self.grow_layers(root)
+        if names.final_norm:
+            _norm(root, names.final_norm, sizes)
+
+    def grow_layers(self, root: Tree) -> None:
+        """Add the layers alone."""
+        names, sizes = self.names, self.sizes
         self.attention(root, names, sizes)
         self.feed_forward(root, names, sizes)
         layer = root.each(names.layers, range(sizes.layers))
         for name in names.norms:
             _norm(layer, name, sizes)
-        if names.final_norm:
-            _norm(root, names.final_norm, sizes)
 
     def grow_head(self, tree: Tree, *, tied: bool) -> None:
         """Add the output projection, unless it shares the embedding's weight."""
@@ -123,7 +138,8 @@ def separate_attention(root: Tree, names: Names, sizes: Dimensions) -> None:
     attention.linear(names.query, width, sizes.hidden, bias=sizes.qkv_bias)
     attention.linear(names.key, kv_width, sizes.hidden, bias=sizes.qkv_bias)
     attention.linear(names.value, kv_width, sizes.hidden, bias=sizes.qkv_bias)
-    attention.linear(names.output, sizes.hidden, width, bias=sizes.output_bias)
+    if names.output:
+        attention.linear(names.output, sizes.hidden, width, bias=sizes.output_bias)
     if sizes.query_norm:
         attention.norm(names.query_norm, *sizes.query_norm, bias=sizes.qk_norm_bias)
         attention.norm(names.key_norm, *sizes.key_norm, bias=sizes.qk_norm_bias)
@@ -185,10 +201,10 @@ def stack(
     )
 
 
-def dense(names: Names, sizes: Dimensions) -> Backbone:
-    """Put a decoder of equal dense layers together."""
+def dense(names: Names, sizes: Dimensions, part: Part = "text") -> Backbone:
+    """Put equal dense layers together."""
     attention = fused_attention if names.fused else separate_attention
-    return Backbone(names, sizes, (stack(names, sizes),), attention, dense_mlp)
+    return Backbone(names, sizes, (stack(names, sizes, part=part),), attention, dense_mlp)
 
 
 Read = Callable[[Facts], Backbone]

@@ -1,7 +1,8 @@
 """A model's config read with types: every fault is remembered, all are raised together."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from tunec.compiler.analyses.architecture.defaults import DEFAULTS
@@ -64,6 +65,8 @@ class Facts:
     family: str
     path: str = ""
     findings: Findings = field(default_factory=Findings)
+    processing: Mapping[str, Any] = field(default_factory=dict)
+    """The model's preprocessor_config.json, where it is known."""
 
     def has(self, key: str) -> bool:
         """Whether the config itself sets the key to something other than null."""
@@ -102,7 +105,7 @@ class Facts:
         value = self.get(key)
         if value is None or isinstance(value, bool):
             return bool(value)
-        return self._fault(key, "true or false", value, False)  # noqa: FBT003
+        return self._fault(key, "true or false", value, False)
 
     def number(self, key: str) -> float:
         """Read a number; null reads as 0."""
@@ -111,6 +114,13 @@ class Facts:
             return 0.0
         good = isinstance(value, int | float) and not isinstance(value, bool)
         return float(value) if good else self._fault(key, "a number", value, 0.0)
+
+    def parts(self, key: str) -> int:
+        """Read a share, such as 0.5, as the number of whole parts that make one."""
+        value = self.number(key)
+        if not 0 < value <= 1 or math.isinf(1 / value):
+            return self._fault(key, "a share above 0, at most 1", self.get(key), 1)
+        return int(1 / value)
 
     def text(self, key: str) -> str:
         """Read a string; null reads as the empty one."""
@@ -137,6 +147,22 @@ class Facts:
             return tuple(value)
         return self._fault(key, "a list of integers", value, ())
 
+    def channels(self, key: str) -> tuple[int, ...]:
+        """Read a list of at least one positive integer."""
+        value = self.get(key)
+        good = isinstance(value, list | tuple) and value and all(_is_integer(v, 1) for v in value)
+        return tuple(value) if good else self._fault(key, "a list of channels", value, (1,))
+
+    def each_of(self, key: str, count: int) -> tuple[int, ...]:
+        """Read one positive integer for each of `count` blocks; a single one holds for all."""
+        value = self.get(key)
+        if _is_integer(value, 1):
+            return (value,) * count
+        good = isinstance(value, list | tuple) and all(_is_integer(item, 1) for item in value)
+        if good and len(value) == count:
+            return tuple(value)
+        return self._fault(key, f"a positive integer, or {count} of them", value, (1,) * count)
+
     def side(self, key: str) -> int:
         """Read the side of a square: one positive integer, or two or more equal ones."""
         value = self.get(key)
@@ -151,19 +177,35 @@ class Facts:
         return value if value in choices else self._fault(key, wanted, value, choices[0])
 
     def section(self, key: str, family: str) -> "Facts":
-        """Read a nested config; its own `model_type`, where it has one, goes before `family`."""
-        value = self.values.get(key)
+        """Read a nested config with the defaults of `family`; absent, it has only those."""
+        value = self.get(key)
         if value is None:
             value = {}
         if not isinstance(value, Mapping):
             value = self._fault(key, "a mapping", value, {})
-        named = value.get("model_type")
-        inner = named if isinstance(named, str) and named in DEFAULTS else family
-        return Facts(value, inner, f"{self.path}{key}.", self.findings)
+        return replace(self, values=value, family=family, path=f"{self.path}{key}.")
+
+    def member(self, key: str, family: str, known: Container[str]) -> "Facts":
+        """Read a nested config whose own `model_type` says its family; absent, it is `family`."""
+        section = self.section(key, family)
+        named = section.text("model_type") or family
+        if named not in known:
+            section.refuse("model_type", "a family that is known here")
+            named = family
+        return section.as_family(named)
 
     def as_family(self, family: str) -> "Facts":
         """Read the same section with the defaults of another config class."""
-        return Facts(self.values, family, self.path, self.findings)
+        return replace(self, family=family)
+
+    def with_value(self, key: str, value: Any) -> "Facts":
+        """Read the same section with one value changed, as the model's own code changes it."""
+        return replace(self, values={**self.values, key: value})
+
+    def processor(self, family: str) -> "Facts":
+        """Read the preprocessor's config with the defaults of the image processor `family`."""
+        path = "preprocessor_config."
+        return replace(self, values=self.processing, family=family, path=path)
 
     def refuse(self, key: str, expected: str) -> None:
         """Remember that this key's value contradicts the rest of the config."""

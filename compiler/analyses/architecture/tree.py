@@ -58,9 +58,7 @@ class Tree:
         for sequence in self.indices:
             copies *= len(sequence)
         if copies:
-            module = Module(
-                self._child(name), kind, shape, self.part, bias, copies, self.indices
-            )
+            module = Module(self._child(name), kind, shape, self.part, bias, copies, self.indices)
             self.grown.append(module)
 
 

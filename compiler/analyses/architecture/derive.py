@@ -1,0 +1,44 @@
+"""From a model's own config to its architecture."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from tunec.compiler.analyses.architecture.facts import (
+    Facts,
+    Fault,
+    Findings,
+    UnknownArchitecture,
+    UnusableConfig,
+)
+from tunec.compiler.analyses.architecture.families import FAMILIES
+from tunec.schemas.models.architecture import Architecture
+
+_FAMILY_KEYS: Final = ("model_type", "_class_name", "model_class")
+"""Who names the family: transformers, diffusers, SwissArmyTransformer."""
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -> Architecture:
+    """Derive the architecture that a Hugging Face or diffusers `config.json` describes.
+
+    `processor` is the model's `preprocessor_config.json`, for families whose image rule it sets.
+    The module tree is the one that transformers 5.23 or diffusers 0.42 builds (or the model's own
+    code, for families of `trust_remote_code`). Absent keys take the default of the config class;
+    `Architecture.assumed` lists them.
+
+    Raises `UnknownArchitecture` for a family with no derivation and `UnusableConfig` with every
+    key that is missing or has the wrong type.
+    """
+    family = next((config[key] for key in _FAMILY_KEYS if config.get(key)), None)
+    if not isinstance(family, str):
+        found = "nothing" if family is None else repr(family)
+        fault = Fault("model_type", "the name of a model family", found)
+        raise UnusableConfig("", [fault])
+    if family not in FAMILIES:
+        raise UnknownArchitecture(family, tuple(FAMILIES))
+    findings = Findings()
+    architecture = FAMILIES[family](Facts(config, family, findings=findings, processing=processor))
+    if findings.faults:
+        raise UnusableConfig(family, findings.faults)
+    return replace(architecture, assumed=tuple(dict.fromkeys(findings.assumed)))

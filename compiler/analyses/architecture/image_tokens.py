@@ -1,0 +1,239 @@
+"""How many tokens a picture becomes, by each family's own rule.
+
+Counted are the positions of the language model's sequence that states of the picture fill; the
+marker tokens that a chat template writes around them (`<|vision_start|>`, `<image>`) are text.
+Sizes are in pixels.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from tunec.schemas.models.architecture import Architecture, ImageTokens
+
+Size = tuple[int, int]
+"""Width and height."""
+
+
+class UnfitImage(ValueError):
+    """A picture that a family's processor refuses."""
+
+
+def image_tokens(images: ImageTokens, width: int, height: int) -> int:
+    """Count the tokens that one picture of this size gives to the language model.
+
+    Raises `UnfitImage` for a size that the family's processor refuses.
+    """
+    _check(width, height)
+    return _RULES[images.rule][0](images, width, height)
+
+
+def vision_tokens(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
+    """Count the patch and class tokens of each sequence that the tower runs for one picture.
+
+    One number for each tile or slice that is attended to by itself. Raises as `image_tokens`.
+    """
+    _check(width, height)
+    return _RULES[images.rule][1](images, width, height)
+
+
+def latent_tokens(architecture: Architecture, width: int, height: int) -> int:
+    """Count the tokens of a diffusion transformer, or the latent elements of a UNet's top level."""
+    side = architecture.latent_scale * architecture.latent_patch
+    return (width // side) * (height // side)
+
+
+def _check(width: int, height: int) -> None:
+    if width < 1 or height < 1:
+        raise UnfitImage(f"a picture of {width} x {height} pixels has no area")
+
+
+def _fixed(images: ImageTokens, _: int, __: int) -> int:
+    return images.tokens + images.framing_tokens
+
+
+def _one_square(images: ImageTokens, _: int, __: int) -> tuple[int, ...]:
+    return (_square(images),)
+
+
+def _square(images: ImageTokens) -> int:
+    return (images.image_size // images.patch) ** 2 + images.lead_tokens
+
+
+# Qwen2-VL: transformers 5.23.0, models/qwen2_vl/image_processing_qwen2_vl.py, smart_resize.
+
+_WIDEST: Final = 200
+"""The most that one side may be of the other."""
+
+
+def _qwen_patches(images: ImageTokens, width: int, height: int) -> int:
+    if max(width, height) > _WIDEST * min(width, height):
+        raise UnfitImage(f"{width} x {height} pixels: one side is over {_WIDEST} times the other")
+    factor = images.patch * images.merge
+    high, wide = (round(side / factor) * factor for side in (height, width))
+    if images.max_pixels and high * wide > images.max_pixels:
+        shrink = math.sqrt(height * width / images.max_pixels)
+        high, wide = (max(factor, _floor(side / shrink, factor)) for side in (height, width))
+    elif high * wide < images.min_pixels:
+        stretch = math.sqrt(images.min_pixels / (height * width))
+        high, wide = (math.ceil(side * stretch / factor) * factor for side in (height, width))
+    return (high // images.patch) * (wide // images.patch)
+
+
+def _floor(side: float, factor: int) -> int:
+    return math.floor(side / factor) * factor
+
+
+def _qwen_tokens(images: ImageTokens, width: int, height: int) -> int:
+    return _qwen_patches(images, width, height) // images.merge**2
+
+
+def _qwen_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
+    return (_qwen_patches(images, width, height),)
+
+
+# LLaVA-NeXT: transformers 5.23.0, models/llava_next/processing_llava_next.py,
+# LlavaNextProcessor._get_number_of_features; image_processing_utils.py, select_best_resolution.
+
+
+def _best_canvas(images: ImageTokens, width: int, height: int) -> Size:
+    """Choose the canvas that keeps most of the picture, then the one that wastes least."""
+
+    def merit(canvas: tuple[int, int]) -> tuple[int, int]:
+        high, wide = canvas
+        scale = min(wide / width, high / height)
+        kept = min(int(width * scale) * int(height * scale), width * height)
+        return kept, kept - wide * high
+
+    high, wide = max(images.grids, key=merit)
+    return wide, high
+
+
+def _next_tokens(images: ImageTokens, width: int, height: int) -> int:
+    wide, high = _best_canvas(images, width, height)
+    side = images.image_size // images.patch
+    rows, columns = side * (high // images.image_size), side * (wide // images.image_size)
+    if width / height > columns / rows:
+        kept = int(round(height * (columns / width), 7))
+        rows -= (rows - kept) // 2 * 2
+    else:
+        kept = int(round(width * (rows / height), 7))
+        columns -= (columns - kept) // 2 * 2
+    return rows * columns + rows + images.tokens
+
+
+def _next_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
+    wide, high = _best_canvas(images, width, height)
+    tiles = (wide // images.image_size) * (high // images.image_size)
+    return (_square(images),) * (tiles + 1)
+
+
+# InternVL: OpenGVLab/InternVL (2410d1dbf208), internvl_chat/internvl/train/dataset.py,
+# dynamic_preprocess; the same in transformers 5.23.0, models/got_ocr2/image_processing_got_ocr2.py.
+
+
+def _tiles(images: ImageTokens, width: int, height: int) -> int:
+    """Choose the grid of tiles nearest to the picture's shape; an overview joins two or more."""
+    area, tile = width * height, images.image_size**2
+    nearest, best = math.inf, 1
+    for columns, rows in _grids(images.min_slices, images.max_slices):
+        difference = abs(width / height - columns / rows)
+        roomy = difference == nearest and area > 0.5 * tile * columns * rows
+        if difference < nearest or roomy:
+            nearest, best = difference, columns * rows
+    return best + 1 if best > 1 else 1
+
+
+def _grids(least: int, most: int) -> Iterator[Size]:
+    """All grids of `least` to `most` tiles, smaller ones first."""
+    for tiles in range(least, most + 1):
+        for columns in range(1, tiles + 1):
+            if tiles % columns == 0:
+                yield columns, tiles // columns
+
+
+def _tiled_tokens(images: ImageTokens, width: int, height: int) -> int:
+    return _tiles(images, width, height) * images.tokens
+
+
+def _tiled_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
+    return (_square(images),) * _tiles(images, width, height)
+
+
+# MiniCPM-V: image_processing_minicpmv.py of openbmb/MiniCPM-Llama3-V-2_5 and MiniCPM-V-2_6,
+# MiniCPMVImageProcessor.slice_image, get_sliced_grid, find_best_resize, get_refine_size.
+
+
+def _slice_grid(images: ImageTokens, width: int, height: int) -> Size | None:
+    """Choose the grid of slices whose shape is nearest to the picture's; None: not sliced."""
+    ideal = min(math.ceil(width * height / images.image_size**2), images.max_slices)
+    if ideal <= 1:
+        return None
+    candidates = [
+        grid
+        for slices in (ideal - 1, ideal, ideal + 1)
+        if 1 < slices <= images.max_slices
+        for grid in _grids(slices, slices)
+    ]
+    shape = math.log(width / height)
+    return min(candidates, key=lambda grid: abs(shape - math.log(grid[0] / grid[1])))
+
+
+def _nearest(side: float, factor: int) -> int:
+    return max(round(side / factor) * factor, factor)
+
+
+def _resized(images: ImageTokens, width: float, height: float, *, enlarges: bool) -> Size:
+    """Scale to the tower's area, keeping the shape, to whole patches."""
+    side = images.image_size
+    if width * height > side * side or enlarges:
+        ratio = width / height
+        height = int(side / math.sqrt(ratio))
+        width = int(height * ratio)
+    return _nearest(width, images.patch), _nearest(height, images.patch)
+
+
+def _slice_count(images: ImageTokens, width: int, height: int) -> int:
+    grid = _slice_grid(images, width, height)
+    return 1 + (grid[0] * grid[1] if grid else 0)
+
+
+def _sliced_tokens(images: ImageTokens, width: int, height: int) -> int:
+    return _slice_count(images, width, height) * images.tokens
+
+
+def _sliced_tower(images: ImageTokens, width: int, height: int) -> tuple[int, ...]:
+    grid = _slice_grid(images, width, height)
+    overview = _patches(images, _resized(images, width, height, enlarges=grid is None))
+    if grid is None:
+        return (overview,)
+    columns, rows = grid
+    wide, high = _nearest(width, columns) / columns, _nearest(height, rows) / rows
+    piece = _patches(images, _resized(images, wide, high, enlarges=True))
+    return overview, *((piece,) * (columns * rows))
+
+
+def _patches(images: ImageTokens, size: Size) -> int:
+    return (size[0] // images.patch) * (size[1] // images.patch)
+
+
+# Llama 3.2 Vision: transformers 5.23.0, models/mllama/modeling_mllama.py, MllamaVisionModel: all
+# tiles, the empty ones too, are one sequence, each padded to a multiple of eight.
+
+
+def _mllama_tower(images: ImageTokens, _: int, __: int) -> tuple[int, ...]:
+    padded = -(-_square(images) // 8) * 8
+    return (padded * images.max_slices,)
+
+
+_Count = Callable[[ImageTokens, int, int], int]
+_Towers = Callable[[ImageTokens, int, int], tuple[int, ...]]
+
+_RULES: Final[Mapping[str, tuple[_Count, _Towers]]] = {
+    "fixed": (_fixed, _one_square),
+    "qwen2-vl": (_qwen_tokens, _qwen_tower),
+    "llava-next": (_next_tokens, _next_tower),
+    "internvl": (_tiled_tokens, _tiled_tower),
+    "minicpm-v": (_sliced_tokens, _sliced_tower),
+    "mllama": (_fixed, _mllama_tower),
+}

@@ -1,0 +1,179 @@
+"""Which modules an adapter's targets match, and how many parameters LoRA adds to them.
+
+The rules are PEFT's: 0.21.2, `tuners/tuners_utils.py`, `check_target_module_exists` and
+`_maybe_include_all_linear_layers`; for experts that transformers 5 fuses,
+`utils/transformers_weight_conversion.py`, `_convert_peft_config_moe`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tunec.schemas.models.architecture import Architecture, Kind, Module
+
+ALL_LINEAR: Final = "all-linear"
+_ADAPTABLE: Final[frozenset[Kind]] = frozenset({"linear", "embedding", "conv"})
+
+_QWEN_EXPERTS: Final[Mapping[str, str]] = {
+    "gate": "gate.weight",
+    "gate_proj": "gate_up_proj",
+    "up_proj": "gate_up_proj",
+    "down_proj": "down_proj",
+}
+_FUSED_EXPERTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "mixtral": {
+        "gate": "gate.weight",
+        "w1": "gate_up_proj",
+        "w3": "gate_up_proj",
+        "w2": "down_proj",
+    },
+    "qwen3_moe": _QWEN_EXPERTS,
+    "olmoe": _QWEN_EXPERTS,
+    "deepseek_v2": _QWEN_EXPERTS,
+    "deepseek_v3": _QWEN_EXPERTS,
+}
+"""Targets of transformers 4 that PEFT moves to fused parameters (`_MOE_TARGET_MODULE_MAPPING`)."""
+_FUSED: Final = "gate_up_proj"
+"""The parameter that fuses two projections: its adapter has twice the rank."""
+_UNDECLARED_HEADS: Final = frozenset({"transformer.output_layer"})
+"""Heads that their class does not give as output embedding, so that all-linear takes them."""
+
+Match = Callable[[str], bool]
+
+
+class HalfTarget(ValueError):
+    """Targets that name one of two projections which transformers 5 fuses, as PEFT refuses."""
+
+    def __init__(self, target: str, others: Sequence[str], fused: str) -> None:
+        self.target = target
+        self.others = tuple(others)
+        self.fused = fused
+        needed = ", ".join(others)
+        super().__init__(f"{target} needs {needed} among the targets: both are part of {fused}")
+
+
+def matching(
+    architecture: Architecture, targets: str | Sequence[str], exclude: Sequence[str] = ()
+) -> tuple[Module, ...]:
+    """Find the modules that PEFT adapts for `target_modules`.
+
+    A list matches a module of that name or whose dotted name ends in it, a string is a regular
+    expression over the whole name, and `all-linear` takes every linear layer but the output
+    projection: the vision tower's too. `exclude` is a list of `exclude_modules`. Where only some
+    copies of a module match, the module that is given back has those copies alone. Expert
+    projections that transformers 5 fuses come back as parameters. A tied output projection that
+    matches is listed too: its adapter is its own.
+    """
+    if isinstance(targets, str):
+        if targets.lower() == ALL_LINEAR:
+            return _all_linear(architecture, exclude)
+        pattern = re.compile(targets)
+        return _found(architecture, lambda name: pattern.fullmatch(name) is not None, exclude)
+    moved = _FUSED_EXPERTS.get(architecture.family, {})
+    _check_fused({_last(target) for target in targets}, moved)
+    parameters = {moved[_last(target)] for target in targets if _last(target) in moved}
+    kept = tuple(target for target in targets if _last(target) not in moved)
+    found = _found(architecture, lambda name: _ends(name, kept), exclude)
+    return found + _parameters(architecture, tuple(parameters))
+
+
+def lora_parameters(modules: Iterable[Module], rank: int, pieces: int = 1) -> int:
+    """Count the parameters that LoRA of this rank adds to the modules.
+
+    `pieces` is into how many parts a `query_key_value` projection is cut, each with a pair of
+    matrices of its own: 1 in PEFT, 3 in SwissArmyTransformer (`LoraMixin`).
+    """
+    return sum(_pair(module, rank, pieces) * module.copies for module in modules)
+
+
+def _check_fused(named: set[str], moved: Mapping[str, str]) -> None:
+    parts = [target for target, fused in moved.items() if fused == _FUSED]
+    missing = [part for part in parts if part not in named]
+    present = [part for part in parts if part in named]
+    if present and missing:
+        raise HalfTarget(present[0], missing, _FUSED)
+
+
+def _pair(module: Module, rank: int, pieces: int) -> int:
+    first, *rest = module.shape
+    if module.kind == "parameter" and len(rest) == 2:
+        factor = 2 if module.path.endswith(_FUSED) else 1
+        return factor * rank * first * sum(rest)
+    inputs = 1
+    for side in rest:
+        inputs *= side
+    cut = pieces if module.path.endswith("query_key_value") else 1
+    return rank * (first + cut * inputs)
+
+
+def _all_linear(architecture: Architecture, exclude: Sequence[str]) -> tuple[Module, ...]:
+    head = architecture.head
+    hidden = () if head in _UNDECLARED_HEADS else (head,)
+    linear = tuple(
+        module
+        for module in architecture.modules
+        if module.kind == "linear" and module.path not in hidden
+    )
+    moved = _FUSED_EXPERTS.get(architecture.family, {})
+    if not moved:
+        return _without(linear, exclude)
+    # PEFT turns the names into their last parts here, and moves those of experts away.
+    kept = tuple(module for module in linear if _last(module.path) not in moved)
+    return _without(kept, exclude) + _parameters(architecture, tuple(set(moved.values())))
+
+
+def _without(modules: Iterable[Module], exclude: Sequence[str]) -> tuple[Module, ...]:
+    if not exclude:
+        return tuple(modules)
+    chosen = (_copies(module, lambda name: not _ends(name, exclude)) for module in modules)
+    return tuple(module for group in chosen for module in group)
+
+
+def _found(
+    architecture: Architecture, matches: Match, exclude: Sequence[str]
+) -> tuple[Module, ...]:
+    adaptable = [module for module in architecture.modules if module.kind in _ADAPTABLE]
+    head = _tied_head(architecture)
+    chosen = (
+        _copies(module, lambda name: matches(name) and not _ends(name, exclude))
+        for module in (*adaptable, *head)
+    )
+    return tuple(module for group in chosen for module in group)
+
+
+def _tied_head(architecture: Architecture) -> tuple[Module, ...]:
+    if not (architecture.tied and architecture.head):
+        return ()
+    shape = (architecture.vocab, architecture.hidden)
+    return (Module(architecture.head, "linear", shape, "text"),)
+
+
+def _copies(module: Module, matches: Match) -> tuple[Module, ...]:
+    """Keep the copies whose own name matches: all in one module, or one module each."""
+    places = list(module.places())
+    kept = [place for place in places if matches(module.path.format(*place))]
+    if len(kept) == len(places):
+        return (module,)
+    if len(module.indices) == 1 and kept:
+        positions = tuple(place[0] for place in kept)
+        return (replace(module, copies=len(kept), indices=(positions,)),)
+    return tuple(
+        replace(module, copies=1, indices=tuple((index,) for index in place)) for place in kept
+    )
+
+
+def _parameters(architecture: Architecture, names: Sequence[str]) -> tuple[Module, ...]:
+    return tuple(
+        module
+        for module in architecture.modules
+        if module.kind == "parameter" and _ends(module.path, names)
+    )
+
+
+def _ends(name: str, targets: Sequence[str]) -> bool:
+    return any(name == target or name.endswith(f".{target}") for target in targets)
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]

@@ -1,0 +1,116 @@
+"""The real models, on the meta device, to compare derived ones with."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tunec.schemas.models.architecture import Architecture
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+Parameters = dict[str, tuple[int, ...]]
+
+AUTO = {
+    "causal-lm": "AutoModelForCausalLM",
+    "vision-language": "AutoModelForImageTextToText",
+    "encoder-decoder": "AutoModelForSeq2SeqLM",
+}
+
+
+def derived_parameters(architecture: Architecture) -> Parameters:
+    """Every parameter by its full name, from the module tree."""
+    found: Parameters = {}
+    for module in architecture.modules:
+        names = list(module.names())
+        assert len(names) == module.copies, module
+        for name in names:
+            if module.kind == "parameter":
+                found[name] = module.shape
+                continue
+            found[f"{name}.weight"] = module.shape
+            if module.bias:
+                found[f"{name}.bias"] = (module.bias,)
+    return found
+
+
+def real_parameters(model: Any) -> Parameters:
+    """Every parameter of a real model, tied ones once, GPT-2's `Conv1D` the other way round."""
+    from transformers.pytorch_utils import Conv1D
+
+    modules = dict(model.named_modules())
+    found: Parameters = {}
+    for name, parameter in model.named_parameters():
+        owner, _, leaf = name.rpartition(".")
+        shape = tuple(parameter.shape)
+        turned = isinstance(modules[owner], Conv1D) and leaf == "weight"
+        found[name] = shape[::-1] if turned else shape
+    return found
+
+
+def build_transformers(config: Mapping[str, Any], kind: str) -> Any:
+    """Build the class that `architectures` names, or the one that `Auto...` chooses."""
+    import torch
+    import transformers
+
+    real = transformers.CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
+    named = (config.get("architectures") or [""])[0]
+    with torch.device("meta"):
+        if hasattr(transformers, named):
+            return getattr(transformers, named)(real)
+        if kind == "encoder":
+            return transformers.AutoModel.from_config(real)
+        return getattr(transformers, AUTO[kind]).from_config(real)
+
+
+def build_diffusers(config: Mapping[str, Any]) -> Any:
+    """Build the class that `_class_name` names."""
+    import diffusers
+    import torch
+
+    options = {key: value for key, value in config.items() if not key.startswith("_")}
+    with torch.device("meta"):
+        return getattr(diffusers, config["_class_name"])(**options)
+
+
+@pytest.fixture(scope="session")
+def build() -> Callable[[Mapping[str, Any], str], Any]:
+    """Build the real model of a config on the meta device."""
+
+    def build_any(config: Mapping[str, Any], kind: str) -> Any:
+        if "_class_name" in config:
+            return build_diffusers(config)
+        return build_transformers(config, kind)
+
+    return build_any
+
+
+@pytest.fixture(scope="session")
+def agree() -> Callable[[Architecture, Any], None]:
+    """Assert that a derived architecture is the real model, name by name and shape by shape."""
+
+    def check(architecture: Architecture, model: Any) -> None:
+        derived, real = derived_parameters(architecture), real_parameters(model)
+        missing = {name: real[name] for name in real.keys() - derived.keys()}
+        extra = {name: derived[name] for name in derived.keys() - real.keys()}
+        assert not missing, sorted(missing.items())[:10]
+        assert not extra, sorted(extra.items())[:10]
+        wrong = {name: (derived[name], real[name]) for name in real if derived[name] != real[name]}
+        assert not wrong, sorted(wrong.items())[:10]
+        assert architecture.parameters == sum(p.numel() for p in model.parameters())
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def census() -> Callable[[Architecture], Counter[tuple[str, tuple[int, ...]]]]:
+    """Count the parameters of equal name and shape, numbers in names written `{}`."""
+
+    def count(architecture: Architecture) -> Counter[tuple[str, tuple[int, ...]]]:
+        found = derived_parameters(architecture)
+        return Counter((re.sub(r"(?<=\.)\d+(?=\.|$)", "{}", name), found[name]) for name in found)
+
+    return count

@@ -1,0 +1,591 @@
+"""The hardware catalogue: files are whole, plausible and sourced; names find what they mean."""
+
+import json
+import re
+from typing import Any, get_args
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from tunec.schemas.hardware import catalogue
+from tunec.schemas.hardware.catalogue import UnknownName, cluster, device
+from tunec.schemas.hardware.profile import (
+    Accelerators,
+    Cluster,
+    Device,
+    Dtype,
+    Node,
+    unsourced,
+)
+from tunec.schemas.units import GIB
+
+DEVICES = catalogue.device_names()
+CLUSTERS = catalogue.cluster_names()
+NVIDIA = tuple(name for name in DEVICES if device(name).vendor == "nvidia")
+
+# GiB on the box; a dtype with its operations per unit and clock, the units (SM, CU, MME) and their
+# boost clock in GHz; bits of the memory bus and Gbit/s of a pin. From the vendors' product pages,
+# apart from the rates and bandwidths of the catalogue: they must multiply to these.
+SILICON: dict[str, tuple[float, str, int, int, float, int, float]] = {
+    "gtx-1070": (8, "fp32", 256, 15, 1.683, 256, 8.0),
+    "gtx-1080": (8, "fp32", 256, 20, 1.733, 256, 10.0),
+    "gtx-1080-ti": (11, "fp32", 256, 28, 1.582, 352, 11.0),
+    "titan-xp": (12, "fp32", 256, 30, 1.582, 384, 11.4),
+    "p40": (24, "fp32", 256, 30, 1.531, 384, 7.2),
+    "p100-pcie-12g": (12, "fp16", 256, 56, 1.303, 3072, 1.43),
+    "p100-pcie-16g": (16, "fp16", 256, 56, 1.303, 4096, 1.43),
+    "v100-sxm2-16g": (16, "fp16", 1024, 80, 1.53, 4096, 1.752),
+    "v100-sxm2-32g": (32, "fp16", 1024, 80, 1.53, 4096, 1.752),
+    "v100-pcie-16g": (16, "fp16", 1024, 80, 1.38, 4096, 1.752),
+    "v100-pcie-32g": (32, "fp16", 1024, 80, 1.38, 4096, 1.752),
+    "titan-v": (12, "fp32", 128, 80, 1.455, 3072, 1.7),
+    "t4": (16, "fp16", 1024, 40, 1.59, 256, 10.0),
+    "titan-rtx": (24, "fp16", 1024, 72, 1.77, 384, 14.0),
+    "rtx-2080-ti": (11, "fp16", 512, 68, 1.545, 352, 14.0),
+    "rtx-2080": (8, "fp16", 512, 46, 1.71, 256, 14.0),
+    "quadro-rtx-8000": (48, "fp16", 1024, 72, 1.77, 384, 14.0),
+    "a100-pcie-40g": (40, "bf16", 2048, 108, 1.41, 5120, 2.43),
+    "a100-sxm4-40g": (40, "bf16", 2048, 108, 1.41, 5120, 2.43),
+    "a100-pcie-80g": (80, "bf16", 2048, 108, 1.41, 5120, 3.024),
+    "a100-sxm4-80g": (80, "bf16", 2048, 108, 1.41, 5120, 3.186),
+    "a800-sxm4-80g": (80, "bf16", 2048, 108, 1.41, 5120, 3.186),
+    "a30": (24, "bf16", 2048, 56, 1.44, 3072, 2.43),
+    "a10": (24, "bf16", 1024, 72, 1.695, 384, 12.5),
+    "a10g": (24, "bf16", 512, 80, 1.71, 384, 12.5),
+    "a40": (48, "bf16", 1024, 84, 1.74, 384, 14.5),
+    "rtx-a6000": (48, "bf16", 1024, 84, 1.8, 384, 16.0),
+    "rtx-a5000": (24, "bf16", 1024, 64, 1.695, 384, 16.0),
+    "rtx-a4000": (16, "bf16", 1024, 48, 1.56, 256, 14.0),
+    "rtx-3090": (24, "bf16", 512, 82, 1.695, 384, 19.5),
+    "rtx-3090-ti": (24, "bf16", 512, 84, 1.86, 384, 21.0),
+    "rtx-3080": (10, "bf16", 512, 68, 1.71, 320, 19.0),
+    "rtx-3060": (12, "bf16", 512, 28, 1.777, 192, 15.0),
+    "l4": (24, "bf16", 1024, 58, 2.04, 192, 12.5),
+    "l40": (48, "bf16", 512, 142, 2.49, 384, 18.0),
+    "l40s": (48, "bf16", 1024, 142, 2.52, 384, 18.0),
+    "rtx-6000-ada": (48, "bf16", 1024, 142, 2.505, 384, 20.0),
+    "rtx-4090": (24, "bf16", 512, 128, 2.52, 384, 21.0),
+    "rtx-4080": (16, "bf16", 512, 76, 2.505, 256, 22.4),
+    "rtx-4070-ti": (12, "bf16", 512, 60, 2.61, 192, 21.0),
+    "h100-pcie": (80, "bf16", 4096, 114, 1.62, 5120, 3.2),
+    "h100-sxm": (80, "bf16", 4096, 132, 1.83, 5120, 5.23),
+    "h100-nvl": (94, "bf16", 4096, 132, 1.545, 6144, 5.1),
+    "h800-sxm": (80, "bf16", 4096, 132, 1.83, 5120, 5.23),
+    "h20": (96, "bf16", 1024, 78, 1.83, 6144, 5.2),
+    "h200": (141, "bf16", 4096, 132, 1.83, 6144, 6.25),
+    "gh200-96g": (96, "bf16", 4096, 132, 1.83, 6144, 5.2),
+    "b200": (180, "bf16", 8192, 148, 1.855, 8192, 8.0),
+    "rtx-5090": (32, "bf16", 512, 170, 2.407, 512, 28.0),
+    "mi210": (64, "bf16", 1024, 104, 1.7, 4096, 3.2),
+    "mi250x": (64, "bf16", 1024, 110, 1.7, 4096, 3.2),
+    "mi300x": (192, "bf16", 2048, 304, 2.1, 8192, 5.2),
+    "mi325x": (256, "bf16", 2048, 304, 2.1, 8192, 6.0),
+    "gaudi2": (96, "bf16", 131072, 2, 1.65, 6144, 3.2),
+    "gaudi3": (128, "bf16", 131072, 8, 1.6, 8192, 3.6),
+}
+# Huawei publishes neither clocks nor the bus of the 910B.
+UNCHECKED = {"ascend-910b": 64}
+
+PEOPLE_SAY = {
+    "p100": "p100-pcie-16g",
+    "P100-16GB": "p100-pcie-16g",
+    "Tesla P100-PCIE-16GB": "p100-pcie-16g",
+    "v100": "v100-sxm2-16g",
+    "v100-32g": "v100-sxm2-32g",
+    "V100 32GB": "v100-sxm2-32g",
+    "1080ti": "gtx-1080-ti",
+    "GTX 1080 Ti": "gtx-1080-ti",
+    "NVIDIA GeForce GTX 1080 Ti": "gtx-1080-ti",
+    "titan rtx": "titan-rtx",
+    "a6000": "rtx-a6000",
+    "3090": "rtx-3090",
+    "4090": "rtx-4090",
+    "a100": "a100-sxm4-80g",
+    "a100-40g": "a100-sxm4-40g",
+    "a100-80g": "a100-sxm4-80g",
+    "A100-80GB": "a100-sxm4-80g",
+    "NVIDIA A100-SXM4-80GB": "a100-sxm4-80g",
+    "NVIDIA A100 80GB PCIe": "a100-pcie-80g",
+    "h100": "h100-sxm",
+    "NVIDIA H100 80GB HBM3": "h100-sxm",
+    "mi250x-gcd": "mi250x",
+    "AMD Instinct MI300X": "mi300x",
+    "gaudi-2": "gaudi2",
+    "910b": "ascend-910b",
+}
+
+
+def mapping(name: str, kind: str = "devices") -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(catalogue._text(kind, f"{name}.yaml"))
+    return found
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files that are read from here on, with nothing cached."""
+    read: list[str] = []
+    text = catalogue._text
+
+    def recording(*parts: str) -> str:
+        read.append("/".join(parts))
+        return text(*parts)
+
+    caches = (
+        catalogue._device,
+        catalogue._cluster,
+        catalogue._built,
+        catalogue._assumptions,
+        catalogue._index,
+        catalogue._device_spellings,
+        catalogue._cluster_spellings,
+    )
+    for cache in caches:
+        cache.cache_clear()
+    monkeypatch.setattr(catalogue, "_text", recording)
+    return read
+
+
+class TestDevices:
+    @pytest.mark.parametrize("name", DEVICES)
+    def test_file_holds_the_device_that_its_name_says(self, name: str) -> None:
+        assert device(name).name == name
+
+    def test_every_device_is_checked_against_its_silicon(self) -> None:
+        assert set(SILICON) | set(UNCHECKED) == set(DEVICES)
+
+    @pytest.mark.parametrize("name", DEVICES)
+    def test_driver_offers_a_little_less_memory_than_the_box_says(self, name: str) -> None:
+        marketed = (SILICON[name][0] if name in SILICON else UNCHECKED[name]) * GIB
+        assert 0.9 * marketed < device(name).memory <= marketed
+
+    @pytest.mark.parametrize("name", SILICON)
+    def test_rate_is_operations_times_units_times_clock(self, name: str) -> None:
+        _, dtype, operations, units, clock, _, _ = SILICON[name]
+        rates: dict[str, float] = dict(device(name).rates)
+        assert rates[dtype] == pytest.approx(operations * units * clock * 1e9, rel=0.025)
+
+    @pytest.mark.parametrize("name", SILICON)
+    def test_bandwidth_is_bus_times_pin(self, name: str) -> None:
+        *_, bits, gigabits = SILICON[name]
+        assert device(name).bandwidth == pytest.approx(bits * gigabits * 1e9 / 8, rel=0.03)
+
+    @pytest.mark.parametrize("name", NVIDIA)
+    def test_capability_decides_the_precisions(self, name: str) -> None:
+        found = device(name)
+        capability = found.compute_capability
+        assert capability is not None
+        assert found.supports("bf16") == found.supports("tf32") == (capability >= (8, 0))
+        assert found.supports("fp8") == (capability >= (8, 9))
+        assert found.supports("int8") == (capability >= (7, 5))
+        assert found.supports("fp16") == (capability != (6, 1))
+        assert found.precisions["bf16"] != "absent"
+
+    @pytest.mark.parametrize("name", DEVICES)
+    def test_narrower_formats_are_no_slower(self, name: str) -> None:
+        rates: dict[str, float] = dict(device(name).rates)
+        for slow, fast in (("fp32", "tf32"), ("tf32", "bf16"), ("bf16", "fp8"), ("bf16", "int8")):
+            if slow in rates and fast in rates:
+                assert rates[slow] <= rates[fast], (slow, fast)
+
+    @pytest.mark.parametrize("name", NVIDIA)
+    def test_half_formats_run_alike_and_every_native_format_has_a_rate(self, name: str) -> None:
+        found = device(name)
+        assert set(found.rates) == {each for each in get_args(Dtype) if found.supports(each)}
+        if found.supports("bf16"):
+            assert found.rates["bf16"] == found.rates["fp16"]
+
+    @pytest.mark.parametrize("name", DEVICES)
+    def test_every_device_has_a_rate_to_plan_with(self, name: str) -> None:
+        assert set(device(name).rates) & {"fp32", "bf16", "fp16"}
+
+    @pytest.mark.parametrize("name", DEVICES)
+    def test_direct_link_beats_the_slot(self, name: str) -> None:
+        found = device(name)
+        if found.link and found.form_factor != "superchip":
+            assert found.link.bandwidth > found.pcie_bandwidth or found.link.kind == "nvlink"
+        assert (found.link is not None) or found.form_factor == "pcie"
+
+    @pytest.mark.parametrize(
+        ("less", "more"),
+        [
+            ("p100-pcie-16g", "v100-pcie-16g"),
+            ("v100-pcie-32g", "v100-sxm2-32g"),
+            ("v100-sxm2-32g", "a100-sxm4-40g"),
+            ("a100-sxm4-40g", "a100-sxm4-80g"),
+            ("a100-sxm4-80g", "h100-sxm"),
+            ("h100-pcie", "h100-sxm"),
+            ("h100-sxm", "h200"),
+            ("h200", "b200"),
+            ("rtx-2080-ti", "rtx-3090"),
+            ("rtx-3090", "rtx-4090"),
+            ("rtx-4090", "rtx-5090"),
+            ("l4", "l40s"),
+            ("mi250x", "mi300x"),
+            ("mi300x", "mi325x"),
+            ("gaudi2", "gaudi3"),
+        ],
+    )
+    def test_successor_is_no_slower(self, less: str, more: str) -> None:
+        old, new = device(less), device(more)
+        assert old.bandwidth <= new.bandwidth
+        assert all(
+            old.rates[dtype] <= new.rates[dtype] for dtype in old.rates if dtype in new.rates
+        )
+
+    @pytest.mark.parametrize("name", DEVICES)
+    def test_a_device_cannot_be_changed(self, name: str) -> None:
+        with pytest.raises(ValidationError):
+            device(name).memory = 1
+
+
+class TestDeviceRules:
+    @pytest.mark.parametrize("name", DEVICES)
+    def test_no_source_can_be_left_out(self, name: str) -> None:
+        whole = mapping(name)
+        numbers = [key for key in whole["sources"] if key.partition(".")[0] in whole]
+        for key in set(numbers) - {"precisions"}:
+            if "." in key and "rates" in whole["sources"]:
+                continue  # `rates` covers them; this source only says more
+            sources = {k: text for k, text in whole["sources"].items() if k != key}
+            with pytest.raises(ValidationError, match="no source for"):
+                Device.model_validate(whole | {"sources": sources})
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (
+                {"precisions": {"fp32": "native"}},
+                "precisions of t4 lack bf16, fp16, fp8, int8, tf32",
+            ),
+            (
+                {"rates": {"bf16": 1e12}},
+                "rates.bf16 of t4 is given, but precisions.bf16 is emulated",
+            ),
+            ({"compute_capability": None}, "compute_capability of t4"),
+            ({"vendor": "amd"}, "compute_capability of t4"),
+            ({"rates": {"fp16": 0.0}}, "greater than 0"),
+            ({"memory": "16G"}, "16G"),
+            ({"bandwith": 1.0}, "Extra inputs"),
+            ({"form_factor": "mxm"}, "form_factor"),
+        ],
+    )
+    def test_a_broken_device_is_refused(self, change: dict[str, Any], message: str) -> None:
+        with pytest.raises(ValidationError, match=re.escape(message)):
+            Device.model_validate(mapping("t4") | change)
+
+    def test_a_source_must_name_a_field(self) -> None:
+        sources = mapping("t4")["sources"] | {"rate.fp16": "nowhere"}
+        with pytest.raises(ValidationError, match=re.escape("'rate.fp16', which is no field")):
+            Device.model_validate(mapping("t4") | {"sources": sources})
+
+
+class TestNames:
+    @pytest.mark.parametrize(("word", "name"), PEOPLE_SAY.items())
+    def test_words_that_people_use(self, word: str, name: str) -> None:
+        assert device(word).name == name
+
+    @pytest.mark.parametrize("name", DEVICES)
+    def test_name_aliases_and_driver_name_lead_to_the_device(self, name: str) -> None:
+        found = device(name)
+        assert {device(word).name for word in (*found.aliases, found.title)} <= {name}
+
+    def test_no_two_devices_share_a_name(self) -> None:
+        owners: dict[str, set[str]] = {}
+        for name in DEVICES:
+            for word in (name, *device(name).aliases, device(name).title):
+                owners.setdefault(catalogue._spelled(word), set()).add(name)
+        assert {word: who for word, who in owners.items() if len(who) > 1} == {}
+
+    def test_a_shared_alias_stops_the_index(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        twin = device("t4").model_copy(update={"name": "t5"})
+        monkeypatch.setattr(catalogue, "_stems", lambda _: ["t4", "t5"])
+        monkeypatch.setattr(catalogue, "_device", {"t4": device("t4"), "t5": twin}.__getitem__)
+        with pytest.raises(ValueError, match="names both t4 and t5"):
+            catalogue.build_index()
+
+    def test_index_is_fresh(self) -> None:
+        assert catalogue._text("index.json") == catalogue.build_index()
+        assert catalogue.main(["--check"]) == 0
+
+    def test_a_stale_index_is_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fresh = catalogue.build_index()
+        old = json.loads(fresh) | {"clusters": []}
+        monkeypatch.setattr(catalogue, "build_index", lambda: json.dumps(old))
+        assert catalogue.main(["--check"]) == 1
+
+    def test_wrong_usage_of_the_generator(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert catalogue.main(["--chek"]) == 2
+        assert "--check" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("word", "near"),
+        [
+            ("rtx-4091", "rtx-4090"),
+            ("a100-80", "a100-80g"),
+            ("mi300z", "mi300x"),
+            ("gaudi", "gaudi2"),
+        ],
+    )
+    def test_unknown_device_lists_near_ones(self, word: str, near: str) -> None:
+        with pytest.raises(UnknownName) as caught:
+            device(word)
+        assert isinstance(caught.value, KeyError)
+        assert caught.value.name == word
+        assert near in caught.value.near
+        assert set(caught.value.near) <= set(caught.value.known)
+        assert str(caught.value) == f"{word!r} is not in the hardware catalogue"
+
+    @pytest.mark.parametrize(
+        ("word", "near"),
+        [
+            ("dgx-h101", "dgx-h100"),
+            ("p4d.24large", "p4d.24xlarge"),
+            ("a100-80g", "a100-80g-x1"),
+            ("a101-80g-x8", "a100-80g-x8"),
+            ("a101-80g-x8-n2", "a100-80g-x8-n2"),
+            ("a100-80g-x0", "a100-80g-x1"),
+        ],
+    )
+    def test_unknown_cluster_lists_near_ones(self, word: str, near: str) -> None:
+        with pytest.raises(UnknownName) as caught:
+            cluster(word)
+        assert near in caught.value.near
+
+    @pytest.mark.parametrize("word", ["", "-", "x8", "-x8", "  ", "p3.16xlarge-p4d.24xlarge-n2"])
+    def test_what_is_no_name_is_unknown(self, word: str) -> None:
+        with pytest.raises(UnknownName):
+            cluster(word)
+        with pytest.raises(UnknownName):
+            device(word)
+
+
+class TestLaziness:
+    def test_a_device_reads_its_own_file_only(self, opened: list[str]) -> None:
+        device("p100")
+        assert opened == ["index.json", "devices/p100-pcie-16g.yaml"]
+
+    def test_a_cluster_reads_its_own_file_only(self, opened: list[str]) -> None:
+        cluster("dgx-h100")
+        assert opened == ["index.json", "clusters/dgx-h100.yaml"]
+
+    def test_a_built_cluster_reads_its_device_and_the_assumptions(self, opened: list[str]) -> None:
+        cluster("h100-x8")
+        assert opened == ["index.json", "devices/h100-sxm.yaml", "assumptions.yaml"]
+
+    def test_each_file_is_read_once(self, opened: list[str]) -> None:
+        assert device("p100") is device("tesla p100-pcie-16gb")
+        assert cluster("dgx-h100-n2") is cluster("dgx-h100-n2")
+        assert len(opened) == len(set(opened))
+
+
+class TestClusters:
+    def test_there_are_enough_and_they_reach_from_one_node_to_many(self) -> None:
+        sizes = {cluster(name).node_count for name in CLUSTERS}
+        assert len(CLUSTERS) >= 20
+        assert min(sizes) == 1
+        assert max(sizes) >= 64
+
+    @pytest.mark.parametrize("name", CLUSTERS)
+    def test_file_holds_the_cluster_that_its_name_says(self, name: str) -> None:
+        assert cluster(name).name == name
+
+    @pytest.mark.parametrize("name", CLUSTERS)
+    def test_every_number_has_a_source(self, name: str) -> None:
+        assert unsourced(cluster(name)) == ()
+
+    @pytest.mark.parametrize("name", CLUSTERS)
+    def test_devices_exist_under_the_name_given(self, name: str) -> None:
+        for node in cluster(name).nodes:
+            for group in node.accelerators:
+                assert device(group.device).name == group.device
+
+    @pytest.mark.parametrize("name", CLUSTERS)
+    def test_wiring_is_one_that_the_device_has(self, name: str) -> None:
+        for node in cluster(name).nodes:
+            if node.link is None:
+                continue
+            own = device(node.accelerators[0].device).link
+            assert own is not None
+            assert node.device_count > 1
+            assert node.link.bandwidth <= own.bandwidth
+            assert node.link.kind == own.kind or {node.link.kind, own.kind} == {
+                "nvlink",
+                "nvswitch",
+            }
+
+    @pytest.mark.parametrize("name", CLUSTERS)
+    def test_modules_on_a_baseboard_are_wired(self, name: str) -> None:
+        for node in cluster(name).nodes:
+            model = device(node.accelerators[0].device)
+            if model.form_factor in ("sxm", "oam") and node.device_count > 1:
+                assert node.link is not None
+
+    @pytest.mark.parametrize("name", CLUSTERS)
+    def test_host_is_plausible(self, name: str) -> None:
+        for node in cluster(name).nodes:
+            host = node.host
+            assert 8 * GIB <= host.memory / node.device_count <= 512 * GIB
+            assert 1 <= host.cores / node.device_count <= 64
+            assert host.memory_bandwidth / node.device_count >= 5e9
+            assert host.memory_bandwidth <= 1e12
+            if host.nvme:
+                assert host.nvme.write <= host.nvme.read <= 1e11
+
+    def test_mixed_ones_are_known_as_such(self) -> None:
+        mixed = {name for name in CLUSTERS if cluster(name).is_mixed}
+        assert mixed == {"titan-rtx-gtx-1080-ti", "p3.16xlarge-p4d.24xlarge"}
+        assert cluster("titan-rtx-gtx-1080-ti").device_count == 2
+        assert cluster("p3.16xlarge-p4d.24xlarge").device_count == 32
+
+
+class TestBuiltClusters:
+    @pytest.mark.parametrize(
+        ("name", "model", "each", "nodes"),
+        [
+            ("a100-80g-x8", "a100-sxm4-80g", 8, 1),
+            ("A100-80GB-x8-n4", "a100-sxm4-80g", 8, 4),
+            ("h100-x1", "h100-sxm", 1, 1),
+            ("4090-x4", "rtx-4090", 4, 1),
+            ("gtx-1080-ti-x2-n2", "gtx-1080-ti", 2, 2),
+            ("dgx-h100-n64", "h100-sxm", 8, 64),
+            ("p4d.24xlarge-n2", "a100-sxm4-40g", 8, 2),
+            ("frontier-n128", "mi250x", 8, 128),
+            ("kaggle-t4-x2-n2", "t4", 2, 2),
+        ],
+    )
+    def test_name_says_device_count_and_nodes(
+        self, name: str, model: str, each: int, nodes: int
+    ) -> None:
+        found = cluster(name)
+        assert [(group.device, group.count) for group in found.nodes[0].accelerators] == [
+            (model, each)
+        ]
+        assert (found.node_count, found.device_count) == (nodes, nodes * each)
+        assert (found.network is not None) or nodes == 1
+        assert found.name == name.lower()
+        assert unsourced(found) == ()
+
+    @pytest.mark.parametrize("name", DEVICES)
+    @pytest.mark.parametrize("count", [1, 2, 8])
+    def test_any_device_makes_a_cluster(self, name: str, count: int) -> None:
+        found = cluster(f"{name}-x{count}-n3")
+        assert found.device_count == 3 * count
+        if found.nodes[0].host != cluster(f"{name}-x{count}").nodes[0].host:
+            pytest.fail("the host of a node depends on how many nodes there are")
+
+    def test_host_grows_with_its_devices_and_is_said_to_be_assumed(self) -> None:
+        one, eight = (cluster(f"a100-80g-x{count}") for count in (1, 8))
+        assert eight.nodes[0].host.memory == 8 * one.nodes[0].host.memory
+        assert eight.nodes[0].host.cores == 8 * one.nodes[0].host.cores
+        assert any("host assumed" in note for note in eight.notes)
+        assert eight.sources["nodes[0].host"].startswith("assumed: ")
+        assert any("network assumed" in note for note in cluster("a100-80g-x8-n2").notes)
+        assert not any("network" in note for note in eight.notes)
+
+    def test_modules_are_wired_and_cards_are_not(self) -> None:
+        assert cluster("a100-80g-x8").nodes[0].link == device("a100-80g").link
+        assert cluster("v100-32g-x4").nodes[0].link == device("v100-32g").link
+        assert cluster("a100-80g-x1").nodes[0].link is None
+        assert device("rtx-a6000").link is not None
+        assert cluster("rtx-a6000-x4").nodes[0].link is None
+
+    @pytest.mark.parametrize("word", ["p100-x1", "P100-x1", "p100-16g-x1", "p100-pcie-16g-x1"])
+    def test_a_file_wins_under_every_alias_of_its_device(self, word: str) -> None:
+        assert cluster(word) is cluster("p100-x1")
+        assert "Kaggle" in cluster(word).title
+        assert cluster("p100-x2").title != cluster(word).title
+
+    def test_nodes_of_a_file_keep_what_the_file_says(self) -> None:
+        one, four = cluster("dgx-a100-80g"), cluster("dgx-a100-80g-n4")
+        assert four.nodes[0].host == one.nodes[0].host
+        assert four.network == one.network
+        assert four.sources == one.sources
+        assert cluster("dgx-a100-80g-n1") is one
+
+    def test_price_grows_with_the_nodes(self) -> None:
+        price = cluster("lambda-a6000-x4").price_per_hour
+        assert price
+        assert cluster("lambda-a6000-x4-n3").price_per_hour == pytest.approx(3 * price)
+
+    @pytest.mark.parametrize("name", DEVICES)
+    def test_every_device_has_one_assumed_machine(self, name: str) -> None:
+        rows = [row for row in catalogue._assumptions() if name in row.devices]
+        assert len(rows) == 1
+        assert catalogue.assumption(name) is rows[0]
+
+    def test_assumptions_name_only_devices_of_the_catalogue(self) -> None:
+        named = {name for row in catalogue._assumptions() for name in row.devices}
+        assert named == set(DEVICES)
+
+    @pytest.mark.parametrize(
+        "row",
+        [row for row in catalogue._assumptions() if row.source.startswith("clusters/")],
+        ids=lambda row: row.devices[0],
+    )
+    def test_assumed_share_is_that_of_the_machine_it_names(self, row: Any) -> None:
+        found = re.match(r"clusters/(.+)\.yaml, an? (eighth|quarter) of it", row.source)
+        assert found is not None
+        machine = cluster(found[1])
+        node = machine.nodes[0]
+        assert node.device_count == {"eighth": 8, "quarter": 4}[found[2]]
+        assert row.memory == pytest.approx(node.host.memory / node.device_count, rel=0.01)
+        assert row.cores == node.host.cores // node.device_count
+        assert row.memory_bandwidth * node.device_count == pytest.approx(
+            node.host.memory_bandwidth, rel=0.01
+        )
+        if "assumed" not in row.source:
+            assert row.network == machine.network
+
+
+class TestClusterRules:
+    NODE: dict[str, Any] = {
+        "accelerators": [{"device": "t4", "count": 2}],
+        "host": {"memory": "64GiB", "cores": 8},
+    }
+
+    def test_two_nodes_need_a_network(self) -> None:
+        with pytest.raises(ValidationError, match="has 2 nodes, but no network joins them"):
+            Cluster.model_validate({"name": "pair", "nodes": [self.NODE, self.NODE]})
+        with pytest.raises(ValidationError, match="has 3 nodes"):
+            Cluster.model_validate({"name": "three", "nodes": [self.NODE | {"count": 3}]})
+        network = {"kind": "ethernet", "bandwidth": 1.25e9}
+        pair = {"name": "pair", "nodes": [self.NODE, self.NODE], "network": network}
+        assert Cluster.model_validate(pair).device_count == 4
+
+    @pytest.mark.parametrize(
+        ("uuids", "message"),
+        [
+            (["GPU-1"], "1 uuids are given for 2 devices 't4'"),
+            (["GPU-1", "GPU-1"], "two devices 't4' have the same uuid"),
+        ],
+    )
+    def test_uuids_fit_the_devices(self, uuids: list[str], message: str) -> None:
+        with pytest.raises(ValidationError, match=re.escape(message)):
+            Accelerators.model_validate({"device": "t4", "count": 2, "uuids": uuids})
+
+    def test_counts(self) -> None:
+        groups = (Accelerators(device="t4", count=2), Accelerators(device="a10g"))
+        node = Node.model_validate(self.NODE).model_copy(
+            update={"accelerators": groups, "count": 3}
+        )
+        assert node.device_count == 3
+        found = Cluster(name="x", nodes=(node,), network=cluster("dgx-h100").network)
+        assert (found.node_count, found.device_count, found.is_mixed) == (3, 9, True)
+
+    def test_two_sizes_of_one_device_are_a_mixture(self) -> None:
+        groups = [{"device": "t4"}, {"device": "t4", "memory": "8GiB"}]
+        node = self.NODE | {"accelerators": groups}
+        assert Cluster.model_validate({"name": "x", "nodes": [node]}).is_mixed
+        assert not Cluster.model_validate({"name": "x", "nodes": [self.NODE]}).is_mixed
+
+    def test_unsourced_numbers_are_named_by_their_path(self) -> None:
+        bare = Cluster.model_validate({"name": "x", "nodes": [self.NODE]})
+        assert unsourced(bare) == (
+            "nodes[0].accelerators[0].count",
+            "nodes[0].host.memory",
+            "nodes[0].host.cores",
+            "nodes[0].host.memory_bandwidth",
+        )
+        half = bare.model_copy(update={"sources": {"nodes[0].host": "dmidecode"}})
+        assert unsourced(half) == ("nodes[0].accelerators[0].count",)

@@ -1,0 +1,140 @@
+"""The catalogue of models: every card loads, is sourced, and derives to what was published."""
+
+import json
+import subprocess
+import sys
+import timeit
+from importlib import resources
+
+import pytest
+
+from tunec.compiler.analyses.architecture import derive
+from tunec.schemas.models import catalogue
+from tunec.schemas.models.catalogue import INDEX, UnknownName, card, card_names, index_text
+
+PEFT_TABLE = "TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING"
+
+
+def test_the_index_is_fresh():
+    assert (
+        resources.files("tunec.schemas.models").joinpath(INDEX).read_text("utf-8") == index_text()
+    )
+
+
+def test_there_are_cards_enough_and_for_the_five_systems():
+    assert len(card_names()) >= 35
+    five = {"visualglm-6b", "minicpm-v-2_6", "llama-3.2-3b", "glm-4v-9b", "sdxl-base-1.0"}
+    assert five <= set(card_names())
+    assert list(card_names()) == sorted(card_names())
+
+
+@pytest.mark.parametrize("name", card_names())
+def test_a_card_is_named_after_its_file_and_says_where_its_facts_are_from(name):
+    found = card(name)
+    assert found.name == name
+    assert found.config_source
+    for key in ("published_parameters", "lora_targets", "trainer_extras", "simpletuner_family"):
+        assert bool(getattr(found, key)) == (key in found.sources), key
+    assert "stored_dtype" in found.sources
+    assert bool(found.processor) == bool(found.processor_source)
+    assert all(refusal.source for refusal in found.precision_refused.values())
+
+
+@pytest.mark.parametrize("name", card_names())
+def test_a_card_derives_to_the_published_count(name):
+    found = card(name)
+    architecture = derive(found.config, found.processor)
+    if found.published_parameters is not None:
+        assert architecture.parameters == found.published_parameters
+    assert sum(architecture.by_part.values()) == architecture.parameters
+    for component in found.components:
+        assert set(derive(component.config).by_part) == {component.part}
+
+
+@pytest.mark.parametrize("name", card_names())
+def test_a_card_assumes_no_width(name):
+    assumed = derive(card(name).config).assumed
+    if name.startswith("llava"):
+        # its text config leaves Llama's and Mistral's own widths out, as the published file does
+        assert "text_config.hidden_size" in assumed
+        return
+    widths = ("hidden_size", "num_layers", "num_hidden_layers", "vocab_size", "block_out_channels")
+    assert not [key for key in assumed if key.rpartition(".")[2] in widths]
+
+
+def test_most_counts_are_published():
+    published = [name for name in card_names() if card(name).published_parameters]
+    assert len(published) >= 55
+
+
+@pytest.mark.parametrize(
+    "alias",
+    [
+        "meta-llama/Llama-3.1-8B",
+        "META-LLAMA/llama-3.1-8b-instruct",
+        "Meta-Llama-3.1-8B",
+        "llama-3.1-8B",
+    ],
+)
+def test_an_alias_resolves_in_any_case(alias):
+    assert card(alias).name == "llama-3.1-8b"
+
+
+def test_an_unknown_name_raises_with_the_known_ones():
+    with pytest.raises(UnknownName) as raised:
+        card("llama-9")
+    assert isinstance(raised.value, KeyError)
+    assert raised.value.known == card_names()
+    assert str(raised.value) == "no model is called 'llama-9'"
+
+
+def test_two_cards_may_not_claim_one_name(monkeypatch):
+    other = {"llama-3-8b": "llama-3.1-8b"}
+    monkeypatch.setattr(
+        catalogue, "_claims", lambda stem: ("llama-3.1-8b" if stem in other else stem,)
+    )
+    with pytest.raises(ValueError, match="is claimed by"):
+        index_text()
+
+
+def test_only_the_card_that_is_asked_for_is_read(monkeypatch):
+    read = []
+    original = catalogue._read.__wrapped__
+    monkeypatch.setattr(catalogue, "_read", lambda stem: read.append(stem) or original(stem))
+    card("qwen/qwen3-8b")
+    card_names()
+    assert read == ["qwen3-8b"]
+
+
+def test_lora_targets_of_pefts_table_are_in_it():
+    constants = pytest.importorskip("peft.utils.constants")
+    table = getattr(constants, PEFT_TABLE)
+    checked = 0
+    for name in card_names():
+        found = card(name)
+        source = found.sources.get("lora_targets", "")
+        if PEFT_TABLE in source:
+            family = source.partition("['")[2].partition("']")[0]
+            assert family == found.config["model_type"]
+            assert list(found.lora_targets) == table[family]
+            checked += 1
+    assert checked > 20
+
+
+def test_deriving_takes_less_than_a_millisecond():
+    for name in card_names():
+        config = card(name).config
+        assert min(timeit.repeat(lambda c=config: derive(c), number=1, repeat=30)) < 1e-3, name
+
+
+def test_nothing_heavy_is_imported():
+    program = (
+        "import sys, json; from tunec.compiler.analyses.architecture import derive;"
+        "from tunec.schemas.models.catalogue import card; derive(card('glm-4v-9b').config);"
+        "print(json.dumps([m for m in ('torch', 'transformers', 'diffusers', 'numpy', 'peft')"
+        " if m in sys.modules]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == []
