@@ -1,25 +1,37 @@
 """What a target must say: one two-way table between a consumer's keys and our slots.
 
-A row (`Entry`) ties some keys of one file to some slots, in both directions: `write` gives the keys'
-values for a plan, `read` the slots' values for the keys found. Emitting, reading, translating and
-checking for agreement all come from the rows; a target that needs code has it in the two functions
-of a row, not in a second description.
+A row (`Entry`) ties some keys of one file to some slots, in both directions: `write` gives the
+keys' values for a plan, `read` the slots' values for the keys found. Emitting, reading, translating
+and checking for agreement all come from the rows; a target that needs code has it in the two
+functions of a row, not in a second description.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.ir.ledger import Definition, Rank
+from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Plan
 from tunec.schemas.source import Span
 
 Json = Any
 """What a JSON or YAML document holds: dict, list, str, int, float, bool, None."""
+
+Dialect = Mapping[str, Version]
+"""Versions by distribution; the empty name stands for the target's own package."""
+
+ALWAYS: Final = "0"
+"""The `absent` version of a default that holds in every release."""
+
+
+def in_every_plan(_: Plan) -> bool:
+    """True: the condition of a row or a file that no plan can do without."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +39,14 @@ class Entry:
     """One row: keys of one file <-> slots.
 
     `write` returns only the keys to be written (a key it leaves out is absent in the file);
-    `read` is given the keys that were found and returns only the slots they settle. For every
-    plan, `read(write(plan))` gives the plan's values of `slots`.
+    `read` is given the keys that were found and returns only the slots they settle. For every plan
+    in which the row matters, `read(write(plan))` gives the plan's values of `slots`; where nothing
+    is written, `absent` does. Emission checks that for each row, so a value that the consumer has
+    no word for is an error and never a loss.
     """
 
     keys: tuple[str, ...]
-    """Dotted paths in the file, as `zero_optimization.stage`."""
+    """Dotted paths in the file, as `zero_optimization.stage`; none: what is done unasked."""
     slots: tuple[str, ...]
     write: Callable[[Plan], Mapping[str, Json]]
     read: Callable[[Mapping[str, Json]], Mapping[str, Any]]
@@ -44,11 +58,20 @@ class Entry:
     """First consumer version without them."""
     absent: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     """(first version, slot values that the consumer then takes if the keys are absent)."""
+    when: Callable[[Plan], bool] = in_every_plan
+    """In which plans the row matters; in others nothing is written, and another row or file says
+    the slots, or they have no effect."""
+    package: str = ""
+    """The distribution that `since`, `until` and `absent` count; empty: the target's own."""
 
     def holds_at(self, version: Version) -> bool:
         """Whether the consumer knows these keys in that version."""
         after = self.since is None or version >= Version(self.since)
         return after and (self.until is None or version < Version(self.until))
+
+    def holds_in(self, dialect: Dialect) -> bool:
+        """Whether the consumer knows these keys in that dialect."""
+        return self.holds_at(dialect[self.package])
 
     def defaults_at(self, version: Version) -> Mapping[str, Any]:
         """Slot values of an absent key in that version; empty if the consumer has none."""
@@ -85,12 +108,22 @@ class File:
     entries: tuple[Entry, ...]
     recognise: Callable[[Json], bool]
     """Whether a parsed document is this file, by its content."""
-    schema: Callable[[Version], str] | None = None
-    """Name of the consumer's JSON Schema under `schemas/json/` for a version."""
-    when: Callable[[Plan], bool] = field(default=lambda _: True)
+    schema: Callable[[Dialect], str | None] | None = None
+    """Path below `schemas/json/` of the reader's JSON Schema for a dialect; None: there is none."""
+    when: Callable[[Plan], bool] = in_every_plan
     """Whether a plan needs this file at all."""
-    render: Callable[[Mapping[str, Json], Plan], str] | None = None
-    """Text of the file, where its format alone does not say it."""
+    render: Callable[[Mapping[str, Json], Sequence[str]], str] | None = None
+    """Text of the file from its values and header lines, where its format alone does not say it."""
+    parse: Callable[[str], Json] | None = None
+    """The document that a text of the file is, where its format alone does not say it."""
+    check: Callable[[Plan, Dialect], Iterable[Diagnostic]] = field(default=lambda _p, _d: ())
+    """What the reader of this file refuses or silently changes though every key is well formed."""
+    filled: frozenset[str] | None = None
+    """Where the word `auto` means "not said here": the keys that another file then fills. `auto`
+    for any other key is as if the key were absent. None: `auto` is a word like any other."""
+    is_optional: bool = False
+    """Whether it says what other files say too, so that it may be left out where it cannot say a
+    plan; a note tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +145,39 @@ class Found:
     span: Span | None = None
 
 
+Documents = Mapping[str, Mapping[str, Found]]
+"""The keys found in each document by dotted path, by the name of the target's file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A distribution whose version selects keys, and the versions that the rows were read from."""
+
+    supported: SpecifierSet
+    releases: tuple[str, ...]
+    """The newest release of each supported minor version, oldest first."""
+
+    @property
+    def latest(self) -> str:
+        """The version taken when nobody names one."""
+        return self.releases[-1]
+
+    def release(self, text: str) -> Version:
+        """The version that a text means: `0.16` is the newest 0.16 release, `0.16.4` itself.
+
+        Raises packaging.version.InvalidVersion for a text that is no version.
+        """
+        asked = Version(text)
+        if len(asked.release) > 2 or asked.pre or asked.dev:
+            return asked
+        known = (Version(each) for each in self.releases)
+        width = len(asked.release)
+        return max((v for v in known if v.release[:width] == asked.release), default=asked)
+
+
+_NOBODY: Mapping[str, Package] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One consumer, described once."""
@@ -128,68 +194,39 @@ class Target:
     """Slot values without which this target makes no sense (`parallel.engine: deepspeed`)."""
     check: Callable[[Plan, Version], Iterable[Diagnostic]] = field(default=lambda _p, _v: ())
     """What the consumer refuses or silently changes though every key is well formed."""
+    releases: tuple[str, ...] = ()
+    """The newest release of each supported minor version, oldest first."""
+    beside: Mapping[str, Package] = field(default_factory=lambda: _NOBODY)
+    """Other distributions whose versions select keys of this target's files."""
+    companions: Callable[[Version], Mapping[str, str]] = field(default=lambda _: {})
+    """Versions of these that go with one of the own package, where nobody names them."""
+    together: Callable[[Documents], Iterable[Definition]] = field(default=lambda _: ())
+    """What documents say only together."""
 
-    def entries(self, version: Version) -> Iterator[Entry]:
-        """The rows of every file that hold at a version."""
+    def dialect(self, version: Version, software: Mapping[str, str] | None = None) -> Dialect:
+        """The versions that select keys: as named in `software`, else what goes with the target's.
+
+        Raises packaging.version.InvalidVersion for a named version that is none.
+        """
+        named, usual = software or {}, self.companions(version)
+        beside = {
+            name: package.release(named.get(name) or usual.get(name) or package.latest)
+            for name, package in self.beside.items()
+        }
+        return {**beside, "": version, self.package: version}
+
+    def release(self, text: str) -> Version:
+        """The version of the own package that a text means; `4.40` is its newest patch."""
+        return Package(self.supported, self.releases).release(text)
+
+    def entries(self, dialect: Dialect) -> Iterator[Entry]:
+        """The rows of every file that hold in a dialect."""
         for file in self.files:
-            yield from (entry for entry in file.entries if entry.holds_at(version))
+            yield from (entry for entry in file.entries if entry.holds_in(dialect))
 
-    def sayable(self, version: Version) -> frozenset[str]:
-        """The slots that some row can say at a version."""
-        return frozenset(slot for entry in self.entries(version) for slot in entry.slots)
-
-
-def write_values(entries: Iterable[Entry], plan: Plan, version: Version) -> dict[str, Json]:
-    """The document that the rows give for a plan: dotted keys become nested mappings."""
-    document: dict[str, Json] = {}
-    for entry in entries:
-        if entry.holds_at(version):
-            for key, value in entry.write(plan).items():
-                _place(document, key, value)
-    return document
-
-
-def _place(document: dict[str, Json], key: str, value: Json) -> None:
-    *parents, last = key.split(".")
-    for parent in parents:
-        document = document.setdefault(parent, {})
-    document[last] = value
-
-
-def look_up(document: Json, key: str) -> tuple[bool, Json]:
-    """Find a dotted key in nested mappings; return whether it is there, and its value."""
-    for part in key.split("."):
-        if not isinstance(document, Mapping) or part not in document:
-            return False, None
-        document = document[part]
-    return True, document
-
-
-def read_values(
-    entries: Iterable[Entry], found: Mapping[str, Found], author: str, version: Version
-) -> Iterator[Definition]:
-    """The definitions that a document's keys make, by dotted key; absent keys give defaults."""
-    for entry in entries:
-        if not entry.holds_at(version):
-            continue
-        present = {key: found[key] for key in entry.keys if key in found}
-        if present:
-            yield from _observed(entry, present, author)
-        else:
-            yield from _assumed(entry, author, version)
-
-
-def _observed(entry: Entry, present: Mapping[str, Found], author: str) -> Iterator[Definition]:
-    span = next(iter(present.values())).span
-    keys = ", ".join(present)
-    for slot, value in entry.read({key: each.value for key, each in present.items()}).items():
-        yield Definition(slot, value, Rank.OBSERVED, author, f"{keys} says so", span=span)
-
-
-def _assumed(entry: Entry, author: str, version: Version) -> Iterator[Definition]:
-    for slot, value in entry.defaults_at(version).items():
-        reason = f"{entry.keys[0]} is absent: what {author} {version} then does"
-        yield Definition(slot, value, Rank.CONSUMER, author, reason)
+    def sayable(self, dialect: Dialect) -> frozenset[str]:
+        """The slots that some row can say in a dialect."""
+        return frozenset(slot for entry in self.entries(dialect) for slot in entry.slots)
 
 
 # ── the usual rows ───────────────────────────────────────────────────────────────────────────────
@@ -203,6 +240,8 @@ def same(
     since: str | None = None,
     until: str | None = None,
     absent: tuple[tuple[str, Any], ...] = (),
+    when: Callable[[Plan], bool] = in_every_plan,
+    package: str = "",
 ) -> Entry:
     """A key that holds a slot's value as it is; None is left out, tuples become lists."""
 
@@ -217,7 +256,7 @@ def same(
         return {slot: tuple(value) if isinstance(value, list) else value}
 
     defaults = tuple((version, {slot: value}) for version, value in absent)
-    return Entry((key,), (slot,), write, read, source, since, until, defaults)
+    return Entry((key,), (slot,), write, read, source, since, until, defaults, when, package)
 
 
 def named(
@@ -229,27 +268,61 @@ def named(
     since: str | None = None,
     until: str | None = None,
     absent: tuple[tuple[str, Any], ...] = (),
+    when: Callable[[Plan], bool] = in_every_plan,
+    package: str = "",
 ) -> Entry:
     """A key that says a slot's value in the consumer's own word, one to one."""
-    back = {word: value for value, word in words.items()}
 
     def write(plan: Plan) -> Mapping[str, Json]:
         value = plan[slot]
         return {key: words[value]} if value in words else {}
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
-        word = found[key]
-        return {slot: back[word]} if word in back else {}
+        values = [value for value, word in words.items() if _is(word, found[key])]
+        return {slot: values[0]} if values else {}
 
     defaults = tuple((version, {slot: value}) for version, value in absent)
-    return Entry((key,), (slot,), write, read, source, since, until, defaults)
+    return Entry((key,), (slot,), write, read, source, since, until, defaults, when, package)
+
+
+def _is(word: Json, other: Json) -> bool:
+    """Equality that tells True from 1."""
+    return isinstance(word, bool) == isinstance(other, bool) and bool(word == other)
+
+
+def fixed(
+    slot: str,
+    value: Any,
+    source: str,
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    when: Callable[[Plan], bool] = in_every_plan,
+    package: str = "",
+) -> Entry:
+    """What the consumer does unasked: there is no key for the slot, and no other value."""
+    absent = ((ALWAYS, {slot: value}),)
+    return Entry(
+        (), (slot,), lambda _: {}, lambda _: {}, source, since, until, absent, when, package
+    )
 
 
 def constant(
-    key: str, value: Json, source: str, *, since: str | None = None, until: str | None = None
+    key: str,
+    value: Json,
+    source: str,
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    when: Callable[[Plan], bool] = in_every_plan,
+    package: str = "",
 ) -> Entry:
-    """A key that is always written so, whatever the plan: it says no slot."""
-    return Entry((key,), (), lambda _: {key: value}, lambda _: {}, source, since, until)
+    """A key that is written so in every plan in which it matters: it says no slot."""
+
+    def write(_: Plan) -> Mapping[str, Json]:
+        return {key: value}
+
+    return Entry((key,), (), write, lambda _: {}, source, since, until, (), when, package)
 
 
 def derived(
@@ -259,6 +332,8 @@ def derived(
     *,
     since: str | None = None,
     until: str | None = None,
+    when: Callable[[Plan], bool] = in_every_plan,
+    package: str = "",
 ) -> Entry:
     """A key that follows from slots which other rows say; None leaves it out."""
 
@@ -266,4 +341,4 @@ def derived(
         value = write(plan)
         return {} if value is None else {key: value}
 
-    return Entry((key,), (), keys, lambda _: {}, source, since, until)
+    return Entry((key,), (), keys, lambda _: {}, source, since, until, (), when, package)

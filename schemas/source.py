@@ -1,9 +1,17 @@
 """Where a value was written: files, lines and columns, 1-based, ends exclusive."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 Path = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the root."""
+
+COMMAND_LINE: Final = "<command line>"
+"""The file of values that were given as arguments; its lines are the arguments in order."""
+
+_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +34,32 @@ def dotted(path: Path) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def lines_of(text: str) -> list[str]:
+    """Split a text into lines without their ends, by the line breaks of YAML 1.1 (5.4)."""
+    return _BREAK.split(text)
+
+
+def line_starts(text: str) -> list[int]:
+    """The index of the first character of each line."""
+    return [0, *(match.end() for match in _BREAK.finditer(text))]
+
+
+def text_of(span: Span, text: str) -> str:
+    """The stretch of `text` that a span covers, line ends as newlines."""
+    lines = lines_of(text)[span.line - 1 : span.end_line]
+    if not lines:
+        return ""
+    lines[-1] = lines[-1][: span.end_column - 1]
+    lines[0] = lines[0][span.column - 1 :]
+    return "\n".join(lines)
+
+
+def span_at(spans: Mapping[Path, Span], path: Path) -> Span | None:
+    """The span of a path, or of the nearest thing around it that has one."""
+    while path not in spans:
+        if not path:
+            return None
+        path = path[:-1]
+    return spans[path]

@@ -4,9 +4,10 @@ Every field says an intent, never a consumer's key. Descriptions are the field's
 go into the generated JSON Schema, which editors show.
 """
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.shape import Shape
@@ -18,10 +19,9 @@ from tunec.schemas.terms import (
     OptimizerName,
     ScheduleKind,
 )
-from tunec.schemas.units import Count, Share, parse_budget
+from tunec.schemas.units import Budget, Count, Positive, PositiveCount, Share, Whole
 
-Budget = Annotated[int | float, BeforeValidator(parse_budget), Field(gt=0)]
-"""An amount (`72GiB`) or a share of what is there (`90%`)."""
+_ONE_FIELD: Final = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
 
 class InlineModel(Shape):
@@ -45,9 +45,9 @@ class Full(Shape):
 class Lora(Shape):
     """Low-rank adapters on a frozen base (arXiv 2106.09685)."""
 
-    rank: Annotated[int, Field(ge=1)] = 16
+    rank: Whole = 16
     """Inner width of each adapter."""
-    alpha: Annotated[float, Field(gt=0)] | None = None
+    alpha: Positive | None = None
     """Scale: the adapter's output is multiplied by alpha / rank; twice the rank if not given."""
     dropout: Share = 0.0
     """Share of the adapter's input that is set to zero."""
@@ -81,6 +81,8 @@ class Int8Lora(Lora):
 class Method(Shape):
     """What is trained: exactly one of these."""
 
+    model_config = _ONE_FIELD
+
     full: Full | None = None
     lora: Lora | None = None
     qlora: Qlora | None = None
@@ -94,6 +96,9 @@ class Method(Shape):
         return self
 
 
+MethodName = Literal["full", "lora", "qlora", "int8_lora"]
+
+
 def _method_by_name(value: Any) -> Any:
     if isinstance(value, str):
         return {value: {}}
@@ -105,11 +110,11 @@ def _method_by_name(value: Any) -> Any:
 class Images(Shape):
     """Images in a sample, for models that see."""
 
-    per_sample: Annotated[int, Field(ge=0)] = 1
+    per_sample: Annotated[int, Field(ge=0, le=10_000)] = 1
     """Images in one sample."""
-    width: Annotated[int, Field(gt=0)] | None = None
+    width: Whole | None = None
     """Pixels; when absent, the side that the model's processor makes."""
-    height: Annotated[int, Field(gt=0)] | None = None
+    height: Whole | None = None
     """Pixels; when absent, as wide as high."""
 
 
@@ -128,7 +133,7 @@ class Data(Shape):
     """Whether several samples share one sequence."""
     images: Images | None = None
     """Images in a sample."""
-    resolution: Annotated[int, Field(gt=0)] | None = None
+    resolution: Whole | None = None
     """Side in pixels of the training images of a diffusion model."""
 
 
@@ -144,7 +149,7 @@ class Memory(Shape):
 class BatchIntent(Shape):
     """How many samples make one optimizer step."""
 
-    global_: Annotated[Count, Field(ge=1)] | None = Field(default=None, alias="global")
+    global_: PositiveCount | None = Field(default=None, alias="global")
     """Samples in one optimizer step, over all devices."""
 
 
@@ -157,11 +162,11 @@ class Optimizer(Shape):
     """Decay of the first moment."""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
     """Decay of the second moment."""
-    epsilon: Annotated[float, Field(gt=0)] = 1e-8
+    epsilon: Positive = 1e-8
     """Added to the denominator."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Decoupled weight decay."""
-    max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
+    max_grad_norm: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     """Gradients are clipped to this norm; 0: not clipped."""
 
 
@@ -172,43 +177,58 @@ def _optimizer_by_name(value: Any) -> Any:
 class Warmup(Shape):
     """How long the learning rate rises: exactly one of these."""
 
+    model_config = _ONE_FIELD
+
     steps: Count | None = None
     """Optimizer steps."""
     share: Share | None = None
     """Part of all steps."""
 
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.steps is None) == (self.share is None):
+            raise ValueError("give steps or a share of them, one of the two")
+        return self
+
 
 def _warmup_by_value(value: Any) -> Any:
     if isinstance(value, bool) or value is None or isinstance(value, dict):
         return value
-    if isinstance(value, int):
-        return {"steps": value}
-    return {"share": value}
+    if isinstance(value, float) or (isinstance(value, str) and "%" in value):
+        return {"share": value}
+    return {"steps": value}
 
 
 class Train(Shape):
     """How long, how fast."""
 
-    epochs: Annotated[float, Field(gt=0)] | None = None
+    model_config = ConfigDict(json_schema_extra={"not": {"required": ["epochs", "steps"]}})
+
+    epochs: Positive | None = None
     """Passes over the data."""
-    steps: Annotated[Count, Field(ge=1)] | None = None
+    steps: PositiveCount | None = None
     """Optimizer steps; instead of epochs."""
-    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    learning_rate: Positive | None = None
     """The highest learning rate of the schedule; when absent, the usual one of the method."""
     schedule: ScheduleKind = "cosine"
     """Shape of the learning rate over time."""
-    warmup: Annotated[Warmup, BeforeValidator(_warmup_by_value)] = Warmup(share=0.03)
+    warmup: Annotated[
+        Warmup, BeforeValidator(_warmup_by_value, json_schema_input_type=Count | Share | Warmup)
+    ] = Warmup(share=0.03)
     """How long the learning rate rises: steps (`100`) or a share of all steps (`3%`)."""
-    optimizer: Annotated[Optimizer, BeforeValidator(_optimizer_by_name)] = Optimizer()
+    optimizer: Annotated[
+        Optimizer,
+        BeforeValidator(_optimizer_by_name, json_schema_input_type=OptimizerName | Optimizer),
+    ] = Optimizer()
     """The optimizer, by name or with its settings."""
     evaluations: Count | None = None
     """How many times to evaluate over the run; absent: once an epoch where there is data for it."""
     checkpoints: Count | None = None
     """How many times to save over the run; absent: once an epoch."""
-    keep_checkpoints: Annotated[Count, Field(ge=1)] | None = 2
+    keep_checkpoints: PositiveCount | None = 2
     """How many of them to keep; null: all."""
-    seed: int = 42
-    """Seed of data order and initialisation."""
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 42
+    """Seed of data order and initialisation; what `numpy.random.seed` takes."""
     output: str = "output"
     """Directory for checkpoints and logs."""
     report_to: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
@@ -236,18 +256,28 @@ def _precision_by_name(value: Any) -> Any:
     return {"compute": value} if isinstance(value, str) else value
 
 
+DeviceUse = Literal["best", "all"]
+
+
 class DeviceChoice(Shape):
     """Which devices of the cluster to use."""
 
-    use: Literal["best", "all"] = "best"
+    use: DeviceUse = "best"
     """`best`: only the devices of the strongest model, where models are mixed. `all`: every one,
     planned for the weakest."""
-    count: Annotated[Count, Field(ge=1)] | None = None
+    count: PositiveCount | None = None
     """At most this many, over all nodes."""
 
 
 def _devices_by_name(value: Any) -> Any:
     return {"use": value} if isinstance(value, str) else value
+
+
+def _whole(value: Any) -> Any:
+    """A version is a whole number: in Python, `True == 1` and `1.0 == 1`."""
+    if type(value) is not int:
+        raise ValueError("the version is the whole number 1")
+    return value
 
 
 class Pinned(Shape):
@@ -260,19 +290,24 @@ class Pinned(Shape):
 class Spec(Shape):
     """One run, as a person means it."""
 
-    tunec: Literal[1]
+    tunec: Annotated[Literal[1], BeforeValidator(_whole, json_schema_input_type=Literal[1])]
     """Version of this language."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)] = "run"
     """Name of the run: letters, digits, `.`, `_` and `-`; when absent, the file's name."""
     model: str | InlineModel
     """Catalogue name, path of a config.json or its directory, or inline facts."""
-    method: Annotated[Method, BeforeValidator(_method_by_name)]
+    method: Annotated[
+        Method, BeforeValidator(_method_by_name, json_schema_input_type=MethodName | Method)
+    ]
     """full, lora, qlora or int8_lora, by name or with options."""
     data: Data
     """What the model is trained on."""
     hardware: str | Cluster
     """Catalogue name (`a100-80g-x8`), path of a cluster file, or inline."""
-    devices: Annotated[DeviceChoice, BeforeValidator(_devices_by_name)] = DeviceChoice()
+    devices: Annotated[
+        DeviceChoice,
+        BeforeValidator(_devices_by_name, json_schema_input_type=DeviceUse | DeviceChoice),
+    ] = DeviceChoice()
     """Which devices of the hardware to use."""
     budget: Memory = Memory()
     """What the run may take."""
@@ -280,7 +315,10 @@ class Spec(Shape):
     """How many samples make one optimizer step."""
     train: Train = Train()
     """How long, how fast."""
-    precision: Annotated[PrecisionIntent, BeforeValidator(_precision_by_name)] = PrecisionIntent()
+    precision: Annotated[
+        PrecisionIntent,
+        BeforeValidator(_precision_by_name, json_schema_input_type=FloatDtype | PrecisionIntent),
+    ] = PrecisionIntent()
     """Which arithmetic, where the choice should not be tunec's."""
     attention: Attention | None = None
     """Which attention code to run; when absent, the best that model and devices have."""
@@ -296,3 +334,11 @@ class Spec(Shape):
     """Any slot, by path: `{zero.stage: 2}`, or with a reason: `{value: 2, reason: ...}`."""
     allow: dict[str, str] = {}
     """Diagnostics to accept, each with the reason: `{name: reason}`."""
+
+
+EXCLUSIVE: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
+    ("method",): ("full", "lora", "qlora", "int8_lora"),
+    ("train",): ("epochs", "steps"),
+    ("train", "warmup"): ("steps", "share"),
+}
+"""Fields that exclude each other, by the path of what holds them."""

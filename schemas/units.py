@@ -7,7 +7,8 @@ field's description. Binary prefixes (`GiB`) are powers of 1024, decimal ones (`
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -29,64 +30,100 @@ BYTE_UNITS: Final[Mapping[str, int]] = {
 }
 COUNT_UNITS: Final[Mapping[str, int]] = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9}
 
-_NUMBER = r"(?P<number>\d[\d_]*(?:\.\d+)?)"
-_BYTES = re.compile(rf"{_NUMBER}\s*(?P<unit>[KMGT]iB|[kKMGT]?B)")
-_COUNT = re.compile(rf"{_NUMBER}\s*(?P<unit>[kKMB]?)(?:\s*(?:tokens|samples|steps))?")
-_PERCENT = re.compile(rf"{_NUMBER}\s*%")
+_NUMBER = r"(?P<number>(?:0|[1-9]\d*(?:_\d+)*)(?:\.\d+)?)"
+"""No leading zero: `016` is 14 in YAML 1.1 and 16 in 1.2."""
+_BYTES = re.compile(rf"{_NUMBER}\s*(?P<unit>[KMGT]iB|[kKMGT]?B)", re.ASCII)
+_COUNT = re.compile(rf"{_NUMBER}\s*(?P<unit>[kKMB]?)(?:\s*(?:tokens|samples|steps))?", re.ASCII)
+_PERCENT = re.compile(rf"{_NUMBER}\s*%", re.ASCII)
+
+_INT64: Final = 2**63 - 1
+"""The programs that read these numbers hold them in 64 bits."""
+_INT32: Final = 2**31 - 1
 
 
-def _scaled(text: str, pattern: re.Pattern[str], units: Mapping[str, int], hint: str) -> int:
+Quantity = Literal["amount", "count", "share"]
+
+
+class NotAQuantity(ValueError):
+    """A value that is not the quantity it should be; the message says why."""
+
+    def __init__(self, quantity: Quantity, value: Any, why: str) -> None:
+        self.quantity = quantity
+        self.value = value
+        super().__init__(f"`{value}` {why}")
+
+
+def _scaled(
+    text: str, quantity: Quantity, pattern: re.Pattern[str], units: Mapping[str, int], what: str
+) -> Fraction:
     match = pattern.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not {hint}")
-    return round(float(match["number"].replace("_", "")) * units[match["unit"]])
+        raise NotAQuantity(quantity, text, f"is not {what}")
+    return Fraction(match["number"].replace("_", "")) * units[match["unit"]]
 
 
 def parse_bytes(value: Any) -> Any:
-    """Read `80GiB` or a whole number of bytes; raise ValueError for any other text."""
+    """Read `80GiB` or a whole number of bytes; raise NotAQuantity for any other text."""
     if isinstance(value, str):
-        return _scaled(value, _BYTES, BYTE_UNITS, "an amount of memory, such as 80GiB or 512MB")
+        what = "an amount of memory, such as 80GiB or 512MB"
+        return round(_scaled(value, "amount", _BYTES, BYTE_UNITS, what))
     return value
 
 
 def parse_count(value: Any) -> Any:
-    """Read `2M`, `64k`, `2M tokens` or a whole number; raise ValueError for any other text."""
+    """Read `2M`, `64k`, `2M tokens` or a whole number; raise NotAQuantity for any other text."""
     if isinstance(value, str):
-        return _scaled(value, _COUNT, COUNT_UNITS, "a count, such as 4096, 64k or 2M tokens")
+        what = "a count, such as 4096, 64k or 2M tokens"
+        count = _scaled(value, "count", _COUNT, COUNT_UNITS, what)
+        if count.denominator != 1:
+            raise NotAQuantity("count", value, "is not a count: it is not whole")
+        return int(count)
     return value
 
 
 def parse_share(value: Any) -> Any:
-    """Read `90%` or a number between 0 and 1; raise ValueError for any other text."""
+    """Read `90%` or a number between 0 and 1; raise NotAQuantity for any other text."""
     if isinstance(value, str):
         match = _PERCENT.fullmatch(value.strip())
         if match is None:
-            raise ValueError(f"{value!r} is not a share, such as 90% or 0.9")
-        return float(match["number"].replace("_", "")) / 100
+            raise NotAQuantity("share", value, "is not a share, such as 90% or 0.9")
+        return float(Fraction(match["number"].replace("_", "")) / 100)
     return value
 
 
 def parse_budget(value: Any) -> Any:
-    """Read an amount of memory or a share of it: `72GiB` gives an int, `90%` or 0.9 a float."""
+    """Read an amount of memory or a share of it: `72GiB` gives an int, `90%` or 0.9 a float.
+
+    A bare whole number is bytes; below a mebibyte it was meant to have a unit, and is refused with
+    NotAQuantity, as are shares above one.
+    """
+    given = value
     if isinstance(value, str) and value.strip().endswith("%"):
-        return parse_share(value)
+        value = parse_share(value)
+    if isinstance(value, float) and not 0 < value <= 1:
+        raise NotAQuantity("share", given, "is not a share: above 0, and at most 1 (100%)")
+    if isinstance(value, int) and not isinstance(value, bool) and value < MIB:
+        raise NotAQuantity("amount", value, f"has no unit, and would be {value} bytes")
     return parse_bytes(value)
 
 
-def _text_or_number(pattern: re.Pattern[str], example: str, kind: str) -> WithJsonSchema:
-    plain = re.sub(r"\?P<\w+>", "", pattern.pattern)
-    return WithJsonSchema(
-        {
-            "anyOf": [{"type": kind, "minimum": 0}, {"type": "string", "pattern": f"^{plain}$"}],
-            "examples": [example],
-        }
-    )
+def _plain(pattern: re.Pattern[str]) -> str:
+    return re.sub(r"\?P<\w+>", "", pattern.pattern)
+
+
+def _text_or_number(
+    pattern: re.Pattern[str], example: str, kind: str, least: int = 0
+) -> WithJsonSchema:
+    text = {"type": "string", "pattern": f"^{_plain(pattern)}$"}
+    most = {"maximum": 1} if pattern is _PERCENT else {}
+    number = {"type": kind, "minimum": least, **most}
+    return WithJsonSchema({"anyOf": [number, text], "examples": [example]})
 
 
 Bytes = Annotated[
     int,
     BeforeValidator(parse_bytes),
-    Field(ge=0, strict=True),
+    Field(ge=0, le=_INT64, strict=True),
     _text_or_number(_BYTES, "80GiB", "integer"),
 ]
 """Memory in bytes; written as `80GiB`, `512MB` or a whole number of bytes."""
@@ -94,10 +131,18 @@ Bytes = Annotated[
 Count = Annotated[
     int,
     BeforeValidator(parse_count),
-    Field(ge=0, strict=True),
+    Field(ge=0, le=_INT64, strict=True),
     _text_or_number(_COUNT, "64k", "integer"),
 ]
 """A number of things; written as `4096`, `64k`, `2M` or `2M tokens`."""
+
+PositiveCount = Annotated[
+    int,
+    BeforeValidator(parse_count),
+    Field(ge=1, le=_INT64, strict=True),
+    _text_or_number(_COUNT, "64k", "integer", least=1),
+]
+"""A number of things of which there is at least one."""
 
 Share = Annotated[
     float,
@@ -106,6 +151,44 @@ Share = Annotated[
     _text_or_number(_PERCENT, "90%", "number"),
 ]
 """A part of a whole, between 0 and 1; written as `90%` or `0.9`."""
+
+
+Budget = Annotated[
+    int | float,
+    BeforeValidator(parse_budget),
+    Field(gt=0),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+                {"type": "integer", "minimum": MIB},
+                {"type": "string", "pattern": f"^(?:{_plain(_BYTES)}|{_plain(_PERCENT)})$"},
+            ],
+            "examples": ["72GiB", "90%"],
+        }
+    ),
+]
+"""An amount (`72GiB`) or a share of what is there (`90%`)."""
+
+Whole = Annotated[int, Field(ge=1, le=_INT32)]
+"""A whole number from 1 up: widths, ranks, sides in pixels."""
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A finite number above zero."""
+
+_SHORT: Final = re.compile(r"(?P<number>\d[\d_]*(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)")
+_BINARY_OF: Final = {"k": "KiB", "m": "MiB", "g": "GiB", "t": "TiB"}
+
+
+def likely_bytes(text: str) -> str | None:
+    """The amount that a refused text probably means: `80G` and `80gb` give `80GiB` and `80GB`."""
+    match = _SHORT.fullmatch(text.strip())
+    if match is None:
+        return None
+    unit = match["unit"].lower()
+    spelled = next((each for each in BYTE_UNITS if each.lower() == unit and each != "kB"), None)
+    found = spelled or _BINARY_OF.get(unit) or ("GiB" if not unit else None)
+    return f"{match['number']}{found}" if found else None
 
 
 def format_bytes(amount: float) -> str:

@@ -1,0 +1,1 @@
+"""Arithmetic without decisions: architectures, memory, time, what is trainable."""

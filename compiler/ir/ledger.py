@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from types import MappingProxyType
 from typing import Any, Literal, Self
 
 from tunec.schemas.source import Span
@@ -67,14 +66,11 @@ class Definition:
     span: Span | None = None
 
 
-_NONE: Mapping[str, tuple[Definition, ...]] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """Definitions by slot, in the order in which they were made. Adding gives a new ledger."""
 
-    entries: Mapping[str, tuple[Definition, ...]] = field(default=_NONE)
+    entries: Mapping[str, tuple[Definition, ...]] = field(default_factory=dict)
 
     def add(self, definitions: tuple[Definition, ...]) -> Self:
         """Return a ledger that holds these definitions too."""

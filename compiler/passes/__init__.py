@@ -1,0 +1,1 @@
+"""Passes: each decides some groups of slots from facts and earlier decisions."""

@@ -199,6 +199,14 @@ class Architecture:
     assumed: tuple[str, ...] = ()
     """Config keys that were absent, so that the config class's own default was taken."""
 
+    def __hash__(self) -> int:
+        """A hash computed once: architectures key the caches of every account."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.family, self.modules, self.stacks, self.context, self.assumed))
+
     @cached_property
     def parameters(self) -> int:
         """All parameters, each once."""

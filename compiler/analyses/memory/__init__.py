@@ -1,0 +1,1 @@
+"""The memory account: bytes on the device and on the host, each with its name."""

@@ -1,0 +1,1 @@
+"""The time account: seconds of a training step, each with its name."""

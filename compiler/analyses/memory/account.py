@@ -1,0 +1,109 @@
+"""The memory account: where every byte of a run's peak goes, on the device and on its host."""
+
+from dataclasses import dataclass
+
+from tunec.compiler.analyses.memory.host import HostAccount, host_account
+from tunec.compiler.analyses.memory.margin import margin, slack_share
+from tunec.compiler.analyses.memory.phase import Phase
+from tunec.compiler.analyses.memory.training import phases
+from tunec.compiler.analyses.memory.workload import Layout, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The memory of one layout of one workload, on the device that needs most."""
+
+    workload: Workload
+    layout: Layout
+    lines: tuple[Phase, ...]
+
+    @property
+    def phases(self) -> dict[str, dict[str, int]]:
+        """Bytes by phase of a training step and by name; terms of zero bytes are left out."""
+        return {line.name: line.terms(self._samples(line)) for line in self.lines}
+
+    @property
+    def peak_phase(self) -> str:
+        """The phase that needs most."""
+        return self._peak().name
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes allocated at the peak, without margin."""
+        peak = self._peak()
+        return sum(peak.terms(self._samples(peak)).values())
+
+    @property
+    def terms(self) -> dict[str, int]:
+        """The peak phase's terms, largest first."""
+        peak = self._peak()
+        terms = peak.terms(self._samples(peak))
+        return dict(sorted(terms.items(), key=lambda term: -term[1]))
+
+    @property
+    def margin(self) -> dict[str, int]:
+        """Bytes that a device needs beyond the peak, by name."""
+        added = margin(self.workload, self.layout.parallel.world, self.peak_bytes)
+        return {name: round(size) for name, size in added.items() if size}
+
+    @property
+    def required_bytes(self) -> int:
+        """Peak and margin: what a budget is compared with."""
+        return self.peak_bytes + sum(self.margin.values())
+
+    @property
+    def host(self) -> HostAccount:
+        """Memory of the host of one node."""
+        return host_account(self.workload, self.layout)
+
+    def _samples(self, line: Phase) -> int:
+        batch = self.layout.batch
+        return batch.evaluation if line.evaluates else batch.micro
+
+    def _peak(self) -> Phase:
+        return max(self.lines, key=lambda line: line.at(self._samples(line)))
+
+
+def account(workload: Workload, layout: Layout) -> Account:
+    """Account for the memory that a layout needs.
+
+    A micro batch of several samples is padded to the longest, unless samples are packed.
+    """
+    return Account(workload, layout, _lines(workload, layout, several=layout.batch.micro > 1))
+
+
+def largest_micro_batch(workload: Workload, layout: Layout, budget_bytes: int) -> int:
+    """The largest micro batch whose peak and margin fit a budget in bytes; 0: not even one sample.
+
+    The layout's own micro batch does not matter. Evaluation is not looked at: its batch is its own.
+    """
+    several = _most(workload, layout, budget_bytes, _lines(workload, layout, several=True))
+    if several > 1:
+        return several
+    return min(_most(workload, layout, budget_bytes, _lines(workload, layout, several=False)), 1)
+
+
+def _lines(workload: Workload, layout: Layout, *, several: bool) -> tuple[Phase, ...]:
+    return phases(
+        workload,
+        layout.parallel,
+        layout.states,
+        layout.zero,
+        layout.activation_checkpointing,
+        accumulates=layout.batch.accumulation > 1,
+        padded=several and not workload.data.packing,
+    )
+
+
+def _most(workload: Workload, layout: Layout, budget: int, lines: tuple[Phase, ...]) -> int:
+    """Samples that fit by every training phase's line."""
+    unmoved = sum(margin(workload, layout.parallel.world, 0).values())
+    room = (budget - unmoved) / (1 + slack_share(workload))
+    training = [line for line in lines if not line.evaluates]
+    if any(line.fixed_bytes > room for line in training):
+        return 0
+    return min(
+        int((room - line.fixed_bytes) // line.sample_bytes)
+        for line in training
+        if line.sample_bytes
+    )

@@ -1,0 +1,111 @@
+"""What a model keeps between forward and backward, in bytes a sample of the micro batch."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
+from tunec.compiler.analyses.memory.attention import padding_saved
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.layers import (
+    forward_working,
+    final_input_saved,
+    layer_saved,
+    layer_working,
+    norm_saved,
+)
+from tunec.compiler.analyses.memory.lora import adapters_saved
+from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.slots import States
+from tunec.schemas.models.architecture import Architecture, Part, Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """How one forward and backward pass runs."""
+
+    states: States
+    checkpointed: bool
+    padded: bool
+    """Whether samples of different length share a micro batch."""
+    sequence_parallel: int
+    tensor_parallel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """Bytes a sample, by name."""
+
+    kept: Terms
+    """Kept until the backward pass reaches them."""
+    last_layer: Terms
+    """What differentiating the last layer takes besides what is kept."""
+    first_layer: Terms
+    """Everything alive while the first layer is differentiated."""
+    one_layer: Terms
+    """What one layer and its input keep."""
+    forward: Terms
+    """What a forward pass takes that keeps nothing."""
+
+
+def text_tokens(workload: Workload) -> int:
+    """Tokens of one sample in the language model: its text, and what its images become."""
+    return workload.data.sequence + workload.data.image_tokens
+
+
+@lru_cache(maxsize=2048)
+def text_activations(workload: Workload, run: Pass) -> Activations:
+    """Activations of the language model up to its final norm, in bytes a sample."""
+    keys = text_tokens(workload)
+    tokens = keys / run.sequence_parallel
+    widths = arithmetic(workload, count(workload), run.states, "text")
+    part = part_activations(workload, run, "text", widths, tokens, keys)
+    last = _stacks(workload.architecture, "text", 1)[-1]
+    norm = tokens * (norm_saved(last, widths) + final_input_saved(last, widths))
+    return replace(part, kept={**part.kept, "final norm": norm})
+
+
+def part_activations(
+    workload: Workload, run: Pass, part: Part, widths: Arithmetic, tokens: float, keys: float
+) -> Activations:
+    """Activations of the layers of one part, in bytes a sample of `tokens` tokens."""
+    stacks = _stacks(workload.architecture, part, run.tensor_parallel)
+    layers = sum(stack.layers for stack in stacks)
+    adapters = adapters_saved(workload, part, widths) / layers
+    padding = sum(padding_saved(s, widths, keys) for s in stacks) / len(stacks) if run.padded else 0
+    one = [layer_saved(s, widths, keys) + adapters + padding for s in stacks]
+    working = max(layer_working(stack, widths) for stack in stacks)
+    forward = max(forward_working(stack, widths, keys) for stack in stacks)
+    inputs = widths.stream * stacks[0].hidden
+    if run.checkpointed:
+        return Activations(
+            kept={f"{part} layer inputs": tokens * layers * inputs},
+            last_layer={f"{part} recomputed layer": tokens * (max(one) + working)},
+            first_layer={f"{part} recomputed layer": tokens * (max(one) + working + inputs)},
+            one_layer={f"{part} recomputed layer": tokens * (max(one) + inputs)},
+            forward={f"{part} forward pass": tokens * forward},
+        )
+    total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
+    return Activations(
+        kept={f"{part} activations": tokens * total},
+        last_layer={f"{part} layer gradients": tokens * working},
+        first_layer={f"{part} layer gradients": tokens * (max(one) + working + inputs)},
+        one_layer={f"{part} layer gradients": tokens * (max(one) + inputs)},
+        forward={f"{part} forward pass": tokens * forward},
+    )
+
+
+def _stacks(model: Architecture, part: Part, tensor_parallel: int) -> tuple[Stack, ...]:
+    """The part's stacks as one tensor-parallel rank has them: a share of heads and inner width."""
+    return tuple(
+        replace(
+            stack,
+            heads=max(stack.heads // tensor_parallel, 1),
+            kv_heads=max(stack.kv_heads // tensor_parallel, 1),
+            ffn=stack.ffn // tensor_parallel,
+        )
+        if tensor_parallel > 1
+        else stack
+        for stack in model.stacks
+        if stack.part == part
+    )

@@ -1,0 +1,102 @@
+"""How one part of a model computes: what every activation formula asks."""
+
+from dataclasses import dataclass
+
+from tunec.compiler.analyses.memory.counts import Counts
+from tunec.compiler.analyses.memory.dtypes import BYTES
+from tunec.compiler.analyses.memory.flavours import Activation, Norm, Rotary, Router, flavour
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.slots import States
+from tunec.schemas.models.architecture import Module, Part, Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Bytes an element of each kind of activation, and what is special about the layers."""
+
+    stream: int
+    """The residual stream: the dtype of the embedding and of every sum."""
+    compute: int
+    """Inputs and outputs of matrix products."""
+    adapter: int
+    """The adapters' own dtype."""
+    norm: Norm
+    normed: int
+    """What an RMSNorm keeps for its weight's gradient."""
+    autocast: bool
+    trained: bool
+    """Whether the weights of this part get gradients themselves."""
+    eager: bool
+    """Whether attention scores are made as tensors."""
+    activation: Activation
+    rotary: Rotary
+    router: Router
+    readers: float
+    """Linear layers that read a normed hidden state, a layer."""
+    fused_qkv: bool
+    """Whether one projection gives queries, keys and values."""
+    fused_gate: bool
+    """Whether one projection gives gate and up, and carries an adapter."""
+
+    @property
+    def casts(self) -> bool:
+        """Whether every product casts its input: autocast over an fp32 stream."""
+        return self.compute < self.stream
+
+    @property
+    def adapter_product(self) -> int:
+        """Bytes an element of what the adapters multiply: their own dtype without autocast."""
+        return self.compute if self.autocast else self.adapter
+
+    @property
+    def adapters_share_inputs(self) -> bool:
+        """Whether adapters read the base's own inputs, because no cast lies between."""
+        return self.adapter == self.compute == self.stream
+
+
+def arithmetic(workload: Workload, counts: Counts, states: States, part: Part) -> Arithmetic:
+    """Find how a part of the model computes."""
+    trained = part in counts.trained_parts
+    full = workload.adapter.kind == "none" and trained
+    stream = BYTES[states.trainable if full else states.weights]
+    special = flavour(workload.architecture.family, part)
+    stacks = [stack for stack in workload.architecture.stacks if stack.part == part]
+    linears = [m for m in workload.architecture.modules if m.part == part and m.kind == "linear"]
+    inside = [module for module in linears if "{}" in module.path]
+    adapted = [module for module in workload.adapted if module.part == part]
+    return Arithmetic(
+        stream=stream,
+        compute=BYTES[workload.precision.compute] if states.autocast else stream,
+        adapter=BYTES[states.trainable],
+        norm=special.norm,
+        normed=BYTES["fp32"] if special.norm == "wide" else stream,
+        autocast=states.autocast,
+        trained=trained,
+        eager=workload.attention.implementation == "eager",
+        activation=special.activation,
+        rotary=special.rotary,
+        router=special.router,
+        readers=_readers(inside, stacks),
+        fused_qkv=any(_is_fused_qkv(m, stack) for m in inside for stack in stacks),
+        fused_gate=any(_is_fused_gate(m, stack) for m in adapted for stack in stacks),
+    )
+
+
+def _readers(linears: list[Module], stacks: list[Stack]) -> float:
+    layers = sum(stack.layers for stack in stacks)
+    if not layers:
+        return 0
+    reading = sum(m.copies for m in linears if m.shape[1] == stacks[0].hidden)
+    # The attention's output projection reads the heads, which may be as wide as the hidden state.
+    as_wide = sum(s.layers for s in stacks if s.heads * s.head_dim == s.hidden)
+    return (reading - as_wide) / layers
+
+
+def _is_fused_qkv(module: Module, stack: Stack) -> bool:
+    return module.shape[0] >= (stack.heads + 2 * stack.kv_heads) * stack.head_dim and (
+        "qkv" in module.path or "query_key_value" in module.path or "c_attn" in module.path
+    )
+
+
+def _is_fused_gate(module: Module, stack: Stack) -> bool:
+    return stack.gated and module.shape == (2 * stack.ffn, stack.hidden)

@@ -1,0 +1,106 @@
+"""What attention keeps for its backward pass, in bytes a token and layer."""
+
+from typing import Final
+
+from tunec.compiler.analyses.memory.arithmetic import Arithmetic
+from tunec.schemas.models.architecture import LatentAttention, Stack
+
+_FP32: Final = 4
+
+
+def attention_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
+    """Bytes a token that one layer's attention keeps, the normed hidden state not counted.
+
+    `keys`: tokens that each query is compared with.
+    """
+    saved = kernel_saved(stack, widths) + norms_saved(stack, widths) + copies_saved(stack, widths)
+    if not widths.eager:
+        return saved
+    return saved + repeated_saved(stack, widths) + scores_saved(stack, widths, keys)
+
+
+def kernel_saved(stack: Stack, widths: Arithmetic) -> float:
+    """Queries, keys, values and the output, and one fp32 number a head.
+
+    FlashAttention (arXiv 2205.14135, section 3.1); torch's memory-efficient kernel keeps the same.
+    """
+    query, key, value = _kernel_widths(stack)
+    numbers = 0 if widths.eager else _FP32 * stack.heads
+    return widths.compute * (query + key + value + _output(stack)) + numbers
+
+
+def scores_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
+    """Eager attention's scores: in fp32 after the softmax, and cast back (traced)."""
+    cast = widths.compute if widths.compute < _FP32 else 0
+    return stack.heads * keys * (_FP32 + cast)
+
+
+def repeated_saved(stack: Stack, widths: Arithmetic) -> float:
+    """Keys and values repeated for each query head (transformers `repeat_kv`)."""
+    query, key, value = _kernel_widths(stack)
+    return widths.compute * (query - key + _output(stack) - value)
+
+
+def padding_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
+    """What sdpa keeps besides in a padded batch.
+
+    transformers 5.23 `integrations/sdpa_attention.py` repeats keys and values as soon as there is a
+    mask, and torch turns the boolean mask into one of the queries' dtype in each layer
+    (`aten/src/ATen/native/transformers/attention.cpp`, `convert_boolean_attn_mask`). Read in the
+    sources, not measured.
+    """
+    return repeated_saved(stack, widths) + widths.compute * keys
+
+
+def norms_saved(stack: Stack, widths: Arithmetic) -> float:
+    """Norms on queries and keys, or on latent queries and keys.
+
+    Each keeps its input in fp32, and for its weight's gradient the normed value; what a latent norm
+    gives is also the input of the next projection.
+    """
+    normed = widths.normed if widths.trained else 0
+    if stack.latent is not None:
+        read = widths.compute if widths.trained else 0
+        rank = stack.latent.query_rank + stack.latent.key_value_rank
+        return rank * (_FP32 + normed + read)
+    if not stack.qk_norm:
+        return 0
+    return (stack.heads + stack.kv_heads) * stack.head_dim * (_FP32 + normed)
+
+
+def copies_saved(stack: Stack, widths: Arithmetic) -> float:
+    """Tensors that only the layout in memory makes (traced).
+
+    Where queries and keys are rotated out of one fused projection, the values are a view that keeps
+    all of it. Where they are concatenated head by head, the trained output projection keeps a copy
+    of the attention's output in token order.
+    """
+    if stack.latent is not None or widths.rotary == "none":
+        return 0
+    fused = (stack.heads + stack.kv_heads) * stack.head_dim if widths.fused_qkv else 0
+    ordered = _output(stack) if widths.rotary == "concatenated" and widths.trained else 0
+    return widths.compute * (fused + ordered)
+
+
+def _kernel_widths(stack: Stack) -> tuple[int, int, int]:
+    """Elements a token of queries, keys and values as the kernel gets them."""
+    if stack.latent is not None:
+        return _latent_widths(stack, stack.latent)
+    keys = stack.kv_heads * stack.head_dim
+    return stack.heads * stack.head_dim, keys, keys
+
+
+def _latent_widths(stack: Stack, latent: LatentAttention) -> tuple[int, int, int]:
+    """Latent attention multiplies keys and values out for every head (arXiv 2405.04434, 2.1).
+
+    The values are a view of one product with the keys' unrotated part (traced).
+    """
+    key = stack.heads * (latent.nope_head_dim + latent.rope_head_dim)
+    return key, key, stack.heads * (latent.nope_head_dim + latent.value_head_dim)
+
+
+def _output(stack: Stack) -> int:
+    """Elements a token of the attention's output."""
+    if stack.latent is not None:
+        return stack.heads * stack.latent.value_head_dim
+    return stack.heads * stack.head_dim

@@ -1,0 +1,221 @@
+"""How many elements of each kind a workload holds: the part of the account that no layout changes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Final
+
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.models.architecture import Architecture, Module, Part
+
+QUANTIZED_PARTS: Final[frozenset[Part]] = frozenset({"text", "denoiser"})
+"""Where linear layers are quantised. transformers would also quantise those of a vision tower
+(`quantizers/base.py`, `get_keys_to_not_convert` names only the head and tied weights): whoever
+writes its config names the tower in `llm_int8_skip_modules`."""
+
+_SMALL_TENSOR: Final = 4096
+"""bitsandbytes keeps the states of smaller tensors in fp32 (`optim/optimizer.py`,
+`min_8bit_size`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Elements; of everything once, whatever the number of devices."""
+
+    base: int
+    """The model itself, without adapters."""
+    frozen: int
+    """Of the model, neither trained nor quantised."""
+    quantized: int
+    quantized_rows: int
+    """Output rows of quantised layers."""
+    trained: int
+    """In modules trained in full."""
+    adapters: int
+    components: int
+    largest: int
+    """In the largest trained parameter."""
+    small: int
+    """In trained tensors of fewer than 4096 elements."""
+    factored: int
+    """Rows and columns of all trained matrices together, and all elements of trained vectors."""
+    embedding: int
+    """In the token embedding, where it is trained."""
+    head: int
+    """In the output projection, where it is trained and not the embedding."""
+    tied: bool
+    """Whether one trained weight is both embedding and output projection."""
+    late: int
+    """Trained in one layer of the text or denoiser stacks, on average, whose gradients come after
+    those of the feed-forward's last weight and of the experts."""
+    experts: int
+    """Trained in the experts of one layer, on average."""
+    multiplied: int
+    """In weights of products (linear layers, convolutions, a tied head) that are trained in full."""
+    multiplied_frozen: int
+    """In weights of products that are neither trained nor quantised."""
+    output: int
+    """In the weight that the output projection multiplies with."""
+    output_frozen: int
+    """The same where it is frozen; 0 where it is trained."""
+    sizes: tuple[tuple[int, int], ...]
+    """Elements of one parameter and of all parameters of that size, smallest first."""
+    adapted_parts: frozenset[Part]
+    trained_parts: frozenset[Part]
+
+    @property
+    def trainable(self) -> int:
+        """Everything that has a gradient."""
+        return self.trained + self.adapters
+
+
+@lru_cache(maxsize=256)
+def count(workload: Workload) -> Counts:
+    """Count a workload's elements; remembered, since every account of the workload needs them."""
+    model, lora = workload.architecture, workload.adapter.kind == "lora"
+    trained = frozenset(module.path for module in workload.trained)
+    # PEFT keeps the original of a module in `modules_to_save` beside the trained copy
+    # (peft `utils/other.py`, `ModulesToSaveWrapper`).
+    kept = [module for module in model.modules if lora or module.path not in trained]
+    quantized = [module for module in kept if quantizes(workload, module)]
+    plain = [module for module in kept if not quantizes(workload, module)]
+    embedding = _elements(m for m in workload.trained if m.path == model.embedding)
+    head = _elements(m for m in workload.trained if m.path == model.head)
+    tied = model.tied and embedding > 0 and not lora
+    biases, output = _adapter_biases(workload), model.vocab * model.hidden
+    return Counts(
+        base=model.parameters,
+        frozen=_elements(plain) + sum(_weightless(module) for module in quantized),
+        quantized=sum(_weight(module) for module in quantized),
+        quantized_rows=sum(module.shape[0] * module.copies for module in quantized),
+        trained=_elements(workload.trained) + biases,
+        adapters=sum(adapter_elements(workload, module) for module in workload.adapted),
+        components=sum(component.parameters for component in workload.components),
+        largest=max(map(prod, _trained_shapes(workload)), default=0),
+        small=sum(size for size in _sizes(workload) if size < _SMALL_TENSOR),
+        factored=_factored(workload),
+        embedding=embedding,
+        head=head,
+        tied=tied,
+        late=_late(model, workload.trained),
+        experts=_experts(model, workload.trained),
+        multiplied=_elements(m for m in workload.trained if _multiplies(m)) + output * tied,
+        multiplied_frozen=_elements(m for m in plain if _multiplies(m))
+        + output * (model.tied and not tied),
+        output=output,
+        output_frozen=0 if head or tied else output,
+        sizes=_by_size(model),
+        adapted_parts=frozenset(module.part for module in workload.adapted),
+        trained_parts=frozenset(m.part for m in workload.trained if _below_head(model, m)),
+    )
+
+
+def quantizes(workload: Workload, module: Module) -> bool:
+    """Whether the module's weight is stored quantised."""
+    return (
+        workload.quantization.format != "none"
+        and module.kind == "linear"
+        and module.part in QUANTIZED_PARTS
+        and module.path != workload.architecture.head
+    )
+
+
+def adapter_elements(workload: Workload, module: Module) -> int:
+    """Elements of the adapters on all copies of a module (LoRA, arXiv 2106.09685, section 4.1).
+
+    A has rank x inputs and B outputs x rank elements; a convolution's A takes the kernel. DoRA
+    (arXiv 2402.09353) adds one magnitude an output.
+    """
+    outputs, inputs = module.shape[0], prod(module.shape[1:])
+    magnitudes = outputs if workload.adapter.dora else 0
+    return (workload.adapter.rank * (inputs + outputs) + magnitudes) * module.copies
+
+
+def _adapter_biases(workload: Workload) -> int:
+    """Biases that `bias="all"` or `"lora_only"` trains beside the adapters (peft `LoraConfig`)."""
+    which = {"all": workload.architecture.modules, "lora_only": workload.adapted}
+    return sum(m.bias * m.copies for m in which.get(workload.adapter.bias, ()))
+
+
+def _elements(modules: Iterable[Module]) -> int:
+    return sum(module.parameters for module in modules)
+
+
+def _weight(module: Module) -> int:
+    return prod(module.shape) * module.copies
+
+
+def _weightless(module: Module) -> int:
+    return module.bias * module.copies
+
+
+def _multiplies(module: Module) -> bool:
+    return module.kind in ("linear", "conv")
+
+
+def _below_head(model: Architecture, module: Module) -> bool:
+    return module.path != model.head
+
+
+def _late(model: Architecture, trained: Iterable[Module]) -> int:
+    stacks = [stack for stack in model.stacks if stack.part in ("text", "denoiser")]
+    inner = {stack.ffn for stack in stacks}
+    late = (
+        module
+        for module in trained
+        if "{}" in module.path
+        and module.part in ("text", "denoiser")
+        and ".experts" not in module.path
+        and not (module.kind == "linear" and module.shape[1] in inner)
+    )
+    return _elements(late) // max(sum(stack.layers for stack in stacks), 1)
+
+
+def _experts(model: Architecture, trained: Iterable[Module]) -> int:
+    layers = sum(stack.layers for stack in model.stacks if stack.experts is not None)
+    return _elements(m for m in trained if ".experts" in m.path) // max(layers, 1)
+
+
+def _trained_shapes(workload: Workload) -> list[tuple[int, ...]]:
+    rank = workload.adapter.rank
+    shapes = [module.shape for module in workload.trained]
+    for module in workload.adapted:
+        shapes += [(rank, prod(module.shape[1:])), (module.shape[0], rank)]
+    return shapes
+
+
+def _sizes(workload: Workload) -> Iterable[int]:
+    for module in workload.trained:
+        yield from [prod(module.shape)] * module.copies
+        yield from [module.bias] * module.copies
+    for module in workload.adapted:
+        rank, outputs = workload.adapter.rank, module.shape[0]
+        yield from [rank * prod(module.shape[1:]), rank * outputs] * module.copies
+
+
+def _factored(workload: Workload) -> int:
+    """Elements of Adafactor's second moments (arXiv 1804.04235, section 3)."""
+    rank = workload.adapter.rank
+    full = sum((_row_column(m.shape) + m.bias) * m.copies for m in workload.trained)
+    lora = sum(
+        (_row_column((rank, prod(m.shape[1:]))) + _row_column((m.shape[0], rank))) * m.copies
+        for m in workload.adapted
+    )
+    return full + lora
+
+
+def _row_column(shape: tuple[int, ...]) -> int:
+    """Sums over the last two axes, kept for every other index, as transformers' Adafactor does."""
+    if len(shape) < 2:
+        return prod(shape)
+    return prod(shape[:-2]) * (shape[-2] + shape[-1])
+
+
+def _by_size(model: Architecture) -> tuple[tuple[int, int], ...]:
+    sums: dict[int, int] = {}
+    for module in model.modules:
+        for size in (prod(module.shape), module.bias):
+            if size:
+                sums[size] = sums.get(size, 0) + size * module.copies
+    return tuple(sorted(sums.items()))

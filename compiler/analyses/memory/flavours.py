@@ -1,0 +1,87 @@
+"""How families differ in what their layers keep, where an architecture's shape does not tell.
+
+Each entry was read in transformers 5.23 `models/<family>/modeling_<family>.py` and checked with a
+trace (`tests/analyses/memory/test_families.py`); models with code of their own name their source.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tunec.schemas.models.architecture import Part
+
+Activation = Literal["single", "relu", "quick", "expanded"]
+"""`single`: one operation that keeps its input. `relu` keeps its output, which is the next layer's
+input. `quick`: x * sigmoid(1.702 x), keeps both factors. `expanded`: GELU's tanh form written out
+(`activations.py`, `NewGELUActivation`), keeps four tensors."""
+
+Norm = Literal["plain", "wide", "centred"]
+"""`plain`: RMSNorm casts back before it multiplies by its weight, LayerNorm is torch's own. `wide`:
+RMSNorm multiplies in fp32. `centred`: LayerNorm written out in fp32 (Cohere)."""
+
+Rotary = Literal["none", "whole", "concatenated"]
+"""`whole`: queries and keys are rotated where they lie. `concatenated`: put together from a rotated
+and another part, which leaves them head by head in memory, so that the attention's output has to be
+copied for its projection."""
+
+Router = Literal["narrow", "wide", "double"]
+"""In which dtype the router's weights multiply the experts' results: `narrow`, the stream's;
+`wide`, fp32; `double`: fp32, and the router itself reads an fp32 copy of its input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """What the shape of a layer does not tell."""
+
+    activation: Activation = "single"
+    norm: Norm = "plain"
+    rotary: Rotary = "whole"
+    router: Router = "wide"
+
+
+_EXPANDED: Final = frozenset({"gpt2", "gptj", "gpt_neo", "codegen", "phi"})
+_RELU: Final = frozenset({"opt"})
+_WIDE_NORM: Final = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text", "olmo2", "olmo3"})
+_CENTRED_NORM: Final = frozenset({"cohere", "cohere2"})
+_UNROTATED: Final = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt", "bloom", "mpt"})
+_CONCATENATED: Final = frozenset(
+    {"phi", "phi3", "glm", "glm4", "gpt_neox", "stablelm", "gptj", "codegen", "chatglm"}
+)
+_NARROW_ROUTER: Final = frozenset({"qwen2_moe", "qwen3_moe", "olmoe", "granitemoe"})
+_DOUBLE_ROUTER: Final = frozenset({"deepseek_v2", "deepseek_v3"})
+_QUICK_TOWERS: Final = frozenset({"llava", "llava_next", "qwen2_vl"})
+_ROTATED_TOWERS: Final = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl"})
+
+
+def flavour(family: str, part: Part) -> Flavour:
+    """Look up what is special about a family's layers in one part."""
+    if part == "text":
+        return Flavour(_activation(family), _norm(family), _rotary(family), _router(family))
+    if part == "vision":
+        activation: Activation = "quick" if family in _QUICK_TOWERS else "single"
+        rotary: Rotary = "whole" if family in _ROTATED_TOWERS else "none"
+        return Flavour(activation, rotary=rotary)
+    return Flavour()
+
+
+def _activation(family: str) -> Activation:
+    if family in _EXPANDED:
+        return "expanded"
+    return "relu" if family in _RELU else "single"
+
+
+def _norm(family: str) -> Norm:
+    if family in _CENTRED_NORM:
+        return "centred"
+    return "wide" if family in _WIDE_NORM else "plain"
+
+
+def _rotary(family: str) -> Rotary:
+    if family in _UNROTATED:
+        return "none"
+    return "concatenated" if family in _CONCATENATED else "whole"
+
+
+def _router(family: str) -> Router:
+    if family in _NARROW_ROUTER:
+        return "narrow"
+    return "double" if family in _DOUBLE_ROUTER else "wide"

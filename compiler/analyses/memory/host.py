@@ -1,0 +1,174 @@
+"""The memory of the host: what one node's RAM has to hold, in bytes."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.dtypes import BYTES
+from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, sharding
+from tunec.compiler.analyses.memory.states import MASTER_BYTES, moment_bytes
+from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.schemas.units import MIB
+
+_PROCESS: Final = 450 * MIB
+"""A process that has imported torch, transformers, peft and deepspeed (measured resident size,
+CPU builds, Linux). CUDA's libraries add to it; how much was not measured."""
+
+_WORKER: Final = 320 * MIB
+"""The most that a forked data loading process comes to own as it writes to pages that it shares
+with its parent (measured: 320 MiB are private in the parent, 40 in a worker after 20,000 short
+samples). The decoded samples come on top."""
+
+_PREFETCHED: Final = 2
+"""Batches that each worker holds ready (torch `DataLoader`, `prefetch_factor`)."""
+
+_PINNED: Final = 1.5
+"""DeepSpeed's own factor for buffers beside offloaded state (deepspeed 0.19.8
+`runtime/zero/stage3.py`, `estimate_zero3_model_states_mem_needs`, `additional_buffer_factor`)."""
+
+_NVME_OPTIMIZER_BUFFERS: Final = 4
+_NVME_PARAM_BUFFERS: Final = 5
+_NVME_PARAM_BUFFER: Final = 100_000_000
+_NVME_PARAMS_IN_CPU: Final = 1_000_000_000
+"""Defaults of deepspeed 0.19.8 `runtime/zero/offload_config.py`: buffer counts, and elements."""
+
+_SHARDED_FILES: Final = Version("5.0")
+_FILE: Final = (5 * 10**9, 50 * 10**9)
+"""Largest checkpoint file: `save_pretrained(max_shard_size)` of transformers 4.40 and 5.23."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostAccount:
+    """The RAM that one node needs: the one that holds rank 0."""
+
+    phases: dict[str, dict[str, int]]
+    """Bytes by phase (loading, training, saving) and by name."""
+
+    @property
+    def peak_phase(self) -> str:
+        """The phase that needs most."""
+        return max(self.phases, key=lambda name: sum(self.phases[name].values()))
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes at the peak."""
+        return sum(self.phases[self.peak_phase].values())
+
+    @property
+    def terms(self) -> dict[str, int]:
+        """The peak phase's terms, largest first."""
+        return dict(sorted(self.phases[self.peak_phase].items(), key=lambda term: -term[1]))
+
+
+@lru_cache(maxsize=4096)
+def host_account(workload: Workload, layout: Layout) -> HostAccount:
+    """Account for the RAM of the node that holds rank 0; the others need no more."""
+    plan = sharding(
+        count(workload),
+        layout.parallel,
+        layout.states,
+        layout.zero,
+        accumulates=layout.batch.accumulation > 1,
+    )
+    ranks = -(-layout.parallel.world // workload.nodes)
+    processes = {"processes": float(_PROCESS * ranks)}
+    away = offloaded(workload, plan, ranks)
+    training = {**processes, **away, **_data_loading(workload, layout, ranks)}
+    return HostAccount(
+        {
+            "loading": _rounded({**processes, **away, **loading(workload, plan, ranks)}),
+            "training": _rounded(training),
+            "saving": _rounded({**training, **saving(workload, plan)}),
+        }
+    )
+
+
+def loading(workload: Workload, plan: Sharding, ranks: int) -> Terms:
+    """Weights on their way to the devices.
+
+    Every rank builds the whole model in RAM before it moves it. At stage 3 rank 0 alone reads all
+    files and broadcasts (transformers 5.23 `modeling_utils.py`, `_load_pretrained_model`); with
+    quantisation each weight goes to the device as soon as it is read.
+    """
+    counts, size = plan.counts, BYTES[plan.states.weights]
+    if workload.quantization.format != "none":
+        return {"weights while loading": float(size * max(n for n, _ in counts.sizes) * ranks)}
+    copies = 1 if plan.stage == PARAMETERS else ranks
+    return {"weights while loading": float(size * (counts.base + counts.components) * copies)}
+
+
+def offloaded(workload: Workload, plan: Sharding, ranks: int) -> Terms:
+    """State that ZeRO moves off the devices of one node, with DeepSpeed's buffers.
+
+    On the CPU a trained element takes its fp32 copy, its moments and an fp32 gradient: 16 bytes for
+    Adam; where stage 3 moves parameters too, 2 more for each element of the model.
+    """
+    share = ranks / plan.shards
+    terms: dict[str, float] = {}
+    if plan.optimizer_away:
+        terms |= _optimizer(workload, plan, share, ranks)
+    if plan.parameters_away:
+        terms |= _parameters(plan, share, ranks)
+    return terms
+
+
+def _optimizer(workload: Workload, plan: Sharding, share: float, ranks: int) -> Terms:
+    trainable = plan.counts.trainable * share
+    if plan.zero.offload_optimizer == "nvme":
+        group = min(plan.counts.trainable / plan.shards, plan.zero.sub_group_size)
+        return {
+            "NVMe optimizer buffers": MASTER_BYTES * group * _NVME_OPTIMIZER_BUFFERS * ranks,
+            "offloaded gradients": MASTER_BYTES * trainable * _PINNED,
+        }
+    moments = moment_bytes(workload.optimizer, plan.states, plan.counts) * share
+    return {
+        "offloaded master weights": MASTER_BYTES * trainable * _PINNED,
+        "offloaded optimizer states": moments * _PINNED,
+        "offloaded gradients": MASTER_BYTES * trainable * _PINNED,
+    }
+
+
+def _parameters(plan: Sharding, share: float, ranks: int) -> Terms:
+    size, elements = BYTES[plan.states.weights], plan.counts.base + plan.counts.adapters
+    if plan.zero.offload_param == "nvme":
+        kept = min(elements / plan.shards, _NVME_PARAMS_IN_CPU)
+        buffers = _NVME_PARAM_BUFFERS * _NVME_PARAM_BUFFER
+        return {
+            "NVMe parameter buffers": float(size * buffers * ranks),
+            "offloaded parameters": size * kept * ranks * _PINNED,
+        }
+    return {"offloaded parameters": size * elements * share * _PINNED}
+
+
+def _data_loading(workload: Workload, layout: Layout, ranks: int) -> Terms:
+    data, workers = workload.data, workload.dataloader_workers
+    pixels = data.images * data.image_width * data.image_height * 3 * BYTES["fp32"]
+    ready = max(workers * _PREFETCHED, 1) * layout.batch.micro
+    return {
+        "data loading processes": float(_WORKER * workers * ranks),
+        "decoded batches": float(ready * ranks * (pixels + 3 * 8 * data.sequence)),
+    }
+
+
+def saving(workload: Workload, plan: Sharding) -> Terms:
+    """What rank 0 holds while a checkpoint is written.
+
+    At stage 3 all weights gathered, adapters or not (deepspeed 0.19.8 `runtime/engine.py`,
+    `_zero3_consolidated_16bit_state_dict`); otherwise the file that is being written.
+    """
+    counts, size = plan.counts, BYTES[plan.states.weights]
+    if plan.stage == PARAMETERS:
+        gathers = plan.zero.gather_on_save
+        return {"gathered weights": float(size * (counts.base + counts.adapters) * gathers)}
+    saved = counts.trainable if workload.adapter.kind != "none" else counts.base
+    version = workload.version("transformers")
+    largest = _FILE[0] if version is not None and version < _SHARDED_FILES else _FILE[1]
+    return {"checkpoint file": float(min(BYTES[plan.states.trainable] * saved, largest))}
+
+
+def _rounded(terms: Terms) -> dict[str, int]:
+    return {name: round(size) for name, size in terms.items() if size}

@@ -1,0 +1,59 @@
+"""Training state per trained element: optimizer moments and what one step of it needs on top."""
+
+from typing import Final
+
+from tunec.compiler.analyses.memory.counts import Counts
+from tunec.compiler.analyses.memory.dtypes import BYTES
+from tunec.compiler.ir.slots import Optimizer, States
+from tunec.schemas.terms import OptimizerName
+
+MASTER_BYTES: Final = 4
+"""An fp32 copy of a trained parameter (ZeRO, arXiv 1910.02054, section 3.1)."""
+
+MOMENTS: Final[dict[OptimizerName, int]] = {
+    "adamw": 2,
+    "adamw_8bit": 2,
+    "paged_adamw_8bit": 2,
+    "paged_adamw_32bit": 2,
+    "adamw_bf16": 3,
+    "lion": 1,
+    "sgd": 0,
+}
+"""Tensors of the parameter's shape that each optimizer keeps. Adam (arXiv 1412.6980) two, Lion
+(arXiv 2302.06675) one, torch's SGD without momentum none; AdamWBF16 (arogozhnikov/adamw_bfloat16,
+as SimpleTuner ships it) a third for what rounding to bf16 lost. Adafactor keeps sums of rows and
+columns instead."""
+
+_EIGHT_BIT: Final = 1 + 4 / 256
+"""Bytes an element of an 8-bit moment: one, and an fp32 scale for each block of 256 (bitsandbytes
+0.44, `optim/optimizer.py`; before that the block was 2048)."""
+
+
+def moment_bytes(optimizer: Optimizer, states: States, counts: Counts) -> float:
+    """Bytes of the optimizer's moments over all trained elements.
+
+    Paged optimizers keep theirs in managed memory, which the driver may move to the host; they are
+    counted in full, because a run that has to page is slow.
+    """
+    if optimizer.name == "adafactor":
+        return 4 * counts.factored
+    moments = MOMENTS[optimizer.name]
+    if states.optimizer == "int8":
+        return moments * (_EIGHT_BIT * (counts.trainable - counts.small) + 4 * counts.small)
+    return moments * BYTES[states.optimizer] * counts.trainable
+
+
+def step_bytes(optimizer: Optimizer, states: States, stepped: float, largest: int) -> float:
+    """Bytes that the optimizer allocates while it steps over `stepped` elements.
+
+    torch's foreach kernels hold one more copy of what they step (traced with torch 2.13,
+    `torch/optim/adamw.py`, `_multi_tensor_adam`: the denominators); the loop holds that of one
+    tensor; fused and bitsandbytes kernels hold none. transformers' Adafactor takes each gradient
+    and its update in fp32 (`optimization.py`, `Adafactor.step`).
+    """
+    size = MASTER_BYTES if states.master_weights else BYTES[states.trainable]
+    if optimizer.name == "adafactor":
+        return 3 * 4 * largest
+    if optimizer.kernel == "foreach" and optimizer.name != "sgd":
+        return size * stepped
+    return size * largest if optimizer.kernel == "loop" else 0

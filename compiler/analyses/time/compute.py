@@ -1,0 +1,98 @@
+"""Seconds that the device computes for one micro batch."""
+
+from math import hypot
+from typing import Final
+
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.dtypes import BYTES, quantized_bytes
+from tunec.compiler.analyses.memory.training import loss_of
+from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.time.flops import operations
+from tunec.compiler.analyses.time.machine import Machine
+from tunec.compiler.analyses.time.tokens import PARTS, kept_bytes, part_tokens
+
+PEAK_SHARE: Final = 0.75
+HALF_WIDTH: Final = 550
+"""Matrix products reach PEAK_SHARE x h / (h + HALF_WIDTH) of the data sheet's rate at hidden width
+h: 0.66 at 4096. Fitted, with TRAFFIC, to the tokens a second of full and LoRA fine-tuning on one
+A100-80GB in foundation-model-stack/fms-acceleration, `scripts/benchmarks/refs/a100_80gb.csv`
+(04702cc5b9f0) and `a100_80gb_granite.csv` (426a4a50158d), rows without fused kernels; the errors
+are in `tests/analyses/time/test_published.py`. On an L40 the same constants are a quarter too slow
+(`l40_40gb.csv`, 8af8fa7de2b2)."""
+
+TRAFFIC: Final = 1.9
+"""Times that the bytes a layer keeps cross the device's memory in one pass over the layer, between
+the products; a backward pass counts as two."""
+
+KERNEL: Final = 20e-6
+"""Seconds from one kernel's launch to the next where the device waits for Python. Fitted to the
+shortest sequences of QwenLM/Qwen, README.md (2df8e8ac450f), "Profiling of Memory and Speed": LoRA
+of Qwen-7B and Qwen-1.8B at 256 tokens on an A100."""
+
+_KERNELS: Final = 38
+_KERNELS_BACKWARD: Final = 71
+_ADAPTER_KERNELS: Final = 6
+_ADAPTER_KERNELS_BACKWARD: Final = 7.4
+"""Kernels a layer and an adapted module (traced: transformers 5.23, peft 0.21, a Llama layer)."""
+
+_DEQUANTIZE: Final = 0.3
+"""Share of the memory bandwidth that bitsandbytes' 4-bit kernel reaches; what the QLoRA rows of the
+same table take longer than its LoRA rows (Mistral-7B, `accelerated-peft-bnb`)."""
+
+
+def compute(workload: Workload, layout: Layout, machine: Machine) -> dict[str, float]:
+    """Seconds of one micro batch on one device, by what they are spent on; one after the other."""
+    done, rate = operations(workload), product_rate(workload, machine)
+    parallel, repeated = layout.parallel, layout.activation_checkpointing.mode == "layer"
+    samples = layout.batch.micro / (parallel.sequence * parallel.tensor)
+    busy = {
+        "forward": samples * done.forward / rate,
+        "backward": samples * done.backward / rate,
+        "recomputation": samples * done.layers * repeated / rate,
+        "adapters": samples * done.adapters * (4 / 3 if repeated else 1) / rate,
+        "memory traffic": samples * _traffic_bytes(workload, layout) / machine.bandwidth,
+        "loss": samples * _loss_bytes(workload, layout) / machine.bandwidth,
+        "dequantization": _dequantized_bytes(workload, repeated=repeated)
+        / (_DEQUANTIZE * machine.bandwidth),
+    }
+    # Launches cost nothing while the device is far behind, and all their time where it waits.
+    total = sum(busy.values())
+    launched = KERNEL * _kernels(workload, repeated=repeated)
+    return {**busy, "kernel launches": hypot(total, launched) - total}
+
+
+def product_rate(workload: Workload, machine: Machine) -> float:
+    """Operations a second that matrix products of the widest stack reach."""
+    width = max((stack.hidden for stack in workload.architecture.stacks), default=HALF_WIDTH)
+    return machine.rate * PEAK_SHARE * width / (width + HALF_WIDTH)
+
+
+def _traffic_bytes(workload: Workload, layout: Layout) -> float:
+    """Bytes of one sample that elementwise operations move through the device's memory."""
+    passes = 4 if layout.activation_checkpointing.mode == "layer" else 3
+    kept = sum(kept_bytes(workload, layout.states, part) for part in PARTS)
+    return TRAFFIC * passes * kept
+
+
+def _loss_bytes(workload: Workload, layout: Layout) -> float:
+    """Bytes of one sample's logits and their gradients, each written and read."""
+    found = loss_of(workload, layout.states)
+    return 2 * part_tokens(workload, "text") * (found.forward + found.backward)
+
+
+def _dequantized_bytes(workload: Workload, *, repeated: bool) -> float:
+    """Bytes read and written to expand quantised weights, once in every pass over the layers."""
+    quantization = workload.quantization
+    if quantization.format == "none":
+        return 0
+    expanded = quantized_bytes(quantization) + BYTES[quantization.compute]
+    return (3 if repeated else 2) * expanded * count(workload).quantized
+
+
+def _kernels(workload: Workload, *, repeated: bool) -> float:
+    """Kernels of one micro batch, forward, backward and repeated."""
+    layers = sum(stack.layers for stack in workload.architecture.stacks)
+    adapters = sum(module.copies for module in workload.adapted)
+    forward = _KERNELS * layers + _ADAPTER_KERNELS * adapters
+    backward = _KERNELS_BACKWARD * layers + _ADAPTER_KERNELS_BACKWARD * adapters
+    return forward * (2 if repeated else 1) + backward

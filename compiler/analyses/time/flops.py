@@ -1,0 +1,137 @@
+"""Operations of a training step, by part of the model, for one sample."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.analyses.time.tokens import PARTS, part_tokens
+from tunec.schemas.models.architecture import Architecture, Module, Part, Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Floating point operations for one sample, a multiply-add being two."""
+
+    forward: float
+    backward: float
+    layers: float
+    """The forward pass through the layers alone: what checkpointing repeats."""
+    adapters: float
+    """Products of adapters, forward and backward together."""
+
+    def __add__(self, other: "Operations") -> "Operations":
+        return Operations(
+            self.forward + other.forward,
+            self.backward + other.backward,
+            self.layers + other.layers,
+            self.adapters + other.adapters,
+        )
+
+
+@lru_cache(maxsize=256)
+def operations(workload: Workload) -> Operations:
+    """All operations of one sample."""
+    total = Operations(0, 0, 0, 0)
+    for part in PARTS:
+        if part_tokens(workload, part):
+            total += part_operations(workload, part)
+    return total
+
+
+def part_operations(workload: Workload, part: Part) -> Operations:
+    """Operations of one part.
+
+    A product of n weights takes 2n operations a token forward, 2n for the gradient of its input
+    and 2n for that of its weights (Kaplan et al., arXiv 2001.08361, section 2.1): 6n for trained
+    weights, 4n for frozen ones that a gradient passes, 2n where none does.
+    """
+    tokens = part_tokens(workload, part)
+    layers = tokens * 2 * active_weights(workload.architecture, part)
+    head = tokens * 2 * workload.architecture.vocab * workload.architecture.hidden
+    products = layers + (head if part == "text" else 0)
+    scores = score_operations(workload, part)
+    adapters = tokens * 6 * _adapter_weights(workload, part)
+    passes, trains = _passes(workload, part), part in count(workload).trained_parts
+    return Operations(
+        forward=products + scores,
+        backward=(products * (1 + trains) + scores * _score_backward(workload)) * passes,
+        layers=(layers + scores) * passes,
+        adapters=adapters,
+    )
+
+
+def active_weights(model: Architecture, part: Part) -> float:
+    """Weights of a part's layers that one token meets, the output projection not counted."""
+    share = _active_share(model, part)
+    return sum(
+        prod(module.shape) * module.copies * (share if ".experts" in module.path else 1)
+        for module in model.modules
+        if module.part == part and _multiplies(module) and module.path != model.head
+    )
+
+
+def _multiplies(module: Module) -> bool:
+    return module.kind in ("linear", "conv") or ".experts" in module.path
+
+
+def _active_share(model: Architecture, part: Part) -> float:
+    for stack in model.stacks:
+        if stack.part == part and stack.experts is not None:
+            return stack.experts.active / stack.experts.count
+    return 1
+
+
+def score_operations(workload: Workload, part: Part) -> float:
+    """Operations of one sample's attention scores, forward.
+
+    Queries times keys and scores times values take 2sd operations each for every query and head;
+    fused kernels skip the half that a causal mask hides (FlashAttention-2, arXiv 2307.08691, 3.1).
+    """
+    stacks = [stack for stack in workload.architecture.stacks if stack.part == part]
+    fused = workload.attention.implementation != "eager"
+    tokens = part_tokens(workload, part)
+    images = max(workload.data.images, 1) if part == "vision" else 1
+    return images * sum(_stack_scores(stack, tokens / images, fused=fused) for stack in stacks)
+
+
+def _stack_scores(stack: Stack, tokens: float, *, fused: bool) -> float:
+    width = _score_width(stack)
+    whole = 2 * stack.heads * width * tokens**2 * (0.5 if stack.causal and fused else 1)
+    if stack.window is None or stack.window >= tokens:
+        return whole * stack.layers
+    windowed = 2 * stack.heads * width * tokens * stack.window
+    return whole * (stack.layers - stack.windowed_layers) + windowed * stack.windowed_layers
+
+
+def _score_width(stack: Stack) -> int:
+    """Widths of a head's keys and values together."""
+    if stack.latent is None:
+        return 2 * stack.head_dim
+    latent = stack.latent
+    return latent.nope_head_dim + latent.rope_head_dim + latent.value_head_dim
+
+
+def _score_backward(workload: Workload) -> float:
+    """Fused kernels compute the scores again: five products for two (arXiv 2307.08691, 3.1.2)."""
+    return 2 if workload.attention.implementation == "eager" else 2.5
+
+
+def _adapter_weights(workload: Workload, part: Part) -> float:
+    rank = workload.adapter.rank
+    return sum(
+        rank * (module.shape[0] + prod(module.shape[1:])) * module.copies
+        for module in workload.adapted
+        if module.part == part
+    )
+
+
+def _passes(workload: Workload, part: Part) -> bool:
+    """Whether a gradient passes the part: something is trained in it or before it."""
+    needs = count(workload).trained_parts | count(workload).adapted_parts
+    if part == "vision":
+        return "vision" in needs
+    if part == "projector":
+        return bool(needs & {"vision", "projector"})
+    return True

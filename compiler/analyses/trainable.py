@@ -1,0 +1,98 @@
+"""Which modules get adapters, which are trained in full, and how many parameters that makes."""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from tunec.compiler.analyses.architecture import lora_parameters, matching
+from tunec.compiler.ir.slots import Adapter
+from tunec.schemas.models.architecture import Architecture, Module
+
+
+@lru_cache(maxsize=512)
+def adapted_modules(
+    architecture: Architecture, targets: str | tuple[str, ...]
+) -> tuple[Module, ...]:
+    """Modules that PEFT would give an adapter for these targets; none for an empty list."""
+    return matching(architecture, targets) if targets else ()
+
+
+@lru_cache(maxsize=512)
+def modules_to_save(architecture: Architecture, names: tuple[str, ...]) -> tuple[Module, ...]:
+    """Modules at or below a path that ends in one of the names, as PEFT's modules_to_save matches."""
+    return tuple(each for each in architecture.modules if _is_saved(each.path, names))
+
+
+def _is_saved(path: str, names: tuple[str, ...]) -> bool:
+    parents = path.split(".")
+    prefixes = (".".join(parents[: at + 1]) for at in range(len(parents)))
+    return any(p == name or p.endswith(f".{name}") for p in prefixes for name in names)
+
+
+@lru_cache(maxsize=512)
+def trained_modules(architecture: Architecture, adapter: Adapter) -> tuple[Module, ...]:
+    """Modules trained in full: everything not frozen, or what is trained beside adapters."""
+    if adapter.kind != "none":
+        return modules_to_save(architecture, adapter.also_train)
+    return tuple(each for each in architecture.modules if not _is_frozen(each, adapter.frozen))
+
+
+def _is_frozen(module: Module, frozen: tuple[str, ...]) -> bool:
+    return module.part in frozen or (module.kind == "embedding" and "embeddings" in frozen)
+
+
+def trainable_parameters(architecture: Architecture, adapter: Adapter) -> int:
+    """Parameters with gradients: adapters and modules trained in full."""
+    return adapter_parameters(architecture, adapter) + sum(
+        module.parameters for module in trained_modules(architecture, adapter)
+    )
+
+
+def adapter_parameters(architecture: Architecture, adapter: Adapter) -> int:
+    """Parameters of the adapters alone; DoRA adds one magnitude for each output (arXiv 2402.09353)."""
+    if adapter.kind == "none":
+        return 0
+    modules = adapted_modules(architecture, adapter.targets)
+    magnitudes = sum(m.shape[0] * m.copies for m in modules) if adapter.dora else 0
+    return lora_parameters(modules, adapter.rank) + magnitudes
+
+
+# ── naming a set of modules so that PEFT finds exactly these ─────────────────────────────────────
+
+# transformers 4.52 moved `language_model.model` of models that see to `model.language_model`
+# (conversion mappings in models/llava/modeling_llava.py, `_checkpoint_conversion_mapping`).
+_RENAMED = {"model.language_model.": r"(model\.language_model|language_model\.model)\."}
+
+
+@lru_cache(maxsize=512)
+def name_modules(architecture: Architecture, wanted: tuple[Module, ...]) -> str | tuple[str, ...]:
+    """Say a set of modules as PEFT reads it: names by suffix if they match nothing else, or a regex."""
+    suffixes = tuple(sorted({_suffix(module.path) for module in wanted}))
+    if set(matching(architecture, suffixes)) == set(wanted):
+        return suffixes
+    return _regex(wanted)
+
+
+def _suffix(path: str) -> str:
+    """The last part of a path that says what the module is: `q_proj`, `to_out.0`."""
+    parts = path.split(".")
+    start = next(
+        at for at in range(len(parts) - 1, -1, -1) if not re.fullmatch(r"\d+|\{\}", parts[at])
+    )
+    return ".".join(parts[start:])
+
+
+def _regex(modules: Iterable[Module]) -> str:
+    by_parent: dict[str, list[str]] = {}
+    for module in modules:
+        suffix = _suffix(module.path)
+        by_parent.setdefault(module.path.removesuffix(suffix), []).append(suffix)
+    return "|".join(_pattern(parent, names) for parent, names in by_parent.items())
+
+
+def _pattern(parent: str, names: list[str]) -> str:
+    prefix = next((old for old in _RENAMED if parent.startswith(old)), "")
+    start = _RENAMED.get(prefix, "")
+    rest = re.escape(parent.removeprefix(prefix)).replace(r"\{\}", r"\d+")
+    ends = "|".join(re.escape(name) for name in dict.fromkeys(names))
+    return f"{start}{rest}({ends})"

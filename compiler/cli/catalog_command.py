@@ -1,0 +1,110 @@
+"""`tunec catalog`: what is known."""
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import yaml
+
+from tunec.compiler.cli.session import OK, Misuse, Session
+from tunec.compiler.diagnostics.codes import known_codes, page
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.passes.pipeline import PIPELINE
+from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, device_names
+from tunec.schemas.models.catalogue import card, card_names
+from tunec.schemas.units import format_bytes
+
+
+def run(options: Namespace, session: Session) -> int:
+    """List a kind, or show one entry."""
+    kinds = _kinds(session)
+    if options.kind is None:
+        return _show({name: f"{len(names())} known" for name, (names, _) in kinds.items()}, session)
+    if options.kind not in kinds:
+        raise Misuse(f"there is no kind {options.kind!r}; there are {', '.join(kinds)}")
+    names, entry = kinds[options.kind]
+    if options.name is None:
+        return _show(names(), session)
+    try:
+        found = entry(options.name)
+    except LookupError:
+        raise Misuse(f"there is no {options.kind.rstrip('s')} {options.name!r}") from None
+    if session.format == "json":
+        session.json(found)
+    else:
+        session.result(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=100))
+    return OK
+
+
+Kind = tuple[Callable[[], Mapping[str, str]], Callable[[str], Any]]
+
+
+def _kinds(session: Session) -> dict[str, Kind]:
+    registry = session.registry
+    return {
+        "devices": (_devices, lambda name: device(name).model_dump(mode="json")),
+        "clusters": (_clusters, lambda name: cluster(name).model_dump(mode="json")),
+        "models": (_models, lambda name: card(name).model_dump(mode="json")),
+        "targets": (lambda: _targets(session), lambda name: _target(registry.resolve(name)[0])),
+        "slots": (lambda: {path: slot.doc for path, slot in SLOTS.items()}, _slot),
+        "passes": (lambda: {each.name: each.contract for each in PIPELINE}, _pass),
+        "codes": (lambda: {code: _title(code) for code in sorted(known_codes())}, page),
+    }
+
+
+def _show(rows: Mapping[str, str], session: Session) -> int:
+    if session.format == "json":
+        session.json(dict(rows))
+        return OK
+    width = max(map(len, rows), default=0)
+    session.result("\n".join(f"{name:<{width}}  {text}".rstrip() for name, text in rows.items()))
+    return OK
+
+
+def _devices() -> dict[str, str]:
+    found = {name: device(name) for name in device_names()}
+    return {name: f"{format_bytes(d.memory):>9}  {d.title}" for name, d in found.items()}
+
+
+def _clusters() -> dict[str, str]:
+    return {name: cluster(name).title for name in cluster_names()}
+
+
+def _models() -> dict[str, str]:
+    return {name: card(name).repo for name in card_names()}
+
+
+def _targets(session: Session) -> dict[str, str]:
+    found = {name: session.registry.resolve(name) for name in session.registry.names()}
+    return {name: f"{t.package} {t.supported}" for name, (t, _) in found.items()}
+
+
+def _target(target: Any) -> dict[str, Any]:
+    return {
+        "name": target.name,
+        "package": target.package,
+        "supported": str(target.supported),
+        "files": [file.name for file in target.files],
+        "cannot": {slot: why.reason for slot, why in target.cannot.items()},
+    }
+
+
+def _slot(path: str) -> dict[str, Any]:
+    slot = SLOTS[path]
+    decided = next(each.name for each in PIPELINE if slot.group in each.decides)
+    kind = getattr(slot.type, "__name__", None) or str(slot.type)
+    return {"slot": path, "doc": slot.doc, "unit": slot.unit, "type": kind, "decided_by": decided}
+
+
+def _pass(name: str) -> dict[str, Any]:
+    each = {known.name: known for known in PIPELINE}[name]
+    return {
+        "name": name,
+        "reads": list(each.reads),
+        "decides": list(each.decides),
+        "contract": each.contract,
+    }
+
+
+def _title(code: str) -> str:
+    return page(code).partition("\n")[0].lstrip("# ")

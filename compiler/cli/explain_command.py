@@ -1,0 +1,47 @@
+"""`tunec explain`: why this value, or what this code means."""
+
+import difflib
+from argparse import Namespace
+
+from tunec.compiler.cli.inputs import asked_targets, load
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.diagnostics.codes import known_codes, page
+from tunec.compiler.driver import plan
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.review.explain import explain_json, explain_text
+
+
+def run(options: Namespace, session: Session) -> int:
+    """Explain a code, or a slot of a spec."""
+    if options.slot is None:
+        return _code(options.what, session)
+    if options.slot not in SLOTS:
+        raise Misuse(f"there is no slot {options.slot!r}{_near(options.slot, list(SLOTS))}")
+    loaded = load(options.what, options)
+    result = plan(loaded, asked_targets(options.targets, loaded, session))
+    session.diagnose(result.diagnostics, loaded.sources)
+    if result.ledger.winner(options.slot) is None:
+        return INPUT
+    if session.format == "json":
+        session.json(explain_json(result, options.slot))
+    else:
+        session.result(explain_text(result, options.slot))
+    return OK if result.ok else INPUT
+
+
+def _code(code: str, session: Session) -> int:
+    if code not in known_codes():
+        hint = _near(code, sorted(known_codes()))
+        what = "to explain a value, name a slot too: tunec explain SPEC SLOT"
+        raise Misuse(f"there is no code {code!r}{hint}; {what}")
+    text = page(code)
+    if session.format == "json":
+        session.json({"id": code, "page": text})
+    else:
+        session.result(text)
+    return OK
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, 3)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

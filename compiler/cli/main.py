@@ -1,0 +1,41 @@
+"""Entry of the command line: dispatch, exit codes, and the report of a bug."""
+
+import os
+import sys
+import traceback
+from argparse import Namespace
+from collections.abc import Sequence
+from importlib import import_module
+
+from tunec.compiler.cli.arguments import build_parser
+from tunec.compiler.cli.session import BUG, INPUT, USAGE, Misuse, Registry, Session, standard
+
+_REPORT = "this is a bug in tunec; please report it with the command, the spec and the lines above"
+
+
+def run(arguments: Sequence[str], registry: Registry, version: str) -> int:
+    """Run one command; return the exit code. Only argparse's own --help and usage errors exit."""
+    options = build_parser(version).parse_args(arguments)
+    session = standard(registry, getattr(options, "format", "text"))
+    try:
+        return _dispatch(options, session)
+    except Misuse as misuse:
+        session.note(f"tunec {options.command}: {misuse}")
+        return USAGE
+    except BrokenPipeError:
+        # the reader went away (`tunec plan | head`): nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return INPUT
+    except KeyboardInterrupt:
+        return 130
+    except Exception:  # noqa: BLE001  whatever it is, it is ours
+        traceback.print_exc(file=session.stderr)
+        session.note(_REPORT)
+        return BUG
+
+
+def _dispatch(options: Namespace, session: Session) -> int:
+    """Import only the asked command's module: the others cost start-up time."""
+    module = import_module(f"tunec.compiler.cli.{options.command}_command")
+    code: int = module.run(options, session)
+    return code

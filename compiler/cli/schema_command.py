@@ -1,0 +1,17 @@
+"""`tunec schema`: JSON Schemas of what tunec reads."""
+
+import json
+from argparse import Namespace
+from importlib.resources import files
+
+from tunec.compiler.cli.session import OK, Misuse, Session
+
+
+def run(options: Namespace, session: Session) -> int:
+    """Print one schema, as generated."""
+    folder = files("tunec.schemas") / "json" / "tunec"
+    known = sorted(each.name.removesuffix(".json") for each in folder.iterdir())
+    if options.kind not in known:
+        raise Misuse(f"there is no schema {options.kind!r}; there are {', '.join(known)}")
+    session.json(json.loads((folder / f"{options.kind}.json").read_text("utf-8")))
+    return OK

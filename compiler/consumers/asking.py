@@ -1,0 +1,140 @@
+"""Putting questions to a consumer script, in a process that reaches neither GPU nor network hub."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Final
+
+from tunec.compiler.consumers import runner
+from tunec.compiler.consumers.environments import Environment
+
+SECONDS: Final = 180.0
+"""How long a batch of questions may take; importing torch and a consumer takes most of it."""
+
+_ROOT: Final = Path(runner.__file__).parents[2]
+_KEPT: Final = (
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+)
+_SET: Final[Mapping[str, str]] = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "DS_ACCELERATOR": "cpu",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONIOENCODING": "utf-8",
+    "PYTHONWARNINGS": "ignore",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+
+
+class ConsumerFailed(Exception):
+    """The script did not answer: it crashed, ran past its time, or raised; nothing was checked.
+
+    `reason` says which; `output` is the end of what the process printed.
+    """
+
+    def __init__(self, script: str, reason: str, output: str) -> None:
+        super().__init__(f"{script} {reason}")
+        self.reason = reason
+        self.output = output
+
+
+def ask(
+    environment: Environment,
+    script: str,
+    questions: Sequence[Mapping[str, Any]],
+    seconds: float = SECONDS,
+    root: Path = _ROOT,
+) -> list[Any]:
+    """Answer each question with the verb it names, all in one process, in order.
+
+    `script` is the dotted name of a module that holds `VERBS`, such as
+    `tunec.targets.deepspeed.consumer`. A question is a JSON object with the key `verb`; the answers
+    are JSON values. The process sees no GPU, no hub and none of our environment variables, and
+    works in a directory that is thrown away. `root` is the folder of the package. Raises
+    ConsumerFailed.
+    """
+    with tempfile.TemporaryDirectory(prefix="tunec-") as folder:
+        answers = Path(folder, "answers.json")
+        command = [
+            str(environment.python),
+            "-s",
+            "-P",
+            runner.__file__,
+            str(root),
+            script,
+            str(answers),
+        ]
+        with Path(folder, "output.txt").open("w+b") as output:
+            status = _run(command, json.dumps(list(questions)), output, Path(folder), seconds)
+            said = _end(output)
+        if status is None:
+            raise ConsumerFailed(script, f"took over {seconds:.0f} s", said)
+        if not answers.exists():
+            raise ConsumerFailed(script, f"ended with status {status} and no answer", said)
+        return [
+            _answer(script, each, said) for each in json.loads(answers.read_text(encoding="utf-8"))
+        ]
+
+
+def _run(
+    command: list[str], text: str, output: IO[bytes], folder: Path, seconds: float
+) -> int | None:
+    """The exit status, or None when the time ran out and the whole process group was killed."""
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    process = subprocess.Popen(  # noqa: S603
+        command,
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        cwd=folder,
+        env={**kept, **_SET},
+        start_new_session=True,
+    )
+    try:
+        process.communicate(text.encode(), timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        return None
+    except BaseException:
+        _kill(process)
+        raise
+    return process.returncode
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process with all its children: it leads a session, hence a group, of its own."""
+    with suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    process.wait()
+
+
+def _end(output: IO[bytes], most: int = 4000) -> str:
+    output.seek(0)
+    return output.read().decode("utf-8", errors="replace")[-most:]
+
+
+def _answer(script: str, reply: Mapping[str, Any], said: str) -> Any:
+    if "fault" in reply:
+        raise ConsumerFailed(
+            script, "raised: " + reply["fault"].strip().splitlines()[-1], reply["fault"] + said
+        )
+    return reply["answer"]

@@ -1,0 +1,61 @@
+"""A GPU that is only said to be there, for consumers that ask torch about it.
+
+Only the standard library is imported at the top: the scripts that use this run in a consumer's
+environment.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest.mock import patch
+
+NEWEST: Final = (9, 0)
+"""The compute capability taken when a question names none: it supports every data type."""
+
+_FIRST_WITH_BF16: Final = 8
+# `torch.version.cuda` is None in a build for CPU; the readers compare its major number with 11.
+_CUDA: Final = "13.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A CUDA device by its compute capability, and whether it emulates bfloat16 below 8.0.
+
+    `torch.cuda.is_bf16_supported()` counts emulation, and finds it by making a tensor on the
+    device.
+    """
+
+    capability: tuple[int, int] = NEWEST
+    emulates_bf16: bool = True
+
+
+def declared(question: Mapping[str, Any]) -> Device:
+    """The device of a question: `capability` ([major, minor]) and `emulates_bf16`."""
+    major, minor = question.get("capability") or NEWEST
+    return Device((major, minor), question.get("emulates_bf16", True))
+
+
+@contextmanager
+def pretended(device: Device) -> Iterator[None]:
+    """Let torch report the device. Nothing may be computed on it meanwhile."""
+    import torch
+
+    major, minor = device.capability
+    properties = SimpleNamespace(major=major, minor=minor, name="declared", total_memory=0)
+    answers = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "get_device_capability": lambda *_: (major, minor),
+        "get_device_properties": lambda *_: properties,
+        "_check_bf16_tensor_supported": lambda *_: (
+            major >= _FIRST_WITH_BF16 or device.emulates_bf16
+        ),
+    }
+    with ExitStack() as stack:
+        for name, answer in answers.items():
+            stack.enter_context(patch.object(torch.cuda, name, answer))
+        stack.enter_context(patch.object(torch.version, "cuda", _CUDA))
+        yield

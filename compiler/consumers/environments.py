@@ -1,0 +1,150 @@
+"""Environments that hold one release of a consumer each, layered over the running interpreter.
+
+An environment is a virtual environment whose own packages are the pinned ones and whose fallback,
+through a `.pth` file, is the site-packages of the interpreter that runs now: torch and numpy are
+shared, never fetched again. Entries of a `.pth` file are appended to `sys.path` (documentation of
+the standard library's `site` module), so the pinned packages win.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import site
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+INSTALL_SECONDS: Final = 900.0
+
+
+class EnvironmentUnavailable(Exception):
+    """A consumer cannot be had here, so nothing was checked; never the same as a pass.
+
+    `requirement` is the pinned requirement at fault, `reason` is what the installer said of it.
+    """
+
+    def __init__(self, requirement: str, reason: str) -> None:
+        super().__init__(f"{requirement} cannot be had: {reason}")
+        self.requirement = requirement
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment on disk: exactly `requirements` above the interpreter it was made from."""
+
+    requirements: tuple[str, ...]
+    root: Path
+
+    @property
+    def python(self) -> Path:
+        """The interpreter to run scripts with."""
+        return _interpreter(self.root)
+
+
+def prepare(requirements: Sequence[str], cache: Path | None = None) -> Environment:
+    """Return the environment that holds `requirements`, making it when it is not in `cache` yet.
+
+    `requirements` are exact pins (`name==version`), companions included: nothing else is resolved.
+    `cache` defaults to `default_cache()`. Two processes may prepare the same one at once.
+    Raises EnvironmentUnavailable when a pin cannot be installed, for instance without a network.
+    """
+    pins = tuple(sorted(requirements))
+    root = (cache or default_cache()) / digest(pins)
+    if not root.exists():
+        _build(pins, root)
+    return Environment(pins, root)
+
+
+def default_cache() -> Path:
+    """The directory of this platform for data that can be made again, with our name appended."""
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "tunec" / "consumers"
+
+
+def digest(pins: Sequence[str]) -> str:
+    """The name of an environment: its pins, its Python and what it falls back on, digested."""
+    facts = [sorted(pins), platform.python_version(), platform.machine(), _parents()]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
+
+
+def _parents() -> list[str]:
+    """The site-packages directories that the running interpreter really looks in."""
+    known = [*site.getsitepackages(), site.getusersitepackages()]
+    return [path for path in known if path in sys.path and Path(path).is_dir()]
+
+
+def _build(pins: tuple[str, ...], root: Path) -> None:
+    """Build beside `root` and rename: who comes second finds the first and drops its own."""
+    root.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+    try:
+        venv.EnvBuilder(with_pip=False, symlinks=os.name != "nt").create(staging)
+        for pin in pins:
+            _install(pin, _interpreter(staging))
+        # Last, so that the installer sees an empty environment and cannot count the parent's
+        # packages as its own.
+        (_site_packages(staging) / "tunec-parent.pth").write_text(
+            "\n".join(_parents()) + "\n", encoding="utf-8"
+        )
+        with suppress(OSError):
+            staging.rename(root)
+        if not root.exists():
+            raise EnvironmentUnavailable(pins[0] if pins else "python", f"{root} cannot be written")
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _install(pin: str, python: Path) -> None:
+    # A pin is asked as it is: simpletuner 4.10.1 declares Python 3.12 and its parsers run on 3.11.
+    options = ["--no-deps", "--ignore-requires-python", "--no-input", "-q"]
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", *options, pin]
+    # DeepSpeed compiles nothing at install with this set: its setup.py, "DS_BUILD_OPS".
+    scrubbed = {**os.environ, "DS_BUILD_OPS": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    try:
+        subprocess.run(  # noqa: S603
+            command,
+            env=scrubbed,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_SECONDS,
+        )
+    except subprocess.CalledProcessError as failure:
+        raise EnvironmentUnavailable(pin, _complaint(failure.stderr or failure.stdout)) from failure
+    except subprocess.TimeoutExpired as failure:
+        raise EnvironmentUnavailable(
+            pin, f"installing took over {INSTALL_SECONDS:.0f} s"
+        ) from failure
+
+
+def _complaint(text: str) -> str:
+    """The installer's own last error line, or its last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return (errors or lines or ["the installer said nothing"])[-1]
+
+
+def _interpreter(root: Path) -> Path:
+    return root / "Scripts" / "python.exe" if os.name == "nt" else root / "bin" / "python"
+
+
+def _site_packages(root: Path) -> Path:
+    if os.name == "nt":
+        return root / "Lib" / "site-packages"
+    return (
+        root / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    )

@@ -1,0 +1,56 @@
+"""Runs a consumer script where the consumer is: `runner.py ROOT MODULE ANSWERS < QUESTIONS`.
+
+Only the standard library is imported here, for tunec's own dependencies may be missing there. ROOT
+is the folder of the package `tunec`; MODULE is the dotted name of a script under it. A script holds
+`VERBS`, a mapping from a verb to a function of one question. What a consumer refuses is part of
+that function's return value; what the function itself raises is a fault of the script, reported as
+such and never as a refusal.
+"""
+
+import importlib
+import json
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_SHARED = "tunec.compiler.consumers.json_types"
+
+Verbs = Mapping[str, Callable[[Any], Any]]
+
+
+def load(root: Path, name: str) -> Verbs:
+    """The verbs of the script `name`, and beside it whatever `tunec.compiler.consumers` shares.
+
+    The packages above both are entered without running their own code.
+    """
+    for inner in (name, _SHARED):
+        parts = inner.split(".")
+        for depth in range(1, len(parts)):
+            package = ModuleType(".".join(parts[:depth]))
+            package.__path__ = [str(root.joinpath(*parts[1:depth]))]
+            sys.modules.setdefault(package.__name__, package)
+    verbs: Verbs = importlib.import_module(name).VERBS
+    return verbs
+
+
+def answer(verbs: Verbs, question: dict[str, Any]) -> dict[str, Any]:
+    """One question's answer, or the traceback of what went wrong in the script."""
+    try:
+        return {"answer": verbs[question["verb"]](question)}
+    except (Exception, SystemExit):  # noqa: BLE001 - one bad question spoils no other
+        return {"fault": traceback.format_exc()}
+
+
+def main(root: str, name: str, answers: str) -> None:
+    """Answer all questions on standard input, in order, into the file `answers`."""
+    questions = json.load(sys.stdin)
+    verbs = load(Path(root), name)
+    replies = [answer(verbs, question) for question in questions]
+    Path(answers).write_text(json.dumps(replies), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

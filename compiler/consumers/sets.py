@@ -1,0 +1,132 @@
+"""Sets of pins that are known to import and to work together, one a consumer release.
+
+A companion is the newest release that the consumer's own metadata (`Requires-Dist` of its wheel on
+PyPI) admits, or, where nothing bounds it, one of the same season. tests/consumers builds every set
+and asks it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.consumers.environments import EnvironmentUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSet:
+    """One release of a consumer with the packages that it needs at its side."""
+
+    consumer: str
+    version: str
+    companions: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """How the set is called: `transformers@4.40.2`."""
+        return f"{self.consumer}@{self.version}"
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """Exact pins, companions included."""
+        return (f"{self.consumer}=={self.version}", *self.companions)
+
+
+# DeepSpeed needs nothing pinned beside it. The last patch of each minor release from 0.14 on.
+# 0.14.0 to 0.14.3 cannot be had with torch 2.13: `deepspeed/elasticity/elastic_agent.py` imports
+# `log` (0.14.0) and `_get_socket_with_port` (0.14.1 to 0.14.3) from
+# `torch.distributed.elastic.agent.server.api`, which holds neither any more.
+_DEEPSPEED: Final = ("0.14.5", "0.15.4", "0.16.9", "0.17.6", "0.18.9", "0.19.8")
+
+# huggingface_hub 0.x speaks through `requests`, 1.x through `httpx`, 2.x through `httpx2`;
+# `datasets` must fit it.
+_HUB_0: Final = ("huggingface_hub==0.36.2", "datasets==4.0.0")
+_HUB_1: Final = ("httpx==0.28.1", "httpcore==1.0.9")
+
+_TRANSFORMERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "4.40.2": ("tokenizers==0.19.1", *_HUB_0, "accelerate==0.30.1", "peft==0.10.0", "trl==0.8.6"),
+    "4.44.2": ("tokenizers==0.19.1", *_HUB_0, "accelerate==0.33.0", "peft==0.12.0", "trl==0.10.1"),
+    "4.46.3": ("tokenizers==0.20.3", *_HUB_0, "accelerate==1.1.1", "peft==0.13.2", "trl==0.12.2"),
+    "4.51.3": ("tokenizers==0.21.4", *_HUB_0, "accelerate==1.6.0", "peft==0.15.2", "trl==0.17.0"),
+    "4.57.6": ("tokenizers==0.22.2", *_HUB_0, "accelerate==1.12.0", "peft==0.18.1", "trl==0.27.2"),
+    "5.0.0": (
+        *("tokenizers==0.22.2", "huggingface_hub==1.3.7", "datasets==4.5.0", *_HUB_1),
+        *("accelerate==1.12.0", "peft==0.18.1", "trl==0.28.0"),
+    ),
+    "5.6.2": (
+        *("tokenizers==0.22.2", "huggingface_hub==1.12.2", "datasets==4.8.5", *_HUB_1),
+        *("accelerate==1.13.0", "peft==0.19.1", "trl==1.3.0"),
+    ),
+    "5.15.1": (
+        *("tokenizers==0.22.2", "huggingface_hub==1.20.1", "datasets==4.8.5", *_HUB_1),
+        *("accelerate==1.14.0", "peft==0.20.0", "trl==1.9.2"),
+    ),
+    "5.23.0": (
+        *("tokenizers==0.23.3", "huggingface_hub==2.4.0", "datasets==5.2.0"),
+        *("accelerate==1.15.0", "peft==0.21.2", "trl==1.16.0"),
+    ),
+}
+
+# SimpleTuner: what its parsers, its optimizers and its web server import, and no more. The shared
+# layer gives torch, transformers 5.23.0, accelerate, peft and deepspeed, and
+# `targets/simpletuner/consumer/shims.py` stands in for the rest. diffusers 0.35.2 imports torchao
+# up to 0.14; 4.10.1 asks for torchao 0.17 (`Requires-Dist`) and takes diffusers from the shared
+# layer.
+_SIMPLETUNER_BESIDE: Final = (
+    *("bitsandbytes==0.50.2", "lycoris-lora==4.1.3", "optimum-quanto==0.2.7"),
+    *("peft-singlora==0.2.0", "prodigy-plus-schedule-free==2.0.1", "torch-optimi==0.3.3"),
+    *("torchvision==0.28.0", "toml==0.10.2", "fastapi==0.165.0", "starlette==1.10.0"),
+    *("opentelemetry-api==1.45.2", "ftfy==6.3.1", "wcwidth==0.9.4"),
+)
+_SIMPLETUNER: Final[Mapping[str, tuple[str, ...]]] = {
+    "3.1.6": ("diffusers==0.35.2", "torchao==0.14.1", *_SIMPLETUNER_BESIDE),
+    "4.10.1": ("sdnq==0.2.8", "torchao==0.17.0", *_SIMPLETUNER_BESIDE),
+}
+
+SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
+    {
+        known.name: known
+        for known in (
+            *(ConsumerSet("deepspeed", version) for version in _DEEPSPEED),
+            *(
+                ConsumerSet("transformers", version, companions)
+                for version, companions in _TRANSFORMERS.items()
+            ),
+            *(
+                ConsumerSet("simpletuner", version, companions)
+                for version, companions in _SIMPLETUNER.items()
+            ),
+        )
+    }
+)
+"""Every known set by its name."""
+
+
+def choose(consumer: str, version: str) -> ConsumerSet:
+    """The known set for a release given whole or in part: `0.19` means the newest known 0.19.x.
+
+    Raises EnvironmentUnavailable when no set of that release is known: then nothing can be checked.
+    """
+    wanted = version.split(".")
+    fitting = [
+        known for known in releases(consumer) if known.version.split(".")[: len(wanted)] == wanted
+    ]
+    if not fitting:
+        held = ", ".join(known.version for known in releases(consumer)) or "none"
+        raise EnvironmentUnavailable(
+            f"{consumer}=={version}", f"no set of packages is known to work (known: {held})"
+        )
+    return fitting[-1]
+
+
+def releases(consumer: str) -> tuple[ConsumerSet, ...]:
+    """The known sets of one consumer, oldest first."""
+    held = (known for known in SETS.values() if known.consumer == consumer)
+    return tuple(sorted(held, key=lambda known: Version(known.version)))
+
+
+def together(*sets: ConsumerSet) -> tuple[str, ...]:
+    """The pins of several sets as one, for a run that reads files of several consumers."""
+    return tuple(dict.fromkeys(pin for known in sets for pin in known.requirements))

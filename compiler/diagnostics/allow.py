@@ -1,0 +1,49 @@
+"""Suppression: what people accept, with the reason, and what that hides."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tunec.compiler.diagnostics.codes import is_code
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.schemas.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A diagnostic that is accepted: in a whole spec, or in one line of a file."""
+
+    name: str
+    reason: str
+    span: Span | None = None
+    """Where the allowance is written."""
+    line: int | None = None
+    """The line of that file that it speaks of; None: everywhere."""
+
+    def covers(self, diagnostic: Diagnostic) -> bool:
+        """Whether this allows the diagnostic; never true for a hard error."""
+        if is_code(diagnostic.id) or diagnostic.id != self.name:
+            return False
+        if self.line is None:
+            return True
+        return any(label.primary and self._holds(label.span) for label in diagnostic.labels)
+
+    def _holds(self, span: Span | None) -> bool:
+        if span is None or self.span is None or self.line is None:
+            return False
+        return span.file == self.span.file and span.line <= self.line <= span.end_line
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """What remains, and the allowances that hid nothing."""
+
+    kept: tuple[Diagnostic, ...]
+    unused: tuple[Allowance, ...]
+
+
+def suppress(diagnostics: Iterable[Diagnostic], allowances: Iterable[Allowance]) -> Suppressed:
+    """Leave out what is allowed. Labels need their spans; hard errors always remain."""
+    found, allowed = tuple(diagnostics), tuple(allowances)
+    kept = tuple(each for each in found if not any(one.covers(each) for one in allowed))
+    unused = tuple(one for one in allowed if not any(one.covers(each) for each in found))
+    return Suppressed(kept, unused)

@@ -1,0 +1,116 @@
+"""Diagnostics as SARIF 2.1.0 (OASIS Standard, 27 March 2020), which code hosts and editors show."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Final
+from urllib.parse import quote
+
+from tunec.compiler.diagnostics.codes import known_codes, page, title
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix, Label
+from tunec.compiler.diagnostics.sums import sum_lines
+from tunec.schemas.source import Span
+
+SCHEMA: Final = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+
+
+def render(diagnostics: Iterable[Diagnostic], version: str) -> str:
+    """All diagnostics as one SARIF log; `version` is tunec's own."""
+    return json.dumps(log(diagnostics, version), indent=2, ensure_ascii=False) + "\n"
+
+
+def log(diagnostics: Iterable[Diagnostic], version: str) -> dict[str, Any]:
+    """The log as data."""
+    found = list(diagnostics)
+    ids = sorted({each.id for each in found})
+    driver = {"name": "tunec", "version": version, "rules": [_rule(each) for each in ids]}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(each, ids) for each in found],
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rule(id: str) -> dict[str, Any]:
+    if id not in known_codes():
+        return {"id": id}
+    return {
+        "id": id,
+        "shortDescription": {"text": title(id)},
+        "help": {"text": page(id), "markdown": page(id)},
+    }
+
+
+def _result(diagnostic: Diagnostic, ids: Sequence[str]) -> dict[str, Any]:
+    first = diagnostic.primary
+    others = [each for each in diagnostic.labels if each is not first]
+    places = {
+        "locations": [_location(first)] if first else [],
+        "relatedLocations": [_location(each) for each in others],
+        "fixes": _fixes(diagnostic.fix, diagnostic.help),
+    }
+    return {
+        "ruleId": diagnostic.id,
+        "ruleIndex": ids.index(diagnostic.id),
+        "level": diagnostic.severity,
+        "message": {"text": _text(diagnostic)},
+        **{name: value for name, value in places.items() if value},
+    }
+
+
+def _text(diagnostic: Diagnostic) -> str:
+    parts = [diagnostic.message, *sum_lines(diagnostic.sum)]
+    parts += [f"note: {note}" for note in diagnostic.notes]
+    if diagnostic.help:
+        parts.append(f"help: {diagnostic.help}")
+    return "\n".join(parts)
+
+
+def _location(label: Label) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if label.span is not None:
+        found["physicalLocation"] = {
+            "artifactLocation": _artifact(label.span.file),
+            "region": _region(label.span),
+        }
+    if label.path:
+        found["logicalLocations"] = [{"fullyQualifiedName": label.path, "kind": "member"}]
+    if label.text:
+        found["message"] = {"text": label.text}
+    return found
+
+
+def _artifact(file: str) -> dict[str, Any]:
+    """A relative reference, or a file URI for an absolute path (3.4.3)."""
+    path = PurePath(file)
+    return {"uri": path.as_uri() if path.is_absolute() else quote(path.as_posix())}
+
+
+def _region(span: Span) -> dict[str, int]:
+    return {
+        "startLine": span.line,
+        "startColumn": span.column,
+        "endLine": span.end_line,
+        "endColumn": span.end_column,
+    }
+
+
+def _fixes(fix: Fix | None, text: str | None) -> list[Mapping[str, Any]]:
+    if fix is None:
+        return []
+    files = dict.fromkeys(edit.span.file for edit in fix.edits)
+    changes = [
+        {
+            "artifactLocation": _artifact(file),
+            "replacements": [_replacement(each) for each in fix.edits if each.span.file == file],
+        }
+        for file in files
+    ]
+    return [{"description": {"text": text or "apply the fix"}, "artifactChanges": changes}]
+
+
+def _replacement(edit: Edit) -> dict[str, Any]:
+    return {"deletedRegion": _region(edit.span), "insertedContent": {"text": edit.text}}

@@ -1,0 +1,69 @@
+"""How messages say values, lists of names, and what was probably meant."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+_MOST: Final = 60
+
+
+def shortened(text: str, most: int = _MOST) -> str:
+    """A text on one line, cut with an ellipsis where it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def shown(value: Any) -> str:
+    """A value as people see it in a file: `true`, `3`, `"text"`, `a list`, `a mapping`."""
+    if isinstance(value, dict):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    if value is None:
+        return "nothing"
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _number(value)
+    return f"`{shortened(text)}`"
+
+
+def _number(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in words: `text`, `a whole number`, `a list`."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int):
+        return "a whole number"
+    if isinstance(value, float):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    return shown(value)
+
+
+def joined(names: Iterable[str], last: str = "or") -> str:
+    """Names in a row: `a`, `a or b`, `a, b or c`."""
+    every = list(names)
+    if len(every) < 2:
+        return "".join(every)
+    return f"{', '.join(every[:-1])} {last} {every[-1]}"
+
+
+def quoted(names: Iterable[str], last: str = "or") -> str:
+    """Names in backticks in a row."""
+    return joined((f"`{name}`" for name in names), last)
+
+
+def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known names that are most like a name, best first; none where all are far."""
+    from difflib import get_close_matches
+
+    exact = {each.lower().replace("-", "_"): each for each in known}
+    spelled = shortened(name, 200).lower().replace("-", "_").strip()
+    return [exact[each] for each in get_close_matches(spelled, list(exact), most)]
+
+
+def did_you_mean(names: Sequence[str]) -> str | None:
+    """The question for a help line, or None where nothing is near."""
+    return f"did you mean {quoted(names)}?" if names else None

@@ -1,0 +1,174 @@
+"""The whole flow, on one screen: spec -> facts -> passes -> plan -> accounts -> artifacts."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.memory.account import Account, account
+from tunec.compiler.analyses.memory.workload import Layout
+from tunec.compiler.analyses.time.account import TimeAccount, step_time
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.emit import emit
+from tunec.compiler.facts import Facts
+from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.gather import Unresolved, gather
+from tunec.compiler.ir.invariants import breaches
+from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
+from tunec.compiler.ir.plan import Draft, Plan, build_group
+from tunec.compiler.locate import locate
+from tunec.compiler.passes.contract import Outcome, Pass
+from tunec.compiler.passes.fit.fit import problem_of
+from tunec.compiler.passes.pipeline import PIPELINE
+from tunec.compiler.repair import repairs
+from tunec.compiler.target import Artifact, Target
+
+Asked = tuple[Target, Version]
+"""A target and the version that was asked for."""
+Hook = Callable[[Pass, Ledger], None]
+"""Called after each pass, with all that is known by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A spec with its plan, or with the reasons why there is none."""
+
+    loaded: Loaded
+    diagnostics: tuple[Diagnostic, ...]
+    facts: Facts | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    plan: Plan | None = None
+    memory: Account | None = None
+    time: TimeAccount | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong; warnings and notes are not wrong."""
+        return not any(each.severity == "error" for each in self.diagnostics)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A plan with the files of each asked target."""
+
+    planned: Planned
+    artifacts: Mapping[str, tuple[Artifact, ...]]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every asked file could be written."""
+        return not any(each.severity == "error" for each in self.diagnostics)
+
+
+def plan(
+    loaded: Loaded, asked: Sequence[Asked] = (), *, hook: Hook = lambda _pass, _ledger: None
+) -> Planned:
+    """Decide every slot of a spec; `asked` targets bring what they cannot do without."""
+    if loaded.spec is None:
+        return Planned(loaded, loaded.diagnostics)
+    versions = {target.package: str(version) for target, version in asked}
+    try:
+        facts = gather(loaded.spec, loaded.base, _requirements(asked), versions)
+    except Unresolved as unresolved:
+        return Planned(loaded, locate((*loaded.diagnostics, *unresolved.diagnostics), loaded))
+    draft, ledger, found = run_passes(facts, hook)
+    decided = draft.plan()
+    found = (*loaded.diagnostics, *found, *_breaches(decided, facts))
+    if _has_errors(found):
+        found = tuple(repairs(facts, found))
+        return Planned(loaded, locate(found, loaded), facts, ledger)
+    problem = problem_of(facts, draft)
+    layout = layout_of_plan(decided)
+    return Planned(
+        loaded,
+        locate(found, loaded),
+        facts,
+        ledger,
+        decided,
+        account(problem.workload, layout),
+        step_time(problem.workload, layout, problem.machine),
+    )
+
+
+def compile_spec(loaded: Loaded, asked: Sequence[Asked]) -> Compiled:
+    """Plan a spec and write every asked target's files, in memory; all or none."""
+    planned = plan(loaded, asked)
+    if planned.plan is None:
+        return Compiled(planned, {}, planned.diagnostics)
+    artifacts: dict[str, tuple[Artifact, ...]] = {}
+    found = list(planned.diagnostics)
+    for target, version in asked:
+        artifacts[target.name], more = emit(target, planned.plan, version)
+        found += locate(more, loaded)
+    return Compiled(planned, {} if _has_errors(found) else artifacts, tuple(found))
+
+
+def run_passes(
+    facts: Facts, hook: Hook = lambda _pass, _ledger: None
+) -> tuple[Draft, Ledger, tuple[Diagnostic, ...]]:
+    """Run the pipeline; return the decided groups, every definition, and what was said."""
+    draft = Draft({})
+    found: list[Diagnostic] = []
+    ledger = Ledger().add(tuple(facts.pins.values()))
+    for each in PIPELINE:
+        outcome = each.run(facts, draft)
+        ledger = ledger.add(_definitions(each, outcome))
+        draft = draft.with_groups(_groups(each, outcome, facts))
+        found += outcome.diagnostics
+        hook(each, ledger)
+    return draft, ledger, tuple(found)
+
+
+def layout_of_plan(plan: Plan) -> Layout:
+    """The part of a plan that the accounts call a layout."""
+    return Layout(plan.parallel, plan.states, plan.zero, plan.activation_checkpointing, plan.batch)
+
+
+def _definitions(each: Pass, outcome: Outcome) -> tuple[Definition, ...]:
+    return tuple(
+        Definition(path, d.value, Rank.DERIVED, each.name, d.reason, d.rests, d.beat)
+        for path, d in outcome.decisions.items()
+    )
+
+
+def _groups(each: Pass, outcome: Outcome, facts: Facts) -> dict[str, object]:
+    values = {path: facts.pinned(path, d.value) for path, d in outcome.decisions.items()}
+    return {group: build_group(group, values) for group in each.decides}
+
+
+def _requirements(asked: Iterable[Asked]) -> list[Definition]:
+    return [
+        Definition(
+            path,
+            value,
+            Rank.PIN,
+            "target",
+            f"target {target.name} needs it",
+            (Origin("target", target.name),),
+        )
+        for target, _ in asked
+        for path, value in target.requires.items()
+    ]
+
+
+def _breaches(plan: Plan, facts: Facts) -> list[Diagnostic]:
+    found: list[Diagnostic] = []
+    for each in breaches(plan):
+        pinned = [path for path in each.slots if path in facts.pins]
+        values = ", ".join(f"{path} is {plan[path]}" for path in each.slots)
+        labels = tuple(Label("pinned here", path=f"pin.{path}") for path in pinned)
+        found.append(
+            Diagnostic(
+                "E0402",
+                "error",
+                f"{each.text}, but {values}",
+                labels,
+                help="change or drop one of these pins",
+            )
+        )
+    return found
+
+
+def _has_errors(found: Iterable[Diagnostic]) -> bool:
+    return any(each.severity == "error" for each in found)

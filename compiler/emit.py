@@ -1,0 +1,243 @@
+"""emit: a plan to the files of a target, each row checked that nothing of the plan is lost."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from packaging.version import InvalidVersion, Version
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.read import settle
+from tunec.compiler.ir.show import show
+from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
+Emitted = tuple[tuple[Artifact, ...], tuple[Diagnostic, ...]]
+
+
+def emit(
+    target: Target,
+    plan: Plan,
+    version: Version,
+    *,
+    software: Mapping[str, str] | None = None,
+    header: Sequence[str] = (),
+) -> Emitted:
+    """Write a plan in the words of a target; touches no disk.
+
+    `software` names versions of other distributions that select keys (`{"deepspeed": "0.19"}`);
+    `header` lines go as comments into files that can have them. Returns the files and every fault:
+    where a fault is an error the files are what could be said, for reading and not for running.
+    """
+    faults = (*_unsupported(target, version, software), *_unmet(target, plan))
+    if faults:
+        return (), faults
+    dialect = target.dialect(version, software)
+    every = [_draft(file, plan, dialect) for file in target.files if file.when(plan)]
+    drafts = [draft for draft in every if not (draft.file.is_optional and draft.lost)]
+    artifacts = tuple(_artifact(draft, header) for draft in drafts)
+    found = [
+        *(_left_out(draft, plan) for draft in every if draft not in drafts),
+        *_losses(target, plan, version, drafts),
+        *_unsaid(target, plan, version, drafts),
+        *(fault for draft in drafts for fault in _invalid(draft, dialect)),
+        *(fault for draft in drafts for fault in draft.file.check(plan, dialect)),
+        *target.check(plan, version),
+    ]
+    return artifacts, tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A file's values for a plan; which slots its rows say, and which of them come back changed."""
+
+    file: File
+    values: dict[str, Json]
+    said: frozenset[str]
+    lost: frozenset[str]
+
+
+def _draft(file: File, plan: Plan, dialect: Dialect) -> _Draft:
+    entries = [each for each in file.entries if each.holds_in(dialect) and each.when(plan)]
+    said = frozenset(slot for each in entries for slot in each.slots)
+    lost = frozenset(slot for each in entries for slot in lost_slots(each, plan, dialect))
+    return _Draft(file, write_values(entries, plan), said, lost)
+
+
+def write_values(entries: Iterable[Entry], plan: Plan) -> dict[str, Json]:
+    """The document that rows give for a plan: dotted keys become nested mappings."""
+    document: dict[str, Json] = {}
+    for entry in entries:
+        for key, value in entry.write(plan).items():
+            _put(document, key, value)
+    return document
+
+
+def _put(document: dict[str, Json], key: str, value: Json) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        document = document.setdefault(parent, {})
+    document[last] = value
+
+
+def lost_slots(entry: Entry, plan: Plan, dialect: Dialect) -> Iterator[str]:
+    """The slots of a row whose values do not come back from what the row writes."""
+    written = entry.write(plan)
+    if written:
+        back: Mapping[str, Any] = settle(entry, written)
+    else:
+        back = entry.defaults_at(dialect[entry.package])
+    for slot in entry.slots:
+        if slot not in back or back[slot] != plan[slot]:
+            yield slot
+
+
+# ── faults ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _unsupported(
+    target: Target, version: Version, software: Mapping[str, str] | None
+) -> Iterator[Diagnostic]:
+    if not target.supported.contains(version, prereleases=True):
+        yield _outside(target.package, str(version), str(target.supported), target.name)
+    named = software or {}
+    for name, package in target.beside.items():
+        if name not in named:
+            continue
+        try:
+            known = package.supported.contains(package.release(named[name]), prereleases=True)
+        except InvalidVersion:
+            known = False
+        if not known:
+            yield _outside(name, named[name], str(package.supported), target.name)
+
+
+def _outside(package: str, version: str, supported: str, target: str) -> Diagnostic:
+    return Diagnostic(
+        "E0902",
+        "error",
+        f"{target} does not know {package} {version}",
+        (Label("this version", path=f"software.{package}"),),
+        (f"its keys were read from {package} {supported}",),
+        help=f"name a version within {supported}",
+    )
+
+
+def _unmet(target: Target, plan: Plan) -> Iterator[Diagnostic]:
+    for slot, needed in target.requires.items():
+        if plan[slot] != needed:
+            yield Diagnostic(
+                "E0903",
+                "error",
+                f"{target.name} needs {slot} {show(slot, needed)}, and the plan has "
+                f"{show(slot, plan[slot])}",
+                (Label("decided here", path=slot),),
+                help=f"pin {slot} to {show(slot, needed)}, or compile to another target",
+            )
+
+
+def _losses(
+    target: Target, plan: Plan, version: Version, drafts: Iterable[_Draft]
+) -> Iterator[Diagnostic]:
+    places: dict[str, list[str]] = {}
+    for draft in drafts:
+        for slot in sorted(draft.lost):
+            places.setdefault(slot, []).append(draft.file.name)
+    for slot, names in places.items():
+        yield _loss(target, plan, version, slot, f"no key of {joined(names)} can hold this value")
+
+
+def _left_out(draft: _Draft, plan: Plan) -> Diagnostic:
+    values = (f"{slot} {show(slot, plan[slot])}" for slot in sorted(draft.lost))
+    return Diagnostic(
+        "file-left-out",
+        "note",
+        f"{draft.file.name} is left out: its reader has no key for {joined(values, 'and')}",
+        notes=("the other files say the whole run without it",),
+    )
+
+
+def _unsaid(
+    target: Target, plan: Plan, version: Version, drafts: Iterable[_Draft]
+) -> Iterator[Diagnostic]:
+    said = frozenset(slot for draft in drafts for slot in draft.said)
+    for slot, cannot in target.cannot.items():
+        if slot not in said and cannot.loses and plan[slot] not in cannot.harmless:
+            yield _loss(target, plan, version, slot, cannot.reason)
+
+
+def _loss(target: Target, plan: Plan, version: Version, slot: str, reason: str) -> Diagnostic:
+    return Diagnostic(
+        "E0901",
+        "error",
+        f"{target.name} ({target.package} {version}) cannot say {slot} {show(slot, plan[slot])}",
+        (Label("decided here", path=slot),),
+        (reason,),
+        help=f"choose another value for {slot}, or another target",
+    )
+
+
+def _invalid(draft: _Draft, dialect: Dialect) -> Iterator[Diagnostic]:
+    name = draft.file.schema(dialect) if draft.file.schema else None
+    if name is None:
+        return
+    for fault in validator(name).iter_errors(draft.values):
+        path = ".".join(str(part) for part in fault.absolute_path)
+        yield Diagnostic(
+            "E0904",
+            "error",
+            f"{draft.file.name} is not valid for its reader: {fault.message}",
+            (Label("in the emitted file", path=path),) if path else (),
+            (f"by the reader's own schema, {name}",),
+        )
+
+
+@cache
+def validator(name: str) -> "Draft202012Validator":
+    """The validator of a JSON Schema by its path below `schemas/json/`; built once."""
+    from jsonschema import Draft202012Validator
+
+    text = files("tunec.schemas").joinpath("json").joinpath(*name.split("/")).read_text("utf-8")
+    return Draft202012Validator(json.loads(text))
+
+
+# ── text ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _artifact(draft: _Draft, header: Sequence[str]) -> Artifact:
+    file = draft.file
+    if file.render is not None:
+        text = file.render(draft.values, header)
+    elif file.format == "json":
+        text = render_json(draft.values)
+    else:
+        text = render_yaml(draft.values, header)
+    return Artifact(file.name, file.format, text, draft.values)
+
+
+def render_json(values: Json) -> str:
+    """JSON in the order of the rows; ValueError for what JSON cannot hold (NaN, infinity)."""
+    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def render_yaml(values: Json, header: Sequence[str] = ()) -> str:
+    """YAML that YAML 1.1 readers type as it was meant: `1.0e-05` is a number, `'no'` is text."""
+    comment = "".join(f"# {line}\n" for line in header)
+    return comment + yaml.dump(
+        values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes a list in full each time, where the stock dumper would write `*id001`."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True

@@ -1,0 +1,46 @@
+"""What a plan is made from: the spec with every name in it resolved."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tunec.compiler.ir.ledger import Definition
+from tunec.schemas.hardware.profile import Cluster, Device
+from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.models.card import ModelCard
+from tunec.schemas.spec import Spec
+from tunec.schemas.terms import FloatDtype
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedModel:
+    """A model with its architecture derived."""
+
+    path: str
+    """What `from_pretrained` is given."""
+    architecture: Architecture
+    components: tuple[Architecture, ...]
+    """Models loaded beside it: text encoders, VAE."""
+    stored_dtype: FloatDtype
+    card: ModelCard | None
+    """The catalogue's card; None for a model given by its config."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that passes may know besides earlier decisions."""
+
+    spec: Spec
+    model: ResolvedModel
+    cluster: Cluster
+    devices: Mapping[str, Device]
+    """Catalogue device of every name that the cluster's nodes use."""
+    versions: Mapping[str, str]
+    """Consumer versions that will run: spec, command line and cluster joined."""
+    pins: Mapping[str, Definition]
+    """Definitions of rank PIN by slot: the spec's, the command line's, the asked targets'."""
+
+    def pinned(self, slot: str, otherwise: Any = None) -> Any:
+        """The pinned value of a slot, or `otherwise`."""
+        pin = self.pins.get(slot)
+        return otherwise if pin is None else pin.value

@@ -1,0 +1,130 @@
+"""Faults of a spec that no type shows: exclusive choices, allowances, stray characters."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.codes import is_code
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.wording import quoted, shortened
+from tunec.compiler.frontend.faults import beside, error
+from tunec.compiler.frontend.nodes import Node, descend, place, walk
+from tunec.compiler.frontend.type_faults import head
+from tunec.schemas.source import Path, Span, dotted
+from tunec.schemas.spec import EXCLUSIVE
+
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_PROSE: Final = (("allow",), ("pin",))
+"""Fields whose texts are read by people only, so that they may fill several lines."""
+
+_NEEDED: Final = frozenset({("method",), ("train", "warmup")})
+"""Mappings in which one of the fields that exclude each other has to be given."""
+
+
+def check_exclusive(data: Any, tree: Node) -> Iterator[Diagnostic]:
+    """Find mappings that give several fields, or none, where one is meant."""
+    for path, members in EXCLUSIVE.items():
+        value = _look_up(data, path)
+        if not isinstance(value, Mapping):
+            continue
+        given = [name for name in value if name in members and _counts(path, value[name])]
+        if len(given) > 1:
+            yield _too_many(path, given, tree)
+        elif not given and path in _NEEDED and not set(value) - set(members):
+            yield _none_given(path, members, tree)
+
+
+def _counts(path: Path, value: Any) -> bool:
+    """A method may be chosen without options (`lora:`); elsewhere an empty field is not given."""
+    return value is not None or path == ("method",)
+
+
+def _look_up(data: Any, path: Path) -> Any:
+    for part in path:
+        data = data.get(part) if isinstance(data, Mapping) else None
+    return data
+
+
+def _too_many(path: Path, given: list[str], tree: Node) -> Diagnostic:
+    spans = [(name, _key_span(tree, (*path, name))) for name in given]
+    (first, span), *rest = spans
+    return error(
+        "E0308",
+        f"`{dotted(path)}` gives {quoted(given, 'and')}, which exclude each other",
+        span,
+        label="given here",
+        path=(*path, first),
+        others=[beside("and here", each, (*path, name)) for name, each in rest],
+        help="keep one of them",
+    )
+
+
+def _none_given(path: Path, members: tuple[str, ...], tree: Node) -> Diagnostic:
+    return error(
+        "E0308",
+        f"`{dotted(path)}` gives none of {quoted(members, 'and')}",
+        head(descend(tree, path)[0]),
+        path=path,
+        help="give one of them",
+    )
+
+
+def _key_span(tree: Node, path: Path) -> Span:
+    node, _ = descend(tree, path)
+    return node.key_span or place(node)
+
+
+def check_allow(value: Any, tree: Node) -> Iterator[Diagnostic]:
+    """Check `allow`: each name has a reason, and none is the code of a hard error."""
+    if not isinstance(value, Mapping):
+        return
+    for name, reason in value.items():
+        node, _ = descend(tree, ("allow", name))
+        if is_code(name):
+            yield error(
+                "E0311",
+                f"`{name}` is the code of an error, which cannot be allowed",
+                node.key_span or place(node),
+                path=("allow", name),
+                notes=("warnings and notes can; they have names, not codes",),
+                help="mend the error, and remove this line",
+            )
+        elif not isinstance(reason, str) or not reason.strip():
+            yield without_reason(
+                name, place(node), ("allow", name), f"{name}: why it is right here"
+            )
+
+
+def without_reason(name: str, span: Span, path: Path, form: str) -> Diagnostic:
+    """The error of an allowance that gives no reason."""
+    return error(
+        "E0311",
+        f"`{shortened(name)}` is allowed without a reason",
+        span,
+        path=path,
+        notes=("whoever reads the spec later needs to know why the warning does not apply",),
+        help=f"write `{form}`",
+    )
+
+
+def check_characters(tree: Node) -> Iterator[Diagnostic]:
+    """Find line breaks and control characters in texts that become arguments and file names."""
+    for path, node in walk(tree):
+        if path[:1] in _PROSE or not isinstance(node.value, str):
+            continue
+        found = _CONTROL.search(node.value)
+        if found is not None:
+            yield error(
+                "E0306",
+                f"`{dotted(path)}` holds {_named(found[0])}",
+                place(node),
+                path=path,
+                notes=("the text goes into file names, flags and launch scripts",),
+                help="write it as one line of printable characters",
+            )
+
+
+def _named(character: str) -> str:
+    if character in "\n\r\u2028\u2029":
+        return "a line break"
+    return "a tab" if character == "\t" else f"the control character U+{ord(character):04X}"

@@ -1,0 +1,145 @@
+"""compose: the files of a spec and the command line's overrides to one document.
+
+Layers are laid over each other from the most basic file to the last `--set`; a later one wins,
+mappings join, lists are replaced whole, and of fields that exclude each other the later choice
+replaces the earlier. Then references are checked and resolved. Values and places are composed side
+by side, so that a fault of any value points at the file and line where it was written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.files import Layers, Read
+from tunec.compiler.frontend.interpolation import check
+from tunec.compiler.frontend.layers import displaced, is_missing, merge, without
+from tunec.compiler.frontend.nodes import Node, place, plain, walk
+from tunec.compiler.frontend.overrides import overlay, read_override
+from tunec.schemas.source import COMMAND_LINE, Path, Span, dotted, line_starts
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """One document made of all layers."""
+
+    tree: Node | None
+    """Where everything stands; references are still as written. None: nothing could be read."""
+    data: Any
+    """The values, with references resolved."""
+    faults: tuple[Diagnostic, ...]
+    broken: frozenset[Path]
+    """Leaves whose value is not known; what else is wrong with them is not worth saying."""
+    read: Read
+
+
+def compose(layers: Layers, overrides: Sequence[str] = ()) -> Composed:
+    """Lay all layers over each other and resolve what they refer to."""
+    faults = list(layers.faults)
+    stack = _Stack.of(layers.nodes)
+    if stack is None:
+        return Composed(None, None, tuple(faults), frozenset(), layers.read)
+    line = 1
+    for argument in overrides:
+        stack, found = stack.override(argument, line)
+        faults += found
+        line += len(line_starts(argument))
+    read = _with_arguments(layers.read, overrides)
+    if stack.tree.fields is None:
+        return Composed(stack.tree, stack.data, tuple(faults), frozenset(), read)
+    return _resolved(stack, faults, read)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stack:
+    """The layers so far, as a tree with places and as values."""
+
+    tree: Node
+    data: Any
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> "_Stack | None":
+        """Lay documents over each other; one that is no mapping replaces what is below."""
+        if not nodes:
+            return None
+        stack = cls(nodes[0], plain(nodes[0]))
+        for node in nodes[1:]:
+            stack = stack.over(node)
+        return stack
+
+    def over(self, node: Node) -> "_Stack":
+        """Lay one document over the others."""
+        if node.fields is None or self.tree.fields is None:
+            return _Stack(node, plain(node))
+        tree = self.tree
+        for path in list(displaced(tree, node)):
+            tree = without(tree, path)
+        from tunec.compiler.frontend.omega import merge_values
+
+        below = plain(tree) if tree is not self.tree else self.data
+        return _Stack(merge(tree, node), merge_values((below, plain(node))))
+
+    def override(self, argument: str, line: int) -> tuple["_Stack", tuple[Diagnostic, ...]]:
+        """Lay one argument over the others."""
+        read, faults = read_override(argument, line)
+        if read is None:
+            return self, faults
+        layer, fault = overlay(self.tree, read)
+        if layer is None:
+            return self, (fault,) if fault else ()
+        return self.over(replace(layer, span=self.tree.span)), ()
+
+
+def _with_arguments(read: Read, overrides: Sequence[str]) -> Read:
+    if not overrides:
+        return read
+    return replace(read, sources={**read.sources, COMMAND_LINE: "\n".join(overrides)})
+
+
+def _resolved(stack: _Stack, faults: list[Diagnostic], read: Read) -> Composed:
+    checked = check(stack.tree)
+    missing = [(path, node) for path, node in walk(stack.tree) if is_missing(node)]
+    faults += [*checked.faults, *(_not_given(path, node) for path, node in missing)]
+    broken = checked.broken | {path for path, _ in missing}
+    data = _without_values(stack.data, broken)
+    if checked.used:
+        data, more = _interpolated(data, stack.tree)
+        faults += more
+    return Composed(stack.tree, data, tuple(faults), broken, read)
+
+
+def _interpolated(data: Any, tree: Node) -> tuple[Any, list[Diagnostic]]:
+    from tunec.compiler.frontend.omega import resolve_values
+
+    try:
+        return resolve_values(data), []
+    except ValueError as fault:
+        return data, [error("E0209", f"a reference cannot be followed: {fault}", tree.span)]
+
+
+def _without_values(data: Any, paths: frozenset[Path]) -> Any:
+    """The values with None at some paths."""
+    for path in paths:
+        *parents, last = path
+        node = data
+        for part in parents:
+            node = node[part]
+        node[last] = None
+    return data
+
+
+def _not_given(path: Path, node: Node) -> Diagnostic:
+    return error(
+        "E0213",
+        f"`{dotted(path)}` is still to be given",
+        node.span,
+        path=path,
+        notes=("`???` marks a value that a spec which extends this one must give",),
+        help=f"give it here, or with `--set {dotted(path)}=...`",
+    )
+
+
+def spans_of(tree: Node) -> Mapping[Path, Span]:
+    """Where the value of each path was written, also in files that were extended."""
+    return {path: place(node) for path, node in walk(tree)}

@@ -1,0 +1,258 @@
+"""Reading the files of a spec: the chain of `extends`, inside the project, each file once."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from tunec.compiler.diagnostics.allow import Allowance
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest, shortened, shown
+from tunec.compiler.frontend.checks import without_reason
+from tunec.compiler.frontend.comments import allowances
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.parse import Format, parse
+from tunec.compiler.frontend.text import MAX_BYTES
+from tunec.schemas.source import Span
+
+MAX_EXTENDS: Final = 16
+"""Files that may extend one another in a row."""
+MAX_FILES: Final = 64
+"""Files that one spec may be made of."""
+EXTENDS: Final = "extends"
+_ROOT_MARKS: Final = (".git", "pyproject.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Files as they were read: their text for showing, their digest for the lock."""
+
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Text by the name that spans use."""
+    digests: tuple[tuple[str, str], ...] = ()
+    """Path relative to the spec's directory, with slashes, and SHA-256 of the bytes."""
+    allowances: tuple[Allowance, ...] = ()
+    """What comments in the files accept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Documents to be laid over each other, the first at the bottom."""
+
+    nodes: tuple[Node, ...]
+    faults: tuple[Diagnostic, ...]
+    read: Read
+
+
+class Unreadable(Exception):
+    """A file that cannot be read; the message says why."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a regular file, one more than allowed at most; raise Unreadable."""
+    try:
+        with path.open("rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise Unreadable("it is not a regular file")
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise Unreadable("there is no such file") from None
+    except IsADirectoryError:
+        raise Unreadable("it is a directory") from None
+    except (OSError, ValueError) as fault:
+        raise Unreadable((getattr(fault, "strerror", None) or "no such name").lower()) from None
+
+
+def near_files(path: Path) -> str | None:
+    """What file was probably meant, among those of the directory, for a help line."""
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir())[:1000]
+    except (OSError, ValueError):
+        return None
+    return did_you_mean(nearest(path.name, names))
+
+
+def format_of(path: Path) -> Format:
+    """How a file of ours is read: JSON by its ending, else YAML."""
+    return "json" if path.suffix.lower() == ".json" else "spec"
+
+
+def project_root(path: Path) -> Path:
+    """The nearest directory around a file that holds a project; else the file's own."""
+    for directory in path.parents:
+        if any((directory / mark).exists() for mark in _ROOT_MARKS):
+            return directory
+    return path.parent
+
+
+def read_layers(path: Path, *, allow_outside: bool) -> Layers:
+    """Read a spec and what it extends, the most basic file first."""
+    full = path.resolve()
+    reader = _Reader(full, None if allow_outside else project_root(full))
+    try:
+        content = read_bytes(path)
+    except Unreadable as fault:
+        message = f"cannot read {path}: {fault}"
+        span = Span(str(path), 1, 1, 1, 1)
+        return Layers((), (error("E0201", message, span, help=near_files(full)),), Read())
+    nodes = tuple(reader.layers(full, str(path), content, ()))
+    return Layers(nodes, tuple(reader.faults), reader.read())
+
+
+def read_text_layers(
+    text: str | bytes, file: str, directory: Path, format: Format, *, allow_outside: bool
+) -> Layers:
+    """The same for a text that is in no file; `extends` is relative to `directory`."""
+    full = directory.resolve() / (Path(file).name or "spec")
+    reader = _Reader(full, None if allow_outside else project_root(full))
+    content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    nodes = tuple(reader.layers(full, file, content, (), format))
+    return Layers(nodes, tuple(reader.faults), reader.read())
+
+
+@dataclass(slots=True)
+class _Reader:
+    top: Path
+    root: Path | None
+    faults: list[Diagnostic] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+    digests: list[tuple[str, str]] = field(default_factory=list)
+    parsed: dict[Path, Node | None] = field(default_factory=dict)
+    allowed: list[Allowance] = field(default_factory=list)
+    count: int = 0
+
+    def layers(
+        self,
+        path: Path,
+        name: str,
+        content: bytes,
+        chain: tuple[Path, ...],
+        format: Format | None = None,
+    ) -> Iterator[Node]:
+        """The documents of a file: those it extends, then its own."""
+        node = self._parse(path, name, content, format or format_of(path))
+        if node is None or node.fields is None:
+            yield from () if node is None else (node,)
+            return
+        listed = node.fields.get(EXTENDS)
+        if listed is not None:
+            for target in self._targets(listed):
+                yield from self._base(target, path, name, (*chain, path))
+        own = {key: child for key, child in node.fields.items() if key != EXTENDS}
+        yield replace(node, fields=own)
+
+    def _parse(self, path: Path, name: str, content: bytes, format: Format) -> Node | None:
+        if path not in self.parsed:
+            node, faults = parse(content, name, format)
+            self.parsed[path] = node
+            self.faults += faults
+            text = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+            self.sources[name] = text
+            if format != "json":
+                self._allow(allowances(text, name, node))
+            relative = Path(os.path.relpath(path, self.top.parent)).as_posix()
+            self.digests.append((relative, hashlib.sha256(content).hexdigest()))
+        return self.parsed[path]
+
+    def _allow(self, found: Iterator[Allowance]) -> None:
+        for each in found:
+            if not each.reason and each.span is not None:
+                form = f"# tunec: allow({each.name}) why it is right here"
+                self.faults.append(without_reason(each.name, each.span, (), form))
+            self.allowed.append(each)
+
+    def read(self) -> Read:
+        """All that was read."""
+        return Read(self.sources, tuple(self.digests), tuple(self.allowed))
+
+    def _targets(self, listed: Node) -> Iterator[Node]:
+        """The leaves of `extends` that are paths; reports the others."""
+        if listed.is_leaf and listed.value is None:
+            return
+        for each in listed.items if listed.items is not None else (listed,):
+            if each.is_leaf and isinstance(each.value, str) and "${" not in each.value:
+                yield each
+            else:
+                self.faults.append(_not_a_path(each))
+
+    def _base(self, target: Node, path: Path, name: str, chain: tuple[Path, ...]) -> Iterator[Node]:
+        self.count += 1
+        base, content, fault = self._open(target, path, chain)
+        if fault is not None:
+            self.faults.append(fault)
+            return
+        shown_as = os.path.normpath(Path(name).parent / target.value)
+        yield from self.layers(base, shown_as, content, chain)
+
+    def _open(
+        self, target: Node, path: Path, chain: tuple[Path, ...]
+    ) -> tuple[Path, bytes, Diagnostic | None]:
+        try:
+            base = (path.parent / target.value).resolve()
+        except (OSError, ValueError, RuntimeError):
+            return path, b"", _unreadable(target, "there is no such file", None)
+        if self.root is not None and not base.is_relative_to(self.root):
+            return base, b"", _outside(target, self.root)
+        if base in chain:
+            return base, b"", self._circle(target, (*chain[chain.index(base) :], base))
+        if len(chain) >= MAX_EXTENDS or self.count > MAX_FILES:
+            return base, b"", _too_many(target, len(chain) >= MAX_EXTENDS)
+        try:
+            return base, read_bytes(base), None
+        except Unreadable as fault:
+            return base, b"", _unreadable(target, str(fault), near_files(base))
+
+    def _circle(self, target: Node, paths: tuple[Path, ...]) -> Diagnostic:
+        names = [Path(os.path.relpath(each, self.top.parent)).as_posix() for each in paths]
+        return error(
+            "E0203",
+            f"files extend each other in a circle: {' → '.join(names)}",
+            target.span,
+            path=(EXTENDS,),
+            help="take one `extends` out, or move what they share to a third file",
+        )
+
+
+def _not_a_path(node: Node) -> Diagnostic:
+    what = shown(node.value) if node.is_leaf else "a mapping or a list in it"
+    return error(
+        "E0205",
+        f"`extends` names files, not {what}",
+        node.span,
+        path=(EXTENDS,),
+        help="write a path relative to this file, or a list of paths",
+    )
+
+
+def _outside(target: Node, root: Path) -> Diagnostic:
+    return error(
+        "E0202",
+        f"`{shortened(target.value)}` lies outside the project",
+        target.span,
+        path=(EXTENDS,),
+        notes=(f"the project is the directory `{root.name}`, which holds the spec",),
+        help="move the file into the project, or allow files outside it",
+    )
+
+
+def _too_many(target: Node, deep: bool) -> Diagnostic:
+    if deep:
+        message = f"more than {MAX_EXTENDS} files extend one another in a row"
+    else:
+        message = f"the spec is made of more than {MAX_FILES} files"
+    return error("E0204", message, target.span, path=(EXTENDS,), help="join some of the files")
+
+
+def _unreadable(target: Node, why: str, remedy: str | None) -> Diagnostic:
+    return error(
+        "E0201",
+        f"cannot read `{shortened(target.value)}`: {why}",
+        target.span,
+        path=(EXTENDS,),
+        notes=("paths in `extends` are relative to the file that they stand in",),
+        help=remedy,
+    )

@@ -1,0 +1,70 @@
+"""Layers of a spec, laid over each other: base files, the spec itself, the command line.
+
+The values are merged by OmegaConf (`omega.py`); this merges the trees that know where each value
+was written, by the same rules, and says what a layer displaces.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.frontend.nodes import Node, descend
+from tunec.schemas.source import Path
+from tunec.schemas.spec import EXCLUSIVE
+
+MISSING: Final = "???"
+"""OmegaConf's mark for a value that somebody else must give."""
+
+
+def is_missing(node: Node) -> bool:
+    """Whether a leaf is the mark for a value that is still to be given."""
+    return node.is_leaf and isinstance(node.value, str) and node.value == MISSING
+
+
+def merge(base: Node, over: Node) -> Node:
+    """Lay one tree over another, as `OmegaConf.merge` does: mappings join, the rest replaces.
+
+    `???` says that a value is still to be given, so it replaces nothing.
+    """
+    if is_missing(over):
+        return base
+    if base.fields is None or over.fields is None:
+        return over
+    fields = dict(base.fields)
+    for key, child in over.fields.items():
+        fields[key] = merge(fields[key], child) if key in fields else child
+    return replace(over, fields=fields)
+
+
+def displaced(base: Node, over: Node) -> Iterator[Path]:
+    """Paths of `base` that a choice in `over` makes void.
+
+    Of fields that exclude each other, the ones that the later layer gives replace the others: a
+    spec that says `qlora` over a base that says `lora` means `qlora`.
+    """
+    for path, members in EXCLUSIVE.items():
+        before, reached = descend(base, path)
+        after, also = descend(over, path)
+        if reached != path or also != path or before.fields is None or after.fields is None:
+            continue
+        chosen = {name for name in members if _gives(after, name)}
+        if chosen:
+            yield from ((*path, name) for name in members if name in before.fields.keys() - chosen)
+
+
+def _gives(node: Node, name: str) -> bool:
+    child = node.child(name)
+    empty = child is None or (child.is_leaf and (child.value is None or is_missing(child)))
+    return not empty or (child is not None and name in EXCLUSIVE[("method",)])
+
+
+def without(tree: Node, path: Path) -> Node:
+    """The tree less the field at a path."""
+    head, *rest = path
+    if tree.fields is None or head not in tree.fields:
+        return tree
+    fields = dict(tree.fields)
+    child = fields.pop(str(head))
+    if rest:
+        fields[str(head)] = without(child, tuple(rest))
+    return replace(tree, fields=fields)

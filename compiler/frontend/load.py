@@ -1,0 +1,256 @@
+"""load: from a file, a text or a mapping to a typed spec, with every fault at once."""
+
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.allow import Allowance
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend import checks, names
+from tunec.compiler.frontend.compose import Composed, compose, spans_of
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.files import Layers, Read, read_layers, read_text_layers
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.parse import Format
+from tunec.compiler.frontend.pins import check_pins
+from tunec.compiler.frontend.typed import typed
+from tunec.schemas.hardware.profile import Cluster
+from tunec.schemas.source import COMMAND_LINE, Span
+from tunec.schemas.source import Path as Place
+from tunec.schemas.spec import Spec
+
+MAPPING: Final = "<mapping>"
+"""The file of a spec that was given as data; its text is the data as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A spec as it was read: typed where nothing is wrong with it."""
+
+    spec: Spec | None
+    """None as soon as one diagnostic is an error."""
+    spans: Mapping[Place, Span]
+    """Where each value was written, in whichever file."""
+    diagnostics: tuple[Diagnostic, ...]
+    """By file and line."""
+    files: tuple[tuple[str, str], ...]
+    """Every file read: its path relative to `base`, with slashes, and the SHA-256 of its bytes."""
+    sources: Mapping[str, str]
+    """Texts by the file name that spans use, for showing lines."""
+    base: Path
+    """The directory that paths in the spec are relative to."""
+    cluster: Cluster | None = None
+    """The hardware that `hardware` names, if nothing is wrong with it."""
+    allowances: tuple[Allowance, ...] = ()
+    """What the spec's `allow` and the comments of its files accept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What besides the files decides how a spec is read."""
+
+    base: Path
+    stem: str
+    targets: Collection[str]
+
+
+def load_spec(
+    path: Path,
+    overrides: Sequence[str] = (),
+    hardware: str | None = None,
+    *,
+    targets: Collection[str] = (),
+    allow_outside: bool = False,
+) -> Loaded:
+    """Read a spec file, with what it extends and the command line's overrides.
+
+    `overrides` are `path=value`, the later ones stronger; `hardware` replaces the spec's own, and
+    as a path it is relative to the working directory. `targets` are the known target names; with
+    none, any name passes. `allow_outside` lets `extends` leave the project. Raises nothing for any
+    content of any file.
+    """
+    asked = _Asked(Path(path).parent, Path(path).stem, targets)
+    layers = read_layers(Path(path), allow_outside=allow_outside)
+    return _load(layers, _arguments(overrides, hardware), asked)
+
+
+def load_text(
+    text: str | bytes,
+    file: str = "<text>",
+    overrides: Sequence[str] = (),
+    hardware: str | None = None,
+    *,
+    base: Path = Path(),
+    format: Format = "spec",
+    targets: Collection[str] = (),
+    allow_outside: bool = False,
+) -> Loaded:
+    """Read a spec from a text; paths in it are relative to `base`."""
+    layers = read_text_layers(text, file, base, format, allow_outside=allow_outside)
+    stem = "run" if file.startswith("<") else Path(file).stem
+    return _load(layers, _arguments(overrides, hardware), _Asked(base, stem, targets))
+
+
+def load_mapping(
+    data: Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    hardware: str | None = None,
+    *,
+    base: Path = Path(),
+    targets: Collection[str] = (),
+) -> Loaded:
+    """Read a spec given as plain data; faults point into the data written as JSON."""
+    try:
+        text = json.dumps(data, indent=2, ensure_ascii=False, default=_as_plain)
+    except (TypeError, ValueError, RecursionError) as fault:
+        span = Span(MAPPING, 1, 1, 1, 1)
+        found = error("E0112", f"the mapping holds a value that is no plain data: {fault}", span)
+        return Loaded(None, {}, (found,), (), {}, base)
+    return load_text(text, MAPPING, overrides, hardware, base=base, format="json", targets=targets)
+
+
+def _as_plain(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"{type(value).__name__} is not data")
+
+
+def _arguments(overrides: Sequence[str], hardware: str | None) -> list[str]:
+    last = [] if hardware is None else [f"hardware={json.dumps(hardware)}"]
+    return [*overrides, *last]
+
+
+def _load(layers: Layers, arguments: Sequence[str], asked: _Asked) -> Loaded:
+    composed = compose(layers, arguments)
+    if composed.tree is None:
+        return _loaded(None, composed, composed.faults, asked)
+    data = _completed(composed, asked)
+    found = _check(data, composed, asked)
+    return _loaded(found, composed, (*composed.faults, *found.faults), asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What the checks of a composed spec gave."""
+
+    spec: Spec | None
+    cluster: Cluster | None
+    faults: tuple[Diagnostic, ...]
+    files: tuple[names.File, ...]
+
+
+def _completed(composed: Composed, asked: _Asked) -> Any:
+    """The data with the name that the file gives, and with paths of the command line rebased."""
+    if not isinstance(composed.data, dict) or composed.tree is None:
+        return composed.data
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", asked.stem).strip("-._")[:100]
+    data = {"name": stem, **composed.data} if stem else dict(composed.data)
+    for key in ("model", "hardware"):
+        value = data.get(key)
+        node = composed.tree.child(key)
+        given = node is not None and node.span.file == COMMAND_LINE
+        if given and isinstance(value, str) and names.is_path(value, Path()):
+            data[key] = Path(os.path.relpath(value, asked.base)).as_posix()
+    return data
+
+
+def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
+    tree = composed.tree or Node(Span("", 1, 1, 1, 1))
+    if not isinstance(data, dict):
+        return _Checked(None, None, typed(Spec, data, tree).faults, ())
+    model = names.check_model(data.get("model"), tree, asked.base)
+    hardware = names.check_hardware(data.get("hardware"), tree, asked.base)
+    pins = check_pins(data.get("pin"), tree, composed.broken)
+    allowed = tuple(checks.check_allow(data.get("allow"), tree))
+    exclusive = tuple(checks.check_exclusive(data, tree))
+    hidden = [*composed.broken, *_paths(allowed)]
+    shape = typed(Spec, _with_pins(data, pins.values), tree, hidden)
+    faults = (
+        *(each for each in shape.faults if not _repeats(each, exclusive)),
+        *exclusive,
+        *model.faults,
+        *hardware.faults,
+        *pins.faults,
+        *names.check_targets(data.get("targets"), tree, asked.targets),
+        *names.check_software(data.get("software"), tree),
+        *allowed,
+        *checks.check_characters(tree),
+    )
+    cluster = _cluster(shape.value, hardware)
+    return _Checked(shape.value, cluster, faults, (*model.files, *hardware.files))
+
+
+def _cluster(spec: Spec | None, named: names.Named) -> Cluster | None:
+    if spec is not None and isinstance(spec.hardware, Cluster):
+        return spec.hardware
+    return named.cluster
+
+
+def _with_pins(data: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {**data, "pin": dict(values)} if isinstance(data.get("pin"), dict) else dict(data)
+
+
+def _paths(faults: Iterable[Diagnostic]) -> list[Place]:
+    found = (each.primary.path for each in faults if each.primary is not None)
+    return [tuple(path.split(".", 1)) for path in found]
+
+
+def _repeats(fault: Diagnostic, exclusive: Sequence[Diagnostic]) -> bool:
+    """Whether a model's own validator says again which fields exclude each other."""
+    path = fault.primary.path if fault.primary else ""
+    said = (each.primary.path for each in exclusive if each.primary)
+    return fault.id == "E0308" and any(each.startswith(path) for each in said)
+
+
+def _loaded(
+    checked: _Checked | None, composed: Composed, faults: Iterable[Diagnostic], asked: _Asked
+) -> Loaded:
+    read = _with_files(composed.read, checked.files if checked else (), asked.base)
+    found = _ordered(faults, read.sources)
+    fine = checked is not None and not any(each.severity == "error" for each in found)
+    spec = checked.spec if checked is not None and fine else None
+    return Loaded(
+        spec=spec,
+        spans=spans_of(composed.tree) if composed.tree is not None else {},
+        diagnostics=found,
+        files=read.digests,
+        sources=read.sources,
+        base=asked.base,
+        cluster=checked.cluster if checked is not None and fine else None,
+        allowances=(*_allowed(spec), *read.allowances),
+    )
+
+
+def _allowed(spec: Spec | None) -> tuple[Allowance, ...]:
+    return tuple(Allowance(name, why) for name, why in spec.allow.items()) if spec else ()
+
+
+def _with_files(read: Read, files: Iterable[names.File], base: Path) -> Read:
+    for file in files:
+        relative = Path(os.path.relpath(file.path, base)).as_posix()
+        digest = (relative, sha256(file.content).hexdigest())
+        text = file.content.decode("utf-8", "replace")
+        read = replace(
+            read,
+            sources={**read.sources, str(file.path): text},
+            digests=(*read.digests, digest),
+        )
+    return read
+
+
+def _ordered(faults: Iterable[Diagnostic], sources: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+    """Each fault once, by file in the order of reading, then by place."""
+    order = {file: at for at, file in enumerate(sources)}
+
+    def key(each: Diagnostic) -> tuple[int, int, int]:
+        span = each.primary.span if each.primary else None
+        return (order.get(span.file, len(order)), span.line, span.column) if span else (-1, 0, 0)
+
+    return tuple(sorted(dict.fromkeys(faults), key=key))

@@ -1,0 +1,90 @@
+"""Documents as trees in which every key and value knows where it was written.
+
+The same nodes read specs and the configs of other programs. A document is hostile until read: its
+size, depth and number of values are bounded, and whatever is wrong with it is a diagnostic.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tunec.schemas.source import Path, Span
+
+MAX_DEPTH: Final = 64
+MAX_NODES: Final = 100_000
+"""Values in one document, each alias counted as all that it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One value of a document: a leaf, a mapping (`fields`) or a sequence (`items`)."""
+
+    span: Span
+    value: Any = None
+    """A leaf's data; None for mappings and sequences."""
+    key_span: Span | None = None
+    """Where the key stands that leads here, in a mapping."""
+    fields: "Mapping[str, Node] | None" = None
+    items: "tuple[Node, ...] | None" = None
+    written: str | None = None
+    """The text of an unquoted leaf as it stands in the file."""
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether this is neither a mapping nor a sequence."""
+        return self.fields is None and self.items is None
+
+    def child(self, part: str | int) -> "Node | None":
+        """The value under a key or an index, if there is one."""
+        if self.fields is not None and isinstance(part, str):
+            return self.fields.get(part)
+        if self.items is not None and isinstance(part, int) and 0 <= part < len(self.items):
+            return self.items[part]
+        return None
+
+    def children(self) -> "Iterator[tuple[str | int, Node]]":
+        """Keys or indices with what they lead to, in the order of the document."""
+        if self.fields is not None:
+            yield from self.fields.items()
+        elif self.items is not None:
+            yield from enumerate(self.items)
+
+
+def plain(node: Node) -> Any:
+    """The document as plain data: dict, list and leaves."""
+    if node.fields is not None:
+        return {key: plain(child) for key, child in node.fields.items()}
+    if node.items is not None:
+        return [plain(child) for child in node.items]
+    return node.value
+
+
+def walk(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
+    """Every node with its path, parents first."""
+    yield path, node
+    for part, child in node.children():
+        yield from walk(child, (*path, part))
+
+
+def spans(node: Node) -> dict[Path, Span]:
+    """Where the value of each path is written; an empty value's place is its key's."""
+    return {path: place(each) for path, each in walk(node)}
+
+
+def place(node: Node) -> Span:
+    """Where a value is written; the key where the value is empty or fills several lines."""
+    span = node.span
+    empty = (span.line, span.column) == (span.end_line, span.end_column)
+    if node.key_span is not None and (empty or (not node.is_leaf and span.line != span.end_line)):
+        return node.key_span
+    return span
+
+
+def descend(node: Node, path: Path) -> tuple[Node, Path]:
+    """The deepest node on the way along a path, and how far along it lies."""
+    for depth, part in enumerate(path):
+        child = node.child(part)
+        if child is None:
+            return node, path[:depth]
+        node = child
+    return node, path

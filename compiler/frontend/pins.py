@@ -1,0 +1,261 @@
+"""Pins: each names a slot, and its value is of the slot's type and range."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
+from tunec.compiler.diagnostics.wording import (
+    did_you_mean,
+    joined,
+    nearest,
+    quoted,
+    shortened,
+    shown,
+)
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.nodes import Node, descend, place
+from tunec.compiler.frontend.traps import trap
+from tunec.compiler.frontend.typed import tuples
+from tunec.compiler.frontend.words import VALUE_WORDS, place_of
+from tunec.compiler.ir.slots import GROUPS, SLOTS, Slot
+from tunec.schemas.source import Path
+from tunec.schemas.units import parse_bytes, parse_count, parse_share
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """The pins of a spec with typed values, and what is wrong with the others."""
+
+    values: Mapping[str, Any]
+    """By slot: the value, or `{value, reason}` where a reason was given."""
+    faults: tuple[Diagnostic, ...]
+
+
+_LIMITS: Final[Mapping[str, tuple[float, float | None]]] = {
+    "zero.stage": (0, 3),
+    "adapter.dropout": (0, 1),
+    "optimizer.beta1": (0, 1),
+    "optimizer.beta2": (0, 1),
+    "runtime.seed": (0, 2**32 - 1),
+    "precision.initial_scale_power": (0, 127),
+    "precision.loss_scale_window": (1, None),
+    "precision.hysteresis": (1, None),
+    "devices.nodes": (1, None),
+    "devices.per_node": (1, None),
+    "parallel.world": (1, None),
+    "parallel.data": (1, None),
+    "parallel.tensor": (1, None),
+    "parallel.sequence": (1, None),
+    "batch.micro": (1, None),
+    "batch.accumulation": (1, None),
+    "batch.global": (1, None),
+    "batch.evaluation": (1, None),
+    "schedule.steps": (1, None),
+    "schedule.log_steps": (1, None),
+    "schedule.save_steps": (1, None),
+    "schedule.evaluation_steps": (1, None),
+    "schedule.keep_checkpoints": (1, None),
+}
+"""Least and greatest value; every other number is at least 0. ZeRO has the stages 0 to 3
+(arXiv 1910.02054); seeds are what `numpy.random.seed` takes; 2**127 is the largest power of two in
+fp32, which holds the loss scale."""
+_LARGEST: Final = 2**63 - 1
+
+
+def check_pins(data: Any, tree: Node, hidden: Iterable[Path] = ()) -> Pins:
+    """Check the `pin` mapping of a spec; what is not a mapping is for the shape to report."""
+    if not isinstance(data, Mapping):
+        return Pins({}, ())
+    covered = frozenset(hidden)
+    values: dict[str, Any] = {}
+    faults: list[Diagnostic] = []
+    for name, given in data.items():
+        if any(each[:2] == ("pin", name) for each in covered):
+            continue
+        found = _check(name, given, tree)
+        if isinstance(found, Diagnostic):
+            faults.append(found)
+        else:
+            values[name] = found[0]
+    return Pins(values, tuple(faults))
+
+
+def _check(name: str, given: Any, tree: Node) -> Diagnostic | tuple[Any]:
+    """The checked value in a tuple of one, or the fault."""
+    path: Path = ("pin", name)
+    node, _ = descend(tree, path)
+    slot = SLOTS.get(name)
+    if slot is None:
+        return _unknown(name, given, node)
+    if not isinstance(given, Mapping):
+        return _typed(slot, given, path, tree)
+    wrong = _wrong_form(name, given, node)
+    if wrong is not None:
+        return wrong
+    found = _typed(slot, given["value"], (*path, "value"), tree)
+    if isinstance(found, Diagnostic):
+        return found
+    return ({"value": found[0], "reason": given["reason"]},)
+
+
+def _typed(slot: Slot, given: Any, path: Path, tree: Node) -> Diagnostic | tuple[Any]:
+    node, _ = descend(tree, path)
+    try:
+        value = _with_unit(slot, tuples(given))
+        value = TypeAdapter(slot.type).validate_python(value, strict=True)
+    except ValidationError:
+        return _wrong_value(slot, given, path, node)
+    except ValueError as fault:
+        return error(
+            "E0403",
+            f"the pin of `{slot.path}`: {fault}",
+            place(node),
+            path=path,
+            notes=(f"`{slot.path}`: {slot.doc}",),
+        )
+    return _out_of_range(slot, value, path, node) or (value,)
+
+
+def _with_unit(slot: Slot, value: Any) -> Any:
+    """Numbers may be written as people write them: `5 GiB`, `200M`, `5%`."""
+    kinds = _kinds(slot.type)
+    if not isinstance(value, str) or str in kinds or any(get_origin(k) is Literal for k in kinds):
+        return value
+    if int in kinds:
+        return parse_bytes(value) if slot.unit == "bytes" else parse_count(value)
+    return parse_share(value) if float in kinds and value.strip().endswith("%") else value
+
+
+def _kinds(type_: Any) -> tuple[Any, ...]:
+    return get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
+
+
+def _in_words(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return joined(f"`{each}`" for each in get_args(kind))
+    if get_origin(kind) is tuple:
+        return "a list of pairs" if get_origin(get_args(kind)[0]) is tuple else "a list of text"
+    words = {
+        int: "a whole number",
+        float: "a number",
+        bool: "`true` or `false`",
+        str: "text",
+        NoneType: "`null`",
+    }
+    return words[kind]
+
+
+def _wrong_value(slot: Slot, given: Any, path: Path, node: Node) -> Diagnostic:
+    kinds = _kinds(slot.type)
+    choices = [str(c) for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
+    if choices and isinstance(given, str):
+        return _not_a_choice(slot, given, path, node, choices)
+    wanted = [_in_words(kind) for kind in kinds]
+    found = trap(given, wanted, node)
+    is_now = "empty" if given is None else shown(given)
+    return error(
+        "E0403",
+        f"the pin of `{slot.path}` must be {joined(wanted)}, and is {is_now}",
+        place(node),
+        label=f"not {wanted[0]}",
+        path=path,
+        notes=(*found.notes, f"`{slot.path}`: {slot.doc}"),
+        help=found.help or f"write {joined(wanted)}",
+        fix=Fix((Edit(place(node), found.text),), "safe") if found.text else None,
+    )
+
+
+def _not_a_choice(slot: Slot, given: str, path: Path, node: Node, choices: list[str]) -> Diagnostic:
+    meant = [each for each in VALUE_WORDS.get(given.lower(), ()) if each in choices]
+    near = meant or nearest(given, choices)
+    return error(
+        "E0404",
+        f"the pin of `{slot.path}` cannot be `{shortened(given)}`",
+        place(node),
+        label="not one of the choices",
+        path=path,
+        notes=(f"it can be {quoted(choices)}", f"`{slot.path}`: {slot.doc}"),
+        help=did_you_mean(near) or f"write one of {quoted(choices, 'and')}",
+    )
+
+
+def _out_of_range(slot: Slot, value: Any, path: Path, node: Node) -> Diagnostic | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    least, most = _LIMITS.get(slot.path, (0, None))
+    most = _LARGEST if most is None else most
+    if least <= value <= most:
+        return None
+    span_of = (
+        f"from {least:g} to {most}"
+        if slot.path in _LIMITS and most < _LARGEST
+        else (f"at least {least:g}" if value < least or value != value else f"at most {most}")
+    )
+    return error(
+        "E0405",
+        f"the pin of `{slot.path}` must be {span_of}, and is {shown(value)}",
+        place(node),
+        label="out of range",
+        path=path,
+        notes=(f"`{slot.path}`: {slot.doc}",),
+        help=f"write a number {span_of}",
+    )
+
+
+def _wrong_form(name: str, given: Mapping[str, Any], node: Node) -> Diagnostic | None:
+    stray = [key for key in given if key not in ("value", "reason")]
+    reason = given.get("reason")
+    if not stray and "value" in given and isinstance(reason, str) and reason.strip():
+        return None
+    if stray:
+        message = f"the pin of `{name}` has `{shortened(stray[0])}`, beside value and reason"
+    elif "value" not in given:
+        message = f"the pin of `{name}` has no value"
+    else:
+        message = f"the pin of `{name}` has no reason"
+    child = node.child(stray[0]) if stray else node.child("reason")
+    span = (child.key_span if stray else place(child)) if child is not None else node.key_span
+    return error(
+        "E0406",
+        message,
+        span or place(node),
+        path=("pin", name, *stray[:1]),
+        help=f"write `{name}: ...`, or `{name}: {{value: ..., reason: ...}}`",
+    )
+
+
+def _unknown(name: str, given: Any, node: Node) -> Diagnostic:
+    inner = _inner_slots(name, given)
+    if inner:
+        remedy: str | None = f"write {joined((f'`{each}: ...`' for each in inner), 'and')}"
+    else:
+        word = place_of(name.rpartition(".")[2]) or ""
+        known = word.removeprefix("pin.") if word.startswith("pin.") else None
+        remedy = f"did you mean `{known}`?" if known else did_you_mean(_near_slots(name))
+    what = "a group of slots" if name in GROUPS else "not a slot"
+    return error(
+        "E0401",
+        f"`{shortened(name)}` is {what}, so it cannot be pinned",
+        node.key_span or place(node),
+        label=what,
+        path=("pin", name),
+        notes=("a pin names a slot by its path, such as `zero.stage` or `batch.micro`",),
+        help=remedy or "`tunec catalog slots` lists them",
+    )
+
+
+def _inner_slots(name: str, given: Any) -> list[str]:
+    """The slots that a nested pin means: `zero: {stage: 2}` means `zero.stage`."""
+    if not isinstance(given, Mapping):
+        return []
+    return [f"{name}.{part}" for part in given if f"{name}.{part}" in SLOTS]
+
+
+def _near_slots(name: str) -> list[str]:
+    last = name.rpartition(".")[2]
+    same = [path for path in SLOTS if path.rpartition(".")[2] == last]
+    return same[:3] or nearest(name, SLOTS)

@@ -1,0 +1,288 @@
+"""What is wrong with a typed value, in our words: expected, found, how to mend it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
+from tunec.compiler.diagnostics.wording import (
+    did_you_mean,
+    joined,
+    kind_of,
+    nearest,
+    quoted,
+    shortened,
+    shown,
+)
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.fields import description, fields_at
+from tunec.compiler.frontend.nodes import Node, descend, place
+from tunec.compiler.frontend.traps import Trap, trap
+from tunec.compiler.frontend.unknown_fields import unknown_field
+from tunec.compiler.frontend.words import VALUE_WORDS
+from tunec.schemas.shape import Shape
+from tunec.schemas.source import Path, Span, dotted
+from tunec.schemas.units import NotAQuantity, Quantity, likely_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What pydantic says of one place; several errors where a union has several branches."""
+
+    path: Path
+    name: str
+    """The field that is missing or unknown at `path`; empty for a fault of the value itself."""
+    errors: tuple[Mapping[str, Any], ...]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """pydantic's type of each error."""
+        return tuple(each["type"] for each in self.errors)
+
+
+_WANTED: Final[Mapping[str, str]] = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "`true` or `false`",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dict_type": "a mapping",
+    "tuple_type": "a list",
+}
+"""What each of pydantic's type errors would have wanted."""
+
+_SHORTHAND: Final[Mapping[Path, str]] = {
+    ("method",): "the name of a method",
+    ("train", "optimizer"): "the name of an optimizer",
+    ("train", "warmup"): "a number of steps, a share",
+    ("precision",): "a dtype",
+    ("devices",): "`best`, `all`",
+}
+"""What else may stand where a mapping may."""
+
+_LIMITS: Final[Mapping[str, tuple[str, str]]] = {
+    "greater_than": ("gt", "above"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "below"),
+    "less_than_equal": ("le", "at most"),
+}
+
+_REQUIRED_EXAMPLES: Final[Mapping[Path, str]] = {
+    ("tunec",): "tunec: 1",
+    ("model",): "model: llama-3.1-8b",
+    ("method",): "method: lora",
+    ("data",): "data: {train: train.jsonl, sequence: 1024}",
+    ("data", "train"): "train: train.jsonl",
+    ("hardware",): "hardware: a100-80g-x8",
+}
+
+
+def explain(fault: Fault, shape: type[Shape], data: Any, tree: Node) -> Diagnostic:
+    """The diagnostic of one fault."""
+    node, _ = descend(tree, fault.path)
+    value = _value(data, fault.path)
+    if fault.kinds[0] == "missing":
+        return _missing(fault, shape, node)
+    if fault.kinds[0] == "extra_forbidden":
+        if isinstance(value, Mapping):
+            return unknown_field(shape, fault.path, fault.name, tree)
+        return _not_a_choice(fault, value, node, list(fields_at(shape, fault.path)))
+    return _wrong_value(fault, shape, value, node)
+
+
+def _value(data: Any, path: Path) -> Any:
+    for part in path:
+        data = data[part]
+    return data
+
+
+def _wrong_value(fault: Fault, shape: type[Shape], value: Any, node: Node) -> Diagnostic:
+    choices = _choices(fault)
+    wanted = _wanted(fault)
+    if choices and not wanted and isinstance(value, str | int | float):
+        return _not_a_choice(fault, value, node, choices)
+    if choices or wanted:
+        return _wrong_type(fault, shape, value, node, wanted or ["text"])
+    limit = next((each for each in fault.errors if each["type"] in _LIMITS), None)
+    if limit is not None:
+        return _out_of_range(fault, limit, value, node)
+    return _malformed(fault, shape, value, node)
+
+
+def _choices(fault: Fault) -> list[str]:
+    """The words that literal types allow, which pydantic gives as `'a', 'b' or 'c'`."""
+    said = [str(e["ctx"]["expected"]) for e in fault.errors if e["type"] == "literal_error"]
+    found = [pair for each in said for pair in re.findall(r"'([^']*)'|\b(\d+)\b", each)]
+    return [word or number for word, number in found]
+
+
+def _wanted(fault: Fault) -> list[str]:
+    """What the branches of the type would have wanted, each once."""
+    first = [_SHORTHAND[fault.path]] if fault.path in _SHORTHAND else []
+    found = [_WANTED[kind] for kind in fault.kinds if kind in _WANTED]
+    return list(dict.fromkeys([*first, *found])) if found else []
+
+
+# ── one function a code ──────────────────────────────────────────────────────────────────────────
+
+
+def _missing(fault: Fault, shape: type[Shape], node: Node) -> Diagnostic:
+    path = (*fault.path, fault.name)
+    says = description(shape, path)
+    example = _REQUIRED_EXAMPLES.get(path, f"{fault.name}: ...")
+    return error(
+        "E0302",
+        f"`{dotted(path)}` is missing",
+        head(node),
+        label=f"`{fault.name}` belongs in here",
+        path=path,
+        notes=(f"`{fault.name}`: {says}",) if says else (),
+        help=f"add `{example}`",
+    )
+
+
+def head(node: Node) -> Span:
+    """A short stretch that stands for a whole mapping: its key, or the first key within it."""
+    if node.key_span is not None:
+        return node.key_span
+    first = next(iter((node.fields or {}).values()), None)
+    return first.key_span if first is not None and first.key_span is not None else place(node)
+
+
+def _wrong_type(
+    fault: Fault, shape: type[Shape], value: Any, node: Node, wanted: list[str]
+) -> Diagnostic:
+    name = dotted(fault.path) or "the document"
+    found = trap(value, wanted, node)
+    says = description(shape, fault.path)
+    notes = [*found.notes, *([f"`{fault.path[-1]}`: {says}"] if says else [])]
+    if value is None:
+        message = f"`{name}` is empty; it must be {joined(wanted)}"
+        remedy: str | None = "give it a value, or remove the key"
+    else:
+        is_now = shown(value) if isinstance(value, dict | list) else _described(value)
+        message = f"`{name}` must be {joined(wanted)}, and is {is_now}"
+        remedy = found.help or f"write {wanted[0]}"
+    if not fault.path:
+        message = f"a document of this kind is {joined(wanted)}, and this is {_described(value)}"
+    span = place(node)
+    fix = Fix((Edit(span, found.text),), "safe") if found.text and node.is_leaf else None
+    return error(
+        "E0303",
+        message,
+        span,
+        label=f"not {wanted[0]}",
+        path=fault.path,
+        notes=notes,
+        help=remedy,
+        fix=fix,
+    )
+
+
+def _described(value: Any) -> str:
+    if value is None or isinstance(value, dict | list):
+        return shown(value)
+    return f"{kind_of(value)}, {shown(value)}" if not isinstance(value, bool) else shown(value)
+
+
+def _not_a_choice(fault: Fault, value: Any, node: Node, choices: list[str]) -> Diagnostic:
+    word = str(value)
+    meant = [each for each in VALUE_WORDS.get(word.lower(), ()) if each in choices]
+    span = place(node)
+    near = meant or nearest(word, choices)
+    fix = Fix((Edit(span, near[0]),), "unsafe") if len(near) == 1 and node.is_leaf else None
+    return error(
+        "E0304",
+        f"`{dotted(fault.path)}` cannot be `{shortened(word)}`",
+        span,
+        label="not one of the choices",
+        path=fault.path,
+        notes=(f"it can be {quoted(choices)}",),
+        help=did_you_mean(near) or f"write one of {quoted(choices, 'and')}",
+        fix=fix,
+    )
+
+
+def _out_of_range(fault: Fault, limit: Mapping[str, Any], value: Any, node: Node) -> Diagnostic:
+    key, word = _LIMITS[limit["type"]]
+    bound = limit["ctx"][key]
+    shown_bound = f"{bound:g}" if isinstance(bound, float) else str(bound)
+    percent = key == "le" and bound == 1 and isinstance(value, int | float) and 1 < value <= 100
+    return error(
+        "E0307",
+        f"`{dotted(fault.path)}` must be {word} {shown_bound}, and is {shown(value)}",
+        place(node),
+        label="out of range",
+        path=fault.path,
+        help=f"write `{value:g}%` for a share of a hundred"
+        if percent
+        else f"write a number {word} {shown_bound}",
+    )
+
+
+def _malformed(fault: Fault, shape: type[Shape], value: Any, node: Node) -> Diagnostic:
+    first = fault.errors[0]
+    path = dotted(fault.path)
+    raised = first.get("ctx", {}).get("error")
+    if raised is not None and isinstance(value, Mapping):
+        return _at_odds(fault.path, str(raised), node)
+    found = _counted(raised, value, node)
+    says = description(shape, fault.path)
+    return error(
+        "E0306",
+        f"`{path}`: {raised}" if raised is not None else f"`{path}` {_say(first, value)}",
+        place(node),
+        label="not understood",
+        path=fault.path,
+        notes=[*found.notes, *([f"`{fault.path[-1]}`: {says}"] if says else [])],
+        help=found.help or _remedy(raised, first["type"], value),
+    )
+
+
+def _at_odds(path: Path, why: str, node: Node) -> Diagnostic:
+    """What a shape's own validator says about several of its fields."""
+    name = f"`{dotted(path)}`: " if path else ""
+    return error(
+        "E0308", f"{name}{why}", head(node), path=path, help="change one of the fields it speaks of"
+    )
+
+
+def _counted(raised: Any, value: Any, node: Node) -> Trap:
+    """The trap of a text that should be a number."""
+    is_number = isinstance(raised, NotAQuantity) and isinstance(value, str)
+    return trap(value, ["a whole number"], node) if is_number else Trap()
+
+
+def _say(first: Mapping[str, Any], value: Any) -> str:
+    context = first.get("ctx", {})
+    match first["type"]:
+        case "string_too_long":
+            return f"is longer than {context['max_length']} characters"
+        case "too_short":
+            return f"needs {context['min_length']} or more items"
+        case "too_long":
+            return f"takes at most {context['max_length']} items"
+        case "finite_number":
+            return f"must be a finite number, and is {shown(value)}"
+    return f"cannot be {shown(value)}"
+
+
+def _remedy(raised: Any, kind: str, value: Any) -> str:
+    if isinstance(raised, NotAQuantity):
+        return _quantity_remedy(raised.quantity, value)
+    if kind == "string_pattern_mismatch":
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", value).strip("-._")[:100]
+        return f"write `{plain}`" if plain else "use letters and digits"
+    return "write a value of the form that the note describes"
+
+
+def _quantity_remedy(quantity: Quantity, value: Any) -> str:
+    if quantity == "count":
+        return "write a whole number, `64k` or `2M`"
+    if quantity == "share":
+        return "write a share such as `90%` or `0.9`"
+    likely = likely_bytes(str(value))
+    return f"write `{likely}`" if likely else "write an amount with a unit: `80GiB`, `512MB`"

@@ -1,0 +1,107 @@
+"""Plain data to a shape: pydantic finds the faults, and this says them where they were written.
+
+pydantic names a fault by a path through its own schema: branches of unions stand in it, and
+shorthands (`method: lora`) are written out. Paths here are those of the document.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.type_faults import Fault, explain
+from tunec.schemas.shape import Shape
+from tunec.schemas.source import Path
+
+ShapeT = TypeVar("ShapeT", bound=Shape)
+
+_FREE: Final = frozenset({"config", "processor"})
+"""Fields that hold a foreign document as it is, lists and all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed(Generic[ShapeT]):
+    """What typing gave: the value, or the faults that forbid it."""
+
+    value: ShapeT | None
+    faults: tuple[Diagnostic, ...]
+
+
+def typed(shape: type[ShapeT], data: Any, tree: Node, hidden: Iterable[Path] = ()) -> Typed[ShapeT]:
+    """Type a document, strictly: text is no number and a number no text.
+
+    Faults at or below the paths in `hidden` are left out: they have been reported otherwise.
+    """
+    try:
+        return Typed(shape.model_validate(tuples(data), strict=True), ())
+    except ValidationError as problem:
+        found = _faults(problem, data)
+    covered = tuple(hidden)
+    kept = [each for each in found if not _is_hidden(each.path, covered)]
+    return Typed(None, tuple(explain(each, shape, data, tree) for each in kept))
+
+
+def _is_hidden(path: Path, covered: Iterable[Path]) -> bool:
+    return any(path[: len(each)] == each for each in covered)
+
+
+def tuples(value: Any) -> Any:
+    """The same data with tuples for lists, as shapes hold them; foreign documents stay."""
+    if isinstance(value, Mapping):
+        return {
+            key: child if key in _FREE and isinstance(child, Mapping) else tuples(child)
+            for key, child in value.items()
+        }
+    return tuple(tuples(child) for child in value) if isinstance(value, list) else value
+
+
+def _faults(problem: ValidationError, data: Any) -> list[Fault]:
+    """pydantic's errors by path of the document; faults within a value hide those of the whole."""
+    by_path: dict[tuple[Path, str], list[Any]] = {}
+    for each in problem.errors(include_url=False, include_input=False):
+        path, name = _document_path(each["loc"], data, each["type"])
+        if each["type"] == "too_short" and _length(data, path) >= each["ctx"]["min_length"]:
+            continue  # counted after faulty items were dropped
+        by_path.setdefault((path, name), []).append(each)
+    found = [Fault(path, name, tuple(errors)) for (path, name), errors in by_path.items()]
+    return [each for each in found if not any(_is_inside(other, each) for other in found)]
+
+
+def _is_inside(other: Fault, whole: Fault) -> bool:
+    """Whether `other` is a fault within the value that `whole` calls wrong as a whole."""
+    if whole.name:
+        return False
+    deeper = len(other.path) > len(whole.path) or bool(other.name)
+    return deeper and other.path[: len(whole.path)] == whole.path
+
+
+def _document_path(loc: Sequence[str | int], data: Any, kind: str) -> tuple[Path, str]:
+    """The path in the document, and the name of a field that is missing or not known there."""
+    path: list[str | int] = []
+    node: Any = data
+    for part in loc:
+        if _leads_on(node, part):
+            node = node[part]
+            path.append(part)
+    if kind == "missing":
+        return tuple(path), str(loc[-1])
+    if kind == "extra_forbidden":
+        at_field = bool(path) and path[-1] == loc[-1]
+        return tuple(path[:-1] if at_field else path), str(loc[-1])
+    return tuple(path), ""
+
+
+def _leads_on(node: Any, part: str | int) -> bool:
+    """Whether a part of pydantic's path is a key or an index here; else it names a branch."""
+    if isinstance(node, list):
+        return isinstance(part, int) and part < len(node)
+    return isinstance(node, Mapping) and part in node
+
+
+def _length(data: Any, path: Path) -> int:
+    for part in path:
+        data = data[part]
+    return len(data) if isinstance(data, list) else 0

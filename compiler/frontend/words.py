@@ -1,0 +1,132 @@
+"""What other programs call the things that a spec says: for the help of an unknown field.
+
+A spec says intents; people write the words they know. Each row gives a word of a consumer and the
+place in a spec where what it means is said.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    # transformers 5.23.0, training_args.py, TrainingArguments; older versions where noted
+    "transformers.TrainingArguments": {
+        "output_dir": "train.output",
+        "num_train_epochs": "train.epochs",
+        "max_steps": "train.steps",
+        "per_device_train_batch_size": "pin.batch.micro",
+        "per_device_eval_batch_size": "pin.batch.evaluation",
+        "gradient_accumulation_steps": "pin.batch.accumulation",
+        "lr_scheduler_type": "train.schedule",
+        "warmup_steps": "train.warmup",
+        "optim": "train.optimizer",
+        "weight_decay": "train.optimizer.weight_decay",
+        "adam_beta1": "train.optimizer.beta1",
+        "adam_beta2": "train.optimizer.beta2",
+        "adam_epsilon": "train.optimizer.epsilon",
+        "max_grad_norm": "train.optimizer.max_grad_norm",
+        "gradient_checkpointing": "pin.activation_checkpointing.mode",
+        "bf16": "precision",
+        "fp16": "precision",
+        "tf32": "pin.precision.tf32",
+        "logging_steps": "pin.schedule.log_steps",
+        "save_steps": "pin.schedule.save_steps",
+        "save_total_limit": "train.keep_checkpoints",
+        "eval_steps": "pin.schedule.evaluation_steps",
+        "dataloader_num_workers": "pin.runtime.dataloader_workers",
+        "dataloader_pin_memory": "pin.runtime.dataloader_pin_memory",
+        "report_to": "train.report_to",
+        "run_name": "name",
+    },
+    # peft 0.21.2, tuners/lora/config.py, LoraConfig
+    "peft.LoraConfig": {
+        "r": "method.lora.rank",
+        "lora_alpha": "method.lora.alpha",
+        "lora_dropout": "method.lora.dropout",
+        "target_modules": "method.lora.targets",
+        "modules_to_save": "method.lora.also_train",
+        "use_rslora": "method.lora.rslora",
+        "use_dora": "method.lora.dora",
+    },
+    # deepspeed 0.19.8, runtime/constants.py and runtime/zero/config.py
+    "deepspeed": {
+        "train_batch_size": "batch.global",
+        "train_micro_batch_size_per_gpu": "pin.batch.micro",
+        "gradient_clipping": "train.optimizer.max_grad_norm",
+        "zero_optimization": "pin.zero.stage",
+        "offload_param": "pin.zero.offload_param",
+        "offload_optimizer": "pin.zero.offload_optimizer",
+        "reduce_bucket_size": "pin.zero.reduce_bucket",
+        "allgather_bucket_size": "pin.zero.allgather_bucket",
+        "overlap_comm": "pin.zero.overlap_comm",
+    },
+    # what people say without any program
+    "usage": {
+        "lr": "train.learning_rate",
+        "batch_size": "batch.global",
+        "micro_batch": "pin.batch.micro",
+        "micro_batch_size": "pin.batch.micro",
+        "grad_accumulation": "pin.batch.accumulation",
+        "accumulation": "pin.batch.accumulation",
+        "epoch": "train.epochs",
+        "max_seq_length": "data.sequence",
+        "max_length": "data.sequence",
+        "seq_len": "data.sequence",
+        "sequence_length": "data.sequence",
+        "dataset": "data.train",
+        "train_file": "data.train",
+        "eval": "data.evaluation",
+        "validation": "data.evaluation",
+        "lora_r": "method.lora.rank",
+        "lora_rank": "method.lora.rank",
+        "dtype": "precision",
+        "torch_dtype": "precision",
+        "mixed_precision": "precision",
+        "zero_stage": "pin.zero.stage",
+        "gpus": "hardware",
+        "gpu": "hardware",
+        "num_gpus": "devices.count",
+        "cluster": "hardware",
+        "gpu_memory": "budget.gpu_memory",
+        "attn_implementation": "attention",
+        "flash_attention": "attention",
+        "scheduler": "train.schedule",
+        "model_name_or_path": "model",
+        "base_model": "model",
+        "pins": "pin",
+    },
+}
+"""By who says it: the word, and the path in a spec; under `pin.`, a slot."""
+
+VALUE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "bfloat16": ("bf16",),
+    "torch.bfloat16": ("bf16",),
+    "float16": ("fp16",),
+    "torch.float16": ("fp16",),
+    "half": ("fp16",),
+    "float32": ("fp32",),
+    "torch.float32": ("fp32",),
+    "float": ("fp32",),
+    "adam": ("adamw",),
+    "adamw_torch": ("adamw",),
+    "adamw_torch_fused": ("adamw",),
+    "adamw_bnb_8bit": ("adamw_8bit",),
+    "adamw8bit": ("adamw_8bit",),
+    "adam_bfloat16": ("adamw_bf16",),
+    "flash": ("flash_attention_2",),
+    "flash_attn": ("flash_attention_2",),
+    "fa2": ("flash_attention_2",),
+    "8bit": ("int8_lora",),
+    "4bit": ("qlora",),
+    "single": ("none",),
+    "gpu": ("none",),
+    "warmup_cosine": ("cosine",),
+    "sft": ("full",),
+    "freeze": ("lora", "full"),
+}
+"""What other programs call a choice, and the choices that were probably meant."""
+
+
+def place_of(word: str) -> str | None:
+    """Where a spec says what a word of another program means."""
+    spelled = word.lower().replace("-", "_").strip()
+    return next((rows[spelled] for rows in FIELD_WORDS.values() if spelled in rows), None)

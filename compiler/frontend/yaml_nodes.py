@@ -1,0 +1,366 @@
+"""YAML text to nodes, from the parser's events, so that nothing is built before it is checked."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    DocumentStartEvent,
+    Event,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceStartEvent,
+)
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend import yaml_scalars as scalars
+from tunec.compiler.frontend.faults import beside, error
+from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, Node
+from tunec.compiler.frontend.text import Origin
+from tunec.compiler.frontend.yaml_syntax import explain
+from tunec.schemas.source import Path, Span
+
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def parse_yaml(
+    text: str, origin: Origin, *, core_schema: bool
+) -> tuple[Node | None, tuple[Diagnostic, ...]]:
+    """Read one YAML document; an empty one is a null.
+
+    Raises nothing: the tree is None where the syntax ends it, and every fault is returned.
+    """
+    builder = _Builder(origin, core_schema)
+    try:
+        builder.read(yaml.parse(text, Loader=_LOADER))
+    except _Stop as stop:
+        return None, (*builder.faults, stop.fault)
+    except yaml.YAMLError as problem:
+        return None, (*builder.faults, explain(problem, text, origin))
+    root = builder.root or Node(origin.span((0, 0), (0, 0)))
+    return root, tuple(builder.faults)
+
+
+class _Stop(Exception):
+    """A fault after which the rest of the document is not read."""
+
+    def __init__(self, fault: Diagnostic) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+@dataclass(slots=True)
+class _Pair:
+    """A key that waits for its value. `name` is None for a key that is not text."""
+
+    name: str | None
+    span: Span
+    merge: bool = False
+
+
+@dataclass(slots=True)
+class _Open:
+    """A collection being read: its size and height count what its aliases stand for."""
+
+    start: Span
+    mapping: bool
+    anchor: str | None
+    flow: bool
+    last: Span
+    size: int = 1
+    height: int = 1
+    key: _Pair | None = None
+    own: dict[str, Node] = field(default_factory=dict)
+    merged: dict[str, Node] = field(default_factory=dict)
+    keys: dict[str, Span] = field(default_factory=dict)
+    items: list[Node] = field(default_factory=list)
+    is_key: bool = False
+    """Whether the whole collection stands where a key should."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchored:
+    node: Node
+    size: int
+    height: int
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Turns events into nodes; one per document."""
+
+    origin: Origin
+    core_schema: bool
+    faults: list[Diagnostic] = field(default_factory=list)
+    root: Node | None = None
+    total: int = 0
+    stack: list[_Open] = field(default_factory=list)
+    anchors: dict[str, _Anchored | None] = field(default_factory=dict)
+
+    def read(self, events: Iterable[Event]) -> None:
+        """Take every event of the stream."""
+        documents = 0
+        for event in events:
+            if isinstance(event, DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise _Stop(self._second_document(event))
+            elif isinstance(event, NodeEvent):
+                self._node(event)
+            elif isinstance(event, CollectionEndEvent):
+                self._close(event)
+
+    def _node(self, event: NodeEvent) -> None:
+        if isinstance(event, AliasEvent):
+            self._alias(event)
+        elif isinstance(event, ScalarEvent):
+            self._scalar(event)
+        else:
+            self._open(event)
+
+    # ── leaves ───────────────────────────────────────────────────────────────────────────────────
+
+    def _scalar(self, event: ScalarEvent) -> None:
+        span = self._span(event)
+        tag = self._tag(event, span)
+        node = Node(span, self._value(tag, event.value, span), written=_written(event))
+        if event.anchor:
+            self.anchors[event.anchor] = _Anchored(node, 1, 0)
+        self._add(node, size=1, height=0, merge=tag == scalars.MERGE)
+
+    def _tag(self, event: ScalarEvent, span: Span) -> str:
+        if event.tag not in (None, "!"):
+            return self._written_tag(str(event.tag), span, leaf=True)
+        if not event.implicit[0]:
+            return scalars.STR
+        return scalars.resolve(event.value, core_schema=self.core_schema)
+
+    def _value(self, tag: str, text: str, span: Span) -> Any:
+        try:
+            _refuse_surrogates(text)
+            return scalars.construct(tag, text, core_schema=self.core_schema)
+        except (ValueError, OverflowError) as problem:
+            kind = tag.rpartition(":")[2]
+            note = "the number has too many digits" if "digits" in str(problem) else str(problem)
+            message = f"{_shortened(text)} cannot be read as {kind}"
+            self.faults.append(
+                error(
+                    "E0112", message, span, notes=(note,), help="put it in quotes to make it text"
+                )
+            )
+            return text.encode("utf-8", "replace").decode()
+
+    def _written_tag(self, tag: str, span: Span, *, leaf: bool) -> str:
+        kinds = scalars.CORE_TAGS - {scalars.MAP, scalars.SEQ}
+        if tag in (kinds if leaf else {scalars.MAP, scalars.SEQ}):
+            return tag
+        name = tag.replace("tag:yaml.org,2002:", "!!")
+        self.faults.append(
+            error(
+                "E0109",
+                f"the tag `{_shortened(name)}` is not allowed",
+                span,
+                path=self._path(),
+                notes=("tags can name types and code of a program; only plain data is read",),
+                help="write the value without a tag",
+            )
+        )
+        return scalars.STR
+
+    # ── collections ──────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, event: NodeEvent) -> None:
+        span = self._span(event)
+        if len(self.stack) >= MAX_DEPTH:
+            raise _Stop(_too_deep(span))
+        mapping = isinstance(event, MappingStartEvent)
+        assert isinstance(event, MappingStartEvent | SequenceStartEvent)  # noqa: S101
+        if event.tag not in (None, "!"):
+            self._written_tag(str(event.tag), span, leaf=False)
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        self._count(1, span)
+        opened = _Open(span, mapping, event.anchor, bool(event.flow_style), span)
+        parent = self.stack[-1] if self.stack else None
+        opened.is_key = parent is not None and parent.mapping and parent.key is None
+        self.stack.append(opened)
+
+    def _close(self, event: Event) -> None:
+        done = self.stack.pop()
+        end = self._span(event) if done.flow else done.last
+        span = replace(done.start, end_line=end.end_line, end_column=end.end_column)
+        if done.mapping:
+            node = Node(span, fields={**done.merged, **done.own})
+        else:
+            node = Node(span, items=tuple(done.items))
+        if done.anchor:
+            self.anchors[done.anchor] = _Anchored(node, done.size, done.height)
+        self._attach(node, done.size, done.height)
+
+    def _alias(self, event: AliasEvent) -> None:
+        span = self._span(event)
+        name = str(event.anchor)
+        if name not in self.anchors:
+            raise _Stop(_unknown_anchor(name, span, self.anchors))
+        found = self.anchors[name]
+        if found is None:
+            raise _Stop(
+                error("E0111", f"the alias `*{name}` stands for something that holds it", span)
+            )
+        if len(self.stack) + found.height > MAX_DEPTH:
+            raise _Stop(_too_deep(span))
+        self._add(found.node, found.size, found.height, at=span)
+
+    # ── placing ──────────────────────────────────────────────────────────────────────────────────
+
+    def _add(
+        self, node: Node, size: int, height: int, *, merge: bool = False, at: Span | None = None
+    ) -> None:
+        """Place a leaf or an alias; `at` is where the alias stands."""
+        self._count(size, at or node.span)
+        self._attach(node, size, height, merge=merge, at=at)
+
+    def _attach(
+        self, node: Node, size: int, height: int, *, merge: bool = False, at: Span | None = None
+    ) -> None:
+        if not self.stack:
+            self.root = node
+            return
+        parent = self.stack[-1]
+        parent.size += size
+        parent.height = max(parent.height, height + 1)
+        parent.last = at or node.span
+        if not parent.mapping:
+            parent.items.append(replace(node, key_span=None))
+        elif parent.key is None:
+            parent.key = self._key(parent, node, at or node.span, merge=merge)
+        else:
+            self._pair(parent, parent.key, node)
+            parent.key = None
+
+    def _key(self, parent: _Open, node: Node, span: Span, *, merge: bool) -> _Pair:
+        if not node.is_leaf or not isinstance(node.value, str):
+            self.faults.append(_key_not_text(node, span, core_schema=self.core_schema))
+            return _Pair(node.written if node.is_leaf else None, span)
+        name = node.value
+        first = parent.keys.setdefault(name, span)
+        if first is not span:
+            self.faults.append(_duplicate(name, first, span, (*self._path(), name)))
+        return _Pair(name, span, merge)
+
+    def _pair(self, parent: _Open, key: _Pair, node: Node) -> None:
+        if key.merge:
+            parent.merged.update(self._merge(node, key.span))
+        elif key.name is not None:
+            parent.own[key.name] = replace(node, key_span=key.span)
+
+    def _merge(self, node: Node, span: Span) -> Mapping[str, Node]:
+        """The fields a merge key brings in (yaml.org/type/merge): earlier mappings win."""
+        sources = node.items if node.items is not None else (node,)
+        if any(source.fields is None for source in sources):
+            message = "a merge key `<<` needs a mapping or a list of mappings"
+            self.faults.append(error("E0114", message, span, path=self._path()))
+            return {}
+        merged: dict[str, Node] = {}
+        for source in reversed(sources):
+            merged.update(source.fields or {})
+        return merged
+
+    # ── where and how much ───────────────────────────────────────────────────────────────────────
+
+    def _count(self, size: int, span: Span) -> None:
+        self.total += size
+        if self.total > MAX_NODES:
+            message = f"the document holds more than {MAX_NODES} values, aliases expanded"
+            raise _Stop(error("E0110", message, span, help="give a configuration file"))
+
+    def _span(self, event: Event) -> Span:
+        start, end = event.start_mark, event.end_mark
+        assert start is not None  # noqa: S101
+        assert end is not None  # noqa: S101
+        last = (end.line, end.column)
+        if isinstance(event, MappingStartEvent | SequenceStartEvent):
+            last = (start.line, start.column + 1)
+        return self.origin.span((start.line, start.column), last)
+
+    def _path(self) -> Path:
+        return tuple(self._steps())
+
+    def _steps(self) -> Iterator[str | int]:
+        for each in self.stack:
+            if not each.mapping:
+                yield len(each.items)
+            elif each.key is not None and each.key.name is not None:
+                yield each.key.name
+
+    def _second_document(self, event: Event) -> Diagnostic:
+        return error(
+            "E0113",
+            "the file holds more than one document",
+            self._span(event),
+            help="keep one document in a file: remove `---` and what follows it",
+        )
+
+
+def _refuse_surrogates(text: str) -> None:
+    """An escape can make half a character, which no encoding can write."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("an escape in it is half a character (a lone surrogate)")
+
+
+def _written(event: ScalarEvent) -> str | None:
+    unquoted = event.style in (None, "")
+    return event.value if unquoted else None
+
+
+def _shortened(text: str, most: int = 40) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _too_deep(span: Span) -> Diagnostic:
+    return error("E0110", f"the document is nested more than {MAX_DEPTH} levels deep", span)
+
+
+def _unknown_anchor(name: str, span: Span, anchors: Iterable[str]) -> Diagnostic:
+    known = ", ".join(f"`&{each}`" for each in anchors)
+    note = f"anchors written before it: {known}" if known else "no anchor is written before it"
+    help_text = "put the text in quotes if no alias is meant"
+    message = f"the alias `*{_shortened(name)}` has no anchor"
+    return error("E0111", message, span, notes=(note,), help=help_text)
+
+
+def _duplicate(name: str, first: Span, again: Span, path: Path) -> Diagnostic:
+    return error(
+        "E0107",
+        f"the key `{_shortened(name)}` is given twice",
+        again,
+        label="given again here",
+        path=path,
+        others=(beside("first given here", first, path),),
+        notes=("most readers keep the last one and drop the first without a word",),
+        help="keep one of them",
+    )
+
+
+def _key_not_text(node: Node, span: Span, *, core_schema: bool) -> Diagnostic:
+    if not node.is_leaf:
+        return error(
+            "E0108",
+            "a mapping or a list stands where a key should",
+            span,
+            help="put the text in quotes if it is one, such as a `{...}` pattern",
+        )
+    written = node.written or ""
+    kind = type(node.value).__name__ if node.value is not None else "null"
+    dialect = "YAML" if core_schema else "YAML 1.1"
+    return error(
+        "E0108",
+        f"the key `{_shortened(written)}` is not text",
+        span,
+        notes=(f"unquoted, {dialect} reads it as {kind}",),
+        help=f'write "{_shortened(written)}" in quotes',
+    )

@@ -1,0 +1,146 @@
+"""What PyYAML and libyaml complain about, in our own words."""
+
+from typing import Final
+
+from yaml import YAMLError
+from yaml.error import Mark, MarkedYAMLError
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.frontend.faults import beside, error
+from tunec.compiler.frontend.text import Origin
+from tunec.schemas.source import Span, lines_of, text_of
+
+_WORDS: Final = (
+    (
+        "mapping values are not allowed",
+        "a `:` makes a mapping where none can stand",
+        "put the text in quotes if it holds a colon and a space, or mend the indentation",
+    ),
+    (
+        "could not find expected ':'",
+        "a line that should be `key: value` has no `:`",
+        "write a colon and a space after the key",
+    ),
+    (
+        "while scanning an alias",
+        "a `*` that names no alias",
+        "put text that begins with `*` in quotes",
+    ),
+    (
+        "while scanning an anchor",
+        "a `&` that names no anchor",
+        "put text that begins with `&` in quotes",
+    ),
+    (
+        "found undefined tag handle",
+        "a `!` makes a tag that is not defined",
+        "put text that begins with `!` in quotes",
+    ),
+    (
+        "found unknown escape character",
+        "an unknown escape in double quotes",
+        "use single quotes for text with backslashes",
+    ),
+    ("found unexpected end of stream", "the file ends inside quotes", "close the quotes"),
+    (
+        "',' or ']'",
+        "a list in brackets is not closed, or lacks a comma",
+        "close it with `]`, or put a comma between its items",
+    ),
+    (
+        "',' or '}'",
+        "a mapping in braces is not closed, or lacks a comma",
+        "close it with `}`, or put a comma between its entries",
+    ),
+    (
+        "expected <block end>",
+        "the indentation fits nothing around it",
+        "indent the keys of one mapping alike",
+    ),
+    (
+        "<document start>",
+        "the indentation fits nothing around it",
+        "indent the keys of one mapping alike",
+    ),
+    (
+        "did not find expected key",
+        "the indentation fits nothing around it",
+        "indent the keys of one mapping alike",
+    ),
+    (
+        "did not find expected '-' indicator",
+        "the indentation fits nothing around it",
+        "begin each item of the list with `- ` in one column",
+    ),
+    (
+        "block sequence entries are not allowed",
+        "a list item stands where none can stand",
+        "begin the list on a line of its own, below its key",
+    ),
+    (
+        "cannot start any token",
+        "a character that begins no value",
+        "put the text in quotes",
+    ),
+    (
+        "incompatible YAML document",
+        "the `%YAML` line names a version that is not 1.x",
+        "remove the line",
+    ),
+)
+"""A piece of the reader's complaint, what is wrong, how to mend it; the first that fits."""
+
+
+def explain(problem: YAMLError, text: str, origin: Origin) -> Diagnostic:
+    """The diagnostic of a syntax error that ended the reading."""
+    if not isinstance(problem, MarkedYAMLError) or problem.problem_mark is None:
+        return error("E0104", "the YAML cannot be read", origin.span((0, 0), (0, 0)))
+    span = _span(problem.problem_mark, text, origin)
+    if _indented_by_tab(problem.problem_mark, text):
+        return _tab(problem.problem_mark, text, origin)
+    complaint = f"{problem.context or ''} {problem.problem or ''}"
+    message, remedy = _words(complaint, problem.problem or "", text_of(span, text))
+    begun = problem.context_mark
+    others: tuple[Label, ...] = ()
+    if begun is not None and begun.line != problem.problem_mark.line:
+        others = (beside("what is being read begins here", _span(begun, text, origin)),)
+    return error("E0104", message, span, others=others, help=remedy)
+
+
+def _words(complaint: str, problem: str, character: str) -> tuple[str, str | None]:
+    if character and character in "]},":
+        return f"a `{character}` stands where nothing is open", f"remove the `{character}`"
+    for piece, message, remedy in _WORDS:
+        if piece in complaint:
+            return message, remedy
+    return f"the YAML cannot be read: {problem}", None
+
+
+def _span(mark: Mark, text: str, origin: Origin) -> Span:
+    """One character at a mark; the last of the text where the mark is behind it."""
+    lines = lines_of(text)
+    line = min(mark.line, len(lines) - 1)
+    column = min(mark.column, len(lines[line])) if line == mark.line else len(lines[line])
+    return origin.span((line, column), (line, min(column + 1, len(lines[line]))))
+
+
+def _margin(mark: Mark, text: str) -> str:
+    lines = lines_of(text)
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _indented_by_tab(mark: Mark, text: str) -> bool:
+    return "\t" in _margin(mark, text)
+
+
+def _tab(mark: Mark, text: str, origin: Origin) -> Diagnostic:
+    margin = _margin(mark, text)
+    column = margin.index("\t")
+    return error(
+        "E0106",
+        "a tab indents this line",
+        origin.span((mark.line, column), (mark.line, len(margin))),
+        notes=("YAML counts spaces; it allows no tab in the indentation",),
+        help="indent with spaces",
+    )

@@ -1,0 +1,157 @@
+"""Resolve every name in a spec: model, architecture, hardware, versions, pins."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from tunec.compiler.analyses.architecture import (
+    Fault,
+    UnknownArchitecture,
+    UnusableConfig,
+    derive,
+)
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.facts import Facts, ResolvedModel
+from tunec.compiler.frontend.names import is_path
+from tunec.compiler.ir.ledger import Definition, Origin, Rank
+from tunec.schemas.hardware.catalogue import cluster, device
+from tunec.schemas.hardware.profile import Cluster, Device
+from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.models.card import ModelCard
+from tunec.schemas.models.catalogue import card
+from tunec.schemas.spec import InlineModel, Spec
+from tunec.schemas.terms import FloatDtype
+
+
+_Read = TypeVar("_Read")
+
+
+class Unresolved(Exception):
+    """Names or files of a spec that lead nowhere; carries a diagnostic for each."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        super().__init__("; ".join(each.message for each in diagnostics))
+        self.diagnostics = diagnostics
+
+
+def gather(
+    spec: Spec,
+    base: Path,
+    requires: Iterable[Definition] = (),
+    versions: Mapping[str, str] | None = None,
+) -> Facts:
+    """Resolve a spec; `base` is the directory that its paths are relative to.
+
+    `requires` are pins that the asked targets bring, `versions` the versions that the command line
+    names. Raises Unresolved with a diagnostic for every name that leads nowhere.
+    """
+    faults: list[Diagnostic] = []
+    model = _attempt(lambda: resolve_model(spec.model, base), "model", faults)
+    hardware = _attempt(lambda: resolve_cluster(spec.hardware, base), "hardware", faults)
+    if model is None or hardware is None:
+        raise Unresolved(tuple(faults))
+    return Facts(
+        spec=spec,
+        model=model,
+        cluster=hardware,
+        devices=devices_of(hardware),
+        versions={**hardware.software, **spec.software, **(versions or {})},
+        pins=_pins(spec, requires),
+    )
+
+
+def _attempt(read: Callable[[], _Read], at: str, faults: list[Diagnostic]) -> _Read | None:
+    try:
+        return read()
+    except UnusableConfig as fault:
+        faults += [_config_fault(each, at) for each in fault.faults]
+    except (LookupError, ValueError, OSError) as fault:
+        faults.append(Diagnostic("E0305", "error", _words(fault), (Label("", path=at),)))
+    return None
+
+
+def _config_fault(fault: Fault, at: str) -> Diagnostic:
+    message = f"the model's config cannot be used: {fault.path} is {fault.found!r}"
+    help = f"{fault.path} must be {fault.expected}"
+    return Diagnostic("E0312", "error", message, (Label("", path=at),), help=help)
+
+
+def _words(fault: Exception) -> str:
+    if isinstance(fault, UnknownArchitecture):
+        return f"no rule derives an architecture of family {fault.family!r}"
+    return str(fault.args[0]) if fault.args else str(fault)
+
+
+def resolve_model(model: str | InlineModel, base: Path) -> ResolvedModel:
+    """Find a model by catalogue name, by the path of its config, or by inline facts."""
+    if isinstance(model, InlineModel):
+        config = model.config
+        facts = _read_config(base / config) if isinstance(config, str) else config
+        return ResolvedModel(model.path, derive(facts), (), model.stored_dtype, None)
+    if is_path(model, base):
+        facts = _read_config(base / model)
+        where = base / model
+        directory = where.parent if where.is_file() else where
+        return ResolvedModel(str(directory), derive(facts), (), _stored(facts), None)
+    return _of_card(card(model).name)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    file = path / "config.json" if path.is_dir() else path
+    facts = json.loads(file.read_text("utf-8"))
+    if not isinstance(facts, dict):
+        raise ValueError(f"{file} is not a config.json: it holds no mapping")
+    return facts
+
+
+def _stored(config: Mapping[str, Any]) -> FloatDtype:
+    names: dict[str, FloatDtype] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+    return names.get(str(config.get("dtype", config.get("torch_dtype"))), "bf16")
+
+
+@lru_cache(maxsize=256)
+def _of_card(name: str) -> ResolvedModel:
+    found: ModelCard = card(name)
+    components: tuple[Architecture, ...] = tuple(derive(each.config) for each in found.components)
+    architecture = derive(found.config, found.processor)
+    return ResolvedModel(found.repo, architecture, components, found.stored_dtype, found)
+
+
+def resolve_cluster(hardware: str | Cluster, base: Path) -> Cluster:
+    """Find a cluster by catalogue name or file, or take the inline one."""
+    if isinstance(hardware, Cluster):
+        return hardware
+    if is_path(hardware, base):
+        text = (base / hardware).read_text("utf-8")
+        return Cluster.model_validate(yaml.safe_load(text))
+    return cluster(hardware)
+
+
+def devices_of(hardware: Cluster) -> dict[str, Device]:
+    """The catalogue device of each name in a cluster."""
+    names = {group.device for node in hardware.nodes for group in node.accelerators}
+    return {name: device(name) for name in sorted(names)}
+
+
+def _pins(spec: Spec, requires: Iterable[Definition]) -> dict[str, Definition]:
+    pins = {each.slot: each for each in requires}
+    for path, given in spec.pin.items():
+        value, reason = _value_and_reason(given)
+        pins[path] = Definition(
+            path, value, Rank.PIN, "spec", reason, (Origin("spec", f"pin.{path}"),)
+        )
+    return pins
+
+
+def _value_and_reason(given: Any) -> tuple[Any, str]:
+    if isinstance(given, dict) and set(given) == {"value", "reason"}:
+        return _immutable(given["value"]), str(given["reason"])
+    return _immutable(given), "pinned by the spec"
+
+
+def _immutable(value: Any) -> Any:
+    return tuple(_immutable(each) for each in value) if isinstance(value, list) else value

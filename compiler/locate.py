@@ -1,0 +1,34 @@
+"""Find the line: diagnostics name paths of the spec, and this puts the spans to them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.allow import suppress
+from tunec.compiler.frontend.load import Loaded
+from tunec.schemas.source import Span, dotted
+
+
+def locate(diagnostics: Iterable[Diagnostic], loaded: Loaded) -> tuple[Diagnostic, ...]:
+    """Give each label that has a path but no span the span of the nearest thing written there.
+
+    Leaves out what the spec's `allow` and the comments of its files accept.
+    """
+    found = tuple(diagnostics)
+    if not found:
+        return ()
+    spans = {dotted(path): span for path, span in loaded.spans.items()}
+    placed = (
+        replace(each, labels=tuple(_located(label, spans) for label in each.labels))
+        for each in found
+    )
+    return suppress(placed, loaded.allowances).kept
+
+
+def _located(label: Label, spans: dict[str, Span]) -> Label:
+    if label.span is not None or not label.path:
+        return label
+    path = label.path
+    while path and path not in spans:
+        path = path.rpartition(".")[0]
+    return replace(label, span=spans.get(path))

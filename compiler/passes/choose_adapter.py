@@ -1,0 +1,186 @@
+"""choose_adapter: what is trained: adapters on named modules, modules in full, or the model."""
+
+import re
+from dataclasses import replace
+
+from tunec.compiler.analyses.trainable import (
+    adapted_modules,
+    modules_to_save,
+    name_modules,
+    trainable_parameters,
+)
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.plan import Draft, build_group
+from tunec.compiler.ir.slots import Adapter
+from tunec.compiler.passes.contract import Outcome, Scribe, model, slot, spec
+from tunec.schemas.models.architecture import Module
+from tunec.schemas.spec import Lora
+
+_ATTENTION = re.compile(r"attn|attention")
+_NOT_ADAPTED = re.compile(r"\b(router|gate|shared_expert_gate)$")
+"""Routers choose experts; adapting one changes which experts a token meets."""
+
+
+def choose_adapter(facts: Facts, _: Draft) -> Outcome:
+    """Say which parameters are trained, by the method and the model's own module tree."""
+    scribe = Scribe(facts)
+    method = facts.spec.method
+    lora = method.lora or method.qlora or method.int8_lora
+    if lora is None:
+        _no_adapter(scribe)
+    else:
+        _lora(scribe, lora, _name_of(facts))
+    _count(scribe)
+    return scribe.outcome()
+
+
+def _name_of(facts: Facts) -> str:
+    method = facts.spec.method
+    return next(name for name in type(method).model_fields if getattr(method, name) is not None)
+
+
+def _no_adapter(scribe: Scribe) -> None:
+    full = scribe.facts.spec.method.full
+    why = "the method trains the model itself"
+    nothing = {"rank": 0, "alpha": 0.0, "dropout": 0.0, "targets": (), "also_train": ()}
+    scribe.say("adapter.kind", "none", why, spec("method"))
+    for name, value in nothing.items():
+        scribe.say(f"adapter.{name}", value, why, spec("method"))
+    scribe.say("adapter.bias", "none", why, spec("method"))
+    scribe.say("adapter.rslora", False, why, spec("method"))
+    scribe.say("adapter.dora", False, why, spec("method"))
+    frozen = full.freeze if full else ()
+    scribe.say("adapter.frozen", frozen, "the spec freezes these", spec("method.full.freeze"))
+
+
+def _lora(scribe: Scribe, lora: Lora, name: str) -> None:
+    at = f"method.{name}"
+    scribe.say("adapter.kind", "lora", "the method trains adapters", spec(at))
+    rank = scribe.say("adapter.rank", lora.rank, "as the method says", spec(f"{at}.rank"))
+    alpha = float(2 * rank) if lora.alpha is None else lora.alpha
+    why = "not given: twice the rank, as usual" if lora.alpha is None else "as the method says"
+    scribe.say("adapter.alpha", alpha, why, spec(f"{at}.alpha"), slot("adapter.rank"))
+    scribe.say("adapter.dropout", lora.dropout, "as the method says", spec(f"{at}.dropout"))
+    _targets(scribe, lora, at)
+    scribe.say("adapter.bias", "none", "adapters leave biases alone", spec(at))
+    scribe.say("adapter.rslora", lora.rslora, "as the method says", spec(f"{at}.rslora"))
+    scribe.say("adapter.dora", lora.dora, "as the method says", spec(f"{at}.dora"))
+    _also_train(scribe, lora, at)
+    scribe.say("adapter.frozen", (), "adapters freeze the whole base", spec(at))
+
+
+def _targets(scribe: Scribe, lora: Lora, at: str) -> None:
+    architecture = scribe.facts.model.architecture
+    asked = lora.targets
+    if asked in ("attention", "mlp", "all-linear"):
+        wanted = tuple(m for m in architecture.modules if _belongs(m, asked, vision=lora.vision))
+        targets = name_modules(architecture, wanted) if wanted else ()
+        where = " and its tower" if lora.vision else ""
+        why = f"{asked} linear modules of the {_adapted_part(scribe)}{where}, by the module tree"
+    else:
+        targets, why = asked, "as the method says"
+    targets = scribe.say("adapter.targets", targets, why, spec(f"{at}.targets"), model("config"))
+    _check_targets(scribe, targets, f"{at}.targets")
+
+
+def _adapted_part(scribe: Scribe) -> str:
+    diffusion = scribe.facts.model.architecture.kind == "diffusion"
+    return "denoiser" if diffusion else "language model"
+
+
+def _belongs(module: Module, asked: object, *, vision: bool) -> bool:
+    parts = ("text", "denoiser", "vision") if vision else ("text", "denoiser")
+    if module.kind != "linear" or module.part not in parts or "{}" not in module.path:
+        return False
+    if _NOT_ADAPTED.search(module.path):
+        return False
+    is_attention = bool(_ATTENTION.search(module.path))
+    return asked == "all-linear" or is_attention == (asked == "attention")
+
+
+def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> None:
+    architecture = scribe.facts.model.architecture
+    missing = _unmatched(scribe, targets)
+    if missing:
+        known = sorted(
+            {m.path.rpartition(".")[2] for m in architecture.modules if m.kind == "linear"}
+        )
+        scribe.error(
+            "E0605",
+            f"{scribe.facts.model.path} has no module that {', '.join(map(repr, missing))} names",
+            at,
+            help=f"its linear modules are {', '.join(known[:12])}",
+        )
+        return
+    reached = {module.part for module in adapted_modules(architecture, targets)}
+    if "vision" in reached and "text" in reached and not _wants_vision(scribe):
+        scribe.report(
+            "lora-reaches-vision",
+            "warning",
+            "these targets also match modules of the vision tower",
+            at,
+            help="use `targets: attention`, or a regular expression over whole module paths",
+        )
+
+
+def _wants_vision(scribe: Scribe) -> bool:
+    method = scribe.facts.spec.method
+    lora = method.lora or method.qlora or method.int8_lora
+    return lora is not None and lora.vision
+
+
+def _unmatched(scribe: Scribe, targets: str | tuple[str, ...]) -> list[str]:
+    architecture = scribe.facts.model.architecture
+    each = (targets,) if isinstance(targets, str) else targets
+    if isinstance(targets, str):
+        try:
+            re.compile(targets)
+        except re.error:
+            return [targets]
+        return [] if adapted_modules(architecture, targets) else [targets]
+    return [name for name in each if not adapted_modules(architecture, (name,))]
+
+
+def _also_train(scribe: Scribe, lora: Lora, at: str) -> None:
+    names, why = _extras(scribe, lora)
+    names = scribe.say("adapter.also_train", names, why, spec(f"{at}.also_train"))
+    architecture = scribe.facts.model.architecture
+    unknown = [name for name in names if not modules_to_save(architecture, (name,))]
+    if unknown:
+        scribe.error(
+            "E0605",
+            f"{scribe.facts.model.path} has no module that {', '.join(map(repr, unknown))} names",
+            f"{at}.also_train",
+        )
+
+
+def _extras(scribe: Scribe, lora: Lora) -> tuple[tuple[str, ...], str]:
+    if lora.also_train is not None:
+        return lora.also_train, "as the method says"
+    card = scribe.facts.model.card
+    extras = card.trainer_extras if card else ()
+    if not extras:
+        return (), "the model's own trainer trains nothing else"
+    kept = tuple(name for name in extras if lora.vision or not _is_tower(scribe, name))
+    return kept, "the model's own trainer trains these in full beside LoRA"
+
+
+def _is_tower(scribe: Scribe, name: str) -> bool:
+    modules = modules_to_save(scribe.facts.model.architecture, (name,))
+    return bool(modules) and all(module.part == "vision" for module in modules)
+
+
+def _count(scribe: Scribe) -> None:
+    values = {path: each.value for path, each in scribe.decisions.items()}
+    values |= {path: pin.value for path, pin in scribe.facts.pins.items() if path in values}
+    adapter: Adapter = build_group("adapter", {**values, "adapter.trainable_parameters": 0})
+    if isinstance(adapter.targets, list):
+        adapter = replace(adapter, targets=tuple(adapter.targets))
+    scribe.say(
+        "adapter.trainable_parameters",
+        trainable_parameters(scribe.facts.model.architecture, adapter),
+        "sum over the modules that get adapters or are trained in full",
+        slot("adapter.targets"),
+        slot("adapter.rank"),
+        slot("adapter.also_train"),
+    )

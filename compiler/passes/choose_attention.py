@@ -1,0 +1,43 @@
+"""choose_attention: which attention code runs."""
+
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, model
+from tunec.compiler.passes.select_devices import select
+
+
+def choose_attention(facts: Facts, draft: Draft) -> Outcome:
+    """Take torch's own fused attention, unless the model or the devices forbid it."""
+    scribe = Scribe(facts)
+    weakest = select(facts).weakest.device
+    softcap = any(stack.softcap for stack in facts.model.architecture.stacks)
+    options = [
+        Option(
+            "sdpa",
+            "torch's own fused attention; nothing to install",
+            "it cannot cap attention scores, which this model does" if softcap else None,
+            (model("config"),),
+        ),
+        Option(
+            "flash_attention_2",
+            "the flash-attn package's kernels",
+            _flash_refused(weakest.compute_capability, draft.precision.compute),
+            (device(weakest.name, "compute_capability"),),
+        ),
+        Option("eager", "plain matrix products; keeps every score", None, (model("config"),)),
+    ]
+    if softcap:
+        # transformers 5.23 models/gemma2: eager is the recommended path for training
+        options.sort(key=lambda option: option.value != "eager")
+    wish = facts.spec.attention
+    scribe.choose("attention.implementation", options, "E0603", wish, "attention")
+    return scribe.outcome()
+
+
+def _flash_refused(capability: tuple[int, int] | None, compute: str) -> str | None:
+    """flash-attn 2's README: Ampere or newer, fp16 or bf16."""
+    if capability is not None and capability < (8, 0):
+        return f"flash-attn 2 needs compute capability 8.0, not {capability[0]}.{capability[1]}"
+    if compute == "fp32":
+        return "flash-attn 2 computes in fp16 or bf16 only"
+    return None

@@ -1,0 +1,88 @@
+"""choose_optimizer: what moves the parameters, and how fast."""
+
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.passes.contract import Option, Outcome, Scribe, slot, spec
+from tunec.schemas.terms import OptimizerKernel, OptimizerName
+
+_KERNELS: dict[OptimizerName, OptimizerKernel] = {
+    "adamw": "fused",
+    "adamw_8bit": "bitsandbytes",
+    "paged_adamw_8bit": "bitsandbytes",
+    "paged_adamw_32bit": "bitsandbytes",
+    "adamw_bf16": "own",
+    "adafactor": "own",
+    "lion": "own",
+    "sgd": "foreach",
+}
+
+_USUAL_RATES = {
+    # full fine-tuning of language models: Stanford Alpaca, train.py and README (7B)
+    ("full", "language"): 2e-5,
+    # QLoRA, arXiv 2305.14314, appendix B.4: 2e-4 up to 13B
+    ("adapter", "language"): 2e-4,
+    # diffusers examples/dreambooth README_sdxl.md and README_flux.md: LoRA at 1e-4
+    ("adapter", "diffusion"): 1e-4,
+    # diffusers examples/text_to_image README: full UNet at 1e-5
+    ("full", "diffusion"): 1e-5,
+}
+_UNUSUAL_FACTOR = 20
+"""A rate this many times above or below the usual one is worth a note."""
+
+
+def choose_optimizer(facts: Facts, draft: Draft) -> Outcome:
+    """Take the spec's optimizer, or the one that the precision and the method call for."""
+    scribe = Scribe(facts)
+    wish = facts.spec.train.optimizer
+    named = "optimizer" in facts.spec.train.model_fields_set
+    options = _options(facts, draft)
+    name = scribe.choose(
+        "optimizer.name", options, "E0604", wish.name if named else None, "train.optimizer"
+    )
+    scribe.say(
+        "optimizer.kernel", _KERNELS[name], f"the usual one for {name}", slot("optimizer.name")
+    )
+    _learning_rate(scribe, draft)
+    for field in ("beta1", "beta2", "epsilon", "weight_decay", "max_grad_norm"):
+        value = getattr(wish, field)
+        scribe.say(f"optimizer.{field}", value, "as the spec has it", spec("train.optimizer"))
+    return scribe.outcome()
+
+
+def _options(facts: Facts, draft: Draft) -> list[Option]:
+    compute = draft.precision.compute
+    pure_bf16 = facts.model.architecture.kind == "diffusion" and compute == "bf16"
+    # SimpleTuner helpers/training/optimizers/adamw_bfloat16: asserts that parameters are bf16
+    refused = (
+        None if compute == "bf16" else f"it steps bf16 parameters only, and these are {compute}"
+    )
+    bf16 = Option(
+        "adamw_bf16",
+        "keeps bf16 parameters exact by stochastic rounding",
+        refused,
+        (slot("precision.compute"),),
+    )
+    adamw = Option("adamw", "the usual optimizer", None, (spec("train.optimizer"),))
+    first = [bf16, adamw] if pure_bf16 else [adamw, bf16]
+    others = [name for name in _KERNELS if name not in ("adamw", "adamw_bf16")]
+    return first + [Option(name, "by name", None, (spec("train.optimizer"),)) for name in others]
+
+
+def _learning_rate(scribe: Scribe, draft: Draft) -> None:
+    given = scribe.facts.spec.train.learning_rate
+    method = "full" if draft.adapter.kind == "none" else "adapter"
+    field = "diffusion" if draft.model.kind == "diffusion" else "language"
+    usual = _USUAL_RATES[method, field]
+    if given is None:
+        why = f"not given: usual for {method} training of such models"
+        scribe.say("optimizer.learning_rate", usual, why, slot("adapter.kind"))
+        return
+    scribe.say("optimizer.learning_rate", given, "the spec's own", spec("train.learning_rate"))
+    if not usual / _UNUSUAL_FACTOR <= given <= usual * _UNUSUAL_FACTOR:
+        scribe.report(
+            "learning-rate-unusual",
+            "note",
+            f"a learning rate of {given:g} is far from {usual:g}, the usual one "
+            f"for {method} training of such models",
+            "train.learning_rate",
+        )

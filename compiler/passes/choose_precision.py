@@ -1,0 +1,104 @@
+"""choose_precision: in which arithmetic the model trains, on what the devices really have."""
+
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, model, slot, spec
+from tunec.compiler.passes.select_devices import select
+from tunec.schemas.hardware.profile import Device
+from tunec.schemas.terms import FloatDtype
+
+# DeepSpeed's own defaults (deepspeed/runtime/precision_config.py, DeepSpeedFP16Config, 0.19.8),
+# written out because a plan leaves nothing to a default.
+_LOSS_SCALING = {
+    "precision.initial_scale_power": 16,
+    "precision.loss_scale_window": 1000,
+    "precision.hysteresis": 2,
+    "precision.min_loss_scale": 1,
+}
+
+
+def choose_precision(facts: Facts, _: Draft) -> Outcome:
+    """Choose the compute dtype that every device used has natively and the model trains in."""
+    scribe = Scribe(facts)
+    devices = {place.device.name: place.device for place in select(facts).places}
+    options = [_option(dtype, facts, list(devices.values())) for dtype in ("bf16", "fp16", "fp32")]
+    wish = facts.spec.precision.compute
+    compute = scribe.choose("precision.compute", options, "E0601", wish, "precision.compute")
+    scaling = "dynamic" if compute == "fp16" else "none"
+    why = (
+        "fp16 gradients underflow" if compute == "fp16" else f"{compute} has fp32's exponent range"
+    )
+    scribe.say("precision.loss_scaling", scaling, why, slot("precision.compute"))
+    for path, value in _LOSS_SCALING.items():
+        scribe.say(path, value, "DeepSpeed's and torch's usual start", slot("precision.compute"))
+    _tf32(scribe, list(devices.values()))
+    scribe.say(
+        "precision.deprecated_fp16",
+        facts.spec.precision.deprecated_fp16 and compute == "fp16",
+        "opted into by the spec" if facts.spec.precision.deprecated_fp16 else "not opted into",
+        spec("precision.deprecated_fp16"),
+    )
+    return scribe.outcome()
+
+
+def _option(dtype: FloatDtype, facts: Facts, devices: list[Device]) -> Option:
+    refused = _model_refuses(dtype, facts) or next(
+        filter(None, (_device_refuses(dtype, facts, each) for each in devices)), None
+    )
+    rests = tuple(device(each.name, f"precisions.{dtype}") for each in devices)
+    return Option(dtype, _MERITS[dtype], refused, (*rests, model("precision_refused")))
+
+
+_MERITS: dict[FloatDtype, str] = {
+    "bf16": "fast, and needs no loss scaling",
+    "fp16": "the fastest these devices have; needs loss scaling",
+    "fp32": "always right, and slow",
+}
+
+
+def _model_refuses(dtype: FloatDtype, facts: Facts) -> str | None:
+    card = facts.model.card
+    refusal = card.precision_refused.get(dtype) if card else None
+    return f"{card.name} does not train in it: {refusal.reason}" if card and refusal else None
+
+
+def _device_refuses(dtype: FloatDtype, facts: Facts, each: Device) -> str | None:
+    support = each.precisions[dtype]
+    if support == "absent":
+        return f"{each.title} cannot do it"
+    if dtype == "bf16" and support == "emulated":
+        return (
+            f"{each.title} ({_generation(each)}) has no bf16 units; "
+            "libraries that report support run it by conversion"
+        )
+    if dtype == "fp16":
+        return _fp16_refused(facts, each)
+    return None
+
+
+def _fp16_refused(facts: Facts, each: Device) -> str | None:
+    """DeepSpeed's own gate: `CUDA_Accelerator.is_fp16_supported` (0.13.2 to 0.19.8)."""
+    capability = each.compute_capability
+    if capability is None or capability >= (7, 0):
+        return None
+    engine = facts.pinned("parallel.engine", facts.spec.engine)
+    if engine in ("none", "ddp"):
+        return None
+    if capability >= (6, 0) and facts.spec.precision.deprecated_fp16:
+        return None
+    return (
+        f"DeepSpeed refuses it on {each.title} ({_generation(each)}, needs 7.0): "
+        "'Type fp16 is not supported on your device'"
+    )
+
+
+def _generation(each: Device) -> str:
+    if each.compute_capability is None:
+        return each.architecture
+    return "compute capability {}.{}".format(*each.compute_capability)
+
+
+def _tf32(scribe: Scribe, devices: list[Device]) -> None:
+    has = all(each.precisions["tf32"] == "native" for each in devices)
+    why = "fp32 products that remain run on TF32 units" if has else "these devices have no TF32"
+    scribe.say("precision.tf32", has, why, device(devices[0].name, "precisions.tf32"))

@@ -1,0 +1,73 @@
+"""choose_quantization: how a frozen base is stored."""
+
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, slot, spec
+from tunec.compiler.passes.select_devices import select
+from tunec.schemas.hardware.profile import Device
+from tunec.schemas.terms import QuantFormat
+
+# bitsandbytes' own support table (docs/source/installation.mdx, 0.45 to 0.50): LLM.int8() from
+# compute capability 7.5, NF4/FP4 and 8-bit optimizers from 6.0.
+_LEAST_CAPABILITY: dict[QuantFormat, tuple[int, int]] = {
+    "int8": (7, 5),
+    "nf4": (6, 0),
+    "fp4": (6, 0),
+}
+
+
+def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
+    """Store the base as the method says, if every device used can."""
+    scribe = Scribe(facts)
+    asked, where = _asked(facts)
+    devices = [place.device for place in select(facts).places]
+    option = _option(asked, devices)
+    chosen = scribe.choose("quantization.format", [option], "E0602", None, where)
+    quantised = chosen != "none"
+    double = facts.spec.method.qlora.double if facts.spec.method.qlora else False
+    compute = draft.precision.compute
+    scribe.say("quantization.double", double and quantised, "as the method says", spec(where))
+    scribe.say(
+        "quantization.compute",
+        compute,
+        "weights are expanded into the compute dtype",
+        slot("precision.compute"),
+    )
+    four_bit = chosen in ("nf4", "fp4")
+    scribe.say(
+        "quantization.storage",
+        None,
+        "packed into uint8, as bitsandbytes does" if four_bit else "nothing is packed",
+        slot("quantization.format"),
+    )
+    return scribe.outcome()
+
+
+def _asked(facts: Facts) -> tuple[QuantFormat, str]:
+    method = facts.spec.method
+    if method.qlora is not None:
+        return method.qlora.format, "method.qlora"
+    if method.int8_lora is not None:
+        return "int8", "method.int8_lora"
+    return "none", "method"
+
+
+def _option(format: QuantFormat, devices: list[Device]) -> Option:
+    if format == "none":
+        return Option("none", "the method keeps the base in its own dtype", rests=(spec("method"),))
+    refused = next(filter(None, (_refused(format, each) for each in devices)), None)
+    rests = tuple(device(each.name, "compute_capability") for each in devices)
+    return Option(format, "the method stores the frozen base so", refused, rests)
+
+
+def _refused(format: QuantFormat, each: Device) -> str | None:
+    least = _LEAST_CAPABILITY[format]
+    capability = each.compute_capability
+    if capability is None:
+        return None if each.vendor == "amd" else f"bitsandbytes does not run on {each.title}"
+    if capability >= least:
+        return None
+    return (
+        f"bitsandbytes needs compute capability {least[0]}.{least[1]}; "
+        f"{each.title} has {capability[0]}.{capability[1]}"
+    )

@@ -1,0 +1,154 @@
+"""What a pass is, and the scribe with which it writes its decisions down."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.ledger import Alternative, Decision, Origin
+from tunec.compiler.ir.plan import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pass yields: a decision for each of its slots, and what it has to say."""
+
+    decisions: dict[str, Decision]
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One step of the pipeline. `reads` and `decides` name groups of slots."""
+
+    name: str
+    reads: tuple[str, ...]
+    decides: tuple[str, ...]
+    run: Callable[[Facts, Draft], Outcome]
+
+    @property
+    def contract(self) -> str:
+        """The first line of the pass's docstring: what it decides, on what."""
+        return (self.run.__doc__ or "").partition("\n")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A value that a slot might take; `refused` says why it cannot."""
+
+    value: Any
+    reason: str
+    refused: str | None = None
+    rests: tuple[Origin, ...] = ()
+
+
+@dataclass(slots=True)
+class Scribe:
+    """Collects one pass's decisions; each call returns the value in force, which a pin may be."""
+
+    facts: Facts
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def say(
+        self,
+        slot: str,
+        value: Any,
+        reason: str,
+        *rests: Origin,
+        beat: Iterable[Alternative] = (),
+    ) -> Any:
+        """Decide a slot."""
+        self.decisions[slot] = Decision(value, reason, rests, tuple(beat))
+        return self.facts.pinned(slot, value)
+
+    def choose(
+        self, slot: str, options: Sequence[Option], code: str, asked: Any = None, at: str = ""
+    ) -> Any:
+        """Take the first option that is not refused; what was asked for, or pinned, or an error.
+
+        `asked` is the spec's own wish and `at` where it says so; a wish or a pin that is refused
+        becomes an error of `code` that gives the reason.
+        """
+        wish = self.facts.pinned(slot, asked)
+        if wish is not None:
+            self._check_wish(slot, options, wish, code, at)
+        best = next((each for each in options if each.refused is None), None)
+        if best is None:
+            self.error(code, f"no value is possible for {slot}", at, notes=_refusals(options))
+            best = options[-1]
+        taken = best if asked is None else _find(options, asked) or best
+        beat = [Alternative(o.value, o.refused or o.reason) for o in options if o is not taken]
+        reason = taken.reason if asked is None else f"the spec asks for it: {taken.reason}"
+        rests = (*taken.rests, Origin("spec", at)) if asked is not None else taken.rests
+        return self.say(slot, taken.value, reason, *rests, beat=beat)
+
+    def _check_wish(
+        self, slot: str, options: Sequence[Option], wish: Any, code: str, at: str
+    ) -> None:
+        option = _find(options, wish)
+        if option is not None and option.refused is not None:
+            place = f"pin.{slot}" if slot in self.facts.pins else at
+            others = [each for each in options if each.refused is None]
+            hint = f"use {others[0].value}: {others[0].reason}" if others else None
+            self.error(code, f"{slot} cannot be {wish}: {option.refused}", place, help=hint)
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        at: str,
+        *,
+        help: str | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        """Report a hard error at a path of the spec."""
+        self.report(code, "error", message, at, help=help, notes=notes)
+
+    def report(
+        self,
+        id: str,
+        severity: Severity,
+        message: str,
+        at: str,
+        *,
+        help: str | None = None,
+        notes: Sequence[str] = (),
+        label: str = "",
+    ) -> None:
+        """Report anything at a path of the spec; the driver finds the line."""
+        labels = (Label(label, path=at),) if at else ()
+        self.diagnostics.append(Diagnostic(id, severity, message, labels, tuple(notes), help))
+
+    def outcome(self) -> Outcome:
+        """What the pass yields."""
+        return Outcome(self.decisions, tuple(self.diagnostics))
+
+
+def _find(options: Sequence[Option], value: Any) -> Option | None:
+    return next((option for option in options if option.value == value), None)
+
+
+def _refusals(options: Sequence[Option]) -> list[str]:
+    return [f"{option.value}: {option.refused}" for option in options]
+
+
+def spec(path: str) -> Origin:
+    """An origin in the spec."""
+    return Origin("spec", path)
+
+
+def slot(path: str) -> Origin:
+    """An origin in an earlier decision."""
+    return Origin("slot", path)
+
+
+def device(name: str, field_path: str) -> Origin:
+    """An origin in the device catalogue."""
+    return Origin("device", f"{name}.{field_path}")
+
+
+def model(path: str, note: str = "") -> Origin:
+    """An origin in the model's card or config."""
+    return Origin("model", path, note)

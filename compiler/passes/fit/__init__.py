@@ -1,0 +1,1 @@
+"""fit: one joint search over everything that memory and speed depend on together."""

@@ -1,0 +1,248 @@
+"""fit: ZeRO stage, offload, checkpointing and batch, chosen together: the fastest that fits."""
+
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any
+
+from tunec.compiler.analyses.memory.account import account
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.analyses.time.account import step_time
+from tunec.compiler.analyses.time.machine import machine_of
+from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Term
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.ledger import Alternative, Origin
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.ir.slots import (
+    SLOTS,
+    Adapter,
+    AttentionKernel,
+    Data,
+    Optimizer,
+    Precision,
+    Quantization,
+)
+from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
+from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, layout_of
+from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
+from tunec.compiler.passes.fit.shapes import global_batch, shapes
+from tunec.compiler.passes.select_devices import select
+from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.units import format_bytes
+
+GROUPS = ("parallel", "states", "zero", "activation_checkpointing", "batch")
+
+_FOLLOWS = {
+    "states": "follows from engine, method and precision",
+    "zero": "follows from stage and offload",
+    "activation_checkpointing": "torch recommends the non-reentrant variant",
+    "batch": "global batch = micro x accumulation x data parallel width",
+    "parallel": "one process a device; nothing is split but the data",
+}
+
+
+def problem_of(facts: Facts, draft: Draft) -> Problem:
+    """Pose the search's problem from facts and earlier decisions."""
+    selection = select(facts)
+    host = selection.node.host
+    batch = facts.pinned("batch.global", facts.spec.batch.global_)
+    engine = facts.pinned("parallel.engine", facts.spec.engine)
+    pins = {path: pin.value for path, pin in facts.pins.items() if SLOTS[path].group in GROUPS}
+    if engine is not None:
+        pins["parallel.engine"] = engine
+    return Problem(
+        workload=workload_of(facts, draft),
+        machine=machine_of(selection, facts.cluster, draft.precision.compute),
+        budget=draft.devices.budget,
+        host_budget=draft.devices.host_budget,
+        nvme_path=facts.pinned("zero.nvme_path", host.nvme.path if host.nvme else None),
+        nodes=draft.devices.nodes,
+        per_node=draft.devices.per_node,
+        global_batch=batch,
+        trainable=draft.adapter.trainable_parameters,
+        pins=tuple(sorted(pins.items())),
+    )
+
+
+def workload_of(facts: Facts, draft: Draft) -> Workload:
+    """What the search does not change; the same object for equal inputs, which caches rely on."""
+    return _workload(
+        facts.model.architecture,
+        facts.model.components,
+        draft.data,
+        draft.precision,
+        draft.attention,
+        draft.quantization,
+        draft.adapter,
+        draft.optimizer,
+        tuple(sorted(facts.versions.items())),
+    )
+
+
+@lru_cache(maxsize=256)
+def _workload(
+    architecture: Architecture,
+    components: tuple[Architecture, ...],
+    data: Data,
+    precision: Precision,
+    attention: AttentionKernel,
+    quantization: Quantization,
+    adapter: Adapter,
+    optimizer: Optimizer,
+    versions: tuple[tuple[str, str], ...],
+) -> Workload:
+    targets = adapter.targets if adapter.kind != "none" else ()
+    return Workload(
+        architecture=architecture,
+        components=components,
+        data=data,
+        precision=precision,
+        attention=attention,
+        quantization=quantization,
+        adapter=adapter,
+        optimizer=optimizer,
+        adapted=adapted_modules(architecture, targets),
+        trained=trained_modules(architecture, adapter),
+        versions=versions,
+    )
+
+
+def fit(facts: Facts, draft: Draft) -> Outcome:
+    """Search engine, ZeRO stage, offload, checkpointing, micro batch and accumulation jointly."""
+    scribe = Scribe(facts)
+    problem = problem_of(facts, draft)
+    answer = search(problem)
+    if answer.best is None:
+        scribe.diagnostics.append(_infeasible(problem, answer))
+    else:
+        _idle_devices(scribe, problem, answer.best)
+    chosen = answer.best or _fallback(problem, answer)
+    _say(scribe, problem, answer, chosen)
+    return scribe.outcome()
+
+
+def _say(scribe: Scribe, problem: Problem, answer: Answer, chosen: Candidate) -> None:
+    unpinned = _unpinned(problem) if problem.pins else chosen
+    for group in GROUPS:
+        decided = getattr(chosen.layout, group)
+        wished = getattr((unpinned or chosen).layout, group)
+        for each in fields(decided):
+            path = f"{group}.{each.name.rstrip('_')}"
+            value = getattr(wished if path in scribe.facts.pins else decided, each.name)
+            reason, rests = _reason(path, problem, answer)
+            scribe.say(path, value, reason, *rests, beat=_beaten(path, value, problem, answer))
+
+
+def _unpinned(problem: Problem) -> Candidate | None:
+    """What the search would choose if nothing were pinned."""
+    return search(_without_pins(problem)).best
+
+
+def _without_pins(problem: Problem) -> Problem:
+    values = {each.name: getattr(problem, each.name) for each in fields(problem)}
+    return Problem(**{**values, "pins": ()})
+
+
+def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Origin, ...]]:
+    rests = (slot("devices.budget"), slot("model.parameters"), slot("adapter.trainable_parameters"))
+    if path in SHAPE_SLOTS or path in ("batch.micro", "batch.accumulation"):
+        count = sum(verdict.best is not None for verdict in answer.verdicts)
+        return f"the fastest of {count} layouts that fit {format_bytes(problem.budget)}", rests
+    if path == "batch.global":
+        given = problem.global_batch is not None
+        why = "as the spec has it" if given else "not given: a usual size, divided by the devices"
+        return why, (spec("batch.global"),)
+    if path == "batch.evaluation":
+        return "as training: evaluation keeps fewer activations", (slot("batch.micro"),)
+    return _FOLLOWS[path.partition(".")[0]], rests
+
+
+def _beaten(path: str, value: Any, problem: Problem, answer: Answer) -> list[Alternative]:
+    """For each other value of a slot, the best that the search found with it."""
+    if path not in SHAPE_SLOTS:
+        return []
+    best: dict[Any, Verdict] = {}
+    for verdict in answer.verdicts:
+        other = verdict.shape.says(path)
+        if other != value and (other not in best or _closer(verdict, best[other])):
+            best[other] = verdict
+    return [
+        Alternative(other, f"{verdict.shape}: {describe(verdict, problem)}")
+        for other, verdict in best.items()
+    ]
+
+
+def _closer(verdict: Verdict, other: Verdict) -> bool:
+    return _distance(verdict) < _distance(other)
+
+
+def _distance(verdict: Verdict) -> tuple[int, float]:
+    if verdict.best is not None:
+        return (0, verdict.best.cost)
+    if verdict.refusal is None:
+        return (1, float(verdict.required or verdict.host_required))
+    return (2, 0.0)
+
+
+def _idle_devices(scribe: Scribe, problem: Problem, best: Candidate) -> None:
+    have = problem.nodes * problem.per_node
+    if best.shape.width < have and "parallel.data" not in scribe.facts.pins:
+        scribe.report(
+            "devices-idle",
+            "warning",
+            f"a global batch of {problem.global_batch} keeps {best.shape.width} of "
+            f"{have} devices busy: each takes whole samples",
+            "batch.global",
+            help=f"use a multiple of {have}",
+        )
+
+
+def _fallback(problem: Problem, answer: Answer) -> Candidate:
+    """A layout to go on with after an error, so that later passes can report their own faults."""
+    shape = (answer.nearest or answer.verdicts[0]).shape if answer.verdicts else _any_shape(problem)
+    share = max(1, global_batch(problem, shape.width) // shape.width)
+    layout = layout_of(problem, shape, 1, share)
+    return Candidate(shape, layout, step_time(problem.workload, layout, problem.machine))
+
+
+def _any_shape(problem: Problem) -> Any:
+    return next(iter(shapes(_without_pins(problem))))
+
+
+def _infeasible(problem: Problem, answer: Answer) -> Diagnostic:
+    nearest = answer.nearest
+    if nearest is None:
+        return _no_layout(problem, answer)
+    share = global_batch(problem, nearest.shape.width) // nearest.shape.width
+    memory = account(problem.workload, layout_of(problem, nearest.shape, 1, share))
+    short = nearest.required - problem.budget
+    largest = next(iter(memory.terms))
+    return Diagnostic(
+        "E0701",
+        "error",
+        f"nothing fits: the smallest layout needs {format_bytes(nearest.required)} "
+        f"of the {format_bytes(problem.budget)} that a device may give, "
+        f"{format_bytes(short)} too much",
+        (Label("this much memory", path="hardware"),),
+        (
+            f"the smallest layout is {nearest.shape}, micro batch 1",
+            f"its largest term is {largest}: {format_bytes(memory.terms[largest])}",
+        ),
+        sum=(
+            *(Term(name, value) for name, value in memory.terms.items()),
+            *(Term(f"margin: {name}", value) for name, value in memory.margin.items()),
+        ),
+    )
+
+
+def _no_layout(problem: Problem, answer: Answer) -> Diagnostic:
+    reasons = dict.fromkeys(f"{v.shape}: {describe(v, problem)}" for v in answer.verdicts)
+    pinned = ", ".join(f"{path}={value}" for path, value in problem.pins)
+    message = "no layout can run" + (f" with {pinned}" if pinned else "")
+    return Diagnostic(
+        "E0702",
+        "error",
+        message,
+        (Label("", path="pin" if pinned else "hardware"),),
+        tuple(list(reasons)[:8]),
+    )

@@ -1,0 +1,123 @@
+"""The search's problem: what is given, what is fixed, and one shape of an answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.time.machine import Machine
+from tunec.compiler.ir.slots import SLOTS, ActivationCheckpointing, Batch, Parallel
+from tunec.compiler.passes.fit.states import states_of
+from tunec.compiler.passes.fit.zero import zero_of
+from tunec.schemas.terms import Checkpointing, Engine, Offload
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Everything the search depends on; equal problems have equal answers."""
+
+    workload: Workload
+    machine: Machine
+    budget: int
+    """Bytes of each device."""
+    host_budget: int | None
+    """Bytes of each node's RAM; None: unknown."""
+    nvme_path: str | None
+    nodes: int
+    per_node: int
+    global_batch: int | None
+    """Samples in one optimizer step, if the spec or a pin says."""
+    trainable: int
+    pins: tuple[tuple[str, Any], ...]
+    """Pinned slots of the groups that the search decides."""
+
+    @property
+    def details(self) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
+        """Pins that shape nothing but stand in the layout, by group."""
+        return details_of(self.pinned) if self.pins else ()
+
+    @property
+    def pinned(self) -> Mapping[str, Any]:
+        """The pins by slot."""
+        return dict(self.pins)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shape:
+    """A layout but for its batch. Field order is the order of preference among equals."""
+
+    engine: Engine
+    stage: int
+    offload_optimizer: Offload
+    offload_param: Offload
+    checkpointing: Checkpointing
+    nodes: int
+    per_node: int
+
+    @property
+    def width(self) -> int:
+        """Data parallel width: the search splits nothing else."""
+        return self.nodes * self.per_node
+
+    def says(self, slot: str) -> Any:
+        """The value this shape gives a slot of the search, or None for other slots."""
+        return _SHAPE_SLOTS[slot](self) if slot in _SHAPE_SLOTS else None
+
+    def __str__(self) -> str:
+        name = {"none": "one process", "ddp": "DDP", "deepspeed": f"ZeRO {self.stage}"}[self.engine]
+        moved = [
+            f"{what} on {where}"
+            for what, where in (
+                ("optimizer", self.offload_optimizer),
+                ("parameters", self.offload_param),
+            )
+            if where != "none"
+        ]
+        kept = ["checkpointing"] if self.checkpointing == "layer" else []
+        return ", ".join([name, *moved, *kept])
+
+
+_SHAPE_SLOTS = {
+    "parallel.engine": lambda shape: shape.engine,
+    "parallel.data": lambda shape: shape.width,
+    "parallel.world": lambda shape: shape.width,
+    "parallel.tensor": lambda _: 1,
+    "parallel.sequence": lambda _: 1,
+    "zero.stage": lambda shape: shape.stage,
+    "zero.offload_optimizer": lambda shape: shape.offload_optimizer,
+    "zero.offload_param": lambda shape: shape.offload_param,
+    "activation_checkpointing.mode": lambda shape: shape.checkpointing,
+}
+SHAPE_SLOTS = frozenset(_SHAPE_SLOTS)
+
+
+def layout_of(problem: Problem, shape: Shape, micro: int, accumulation: int) -> Layout:
+    """The complete layout of a shape with a batch, pins put in."""
+    work = problem.workload
+    layout = Layout(
+        parallel=Parallel(shape.engine, shape.width, shape.width, 1, 1),
+        states=states_of(shape.engine, work.precision, work.adapter, work.optimizer),
+        zero=zero_of(
+            shape.stage,
+            shape.offload_optimizer,
+            shape.offload_param,
+            hidden=work.architecture.hidden,
+            trainable=problem.trainable,
+            nvme_path=problem.nvme_path,
+        ),
+        activation_checkpointing=ActivationCheckpointing(shape.checkpointing, reentrant=False),
+        batch=Batch(micro, accumulation, micro * accumulation * shape.width, micro),
+    )
+    for group, changes in problem.details:
+        layout = replace(layout, **{group: replace(getattr(layout, group), **dict(changes))})
+    return layout
+
+
+def details_of(pins: Mapping[str, Any]) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
+    """Pins that shape nothing but stand in the layout, by group: dtypes, bucket sizes."""
+    changes: dict[str, list[tuple[str, Any]]] = {}
+    for path, value in sorted(pins.items()):
+        slot = SLOTS[path]
+        if path == "batch.evaluation" or (path not in SHAPE_SLOTS and slot.group != "batch"):
+            changes.setdefault(slot.group, []).append((slot.attribute, value))
+    return tuple((group, tuple(fields)) for group, fields in changes.items())

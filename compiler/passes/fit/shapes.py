@@ -1,0 +1,113 @@
+"""Which shapes are possible, and why the others are not."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape
+from tunec.schemas.terms import Checkpointing, Engine, Offload
+
+_OFFLOADS: tuple[Offload, ...] = ("none", "cpu", "nvme")
+_ENGINES: tuple[Engine, ...] = ("none", "ddp", "deepspeed")
+_MODES: tuple[Checkpointing, ...] = ("none", "layer")
+_USUAL_GLOBAL_BATCH = 32
+_USUAL_GLOBAL_BATCH_IMAGES = 4
+
+
+def shapes(problem: Problem) -> Iterator[Shape]:
+    """Every shape that the pins allow, possible or not."""
+    nodes, per_node = devices_used(problem)
+    pinned = {slot: value for slot, value in problem.pins if slot in SHAPE_SLOTS}
+    for engine in _ENGINES:
+        stages = range(4) if engine == "deepspeed" else (0,)
+        for stage, optimizer, param, mode in product(stages, _OFFLOADS, _OFFLOADS, _MODES):
+            shape = Shape(engine, stage, optimizer, param, mode, nodes, per_node)
+            if all(shape.says(slot) == value for slot, value in pinned.items()):
+                yield shape
+
+
+def devices_used(problem: Problem) -> tuple[int, int]:
+    """Nodes and devices a node: the most whose number divides the global batch, or as pinned."""
+    pinned = problem.pinned.get("parallel.data") or problem.pinned.get("parallel.world")
+    batch = problem.global_batch
+    options = [
+        (nodes, per_node)
+        for nodes in range(problem.nodes, 0, -1)
+        for per_node in range(problem.per_node, 0, -1)
+        if _allowed(nodes * per_node, batch, pinned)
+        and (nodes == 1 or per_node == problem.per_node)
+    ]
+    return max(
+        options, key=lambda pair: pair[0] * pair[1], default=(problem.nodes, problem.per_node)
+    )
+
+
+def _allowed(width: int, batch: int | None, pinned: int | None) -> bool:
+    if pinned is not None:
+        return width == pinned
+    return batch is None or batch % width == 0
+
+
+def global_batch(problem: Problem, width: int) -> int:
+    """Samples in one step: as given, or the smallest multiple of the width at a usual size."""
+    if problem.global_batch is not None:
+        return problem.global_batch
+    diffusion = problem.workload.architecture.kind == "diffusion"
+    usual = _USUAL_GLOBAL_BATCH_IMAGES if diffusion else _USUAL_GLOBAL_BATCH
+    return -(-usual // width) * width
+
+
+def impossible(problem: Problem, shape: Shape) -> str | None:
+    """Why a shape cannot run or makes no sense; None if it can."""
+    if shape.engine == "none" and shape.width > 1:
+        return f"one process drives one device, not {shape.width}"
+    if shape.engine == "ddp" and shape.width == 1:
+        return "there is one device, so nothing to run side by side"
+    if shape.engine != "deepspeed":
+        return _offload_without_engine(shape)
+    return _sharding(problem, shape) or _offload(problem, shape) or _optimizer(problem, shape)
+
+
+def _offload_without_engine(shape: Shape) -> str | None:
+    if shape.offload_optimizer != "none" or shape.offload_param != "none":
+        return "only DeepSpeed offloads"
+    return None
+
+
+def _sharding(problem: Problem, shape: Shape) -> str | None:
+    offloads = shape.offload_optimizer != "none" or shape.offload_param != "none"
+    if shape.stage and shape.width == 1 and not offloads:
+        return "there is one device, so nothing to shard over"
+    if shape.stage == 3 and problem.workload.quantization.format != "none":
+        # transformers integrations/deepspeed.py and bitsandbytes: zero.Init partitions weights
+        # before they are quantised (memory goes up), and packed weights fail its 2-D checks
+        return "ZeRO-3 cannot shard a quantised base"
+    return None
+
+
+def _offload(problem: Problem, shape: Shape) -> str | None:
+    """DeepSpeed's rules: runtime/zero/config.py and runtime/engine.py, 0.14 to 0.19."""
+    if shape.offload_param != "none" and shape.stage != 3:
+        return "parameters can only be offloaded at stage 3; below it the setting is ignored"
+    if shape.offload_optimizer != "none" and shape.stage == 0:
+        return "optimizer states can only be offloaded from stage 1 up"
+    if shape.offload_optimizer == "nvme" and shape.stage != 3:
+        return "optimizer states go to NVMe only at stage 3"
+    if "nvme" in (shape.offload_optimizer, shape.offload_param) and problem.nvme_path is None:
+        return "the nodes have no NVMe"
+    if shape.offload_optimizer == "none" and shape.offload_param == "nvme":
+        return "parameters on NVMe with optimizer states on the device saves the smaller part"
+    return None
+
+
+def _optimizer(problem: Problem, shape: Shape) -> str | None:
+    """DeepSpeed engine.py `_do_optimizer_sanity_check`, `_configure_zero_optimizer`."""
+    name = problem.workload.optimizer.name
+    if name == "adamw_bf16":
+        return "DeepSpeed keeps fp32 copies, which adamw_bf16 exists to avoid"
+    if name == "adafactor" and shape.stage:
+        return "ZeRO flattens parameters, which leaves Adafactor nothing to factor"
+    if name.startswith(("adamw_8bit", "paged_")) and shape.stage == 3:
+        return f"{name} steps whole device tensors, which stage 3 does not keep"
+    if name != "adamw" and shape.offload_optimizer != "none":
+        return f"DeepSpeed offloads its own CPU Adam, not {name}"
+    return None

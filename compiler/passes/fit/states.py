@@ -1,0 +1,54 @@
+"""Which dtype each kind of training state has, by engine, method and precision."""
+
+from tunec.compiler.ir.slots import Adapter, Optimizer, Precision, States
+from tunec.schemas.terms import Engine, FloatDtype, OptimizerName, StateDtype
+
+_MOMENTS: dict[OptimizerName, StateDtype] = {
+    "adamw_8bit": "int8",
+    "paged_adamw_8bit": "int8",
+    "adamw_bf16": "bf16",
+}
+
+
+def states_of(
+    engine: Engine, precision: Precision, adapter: Adapter, optimizer: Optimizer
+) -> States:
+    """Follow what the engine and the adapter library do to the dtypes."""
+    if optimizer.name == "adamw_bf16":
+        return _pure_bf16()
+    if engine == "deepspeed":
+        return _deepspeed(precision.compute, optimizer.name)
+    if adapter.kind != "none":
+        return _peft(precision.compute, adapter, optimizer.name)
+    return _mixed(precision.compute, "fp32", optimizer.name)
+
+
+def _pure_bf16() -> States:
+    """SimpleTuner's AdamWBF16: parameters, gradients and moments are all bf16."""
+    return States("bf16", "bf16", "bf16", master_weights=False, optimizer="bf16", autocast=False)
+
+
+def _deepspeed(compute: FloatDtype, name: OptimizerName) -> States:
+    """DeepSpeed casts the whole module and keeps fp32 copies in its optimizer.
+
+    deepspeed 0.19.8 runtime/engine.py `_configure_distributed_model` (module.half/bfloat16);
+    runtime/zero/stage_1_and_2.py `single_partition_of_fp32_groups`.
+    """
+    moments = _MOMENTS.get(name, "fp32")
+    return States(compute, compute, compute, True, moments, autocast=False)
+
+
+def _peft(compute: FloatDtype, adapter: Adapter, name: OptimizerName) -> States:
+    """PEFT keeps adapters in fp32 over a base in the compute dtype (`autocast_adapter_dtype`).
+
+    With fp16, modules trained in full must be fp32 too: torch's GradScaler refuses fp16 gradients
+    (torch/amp/grad_scaler.py `_unscale_grads_`), and PEFT copies them in the base's dtype.
+    """
+    upcast = compute == "fp16" and bool(adapter.also_train)
+    return _mixed(compute, "fp32" if upcast else compute, name)
+
+
+def _mixed(compute: FloatDtype, weights: FloatDtype, name: OptimizerName) -> States:
+    """torch autocast over fp32 trained parameters."""
+    moments = _MOMENTS.get(name, "fp32")
+    return States(weights, "fp32", "fp32", False, moments, autocast=compute != "fp32")

@@ -1,0 +1,57 @@
+"""ZeRO settings that follow from stage and offload; what a stage ignores is 0, False or none."""
+
+from tunec.compiler.ir.slots import Zero
+from tunec.schemas.terms import Offload
+
+BUCKET_LIMIT = 50_000_000
+"""Elements: 100 MB in bf16, past which a larger message is no faster on NVLink or InfiniBand, while
+DeepSpeed's own 5e8 would hold up to 2 GB on the device."""
+MAX_LIVE = 1_000_000_000
+"""DeepSpeed's own default (runtime/zero/config.py `max_live_parameters`, 0.14 to 0.19)."""
+SUB_GROUP = 1_000_000_000
+"""DeepSpeed's own default (runtime/zero/config.py `sub_group_size`, 0.14 to 0.19)."""
+
+
+def zero_of(
+    stage: int,
+    offload_optimizer: Offload,
+    offload_param: Offload,
+    *,
+    hidden: int,
+    trainable: int,
+    nvme_path: str | None,
+) -> Zero:
+    """Settings for a stage. `hidden` is the model's width, `trainable` the trained parameters."""
+    offloads = offload_optimizer != "none" or offload_param != "none"
+    uses_nvme = "nvme" in (offload_optimizer, offload_param)
+    bucket = min(BUCKET_LIMIT, max(hidden * hidden, 1), max(trainable, 1)) if stage else 0
+    return Zero(
+        stage=stage,
+        offload_optimizer=offload_optimizer,
+        offload_param=offload_param,
+        nvme_path=nvme_path if uses_nvme else None,
+        pin_memory=offloads,
+        overlap_comm=stage > 0,
+        contiguous_gradients=stage > 0,
+        reduce_scatter=stage in (1, 2),
+        reduce_bucket=bucket,
+        allgather_bucket=bucket if stage in (1, 2) else 0,
+        **_stage_3(stage, hidden),
+    )
+
+
+def _stage_3(stage: int, hidden: int) -> dict[str, int | bool]:
+    """What only stage 3 has; sizes by the hidden width as transformers fills in `auto`.
+
+    transformers 5.23 integrations/deepspeed.py `HfTrainerDeepSpeedConfig.trainer_config_finalize`:
+    prefetch 0.9 hidden^2, persistence 10 hidden.
+    """
+    on = stage == 3
+    return {
+        "prefetch_bucket": int(0.9 * hidden * hidden) if on else 0,
+        "persistence_threshold": 10 * hidden if on else 0,
+        "max_live_parameters": MAX_LIVE if on else 0,
+        "max_reuse_distance": MAX_LIVE if on else 0,
+        "sub_group_size": SUB_GROUP if on else 0,
+        "gather_on_save": on,
+    }

@@ -1,0 +1,58 @@
+"""plan_launch: how the processes are started, on the devices that were meant."""
+
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
+from tunec.schemas.terms import Engine, Launcher
+
+_USUAL: dict[Engine, Launcher] = {"none": "python", "ddp": "torchrun", "deepspeed": "deepspeed"}
+
+
+def plan_launch(facts: Facts, draft: Draft) -> Outcome:
+    """Choose the launcher and the environment."""
+    scribe = Scribe(facts)
+    _launcher(scribe, draft)
+    environment = environment_of(draft)
+    scribe.say(
+        "launch.environment",
+        environment,
+        "what the devices and the precision need to be seen as planned",
+        slot("devices.visible"),
+        slot("precision.deprecated_fp16"),
+    )
+    script = facts.spec.train.script
+    why = "as the spec has it" if script else "not given: train.py beside the files"
+    scribe.say("launch.script", script or "train.py", why, spec("train.script"))
+    return scribe.outcome()
+
+
+def _launcher(scribe: Scribe, draft: Draft) -> None:
+    asked = scribe.facts.spec.launcher
+    usual = _USUAL[draft.parallel.engine]
+    if draft.model.kind == "diffusion":
+        usual = "accelerate"
+    chosen = scribe.say(
+        "launch.launcher",
+        asked or usual,
+        "the spec asks for it" if asked else f"the usual one for engine {draft.parallel.engine}",
+        spec("launcher"),
+        slot("parallel.engine"),
+    )
+    if chosen == "python" and draft.parallel.world > 1:
+        scribe.error(
+            "E0803",
+            f"python starts one process, and the plan has {draft.parallel.world}",
+            "launcher",
+            help="use torchrun, deepspeed or accelerate",
+        )
+
+
+def environment_of(draft: Draft) -> tuple[tuple[str, str], ...]:
+    """Environment variables in the order in which they are exported."""
+    variables: list[tuple[str, str]] = []
+    if draft.devices.visible:
+        variables.append(("CUDA_DEVICE_ORDER", "PCI_BUS_ID"))
+        variables.append(("CUDA_VISIBLE_DEVICES", ",".join(draft.devices.visible)))
+    if draft.precision.deprecated_fp16 and draft.parallel.engine == "deepspeed":
+        variables.append(("DS_ALLOW_DEPRECATED_FP16", "1"))
+    return tuple(variables)

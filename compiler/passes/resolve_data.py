@@ -1,0 +1,106 @@
+"""resolve_data: what one sample is, in tokens of text and of images."""
+
+from tunec.compiler.analyses.architecture.image_tokens import image_tokens, vision_tokens
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.passes.contract import Outcome, Scribe, model, spec
+
+_USUAL_SEQUENCE = 2048
+"""Planned for when the spec gives none: what most published LoRA recipes train at."""
+
+
+def resolve_data(facts: Facts, _: Draft) -> Outcome:
+    """Say what a sample holds: text tokens, images, and the tokens that images become."""
+    scribe = Scribe(facts)
+    data = facts.spec.data
+    scribe.say("data.train", data.train, "handed to the trainer as it is", spec("data.train"))
+    scribe.say("data.evaluation", data.evaluation, "as the spec has it", spec("data.evaluation"))
+    scribe.say("data.samples", data.samples, "as the spec has it", spec("data.samples"))
+    _sequence(scribe)
+    _packing(scribe)
+    _images(scribe)
+    return scribe.outcome()
+
+
+def _sequence(scribe: Scribe) -> None:
+    asked = scribe.facts.spec.data.sequence
+    architecture = scribe.facts.model.architecture
+    if architecture.kind == "diffusion":
+        if asked:
+            _misfit(scribe, "data.sequence", "a diffusion model has no text sequence to bound")
+        scribe.say("data.sequence", 0, "a diffusion model has none", model("config"))
+        return
+    if asked is None:
+        context = architecture.context or _USUAL_SEQUENCE
+        scribe.say("data.sequence", min(context, _USUAL_SEQUENCE), "not given: a usual length")
+        scribe.report(
+            "sequence-assumed",
+            "note",
+            f"data.sequence is not given; memory and time are planned for {_USUAL_SEQUENCE} tokens",
+            "data",
+            help="give the longest sample that training will see",
+        )
+        return
+    sequence = scribe.say("data.sequence", asked, "as the spec has it", spec("data.sequence"))
+    if architecture.context and sequence > architecture.context:
+        scribe.error(
+            "E0801",
+            f"a sequence of {sequence} tokens is longer than the {architecture.context} "
+            "that the model's positions allow",
+            "data.sequence",
+            help=f"use at most {architecture.context}",
+        )
+
+
+def _packing(scribe: Scribe) -> None:
+    packing = scribe.facts.spec.data.packing
+    if packing and scribe.facts.model.architecture.kind != "causal-lm":
+        kind = scribe.facts.model.architecture.kind
+        _misfit(scribe, "data.packing", f"samples of a {kind} model cannot share a sequence")
+    scribe.say("data.packing", packing, "as the spec has it", spec("data.packing"))
+
+
+def _misfit(scribe: Scribe, at: str, why: str) -> None:
+    scribe.error("E0802", f"{at} does not fit this model: {why}", at, help=f"leave {at} out")
+
+
+def _images(scribe: Scribe) -> None:
+    kind = scribe.facts.model.architecture.kind
+    if kind == "diffusion":
+        _training_images(scribe)
+    elif kind == "vision-language":
+        _sample_images(scribe)
+    else:
+        if scribe.facts.spec.data.images:
+            _misfit(scribe, "data.images", f"a {kind} model takes no images")
+        _say_images(scribe, 0, 0, 0, 0, 0, "the model takes none")
+
+
+def _training_images(scribe: Scribe) -> None:
+    side = scribe.facts.spec.data.resolution or 1024
+    why = "data.resolution" if scribe.facts.spec.data.resolution else "not given: 1024, as usual"
+    _say_images(scribe, 1, side, side, 0, 0, why)
+
+
+def _sample_images(scribe: Scribe) -> None:
+    rule = scribe.facts.model.architecture.images
+    if rule is None:
+        raise ValueError(f"{scribe.facts.model.path} has no image rule")  # derive() gives one
+    asked = scribe.facts.spec.data.images
+    count = asked.per_sample if asked else 1
+    width = (asked.width if asked else None) or rule.image_size
+    height = (asked.height if asked else None) or width
+    count = scribe.facts.pinned("data.images", count)
+    text = count * image_tokens(rule, width, height)
+    tower = count * sum(vision_tokens(rule, width, height))
+    _say_images(scribe, count, width, height, text, tower, f"the family's rule {rule.rule!r}")
+
+
+def _say_images(
+    scribe: Scribe, count: int, width: int, height: int, text: int, tower: int, why: str
+) -> None:
+    scribe.say("data.images", count, why, spec("data.images"))
+    scribe.say("data.image_width", width, why, spec("data.images"))
+    scribe.say("data.image_height", height, why, spec("data.images"))
+    scribe.say("data.image_tokens", text, why, spec("data.images"), model("config"))
+    scribe.say("data.vision_tokens", tower, why, spec("data.images"), model("config"))

@@ -1,0 +1,155 @@
+"""read: documents of a consumer to definitions of slots, by the rows that also write them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from math import isfinite
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+from packaging.version import Version
+
+from tunec.compiler.frontend.nodes import Node, place, plain
+from tunec.compiler.ir.ledger import Definition, Rank
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.target import Dialect, Documents, Entry, File, Found, Json, Target
+
+_AUTO: Final = "auto"
+_MISFIT: Final = object()
+
+
+def read(
+    target: Target,
+    documents: Documents,
+    version: Version,
+    software: Mapping[str, str] | None = None,
+) -> tuple[Definition, ...]:
+    """What documents say about slots, and what the consumer does where they say nothing.
+
+    `documents` holds, by the name of one of the target's files, the keys found in it by dotted
+    path. A value of a type that its slot cannot hold settles nothing: the consumer's JSON Schema is
+    what reports it.
+    """
+    dialect = target.dialect(version, software)
+    definitions: list[Definition] = []
+    for file in target.files:
+        if file.name in documents:
+            definitions += _read_file(file, documents[file.name], dialect, target)
+    return (*definitions, *target.together(documents))
+
+
+def recognise(target: Target, document: Json) -> File | None:
+    """The file of the target that a document is, by its content; None if it is none of them."""
+    return next((file for file in target.files if file.recognise(document)), None)
+
+
+def found_in(document: Node) -> dict[str, Found]:
+    """Every key of a document by dotted path, mappings and what they hold alike."""
+    return dict(_flat_node(document, ""))
+
+
+def found_plain(document: Json) -> dict[str, Found]:
+    """The same for plain data, which knows no places."""
+    return dict(_flat(document, ""))
+
+
+def _flat_node(node: Node, prefix: str) -> Iterator[tuple[str, Found]]:
+    for key, child in (node.fields or {}).items():
+        yield prefix + key, Found(plain(child), place(child))
+        yield from _flat_node(child, f"{prefix}{key}.")
+
+
+def _flat(document: Json, prefix: str) -> Iterator[tuple[str, Found]]:
+    if isinstance(document, Mapping):
+        for key, value in document.items():
+            yield f"{prefix}{key}", Found(value)
+            yield from _flat(value, f"{prefix}{key}.")
+
+
+def _read_file(
+    file: File, found: Mapping[str, Found], dialect: Dialect, target: Target
+) -> Iterator[Definition]:
+    said = {key: each for key, each in found.items() if not _is_auto(file, each.value)}
+    elsewhere = {key for key in file.filled or () if key in found and key not in said}
+    for entry in file.entries:
+        if not entry.holds_in(dialect):
+            continue
+        present = {key: said[key] for key in entry.keys if key in said}
+        if not elsewhere.isdisjoint(entry.keys):
+            continue
+        if present:
+            yield from _observed(entry, present, file.name)
+        else:
+            yield from _assumed(entry, target, dialect)
+
+
+def _is_auto(file: File, value: Json) -> bool:
+    return file.filled is not None and isinstance(value, str) and value == _AUTO
+
+
+def _observed(entry: Entry, present: Mapping[str, Found], author: str) -> Iterator[Definition]:
+    span = next(iter(present.values())).span
+    reason = f"{', '.join(present)} says so"
+    for slot, value in settle(entry, {key: each.value for key, each in present.items()}).items():
+        yield Definition(slot, value, Rank.OBSERVED, author, reason, span=span)
+
+
+def _assumed(entry: Entry, target: Target, dialect: Dialect) -> Iterator[Definition]:
+    package = entry.package or target.package
+    version = dialect[entry.package]
+    what = f"{entry.keys[0]} is absent" if entry.keys else "no key says otherwise"
+    for slot, value in entry.defaults_at(version).items():
+        reason = f"{what}: what {package} {version} then does"
+        yield Definition(slot, value, Rank.CONSUMER, package, reason)
+
+
+def settle(entry: Entry, found: Mapping[str, Json]) -> dict[str, Any]:
+    """The slots that a row settles from the keys found, each of its slot's type."""
+    try:
+        values = entry.read(found)
+        fitted = {slot: _fit(SLOTS[slot].type, value) for slot, value in values.items()}
+    except (TypeError, ValueError, OverflowError):  # of the wrong type; the schema reports it
+        return {}
+    return {slot: value for slot, value in fitted.items() if value is not _MISFIT}
+
+
+def _fit(kind: Any, value: Any) -> Any:
+    """The value as its slot's type has it, or a mark that it cannot be that."""
+    for each in _alternatives(kind):
+        fitted = _fit_one(each, value)
+        if fitted is not _MISFIT:
+            return fitted
+    return _MISFIT
+
+
+@cache
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _fit_one(kind: Any, value: Any) -> Any:
+    if kind is float:
+        return float(value) if _is_number(value) else _MISFIT
+    if kind is int:
+        return int(value) if _is_number(value) and value == int(value) else _MISFIT
+    if kind in (bool, str, NoneType):
+        return value if type(value) is kind else _MISFIT
+    if get_origin(kind) is Literal:
+        return value if isinstance(value, str) and value in get_args(kind) else _MISFIT
+    return _fit_tuple(kind, value)
+
+
+def _fit_tuple(kind: Any, value: Any) -> Any:
+    """A tuple type is either `tuple[item, ...]` or a pair of two types."""
+    if get_origin(kind) is not tuple or not isinstance(value, tuple | list):
+        return _MISFIT
+    items = get_args(kind)
+    kinds: Iterable[Any] = [items[0]] * len(value) if items[-1] is ... else items
+    fitted = tuple(_fit(each, item) for each, item in zip(kinds, value, strict=False))
+    whole = len(fitted) == len(value) and _MISFIT not in fitted
+    return fitted if whole else _MISFIT
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, int) or isfinite(value)

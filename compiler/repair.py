@@ -1,0 +1,158 @@
+"""What would make a spec fit: changes of intent, each tried by running the passes again."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.facts import Facts
+from tunec.compiler.gather import devices_of
+from tunec.compiler.ir.plan import Draft, build_group
+from tunec.compiler.passes.fit.fit import GROUPS
+from tunec.compiler.passes.pipeline import PIPELINE
+from tunec.schemas.hardware.catalogue import UnknownName, cluster
+from tunec.schemas.hardware.profile import Cluster
+from tunec.schemas.spec import Lora, Method, Qlora, Spec
+
+_WANTED = 4
+"""Repairs shown at most: a choice, not a catalogue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A change of intent; `apply` returns the changed facts, or None where it makes no sense."""
+
+    title: str
+    apply: Callable[[Facts], Facts | None]
+
+
+def repairs(facts: Facts, found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    """Add to each 'nothing fits' the changes that were tried and make it fit."""
+    for each in found:
+        if each.id == "E0701":
+            working = tuple(working_repairs(facts))
+            yield replace(each, help=_help(working))
+        else:
+            yield each
+
+
+def _help(working: tuple[str, ...]) -> str:
+    if not working:
+        return "no single change of method, sequence or hardware was found that makes it fit"
+    return "each of these was planned and fits: " + "; ".join(working)
+
+
+def working_repairs(facts: Facts) -> Iterator[str]:
+    """Titles of changes that make the spec fit, cheapest first, each verified by the search."""
+    tried = 0
+    singles = [*REPAIRS, *_hardware_repairs(facts)]
+    pairs = [Repair(f"{a.title} and {b.title}", _both(a, b)) for a, b in combinations(REPAIRS, 2)]
+    worked: list[str] = []
+    for repair in (*singles, *pairs):
+        if tried == _WANTED:
+            return
+        if any(title in repair.title for title in worked):
+            continue
+        changed = repair.apply(facts)
+        if changed is not None and fits(changed):
+            tried += 1
+            worked.append(repair.title)
+            yield repair.title
+
+
+def _both(first: Repair, second: Repair) -> Callable[[Facts], Facts | None]:
+    def apply(facts: Facts) -> Facts | None:
+        changed = first.apply(facts)
+        return None if changed is None else second.apply(changed)
+
+    return apply
+
+
+def fits(facts: Facts) -> bool:
+    """Whether the passes up to the search find a plan without an error."""
+    draft = Draft({})
+    for each in PIPELINE:
+        outcome = each.run(facts, draft)
+        if any(fault.severity == "error" for fault in outcome.diagnostics):
+            return False
+        values = {path: facts.pinned(path, d.value) for path, d in outcome.decisions.items()}
+        draft = draft.with_groups({g: build_group(g, values) for g in each.decides})
+        if each.decides == GROUPS:
+            return True
+    return True
+
+
+def _with_spec(facts: Facts, **changes: object) -> Facts:
+    return replace(facts, spec=facts.spec.model_copy(update=changes))
+
+
+def _lora_instead(facts: Facts) -> Facts | None:
+    if facts.spec.method.full is None:
+        return None
+    return _with_spec(facts, method=Method(lora=Lora()))
+
+
+def _qlora_instead(facts: Facts) -> Facts | None:
+    method = facts.spec.method
+    if method.qlora is not None or facts.model.architecture.kind == "diffusion":
+        return None
+    lora = method.lora or method.int8_lora
+    options = lora.model_dump(exclude_unset=True) if lora else {}
+    return _with_spec(facts, method=Method(qlora=Qlora(**options)))
+
+
+def _deprecated_fp16(facts: Facts) -> Facts | None:
+    intent = facts.spec.precision
+    old = any((d.compute_capability or (9, 0)) < (7, 0) for d in facts.devices.values())
+    if intent.deprecated_fp16 or not old:
+        return None
+    changed = intent.model_copy(update={"deprecated_fp16": True})
+    return _with_spec(facts, precision=changed)
+
+
+def _sequence(numerator: int, denominator: int) -> Callable[[Facts], Facts | None]:
+    def apply(facts: Facts) -> Facts | None:
+        sequence = facts.spec.data.sequence
+        if not sequence:
+            return None
+        shorter = sequence * numerator // denominator
+        return _with_spec(facts, data=facts.spec.data.model_copy(update={"sequence": shorter}))
+
+    return apply
+
+
+def _whole_budget(facts: Facts) -> Facts | None:
+    budget = facts.spec.budget
+    if budget.gpu_memory is None:
+        return None
+    return _with_spec(facts, budget=budget.model_copy(update={"gpu_memory": None}))
+
+
+REPAIRS = (
+    Repair("the whole budget (drop budget.gpu_memory)", _whole_budget),
+    Repair("sequence x 3/4", _sequence(3, 4)),
+    Repair("sequence x 1/2", _sequence(1, 2)),
+    Repair("method: lora", _lora_instead),
+    Repair("method: qlora (nf4)", _qlora_instead),
+    Repair("precision.deprecated_fp16: true (sets DS_ALLOW_DEPRECATED_FP16=1)", _deprecated_fp16),
+)
+
+
+def _hardware_repairs(facts: Facts) -> list[Repair]:
+    """More of the same devices, then larger ones."""
+    group = facts.cluster.nodes[0].accelerators[0]
+    more = [f"{group.device}-x{group.count * factor}" for factor in (2, 4, 8)]
+    larger = ["v100-32g-x1", "a100-40g-x1", "a100-80g-x1", "a100-80g-x8", "h100-x8"]
+    return [Repair(f"hardware: {name}", _on(name)) for name in (*more, *larger)]
+
+
+def _on(name: str) -> Callable[[Facts], Facts | None]:
+    def apply(facts: Facts) -> Facts | None:
+        try:
+            other: Cluster = cluster(name)
+        except UnknownName:
+            return None
+        spec: Spec = facts.spec.model_copy(update={"hardware": name})
+        return replace(facts, spec=spec, cluster=other, devices=devices_of(other))
+
+    return apply

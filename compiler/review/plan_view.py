@@ -1,0 +1,115 @@
+"""A plan for people (text) and for machines (JSON)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tunec.compiler.analyses.memory.account import Account
+from tunec.compiler.analyses.time.account import TimeAccount
+from tunec.compiler.driver import Planned
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.compiler.review.explain import definition_json
+from tunec.compiler.ir.show import plain, show
+from tunec.schemas.units import format_bytes
+
+_WIDTH = 34
+
+
+def plan_json(planned: Planned) -> dict[str, Any]:
+    """The plan as the JSON of `tunec plan --format json`."""
+    found = [each.to_json() for each in planned.diagnostics]
+    if planned.plan is None or planned.memory is None or planned.time is None:
+        return {"plan": None, "decisions": None, "memory": None, "time": None, "diagnostics": found}
+    return {
+        "plan": {path: plain(value) for path, value in planned.plan.values().items()},
+        "decisions": dict(_decisions(planned)),
+        "memory": _memory_json(planned.plan, planned.memory),
+        "time": _time_json(planned.time),
+        "diagnostics": found,
+    }
+
+
+def _decisions(planned: Planned) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in SLOTS:
+        winner = planned.ledger.winner(path)
+        if winner is not None:
+            yield path, definition_json(winner, planned)
+
+
+def _memory_json(plan: Plan, memory: Account) -> dict[str, Any]:
+    return {
+        "gpu": {
+            "peak_bytes": memory.peak_bytes,
+            "required_bytes": memory.required_bytes,
+            "budget_bytes": plan.devices.budget,
+            "peak_phase": memory.peak_phase,
+            "terms": dict(memory.terms),
+            "margin": dict(memory.margin),
+            "phases": {name: dict(terms) for name, terms in memory.phases.items()},
+        },
+        "host": {
+            "required_bytes": memory.host.peak_bytes,
+            "budget_bytes": plan.devices.host_budget,
+            "terms": dict(memory.host.terms),
+        },
+    }
+
+
+def _time_json(time: TimeAccount) -> dict[str, Any]:
+    return {
+        "step_seconds": time.step_seconds,
+        "tokens_per_second": time.tokens_per_second,
+        "samples_per_second": time.samples_per_second,
+        "terms": dict(time.terms),
+    }
+
+
+def plan_text(planned: Planned) -> str:
+    """The plan as sections of aligned lines; empty if there is none."""
+    if planned.plan is None or planned.memory is None or planned.time is None:
+        return ""
+    sections = [_group(planned, group) for group in GROUPS]
+    sections += [_memory(planned.plan, planned.memory), _host(planned.plan, planned.memory)]
+    sections.append(_time(planned.time))
+    return "\n\n".join("\n".join(section) for section in sections)
+
+
+def _group(planned: Planned, group: str) -> Iterator[str]:
+    yield group
+    for path, slot in SLOTS.items():
+        winner = planned.ledger.winner(path)
+        if slot.group == group and winner is not None:
+            name = path.removeprefix(f"{group}.")
+            yield f"  {name:<24} {show(path, winner.value):<24} {winner.reason}".rstrip()
+
+
+def _memory(plan: Plan, memory: Account) -> Iterator[str]:
+    needs, budget = format_bytes(memory.required_bytes), format_bytes(plan.devices.budget)
+    yield f"memory of a device: {needs} of {budget}, highest in {memory.peak_phase}"
+    yield from _terms(memory.terms)
+    yield from _terms({f"margin: {name}": value for name, value in memory.margin.items()})
+    for name, terms in memory.phases.items():
+        yield f"  {'phase ' + name:<{_WIDTH}} {format_bytes(sum(terms.values())):>12}"
+
+
+def _host(plan: Plan, memory: Account) -> Iterator[str]:
+    budget = plan.devices.host_budget
+    of = f" of {format_bytes(budget)}" if budget is not None else ""
+    yield f"memory of a node's host: {format_bytes(memory.host.peak_bytes)}{of}"
+    yield from _terms(memory.host.terms)
+
+
+def _terms(terms: Mapping[str, int]) -> Iterator[str]:
+    for name, value in terms.items():
+        if value:
+            yield f"  {name:<{_WIDTH}} {format_bytes(value):>12}"
+
+
+def _time(time: TimeAccount) -> Iterator[str]:
+    rate = f"{time.samples_per_second:.3g} samples/s"
+    if time.tokens_per_second:
+        rate = f"{time.tokens_per_second:,.0f} tokens/s, {rate}"
+    yield f"time of a step: {time.step_seconds:.3g} s, {rate}"
+    for name, seconds in time.terms.items():
+        if seconds:
+            yield f"  {name:<{_WIDTH}} {seconds:>10.4f} s"
