@@ -13,8 +13,8 @@ from packaging.version import InvalidVersion, Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.read import settle
 from tunec.compiler.ir.show import show
+from tunec.compiler.read import settle
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target
 
 if TYPE_CHECKING:

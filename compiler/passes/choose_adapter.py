@@ -1,7 +1,6 @@
 """choose_adapter: what is trained: adapters on named modules, modules in full, or the model."""
 
 import re
-from dataclasses import replace
 
 from tunec.compiler.analyses.trainable import (
     adapted_modules,
@@ -174,8 +173,6 @@ def _count(scribe: Scribe) -> None:
     values = {path: each.value for path, each in scribe.decisions.items()}
     values |= {path: pin.value for path, pin in scribe.facts.pins.items() if path in values}
     adapter: Adapter = build_group("adapter", {**values, "adapter.trainable_parameters": 0})
-    if isinstance(adapter.targets, list):
-        adapter = replace(adapter, targets=tuple(adapter.targets))
     scribe.say(
         "adapter.trainable_parameters",
         trainable_parameters(scribe.facts.model.architecture, adapter),

@@ -32,7 +32,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         FIT_GROUPS,
         fit,
     ),
-    Pass("schedule-training", ("data", "batch"), ("schedule",), schedule_training),
+    Pass("schedule-training", ("model", "data", "batch"), ("schedule",), schedule_training),
     Pass("set-runtime", ("devices", "precision"), ("runtime",), set_runtime),
     Pass("plan-launch", ("model", "devices", "precision", "parallel"), ("launch",), plan_launch),
 )

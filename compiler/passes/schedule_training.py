@@ -5,6 +5,7 @@ import math
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
+from tunec.schemas.terms import ScheduleKind
 
 _LOG_LINES = 100
 """Log lines over a run: enough for a curve, few enough to read."""
@@ -16,9 +17,9 @@ def schedule_training(facts: Facts, draft: Draft) -> Outcome:
     train = facts.spec.train
     per_epoch = _steps_per_epoch(draft)
     epochs, steps = _length(scribe, per_epoch)
-    _warmup(scribe, steps)
-    kind = train.schedule
-    scribe.say("schedule.kind", kind, "as the spec has it", spec("train.schedule"))
+    kind, why = _kind(facts, draft)
+    kind = scribe.say("schedule.kind", kind, why, spec("train.schedule"))
+    _warmup(scribe, kind, steps)
     log = max(1, steps // _LOG_LINES) if steps else 10
     scribe.say("schedule.log_steps", log, f"about {_LOG_LINES} lines over the run")
     save = _interval(steps, train.checkpoints, per_epoch)
@@ -31,6 +32,14 @@ def schedule_training(facts: Facts, draft: Draft) -> Outcome:
     _evaluation(scribe, draft, steps, per_epoch)
     _unknown_length(scribe, steps, epochs)
     return scribe.outcome()
+
+
+def _kind(facts: Facts, draft: Draft) -> tuple[ScheduleKind, str]:
+    train = facts.spec.train
+    if draft.model.kind == "diffusion" and "schedule" not in train.model_fields_set:
+        return "constant_with_warmup", "not given: usual for diffusion models"
+    why = "as the spec has it" if "schedule" in train.model_fields_set else "not given: usual"
+    return train.schedule, why
 
 
 def _steps_per_epoch(draft: Draft) -> int | None:
@@ -55,9 +64,9 @@ def _length(scribe: Scribe, per_epoch: int | None) -> tuple[float | None, int | 
     return epochs, scribe.say("schedule.steps", steps, known, *rests)
 
 
-def _warmup(scribe: Scribe, steps: int | None) -> None:
+def _warmup(scribe: Scribe, kind: ScheduleKind, steps: int | None) -> None:
     warmup = scribe.facts.spec.train.warmup
-    if scribe.facts.spec.train.schedule == "constant":
+    if kind == "constant":
         scribe.say("schedule.warmup_steps", 0, "a constant rate has none", spec("train.schedule"))
         return
     if warmup.steps is not None:

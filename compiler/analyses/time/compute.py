@@ -10,6 +10,7 @@ from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.flops import operations
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.tokens import PARTS, kept_bytes, part_tokens
+from tunec.compiler.ir.slots import States
 
 PEAK_SHARE: Final = 0.75
 HALF_WIDTH: Final = 550
@@ -23,6 +24,10 @@ are in `tests/analyses/time/test_published.py`. On an L40 the same constants are
 TRAFFIC: Final = 1.9
 """Times that the bytes a layer keeps cross the device's memory in one pass over the layer, between
 the products; a backward pass counts as two."""
+
+ADAPTER_TRAFFIC: Final = 7
+"""Times that an adapter's output, in its own dtype, crosses memory in one pass: written, scaled,
+added to the base's output and cast (peft 0.21 `tuners/lora/layer.py`, `Linear.forward`)."""
 
 KERNEL: Final = 20e-6
 """Seconds from one kernel's launch to the next where the device waits for Python. Fitted to the
@@ -71,7 +76,16 @@ def _traffic_bytes(workload: Workload, layout: Layout) -> float:
     """Bytes of one sample that elementwise operations move through the device's memory."""
     passes = 4 if layout.activation_checkpointing.mode == "layer" else 3
     kept = sum(kept_bytes(workload, layout.states, part) for part in PARTS)
-    return TRAFFIC * passes * kept
+    return passes * (TRAFFIC * kept + ADAPTER_TRAFFIC * _adapter_outputs(workload, layout.states))
+
+
+def _adapter_outputs(workload: Workload, states: States) -> float:
+    """Bytes of one sample's adapter outputs."""
+    dtype = workload.precision.compute if states.autocast else states.trainable
+    return sum(
+        BYTES[dtype] * part_tokens(workload, module.part) * module.shape[0] * module.copies
+        for module in workload.adapted
+    )
 
 
 def _loss_bytes(workload: Workload, layout: Layout) -> float:

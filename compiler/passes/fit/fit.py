@@ -52,7 +52,15 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
         pins["parallel.engine"] = engine
     return Problem(
         workload=workload_of(facts, draft),
-        machine=machine_of(selection, facts.cluster, draft.precision.compute),
+        machine=machine_of(
+            [place.device for place in selection.places],
+            selection.node,
+            facts.cluster.network,
+            nodes=draft.devices.nodes,
+            per_node=draft.devices.per_node,
+            dtype=draft.precision.compute,
+            tf32=draft.precision.tf32,
+        ),
         budget=draft.devices.budget,
         host_budget=draft.devices.host_budget,
         nvme_path=facts.pinned("zero.nvme_path", host.nvme.path if host.nvme else None),
@@ -227,12 +235,20 @@ def _infeasible(problem: Problem, answer: Answer) -> Diagnostic:
         (
             f"the smallest layout is {nearest.shape}, micro batch 1",
             f"its largest term is {largest}: {format_bytes(memory.terms[largest])}",
+            *_host_notes(problem, answer),
         ),
         sum=(
             *(Term(name, value) for name, value in memory.terms.items()),
             *(Term(f"margin: {name}", value) for name, value in memory.margin.items()),
         ),
     )
+
+
+def _host_notes(problem: Problem, answer: Answer) -> list[str]:
+    """Layouts that would fit the device, but not the host."""
+    short = [verdict for verdict in answer.verdicts if verdict.host_required]
+    nearest = min(short, key=lambda verdict: verdict.host_required, default=None)
+    return [f"{nearest.shape}: {describe(nearest, problem)}"] if nearest else []
 
 
 def _no_layout(problem: Problem, answer: Answer) -> Diagnostic:

@@ -1,6 +1,6 @@
 """The search: every possible shape, the micro batches that fit it, the fastest of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tunec.compiler.analyses.memory.account import Account, account, largest_micro_batch
@@ -100,7 +100,21 @@ def _judge(problem: Problem, shape: Shape) -> Verdict:
     if not micros:
         return Verdict(shape, None, _batch_refusal(problem, share, most))
     candidates = [_candidate(problem, shape, micro, share // micro) for micro in micros]
-    return Verdict(shape, min(candidates, key=_preference))
+    return _with_evaluation(problem, min(candidates, key=_preference))
+
+
+def _with_evaluation(problem: Problem, candidate: Candidate) -> Verdict:
+    """Halve the evaluation batch until evaluation fits as training does."""
+    shape, layout = candidate.shape, candidate.layout
+    required = account(problem.workload, layout).required_bytes
+    pinned = "batch.evaluation" in problem.pinned
+    while required > problem.budget and layout.batch.evaluation > 1 and not pinned:
+        smaller = replace(layout.batch, evaluation=layout.batch.evaluation // 2)
+        layout = replace(layout, batch=smaller)
+        required = account(problem.workload, layout).required_bytes
+    if required > problem.budget:
+        return Verdict(shape, None, required=required)
+    return Verdict(shape, replace(candidate, layout=layout))
 
 
 def _micro_batches(problem: Problem, share: int, most: int) -> list[int]:

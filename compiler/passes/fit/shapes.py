@@ -9,6 +9,8 @@ from tunec.schemas.terms import Checkpointing, Engine, Offload
 _OFFLOADS: tuple[Offload, ...] = ("none", "cpu", "nvme")
 _ENGINES: tuple[Engine, ...] = ("none", "ddp", "deepspeed")
 _MODES: tuple[Checkpointing, ...] = ("none", "layer")
+_SMALL_SHARE = 0.05
+"""Below this share of trained parameters, their states are smaller than one layer's activations."""
 _USUAL_GLOBAL_BATCH = 32
 _USUAL_GLOBAL_BATCH_IMAGES = 4
 
@@ -75,6 +77,8 @@ def _offload_without_engine(shape: Shape) -> str | None:
 
 def _sharding(problem: Problem, shape: Shape) -> str | None:
     offloads = shape.offload_optimizer != "none" or shape.offload_param != "none"
+    if shape.stage == 0 and problem.pinned.get("parallel.engine") != "deepspeed":
+        return "without ZeRO, DeepSpeed does what the plain trainer does"
     if shape.stage and shape.width == 1 and not offloads:
         return "there is one device, so nothing to shard over"
     if shape.stage == 3 and problem.workload.quantization.format != "none":
@@ -88,6 +92,8 @@ def _offload(problem: Problem, shape: Shape) -> str | None:
     """DeepSpeed's rules: runtime/zero/config.py and runtime/engine.py, 0.14 to 0.19."""
     if shape.offload_param != "none" and shape.stage != 3:
         return "parameters can only be offloaded at stage 3; below it the setting is ignored"
+    if shape.offload_optimizer != "none" and _is_small(problem):
+        return "the optimizer states of so few trained parameters are not worth moving"
     if shape.offload_optimizer != "none" and shape.stage == 0:
         return "optimizer states can only be offloaded from stage 1 up"
     if shape.offload_optimizer == "nvme" and shape.stage != 3:
@@ -97,6 +103,12 @@ def _offload(problem: Problem, shape: Shape) -> str | None:
     if shape.offload_optimizer == "none" and shape.offload_param == "nvme":
         return "parameters on NVMe with optimizer states on the device saves the smaller part"
     return None
+
+
+def _is_small(problem: Problem) -> bool:
+    """Whether few parameters are trained, and nobody pinned where their states go."""
+    small = problem.trainable < _SMALL_SHARE * problem.workload.architecture.parameters
+    return small and "zero.offload_optimizer" not in problem.pinned
 
 
 def _optimizer(problem: Problem, shape: Shape) -> str | None:

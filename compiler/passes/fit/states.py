@@ -11,11 +11,11 @@ _MOMENTS: dict[OptimizerName, StateDtype] = {
 
 
 def states_of(
-    engine: Engine, precision: Precision, adapter: Adapter, optimizer: Optimizer
+    engine: Engine, kind: str, precision: Precision, adapter: Adapter, optimizer: Optimizer
 ) -> States:
-    """Follow what the engine and the adapter library do to the dtypes."""
-    if optimizer.name == "adamw_bf16":
-        return _pure_bf16()
+    """Follow what the engine and the adapter library do to the dtypes; `kind` is the model's."""
+    if optimizer.name == "adamw_bf16" or (engine != "deepspeed" and _is_pure(kind, precision)):
+        return _pure_bf16(optimizer.name)
     if engine == "deepspeed":
         return _deepspeed(precision.compute, optimizer.name)
     if adapter.kind != "none":
@@ -23,9 +23,19 @@ def states_of(
     return _mixed(precision.compute, "fp32", optimizer.name)
 
 
-def _pure_bf16() -> States:
-    """SimpleTuner's AdamWBF16: parameters, gradients and moments are all bf16."""
-    return States("bf16", "bf16", "bf16", master_weights=False, optimizer="bf16", autocast=False)
+def _is_pure(kind: str, precision: Precision) -> bool:
+    """Diffusion trainers hold what they train in the compute dtype.
+
+    diffusers' `add_adapter` takes the base's dtype, and SimpleTuner (3.1.6, 4.10.1
+    helpers/training/trainer.py `init_precision`) moves trained weights to `weight_dtype`.
+    """
+    return kind == "diffusion" and precision.compute == "bf16"
+
+
+def _pure_bf16(name: OptimizerName) -> States:
+    """Parameters, gradients and moments are all bf16, with no fp32 copy anywhere."""
+    moments = _MOMENTS.get(name, "bf16")
+    return States("bf16", "bf16", "bf16", master_weights=False, optimizer=moments, autocast=False)
 
 
 def _deepspeed(compute: FloatDtype, name: OptimizerName) -> States:
