@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tunec.compiler.analyses.selection import Selection
 from tunec.compiler.ir.ledger import Definition
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture
@@ -35,6 +36,8 @@ class Facts:
     cluster: Cluster
     devices: Mapping[str, Device]
     """Catalogue device of every name that the cluster's nodes use."""
+    selection: Selection
+    """The devices of the cluster that the spec asks for."""
     versions: Mapping[str, str]
     """Consumer versions that will run: spec, command line and cluster joined."""
     pins: Mapping[str, Definition]

@@ -14,6 +14,7 @@ from tunec.compiler.analyses.architecture import (
     UnusableConfig,
     derive,
 )
+from tunec.compiler.analyses.selection import select
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.frontend.names import is_path
@@ -25,7 +26,6 @@ from tunec.schemas.models.card import ModelCard
 from tunec.schemas.models.catalogue import card
 from tunec.schemas.spec import InlineModel, Spec
 from tunec.schemas.terms import FloatDtype
-
 
 _Read = TypeVar("_Read")
 
@@ -54,11 +54,13 @@ def gather(
     hardware = _attempt(lambda: resolve_cluster(spec.hardware, base), "hardware", faults)
     if model is None or hardware is None:
         raise Unresolved(tuple(faults))
+    devices = devices_of(hardware)
     return Facts(
         spec=spec,
         model=model,
         cluster=hardware,
-        devices=devices_of(hardware),
+        devices=devices,
+        selection=select(hardware, devices, spec.devices),
         versions={**hardware.software, **spec.software, **(versions or {})},
         pins=_pins(spec, requires),
     )
@@ -76,8 +78,8 @@ def _attempt(read: Callable[[], _Read], at: str, faults: list[Diagnostic]) -> _R
 
 def _config_fault(fault: Fault, at: str) -> Diagnostic:
     message = f"the model's config cannot be used: {fault.path} is {fault.found!r}"
-    help = f"{fault.path} must be {fault.expected}"
-    return Diagnostic("E0312", "error", message, (Label("", path=at),), help=help)
+    hint = f"{fault.path} must be {fault.expected}"
+    return Diagnostic("E0312", "error", message, (Label("", path=at),), help=hint)
 
 
 def _words(fault: Exception) -> str:

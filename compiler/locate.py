@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.allow import suppress
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.frontend.load import Loaded
 from tunec.schemas.source import Span, dotted
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from tunec.compiler.analyses.selection import select
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
 from tunec.compiler.gather import devices_of
@@ -153,6 +154,8 @@ def _on(name: str) -> Callable[[Facts], Facts | None]:
         except UnknownName:
             return None
         spec: Spec = facts.spec.model_copy(update={"hardware": name})
-        return replace(facts, spec=spec, cluster=other, devices=devices_of(other))
+        devices = devices_of(other)
+        selection = select(other, devices, spec.devices)
+        return replace(facts, spec=spec, cluster=other, devices=devices, selection=selection)
 
     return apply

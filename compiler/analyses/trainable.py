@@ -19,7 +19,7 @@ def adapted_modules(
 
 @lru_cache(maxsize=512)
 def modules_to_save(architecture: Architecture, names: tuple[str, ...]) -> tuple[Module, ...]:
-    """Modules at or below a path that ends in one of the names, as PEFT's modules_to_save matches."""
+    """Modules at or below a path that ends in one of the names: PEFT's modules_to_save."""
     return tuple(each for each in architecture.modules if _is_saved(each.path, names))
 
 
@@ -49,7 +49,7 @@ def trainable_parameters(architecture: Architecture, adapter: Adapter) -> int:
 
 
 def adapter_parameters(architecture: Architecture, adapter: Adapter) -> int:
-    """Parameters of the adapters alone; DoRA adds one magnitude for each output (arXiv 2402.09353)."""
+    """Parameters of the adapters; DoRA adds one magnitude for each output (arXiv 2402.09353)."""
     if adapter.kind == "none":
         return 0
     modules = adapted_modules(architecture, adapter.targets)
@@ -66,7 +66,7 @@ _RENAMED = {"model.language_model.": r"(model\.language_model|language_model\.mo
 
 @lru_cache(maxsize=512)
 def name_modules(architecture: Architecture, wanted: tuple[Module, ...]) -> str | tuple[str, ...]:
-    """Say a set of modules as PEFT reads it: names by suffix if they match nothing else, or a regex."""
+    """Say modules as PEFT reads it: names by suffix if these match nothing else, or a regex."""
     suffixes = tuple(sorted({_suffix(module.path) for module in wanted}))
     if set(matching(architecture, suffixes)) == set(wanted):
         return suffixes

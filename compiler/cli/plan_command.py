@@ -6,10 +6,10 @@ from tunec.compiler.cli.inputs import asked_targets, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.driver import plan
 from tunec.compiler.ir.ledger import Ledger
+from tunec.compiler.ir.show import plain, show
 from tunec.compiler.passes.contract import Pass
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.review.plan_view import plan_json, plan_text
-from tunec.compiler.ir.show import plain, show
 
 
 def run(options: Namespace, session: Session) -> int:

@@ -56,12 +56,17 @@ def quoted(names: Iterable[str], last: str = "or") -> str:
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known names that are most like a name, best first; none where all are far."""
-    from difflib import get_close_matches
+    """The known names that are most like a name, best first; none where all are far.
+
+    Only names that are about as near as the nearest are given.
+    """
+    from difflib import SequenceMatcher, get_close_matches
 
     exact = {each.lower().replace("-", "_"): each for each in known}
     spelled = shortened(name, 200).lower().replace("-", "_").strip()
-    return [exact[each] for each in get_close_matches(spelled, list(exact), most)]
+    found = get_close_matches(spelled, list(exact), most)
+    likeness = [SequenceMatcher(None, each, spelled).ratio() for each in found]
+    return [exact[e] for e, like in zip(found, likeness, strict=True) if like > likeness[0] - 0.1]
 
 
 def did_you_mean(names: Sequence[str]) -> str | None:

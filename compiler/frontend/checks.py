@@ -28,6 +28,7 @@ def check_exclusive(data: Any, tree: Node) -> Iterator[Diagnostic]:
         if not isinstance(value, Mapping):
             continue
         given = [name for name in value if name in members and _counts(path, value[name])]
+        given.sort(key=lambda name: _order(_key_span(tree, (*path, name))))
         if len(given) > 1:
             yield _too_many(path, given, tree)
         elif not given and path in _NEEDED and not set(value) - set(members):
@@ -43,6 +44,10 @@ def _look_up(data: Any, path: Path) -> Any:
     for part in path:
         data = data.get(part) if isinstance(data, Mapping) else None
     return data
+
+
+def _order(span: Span) -> tuple[str, int, int]:
+    return span.file, span.line, span.column
 
 
 def _too_many(path: Path, given: list[str], tree: Node) -> Diagnostic:

@@ -11,10 +11,11 @@ from json import JSONDecodeError, decoder
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.frontend.faults import beside, error
+from tunec.compiler.frontend.document_faults import duplicate_key
+from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, Node
 from tunec.compiler.frontend.text import Origin, Places
-from tunec.schemas.source import Path, Span
+from tunec.schemas.source import Span
 
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
 _COMMENT: Final = re.compile(r"//[^\n]*|#[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -98,7 +99,7 @@ class _Reader:
             span = self._span(begin)
             self.path.append(name)
             if keys.setdefault(name, span) is not span:
-                self.faults.append(_duplicate(name, keys[name], span, tuple(self.path)))
+                self.faults.append(duplicate_key(name, keys[name], span, tuple(self.path)))
             self._colon()
             fields[name] = replace(self._value(), key_span=span)
             self.path.pop()
@@ -161,12 +162,24 @@ class _Reader:
         try:
             value, self.at = _scan_text(self.text, start + 1, True)
         except JSONDecodeError as problem:
-            raise self._stop(*_string_words(problem), at=problem.pos) from None
+            raise self._string_fault(problem, start) from None
         if _SURROGATE.search(value):
             message = "an escape in this text is half a character (a lone surrogate)"
             self.faults.append(error("E0112", message, self._span(start), path=tuple(self.path)))
             value = _SURROGATE.sub("\ufffd", value)
         return value
+
+    def _string_fault(self, problem: JSONDecodeError, start: int) -> _Stop:
+        at = problem.pos
+        character = self.text[at : at + 1]
+        if "Unterminated" in problem.msg or character in ("", "\n", "\r"):
+            remedy = r'close it with `"`, and write line breaks as `\n`'
+            return self._stop("a text is not closed on its line", remedy, at=start)
+        if "control character" in problem.msg:
+            return self._stop("a tab stands bare in a text", r"write it as `\t`", at=at)
+        return self._stop(
+            "a backslash begins no escape that JSON knows", r"write a backslash as `\\`", at=at
+        )
 
     def _number_or_word(self) -> Node:
         start = self.at
@@ -252,29 +265,9 @@ class _Reader:
         at: int | None = None,
         word: bool = False,
     ) -> _Stop:
-        start = min(self.at if at is None else at, len(self.text))
+        end_of_text = len(self.text.rstrip())
+        start = min(self.at if at is None else at, end_of_text)
         found = _WORD.match(self.text, start) if word else None
-        end = found.end() if found else min(start + 1, len(self.text))
+        end = found.end() if found else min(start + 1, end_of_text)
         span = self.places.span(start, end)
         return _Stop(error(code, message, span, path=tuple(self.path), help=help))
-
-
-def _string_words(problem: JSONDecodeError) -> tuple[str, str]:
-    if "Unterminated" in problem.msg:
-        return "a text is not closed", 'close it with `"` on the same line'
-    if "control character" in problem.msg:
-        return "a line break or tab stands bare in a text", r"write it as `\n` or `\t`"
-    return "a backslash begins no escape that JSON knows", r"write a backslash as `\\`"
-
-
-def _duplicate(name: str, first: Span, again: Span, path: Path) -> Diagnostic:
-    return error(
-        "E0107",
-        f"the key `{name[:40]}` is given twice",
-        again,
-        label="given again here",
-        path=path,
-        others=(beside("first given here", first, path),),
-        notes=("most readers keep the last one and drop the first without a word",),
-        help="keep one of them",
-    )

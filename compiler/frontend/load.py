@@ -212,6 +212,7 @@ def _repeats(fault: Diagnostic, exclusive: Sequence[Diagnostic]) -> bool:
 def _loaded(
     checked: _Checked | None, composed: Composed, faults: Iterable[Diagnostic], asked: _Asked
 ) -> Loaded:
+    faults = _without_consequences(faults)
     read = _with_files(composed.read, checked.files if checked else (), asked.base)
     found = _ordered(faults, read.sources)
     fine = checked is not None and not any(each.severity == "error" for each in found)
@@ -225,6 +226,33 @@ def _loaded(
         base=asked.base,
         cluster=checked.cluster if checked is not None and fine else None,
         allowances=(*_allowed(spec), *read.allowances),
+    )
+
+
+_OF_SYNTAX: Final = frozenset(("E0108", "E0109", "E0112"))
+_OF_VALUES: Final = frozenset(("E0303", "E0304", "E0306", "E0403", "E0404"))
+
+
+def _without_consequences(faults: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Leave out what is said of a value that could not even be read."""
+    every = list(faults)
+    unread = [each.primary.span for each in every if each.id in _OF_SYNTAX and each.primary]
+    return [each for each in every if each.id not in _OF_VALUES or not _holds_one(each, unread)]
+
+
+def _holds_one(fault: Diagnostic, spans: Iterable[Span | None]) -> bool:
+    own = fault.primary.span if fault.primary else None
+    return own is not None and any(each is not None and _touches(own, each) for each in spans)
+
+
+def _touches(value: Span, other: Span) -> bool:
+    """Whether `other` lies in a value, or is the tag before it."""
+    if value.file != other.file or other.line > value.end_line or other.end_line < value.line:
+        return False
+    end = (other.end_line, other.end_column + 1)
+    return (value.line, value.column) <= end and (other.line, other.column) < (
+        value.end_line,
+        value.end_column,
     )
 
 

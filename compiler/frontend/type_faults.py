@@ -100,6 +100,9 @@ def _value(data: Any, path: Path) -> Any:
 
 
 def _wrong_value(fault: Fault, shape: type[Shape], value: Any, node: Node) -> Diagnostic:
+    raised = [each for each in fault.errors if each["type"] == "value_error"]
+    if raised and isinstance(value, Mapping):
+        return _at_odds(fault.path, str(raised[0]["ctx"]["error"]), node)
     choices = _choices(fault)
     wanted = _wanted(fault)
     if choices and not wanted and isinstance(value, str | int | float):
@@ -227,8 +230,6 @@ def _malformed(fault: Fault, shape: type[Shape], value: Any, node: Node) -> Diag
     first = fault.errors[0]
     path = dotted(fault.path)
     raised = first.get("ctx", {}).get("error")
-    if raised is not None and isinstance(value, Mapping):
-        return _at_odds(fault.path, str(raised), node)
     found = _counted(raised, value, node)
     says = description(shape, fault.path)
     return error(

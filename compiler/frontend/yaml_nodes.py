@@ -1,5 +1,6 @@
 """YAML text to nodes, from the parser's events, so that nothing is built before it is checked."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -8,22 +9,24 @@ import yaml
 from yaml.events import (
     AliasEvent,
     CollectionEndEvent,
+    CollectionStartEvent,
     DocumentStartEvent,
     Event,
     MappingStartEvent,
     NodeEvent,
     ScalarEvent,
-    SequenceStartEvent,
 )
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend import document_faults as faults
 from tunec.compiler.frontend import yaml_scalars as scalars
-from tunec.compiler.frontend.faults import beside, error
 from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, Node
 from tunec.compiler.frontend.text import Origin
 from tunec.compiler.frontend.yaml_syntax import explain
-from tunec.schemas.source import Path, Span
+from tunec.schemas.source import Path, Span, lines_of
 
+_PROPERTIES: Final = re.compile(r"((?:[&!][^\s,\[\]{}]*)(?:[ \t]+[&!][^\s,\[\]{}]*)*)[ \t]*")
+"""Tag and anchor before a value (YAML 1.1, 6.9)."""
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -34,7 +37,7 @@ def parse_yaml(
 
     Raises nothing: the tree is None where the syntax ends it, and every fault is returned.
     """
-    builder = _Builder(origin, core_schema)
+    builder = _Builder(origin, core_schema, lines_of(text))
     try:
         builder.read(yaml.parse(text, Loader=_LOADER))
     except _Stop as stop:
@@ -95,6 +98,7 @@ class _Builder:
 
     origin: Origin
     core_schema: bool
+    lines: list[str]
     faults: list[Diagnostic] = field(default_factory=list)
     root: Node | None = None
     total: int = 0
@@ -108,7 +112,7 @@ class _Builder:
             if isinstance(event, DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise _Stop(self._second_document(event))
+                    raise _Stop(faults.second_document(self._span(event)))
             elif isinstance(event, NodeEvent):
                 self._node(event)
             elif isinstance(event, CollectionEndEvent):
@@ -119,16 +123,17 @@ class _Builder:
             self._alias(event)
         elif isinstance(event, ScalarEvent):
             self._scalar(event)
-        else:
+        elif isinstance(event, CollectionStartEvent):
             self._open(event)
 
     # ── leaves ───────────────────────────────────────────────────────────────────────────────────
 
     def _scalar(self, event: ScalarEvent) -> None:
-        span = self._span(event)
-        tag = self._tag(event, span)
+        span, properties = self._spans(event)
+        tag = self._tag(event, properties)
         node = Node(span, self._value(tag, event.value, span), written=_written(event))
         if event.anchor:
+            self._fresh_anchor(event.anchor, properties)
             self.anchors[event.anchor] = _Anchored(node, 1, 0)
         self._add(node, size=1, height=0, merge=tag == scalars.MERGE)
 
@@ -145,43 +150,27 @@ class _Builder:
             return scalars.construct(tag, text, core_schema=self.core_schema)
         except (ValueError, OverflowError) as problem:
             kind = tag.rpartition(":")[2]
-            note = "the number has too many digits" if "digits" in str(problem) else str(problem)
-            message = f"{_shortened(text)} cannot be read as {kind}"
-            self.faults.append(
-                error(
-                    "E0112", message, span, notes=(note,), help="put it in quotes to make it text"
-                )
-            )
+            self.faults.append(faults.unreadable(text, kind, str(problem), span, self._path()))
             return text.encode("utf-8", "replace").decode()
 
     def _written_tag(self, tag: str, span: Span, *, leaf: bool) -> str:
         kinds = scalars.CORE_TAGS - {scalars.MAP, scalars.SEQ}
         if tag in (kinds if leaf else {scalars.MAP, scalars.SEQ}):
             return tag
-        name = tag.replace("tag:yaml.org,2002:", "!!")
-        self.faults.append(
-            error(
-                "E0109",
-                f"the tag `{_shortened(name)}` is not allowed",
-                span,
-                path=self._path(),
-                notes=("tags can name types and code of a program; only plain data is read",),
-                help="write the value without a tag",
-            )
-        )
+        self.faults.append(faults.tag(tag, span, self._path()))
         return scalars.STR
 
     # ── collections ──────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, event: NodeEvent) -> None:
-        span = self._span(event)
+    def _open(self, event: CollectionStartEvent) -> None:
+        span, properties = self._spans(event)
         if len(self.stack) >= MAX_DEPTH:
-            raise _Stop(_too_deep(span))
+            raise _Stop(faults.too_deep(MAX_DEPTH, span))
         mapping = isinstance(event, MappingStartEvent)
-        assert isinstance(event, MappingStartEvent | SequenceStartEvent)  # noqa: S101
         if event.tag not in (None, "!"):
-            self._written_tag(str(event.tag), span, leaf=False)
+            self._written_tag(str(event.tag), properties, leaf=False)
         if event.anchor:
+            self._fresh_anchor(event.anchor, properties)
             self.anchors[event.anchor] = None
         self._count(1, span)
         opened = _Open(span, mapping, event.anchor, bool(event.flow_style), span)
@@ -205,14 +194,12 @@ class _Builder:
         span = self._span(event)
         name = str(event.anchor)
         if name not in self.anchors:
-            raise _Stop(_unknown_anchor(name, span, self.anchors))
+            raise _Stop(faults.unknown_anchor(name, span, self.anchors))
         found = self.anchors[name]
         if found is None:
-            raise _Stop(
-                error("E0111", f"the alias `*{name}` stands for something that holds it", span)
-            )
+            raise _Stop(faults.circular_alias(name, span))
         if len(self.stack) + found.height > MAX_DEPTH:
-            raise _Stop(_too_deep(span))
+            raise _Stop(faults.too_deep(MAX_DEPTH, span))
         self._add(found.node, found.size, found.height, at=span)
 
     # ── placing ──────────────────────────────────────────────────────────────────────────────────
@@ -244,13 +231,19 @@ class _Builder:
 
     def _key(self, parent: _Open, node: Node, span: Span, *, merge: bool) -> _Pair:
         if not node.is_leaf or not isinstance(node.value, str):
-            self.faults.append(_key_not_text(node, span, core_schema=self.core_schema))
+            self.faults.append(self._not_text(node, span))
             return _Pair(node.written if node.is_leaf else None, span)
         name = node.value
         first = parent.keys.setdefault(name, span)
         if first is not span:
-            self.faults.append(_duplicate(name, first, span, (*self._path(), name)))
+            self.faults.append(faults.duplicate_key(name, first, span, (*self._path(), name)))
         return _Pair(name, span, merge)
+
+    def _not_text(self, node: Node, span: Span) -> Diagnostic:
+        if not node.is_leaf:
+            return faults.collection_as_key(span, self._path())
+        dialect = "YAML 1.2" if self.core_schema else "YAML 1.1"
+        return faults.key_not_text(node.written or "", node.value, dialect, span, self._path())
 
     def _pair(self, parent: _Open, key: _Pair, node: Node) -> None:
         if key.merge:
@@ -262,8 +255,7 @@ class _Builder:
         """The fields a merge key brings in (yaml.org/type/merge): earlier mappings win."""
         sources = node.items if node.items is not None else (node,)
         if any(source.fields is None for source in sources):
-            message = "a merge key `<<` needs a mapping or a list of mappings"
-            self.faults.append(error("E0114", message, span, path=self._path()))
+            self.faults.append(faults.merge_of_no_mapping(span, self._path()))
             return {}
         merged: dict[str, Node] = {}
         for source in reversed(sources):
@@ -275,17 +267,33 @@ class _Builder:
     def _count(self, size: int, span: Span) -> None:
         self.total += size
         if self.total > MAX_NODES:
-            message = f"the document holds more than {MAX_NODES} values, aliases expanded"
-            raise _Stop(error("E0110", message, span, help="give a configuration file"))
+            raise _Stop(faults.too_many_values(MAX_NODES, span))
 
     def _span(self, event: Event) -> Span:
-        start, end = event.start_mark, event.end_mark
-        assert start is not None  # noqa: S101
-        assert end is not None  # noqa: S101
-        last = (end.line, end.column)
-        if isinstance(event, MappingStartEvent | SequenceStartEvent):
-            last = (start.line, start.column + 1)
-        return self.origin.span((start.line, start.column), last)
+        start, end = _place(event.start_mark), _place(event.end_mark)
+        if isinstance(event, CollectionStartEvent):
+            end = (start[0], start[1] + 1)
+        return self.origin.span(start, end)
+
+    def _spans(self, event: NodeEvent) -> tuple[Span, Span]:
+        """The span of a value, and that of the tag and anchor before it, if it has any."""
+        span = self._span(event)
+        tagged = isinstance(event, ScalarEvent | CollectionStartEvent) and event.tag is not None
+        if not tagged and not event.anchor:
+            return span, span
+        (line, column), last = _place(event.start_mark), _place(event.end_mark)
+        found = _PROPERTIES.match(self.lines[line], column)
+        if found is None:
+            return span, span
+        properties = self.origin.span((line, column), (line, found.end(1)))
+        start = (line, found.end())
+        if isinstance(event, CollectionStartEvent):
+            return self.origin.span(start, (line, start[1] + 1)), properties
+        return self.origin.span(min(start, last), last), properties
+
+    def _fresh_anchor(self, name: str, span: Span) -> None:
+        if name in self.anchors:
+            self.faults.append(faults.second_anchor(name, span, self._path()))
 
     def _path(self) -> Path:
         return tuple(self._steps())
@@ -297,14 +305,6 @@ class _Builder:
             elif each.key is not None and each.key.name is not None:
                 yield each.key.name
 
-    def _second_document(self, event: Event) -> Diagnostic:
-        return error(
-            "E0113",
-            "the file holds more than one document",
-            self._span(event),
-            help="keep one document in a file: remove `---` and what follows it",
-        )
-
 
 def _refuse_surrogates(text: str) -> None:
     """An escape can make half a character, which no encoding can write."""
@@ -312,55 +312,11 @@ def _refuse_surrogates(text: str) -> None:
         raise ValueError("an escape in it is half a character (a lone surrogate)")
 
 
+def _place(mark: Any) -> tuple[int, int]:
+    """Line and column of a mark, from 0; every event of a text has its marks."""
+    return mark.line, mark.column
+
+
 def _written(event: ScalarEvent) -> str | None:
     unquoted = event.style in (None, "")
     return event.value if unquoted else None
-
-
-def _shortened(text: str, most: int = 40) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _too_deep(span: Span) -> Diagnostic:
-    return error("E0110", f"the document is nested more than {MAX_DEPTH} levels deep", span)
-
-
-def _unknown_anchor(name: str, span: Span, anchors: Iterable[str]) -> Diagnostic:
-    known = ", ".join(f"`&{each}`" for each in anchors)
-    note = f"anchors written before it: {known}" if known else "no anchor is written before it"
-    help_text = "put the text in quotes if no alias is meant"
-    message = f"the alias `*{_shortened(name)}` has no anchor"
-    return error("E0111", message, span, notes=(note,), help=help_text)
-
-
-def _duplicate(name: str, first: Span, again: Span, path: Path) -> Diagnostic:
-    return error(
-        "E0107",
-        f"the key `{_shortened(name)}` is given twice",
-        again,
-        label="given again here",
-        path=path,
-        others=(beside("first given here", first, path),),
-        notes=("most readers keep the last one and drop the first without a word",),
-        help="keep one of them",
-    )
-
-
-def _key_not_text(node: Node, span: Span, *, core_schema: bool) -> Diagnostic:
-    if not node.is_leaf:
-        return error(
-            "E0108",
-            "a mapping or a list stands where a key should",
-            span,
-            help="put the text in quotes if it is one, such as a `{...}` pattern",
-        )
-    written = node.written or ""
-    kind = type(node.value).__name__ if node.value is not None else "null"
-    dialect = "YAML" if core_schema else "YAML 1.1"
-    return error(
-        "E0108",
-        f"the key `{_shortened(written)}` is not text",
-        span,
-        notes=(f"unquoted, {dialect} reads it as {kind}",),
-        help=f'write "{_shortened(written)}" in quotes',
-    )

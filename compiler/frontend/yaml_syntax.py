@@ -41,7 +41,7 @@ _WORDS: Final = (
         "an unknown escape in double quotes",
         "use single quotes for text with backslashes",
     ),
-    ("found unexpected end of stream", "the file ends inside quotes", "close the quotes"),
+    ("found unexpected end of stream", "a quoted text is not closed", "close the quotes"),
     (
         "',' or ']'",
         "a list in brackets is not closed, or lacks a comma",
@@ -83,6 +83,11 @@ _WORDS: Final = (
         "put the text in quotes",
     ),
     (
+        "node content",
+        "a value should stand here",
+        "write a value, or put text that begins with a sign in quotes",
+    ),
+    (
         "incompatible YAML document",
         "the `%YAML` line names a version that is not 1.x",
         "remove the line",
@@ -101,6 +106,10 @@ def explain(problem: YAMLError, text: str, origin: Origin) -> Diagnostic:
     complaint = f"{problem.context or ''} {problem.problem or ''}"
     message, remedy = _words(complaint, problem.problem or "", text_of(span, text))
     begun = problem.context_mark
+    if begun is not None and "end of stream" in complaint:
+        return error("E0104", message, _span(begun, text, origin), help=remedy)
+    if begun is not None and "simple key" in complaint:
+        return error("E0104", message, _rest_of_line(begun, text, origin), help=remedy)
     others: tuple[Label, ...] = ()
     if begun is not None and begun.line != problem.problem_mark.line:
         others = (beside("what is being read begins here", _span(begun, text, origin)),)
@@ -122,6 +131,11 @@ def _span(mark: Mark, text: str, origin: Origin) -> Span:
     line = min(mark.line, len(lines) - 1)
     column = min(mark.column, len(lines[line])) if line == mark.line else len(lines[line])
     return origin.span((line, column), (line, min(column + 1, len(lines[line]))))
+
+
+def _rest_of_line(mark: Mark, text: str, origin: Origin) -> Span:
+    line = lines_of(text)[mark.line]
+    return origin.span((mark.line, mark.column), (mark.line, len(line.rstrip())))
 
 
 def _margin(mark: Mark, text: str) -> str:

@@ -1,0 +1,1 @@
+"""Rules about configs that exist: one rule a file, with its page."""

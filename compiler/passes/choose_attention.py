@@ -3,13 +3,12 @@
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, model
-from tunec.compiler.passes.select_devices import select
 
 
 def choose_attention(facts: Facts, draft: Draft) -> Outcome:
     """Take torch's own fused attention, unless the model or the devices forbid it."""
     scribe = Scribe(facts)
-    weakest = select(facts).weakest.device
+    weakest = facts.selection.weakest.device
     softcap = any(stack.softcap for stack in facts.model.architecture.stacks)
     options = [
         Option(

@@ -3,7 +3,6 @@
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, model, slot, spec
-from tunec.compiler.passes.select_devices import select
 from tunec.schemas.hardware.profile import Device
 from tunec.schemas.terms import FloatDtype
 
@@ -20,7 +19,7 @@ _LOSS_SCALING = {
 def choose_precision(facts: Facts, _: Draft) -> Outcome:
     """Choose the compute dtype that every device used has natively and the model trains in."""
     scribe = Scribe(facts)
-    devices = {place.device.name: place.device for place in select(facts).places}
+    devices = {place.device.name: place.device for place in facts.selection.places}
     options = [_option(dtype, facts, list(devices.values())) for dtype in ("bf16", "fp16", "fp32")]
     wish = facts.spec.precision.compute
     compute = scribe.choose("precision.compute", options, "E0601", wish, "precision.compute")

@@ -3,7 +3,6 @@
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, slot, spec
-from tunec.compiler.passes.select_devices import select
 from tunec.schemas.hardware.profile import Device
 from tunec.schemas.terms import QuantFormat
 
@@ -20,7 +19,7 @@ def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
     """Store the base as the method says, if every device used can."""
     scribe = Scribe(facts)
     asked, where = _asked(facts)
-    devices = [place.device for place in select(facts).places]
+    devices = [place.device for place in facts.selection.places]
     option = _option(asked, devices)
     chosen = scribe.choose("quantization.format", [option], "E0602", None, where)
     quantised = chosen != "none"

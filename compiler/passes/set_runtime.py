@@ -3,7 +3,6 @@
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
-from tunec.compiler.passes.select_devices import select
 
 _MOST_WORKERS = 8
 """More loading processes than this a rank rarely help and each holds host memory."""
@@ -16,7 +15,7 @@ def set_runtime(facts: Facts, draft: Draft) -> Outcome:
     scribe.say("runtime.seed", train.seed, "as the spec has it", spec("train.seed"))
     scribe.say("runtime.output", train.output, "as the spec has it", spec("train.output"))
     scribe.say("runtime.report_to", train.report_to, "as the spec has it", spec("train.report_to"))
-    cores = select(facts).node.host.cores
+    cores = facts.selection.node.host.cores
     workers = max(1, min(_MOST_WORKERS, cores // max(1, draft.devices.per_node) - 1))
     why = f"{cores} cores over {draft.devices.per_node} ranks, one left for each"
     scribe.say("runtime.dataloader_workers", workers, why, slot("devices.per_node"))

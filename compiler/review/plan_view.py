@@ -7,9 +7,9 @@ from tunec.compiler.analyses.memory.account import Account
 from tunec.compiler.analyses.time.account import TimeAccount
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.show import plain, show
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.review.explain import definition_json
-from tunec.compiler.ir.show import plain, show
 from tunec.schemas.units import format_bytes
 
 _WIDTH = 34

@@ -7,8 +7,8 @@ from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.attention import padding_saved
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.layers import (
-    forward_working,
     final_input_saved,
+    forward_working,
     layer_saved,
     layer_working,
     norm_saved,

@@ -5,13 +5,13 @@ from functools import lru_cache
 from typing import Any
 
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.analyses.time.machine import machine_of
 from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Term
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.ledger import Alternative, Origin
+from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.ir.slots import (
     SLOTS,
@@ -26,7 +26,6 @@ from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, layout_of
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes
-from tunec.compiler.passes.select_devices import select
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.units import format_bytes
 
@@ -43,7 +42,7 @@ _FOLLOWS = {
 
 def problem_of(facts: Facts, draft: Draft) -> Problem:
     """Pose the search's problem from facts and earlier decisions."""
-    selection = select(facts)
+    selection = facts.selection
     host = selection.node.host
     batch = facts.pinned("batch.global", facts.spec.batch.global_)
     engine = facts.pinned("parallel.engine", facts.spec.engine)
@@ -125,20 +124,30 @@ def fit(facts: Facts, draft: Draft) -> Outcome:
     else:
         _idle_devices(scribe, problem, answer.best)
     chosen = answer.best or _fallback(problem, answer)
-    _say(scribe, problem, answer, chosen)
+    _say(scribe, problem, chosen)
     return scribe.outcome()
 
 
-def _say(scribe: Scribe, problem: Problem, answer: Answer, chosen: Candidate) -> None:
-    unpinned = _unpinned(problem) if problem.pins else chosen
+def _say(scribe: Scribe, problem: Problem, chosen: Candidate) -> None:
+    for path, each in _decisions(problem, chosen.layout).items():
+        scribe.say(path, each.value, each.reason, *each.rests, beat=each.beat)
+
+
+@lru_cache(maxsize=4096)
+def _decisions(problem: Problem, layout: Layout) -> dict[str, Decision]:
+    """A decision for each slot; a pinned one says what would have been chosen without the pin."""
+    answer = search(problem)
+    free = _unpinned(problem) if problem.pins else None
+    decisions: dict[str, Decision] = {}
     for group in GROUPS:
-        decided = getattr(chosen.layout, group)
-        wished = getattr((unpinned or chosen).layout, group)
+        decided, wished = getattr(layout, group), getattr(free.layout if free else layout, group)
         for each in fields(decided):
             path = f"{group}.{each.name.rstrip('_')}"
-            value = getattr(wished if path in scribe.facts.pins else decided, each.name)
+            value = getattr(wished if path in problem.pinned else decided, each.name)
             reason, rests = _reason(path, problem, answer)
-            scribe.say(path, value, reason, *rests, beat=_beaten(path, value, problem, answer))
+            beaten = tuple(_beaten(path, value, problem, answer))
+            decisions[path] = Decision(value, reason, rests, beaten)
+    return decisions
 
 
 def _unpinned(problem: Problem) -> Candidate | None:

@@ -16,15 +16,36 @@ _USUAL_GLOBAL_BATCH_IMAGES = 4
 
 
 def shapes(problem: Problem) -> Iterator[Shape]:
-    """Every shape that the pins allow, possible or not."""
+    """Every shape that the pins allow, possible or not; without pins, all that could run."""
     nodes, per_node = devices_used(problem)
     pinned = {slot: value for slot, value in problem.pins if slot in SHAPE_SLOTS}
-    for engine in _ENGINES:
-        stages = range(4) if engine == "deepspeed" else (0,)
-        for stage, optimizer, param, mode in product(stages, _OFFLOADS, _OFFLOADS, _MODES):
-            shape = Shape(engine, stage, optimizer, param, mode, nodes, per_node)
-            if all(shape.says(slot) == value for slot, value in pinned.items()):
-                yield shape
+    for kind in _EVERY if pinned else _SENSIBLE:
+        shape = Shape(*kind, nodes, per_node)
+        if all(shape.says(slot) == value for slot, value in pinned.items()):
+            yield shape
+
+
+_Kind = tuple[Engine, int, Offload, Offload, Checkpointing]
+
+_EVERY: tuple[_Kind, ...] = tuple(
+    (engine, stage, optimizer, param, mode)
+    for engine in _ENGINES
+    for stage in (range(4) if engine == "deepspeed" else (0,))
+    for optimizer, param, mode in product(_OFFLOADS, _OFFLOADS, _MODES)
+)
+
+
+def _is_sensible(kind: _Kind) -> bool:
+    """Whether any machine and model could run it: offload needs DeepSpeed and its stages."""
+    engine, stage, optimizer, param, _ = kind
+    if engine == "deepspeed" and stage == 0:
+        return False
+    if param != "none":
+        return stage == 3
+    return optimizer == "none" or (stage > 0 and (optimizer == "cpu" or stage == 3))
+
+
+_SENSIBLE = tuple(filter(_is_sensible, _EVERY))
 
 
 def devices_used(problem: Problem) -> tuple[int, int]:

@@ -1,0 +1,109 @@
+"""What can be wrong with a document's structure, in YAML and in JSON."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.wording import shortened
+from tunec.compiler.frontend.faults import beside, error
+from tunec.schemas.source import Path, Span
+
+
+def too_deep(most: int, span: Span) -> Diagnostic:
+    """More levels than are read."""
+    return error("E0110", f"the document is nested more than {most} levels deep", span)
+
+
+def too_many_values(most: int, span: Span) -> Diagnostic:
+    """More values than are read."""
+    message = f"the document holds more than {most} values, aliases expanded"
+    return error("E0110", message, span, help="give a configuration file")
+
+
+def second_document(span: Span) -> Diagnostic:
+    """A second document in one file."""
+    message = "the file holds more than one document"
+    remedy = "keep one document in a file: remove `---` and what follows it"
+    return error("E0113", message, span, help=remedy)
+
+
+def duplicate_key(name: str, first: Span, again: Span, path: Path) -> Diagnostic:
+    """A key given twice; both places are labelled."""
+    return error(
+        "E0107",
+        f"the key `{shortened(name)}` is given twice",
+        again,
+        label="given again here",
+        path=path,
+        others=(beside("first given here", first, path),),
+        notes=("most readers keep the last one and drop the first without a word",),
+        help="keep one of them",
+    )
+
+
+def collection_as_key(span: Span, path: Path) -> Diagnostic:
+    """A mapping or list for a key."""
+    message = "a mapping or a list stands where a key should"
+    remedy = "put the text in quotes if it is one, such as a `{...}` pattern"
+    return error("E0108", message, span, path=path, help=remedy)
+
+
+def key_not_text(written: str, value: Any, dialect: str, span: Span, path: Path) -> Diagnostic:
+    """A key that is read as something else than text."""
+    kind = type(value).__name__ if value is not None else "null"
+    return error(
+        "E0108",
+        f"the key `{shortened(written)}` is not text",
+        span,
+        path=path,
+        notes=(f"unquoted, {dialect} reads it as {kind}",),
+        help=f'write "{shortened(written)}" in quotes',
+    )
+
+
+def tag(name: str, span: Span, path: Path) -> Diagnostic:
+    """A tag outside the core schema, or one that does not fit what it stands before."""
+    written = name.replace("tag:yaml.org,2002:", "!!")
+    return error(
+        "E0109",
+        f"the tag `{shortened(written)}` is not allowed",
+        span,
+        path=path,
+        notes=("tags can name types and code of a program; only plain data is read",),
+        help="write the value without a tag",
+    )
+
+
+def unknown_anchor(name: str, span: Span, anchors: Iterable[str]) -> Diagnostic:
+    """An alias of nothing."""
+    known = ", ".join(f"`&{each}`" for each in anchors)
+    note = f"anchors written before it: {known}" if known else "no anchor is written before it"
+    message = f"the alias `*{shortened(name)}` has no anchor"
+    remedy = "put the text in quotes if no alias is meant"
+    return error("E0111", message, span, notes=(note,), help=remedy)
+
+
+def circular_alias(name: str, span: Span) -> Diagnostic:
+    """An alias within the value that it stands for."""
+    message = f"the alias `*{shortened(name)}` stands for something that holds it"
+    return error("E0111", message, span, help="write the value out")
+
+
+def second_anchor(name: str, span: Span, path: Path) -> Diagnostic:
+    """Two values with one anchor, which PyYAML refuses."""
+    message = f"the anchor `&{shortened(name)}` is given twice"
+    return error("E0111", message, span, path=path, help="give the second one another name")
+
+
+def unreadable(text: str, kind: str, why: str, span: Span, path: Path) -> Diagnostic:
+    """A scalar that is not what its tag or its look says."""
+    note = "the number has too many digits" if "digits" in why else shortened(why, 100)
+    message = f"`{shortened(text)}` cannot be read as {kind}"
+    remedy = "put it in quotes to make it text"
+    return error("E0112", message, span, path=path, notes=(note,), help=remedy)
+
+
+def merge_of_no_mapping(span: Span, path: Path) -> Diagnostic:
+    """A merge key that brings in no mapping."""
+    message = "a merge key `<<` needs a mapping or a list of mappings"
+    return error("E0114", message, span, path=path, help="give it an alias of a mapping")
