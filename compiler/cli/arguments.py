@@ -1,8 +1,7 @@
 """The grammar of the command line: what can be typed, and what `--help` teaches."""
 
 import argparse
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 _EPILOG: Final = """\
 examples:
@@ -15,8 +14,6 @@ examples:
 
 exit codes: 0 fine, 1 the input is at fault, 2 wrong usage, 70 a bug in tunec
 """
-
-Command = Callable[..., int]
 
 
 def build_parser(version: str) -> argparse.ArgumentParser:
@@ -34,10 +31,11 @@ def build_parser(version: str) -> argparse.ArgumentParser:
     return parser
 
 
-Subparsers = "argparse._SubParsersAction[argparse.ArgumentParser]"
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  argparse names no public type
 
 
-def _new(commands: Subparsers, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
+def _new(commands: "Subparsers", name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
     return commands.add_parser(
         name,
         help=summary,
@@ -78,7 +76,7 @@ def _intent(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _compile(commands: Subparsers) -> None:
+def _compile(commands: "Subparsers") -> None:
     parser = _new(
         commands,
         "compile",
@@ -95,7 +93,7 @@ def _compile(commands: Subparsers) -> None:
     _format(parser)
 
 
-def _plan(commands: Subparsers) -> None:
+def _plan(commands: "Subparsers") -> None:
     parser = _new(
         commands,
         "plan",
@@ -111,7 +109,7 @@ def _plan(commands: Subparsers) -> None:
     parser.add_argument("--after", metavar="PASS", help="stop showing after this pass")
 
 
-def _explain(commands: Subparsers) -> None:
+def _explain(commands: "Subparsers") -> None:
     parser = _new(
         commands,
         "explain",
@@ -124,7 +122,7 @@ def _explain(commands: Subparsers) -> None:
     _format(parser)
 
 
-def _catalog(commands: Subparsers) -> None:
+def _catalog(commands: "Subparsers") -> None:
     parser = _new(
         commands,
         "catalog",
@@ -136,7 +134,7 @@ def _catalog(commands: Subparsers) -> None:
     _format(parser)
 
 
-def _schema(commands: Subparsers) -> None:
+def _schema(commands: "Subparsers") -> None:
     parser = _new(
         commands,
         "schema",
@@ -152,7 +150,7 @@ def _schema(commands: Subparsers) -> None:
     )
 
 
-def _init(commands: Subparsers) -> None:
+def _init(commands: "Subparsers") -> None:
     parser = _new(commands, "init", "print a starting spec", "Redirect it: tunec init > spec.yaml")
     parser.add_argument("--model", default="llama-3.2-3b", help="a catalogue model")
     parser.add_argument("--hardware", default="a100-80g-x1", help="a catalogue name")
@@ -164,7 +162,7 @@ def _init(commands: Subparsers) -> None:
     )
 
 
-def _completion(commands: Subparsers) -> None:
+def _completion(commands: "Subparsers") -> None:
     parser = _new(
         commands,
         "completion",

@@ -51,8 +51,9 @@ def _why_these(facts: Facts, chosen: Selection) -> str:
 
 def _name_devices(scribe: Scribe, chosen: Selection) -> None:
     uuids = tuple(place.uuid for place in chosen.places if place.uuid)
+    names: tuple[str, ...] = ()
     if chosen.whole:
-        names, why = (), "every device of the node is used"
+        why = "every device of the node is used"
     elif len(uuids) == len(chosen.places):
         names, why = uuids, "by UUID, which no order of devices can change"
     else:

@@ -1,6 +1,6 @@
 """The search's problem: what is given, what is fixed, and one shape of an answer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,7 +77,7 @@ class Shape:
         return ", ".join([name, *moved, *kept])
 
 
-_SHAPE_SLOTS = {
+_SHAPE_SLOTS: dict[str, Callable[[Shape], Any]] = {
     "parallel.engine": lambda shape: shape.engine,
     "parallel.data": lambda shape: shape.width,
     "parallel.world": lambda shape: shape.width,

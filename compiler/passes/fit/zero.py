@@ -21,10 +21,16 @@ def zero_of(
     trainable: int,
     nvme_path: str | None,
 ) -> Zero:
-    """Settings for a stage. `hidden` is the model's width, `trainable` the trained parameters."""
+    """Settings for a stage. `hidden` is the model's width, `trainable` the trained parameters.
+
+    Sizes of stage 3 follow the hidden width as transformers fills in `auto` (5.23
+    integrations/deepspeed.py, `HfTrainerDeepSpeedConfig.trainer_config_finalize`): prefetch
+    0.9 hidden^2, persistence 10 hidden.
+    """
     offloads = offload_optimizer != "none" or offload_param != "none"
     uses_nvme = "nvme" in (offload_optimizer, offload_param)
     bucket = min(BUCKET_LIMIT, max(hidden * hidden, 1), max(trainable, 1)) if stage else 0
+    whole = stage == 3
     return Zero(
         stage=stage,
         offload_optimizer=offload_optimizer,
@@ -36,22 +42,10 @@ def zero_of(
         reduce_scatter=stage in (1, 2),
         reduce_bucket=bucket,
         allgather_bucket=bucket if stage in (1, 2) else 0,
-        **_stage_3(stage, hidden),
+        prefetch_bucket=int(0.9 * hidden * hidden) if whole else 0,
+        persistence_threshold=10 * hidden if whole else 0,
+        max_live_parameters=MAX_LIVE if whole else 0,
+        max_reuse_distance=MAX_LIVE if whole else 0,
+        sub_group_size=SUB_GROUP if whole else 0,
+        gather_on_save=whole,
     )
-
-
-def _stage_3(stage: int, hidden: int) -> dict[str, int | bool]:
-    """What only stage 3 has; sizes by the hidden width as transformers fills in `auto`.
-
-    transformers 5.23 integrations/deepspeed.py `HfTrainerDeepSpeedConfig.trainer_config_finalize`:
-    prefetch 0.9 hidden^2, persistence 10 hidden.
-    """
-    on = stage == 3
-    return {
-        "prefetch_bucket": int(0.9 * hidden * hidden) if on else 0,
-        "persistence_threshold": 10 * hidden if on else 0,
-        "max_live_parameters": MAX_LIVE if on else 0,
-        "max_reuse_distance": MAX_LIVE if on else 0,
-        "sub_group_size": SUB_GROUP if on else 0,
-        "gather_on_save": on,
-    }
