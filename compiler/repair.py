@@ -15,9 +15,6 @@ from tunec.schemas.hardware.catalogue import UnknownName, cluster
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.spec import Lora, Method, Qlora, Spec
 
-_WANTED = 4
-"""Repairs shown at most: a choice, not a catalogue."""
-
 
 @dataclass(frozen=True, slots=True)
 class Repair:
@@ -31,42 +28,45 @@ def repairs(facts: Facts, found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
     """Add to each 'nothing fits' the changes that were tried and make it fit."""
     for each in found:
         if each.id == "E0701":
-            working = tuple(working_repairs(facts))
-            yield replace(each, help=_help(working))
+            yield replace(each, help=_help(tuple(working_repairs(facts))))
         else:
             yield each
 
 
 def _help(working: tuple[str, ...]) -> str:
     if not working:
-        return "no single change of method, sequence or hardware was found that makes it fit"
+        return "no change of method, sequence or hardware was found that makes it fit"
     return "each of these was planned and fits: " + "; ".join(working)
 
 
 def working_repairs(facts: Facts) -> Iterator[str]:
-    """Titles of changes that make the spec fit, cheapest first, each verified by the search."""
-    tried = 0
-    singles = [*REPAIRS, *_hardware_repairs(facts)]
-    pairs = [Repair(f"{a.title} and {b.title}", _both(a, b)) for a, b in combinations(REPAIRS, 2)]
-    worked: list[str] = []
-    for repair in (*singles, *pairs):
-        if tried == _WANTED:
-            return
-        if any(title in repair.title for title in worked):
-            continue
-        changed = repair.apply(facts)
-        if changed is not None and fits(changed):
-            tried += 1
-            worked.append(repair.title)
-            yield repair.title
+    """Titles of changes that make the spec fit: of each kind the smallest, verified by the search.
+
+    Two changes of intent together are tried only where no single one is enough.
+    """
+    singles = [title for kind in INTENT for title in _first(kind, facts)]
+    pairs = [_both(a, b) for a, b in combinations((r for kind in INTENT for r in kind), 2)]
+    yield from singles or _first(pairs, facts)
+    for kind in _hardware(facts):
+        yield from _first(kind, facts)
 
 
-def _both(first: Repair, second: Repair) -> Callable[[Facts], Facts | None]:
+def _first(kind: Iterable[Repair], facts: Facts) -> list[str]:
+    """The title of the first repair of a kind that works, if one does."""
+    return next(([each.title] for each in kind if _works(each, facts)), [])
+
+
+def _works(repair: Repair, facts: Facts) -> bool:
+    changed = repair.apply(facts)
+    return changed is not None and fits(changed)
+
+
+def _both(first: Repair, second: Repair) -> Repair:
     def apply(facts: Facts) -> Facts | None:
         changed = first.apply(facts)
         return None if changed is None else second.apply(changed)
 
-    return apply
+    return Repair(f"{first.title} and {second.title}", apply)
 
 
 def fits(facts: Facts) -> bool:
@@ -129,22 +129,34 @@ def _whole_budget(facts: Facts) -> Facts | None:
     return _with_spec(facts, budget=budget.model_copy(update={"gpu_memory": None}))
 
 
-REPAIRS = (
-    Repair("the whole budget (drop budget.gpu_memory)", _whole_budget),
-    Repair("sequence x 3/4", _sequence(3, 4)),
-    Repair("sequence x 1/2", _sequence(1, 2)),
-    Repair("method: lora", _lora_instead),
-    Repair("method: qlora (nf4)", _qlora_instead),
-    Repair("precision.deprecated_fp16: true (sets DS_ALLOW_DEPRECATED_FP16=1)", _deprecated_fp16),
+_QLORA = Repair("method: qlora (nf4)", _qlora_instead)
+_FP16 = Repair(
+    "precision: {deprecated_fp16: true} (sets DS_ALLOW_DEPRECATED_FP16=1)", _deprecated_fp16
 )
 
+INTENT: tuple[tuple[Repair, ...], ...] = (
+    (Repair("the whole device (no budget.gpu_memory)", _whole_budget),),
+    (
+        Repair("data.sequence x 3/4", _sequence(3, 4)),
+        Repair("data.sequence x 1/2", _sequence(1, 2)),
+    ),
+    (_FP16,),
+    (Repair("method: lora", _lora_instead),),
+    (_QLORA,),
+    (_both(_QLORA, _FP16),),
+)
+"""Changes of intent by kind, the smallest of each kind first."""
 
-def _hardware_repairs(facts: Facts) -> list[Repair]:
-    """More of the same devices, then larger ones."""
+
+def _hardware(facts: Facts) -> tuple[list[Repair], list[Repair]]:
+    """More of the same devices, and one larger device."""
     group = facts.cluster.nodes[0].accelerators[0]
     more = [f"{group.device}-x{group.count * factor}" for factor in (2, 4, 8)]
-    larger = ["v100-32g-x1", "a100-40g-x1", "a100-80g-x1", "a100-80g-x8", "h100-x8"]
-    return [Repair(f"hardware: {name}", _on(name)) for name in (*more, *larger)]
+    larger = ("rtx-3090-x1", "v100-32g-x1", "a100-40g-x1", "a100-80g-x1", "h200-x1", "a100-80g-x8")
+    return (
+        [Repair(f"hardware: {name}", _on(name)) for name in more],
+        [Repair(f"hardware: {name}", _on(name)) for name in larger],
+    )
 
 
 def _on(name: str) -> Callable[[Facts], Facts | None]:

@@ -142,13 +142,19 @@ class _Builder:
             return self._written_tag(str(event.tag), span, leaf=True)
         if not event.implicit[0]:
             return scalars.STR
-        return scalars.resolve(event.value, core_schema=self.core_schema)
+        tag = scalars.resolve(event.value, core_schema=self.core_schema)
+        if tag == scalars.MERGE and not self._at_key():
+            return scalars.STR if self.core_schema else scalars.VALUE
+        return tag
+
+    def _at_key(self) -> bool:
+        return bool(self.stack) and self.stack[-1].mapping and self.stack[-1].key is None
 
     def _value(self, tag: str, text: str, span: Span) -> Any:
         try:
             _refuse_surrogates(text)
             return scalars.construct(tag, text, core_schema=self.core_schema)
-        except (ValueError, OverflowError) as problem:
+        except (ValueError, ArithmeticError, LookupError) as problem:
             kind = tag.rpartition(":")[2]
             self.faults.append(faults.unreadable(text, kind, str(problem), span, self._path()))
             return text.encode("utf-8", "replace").decode()

@@ -18,6 +18,8 @@ FLOAT: Final = _PREFIX + "float"
 MAP: Final = _PREFIX + "map"
 SEQ: Final = _PREFIX + "seq"
 MERGE: Final = _PREFIX + "merge"
+VALUE: Final = _PREFIX + "value"
+"""What YAML 1.1 makes of a lone `=`; PyYAML has no reader for it, nor for `<<` as a value."""
 TIMESTAMP: Final = _PREFIX + "timestamp"
 CORE_TAGS: Final = frozenset((STR, NULL, BOOL, INT, FLOAT, MAP, SEQ))
 """The tags a document may write out (YAML 1.2, 10.3)."""

@@ -1,12 +1,20 @@
 """resolve_data: what one sample is, in tokens of text and of images."""
 
-from tunec.compiler.analyses.architecture.image_tokens import image_tokens, vision_tokens
+from tunec.compiler.analyses.architecture.image_tokens import (
+    UnfitImage,
+    image_tokens,
+    vision_tokens,
+)
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, model, spec
+from tunec.schemas.models.architecture import ImageTokens
 
 _USUAL_SEQUENCE = 2048
 """Planned for when the spec gives none: what most published LoRA recipes train at."""
+_USUAL_SIDE = 1024
+"""Pixels planned for when neither spec nor model gives the size of an image: 1024 x 1024 becomes
+1369 tokens in Qwen2.5-VL, more than a 720p screenshot does."""
 
 
 def resolve_data(facts: Facts, _: Draft) -> Outcome:
@@ -87,13 +95,33 @@ def _sample_images(scribe: Scribe) -> None:
     if rule is None:
         raise ValueError(f"{scribe.facts.model.path} has no image rule")  # derive() gives one
     asked = scribe.facts.spec.data.images
-    count = asked.per_sample if asked else 1
-    width = (asked.width if asked else None) or rule.image_size
-    height = (asked.height if asked else None) or width
-    count = scribe.facts.pinned("data.images", count)
-    text = count * image_tokens(rule, width, height)
-    tower = count * sum(vision_tokens(rule, width, height))
+    count = scribe.facts.pinned("data.images", asked.per_sample if asked else 1)
+    width, height = _image_size(scribe, rule)
+    try:
+        text = count * image_tokens(rule, width, height)
+        tower = count * sum(vision_tokens(rule, width, height))
+    except UnfitImage as unfit:
+        _misfit(scribe, "data.images", str(unfit))
+        text = tower = 0
     _say_images(scribe, count, width, height, text, tower, f"the family's rule {rule.rule!r}")
+
+
+def _image_size(scribe: Scribe, rule: ImageTokens) -> tuple[int, int]:
+    """Pixels of an image: as given, the tower's own square, or assumed where any size goes in."""
+    asked = scribe.facts.spec.data.images
+    given = (asked.width or asked.height) if asked else None
+    side = given or rule.image_size
+    if not side:
+        side = _USUAL_SIDE
+        scribe.report(
+            "image-size-assumed",
+            "note",
+            "this model takes images as large as they are, and data.images gives no size; "
+            f"memory and time are planned for {side} x {side} pixels",
+            "data.images",
+            help="give data.images.width and data.images.height of the largest image",
+        )
+    return (asked.width if asked else None) or side, (asked.height if asked else None) or side
 
 
 def _say_images(

@@ -22,7 +22,8 @@ class Tree:
     def each(self, name: str, indices: Sequence[int]) -> "Tree":
         """Go to the listed members of a module list, which are equal, all at once."""
         path = self._child(name) + ".{}"
-        return replace(self, path=path, indices=(*self.indices, indices))
+        kept = indices if isinstance(indices, range) else tuple(indices)
+        return replace(self, path=path, indices=(*self.indices, kept))
 
     def linear(self, name: str, outputs: int, inputs: int, *, bias: bool = False) -> None:
         """Add a linear layer."""

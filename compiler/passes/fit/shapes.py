@@ -85,9 +85,17 @@ def impossible(problem: Problem, shape: Shape) -> str | None:
         return f"one process drives one device, not {shape.width}"
     if shape.engine == "ddp" and shape.width == 1:
         return "there is one device, so nothing to run side by side"
+    if shape.checkpointing == "none" and _keeps_unknown(problem):
+        return "what classes of the model's own repository keep for backward is not known"
     if shape.engine != "deepspeed":
         return _offload_without_engine(shape)
     return _sharding(problem, shape) or _offload(problem, shape) or _optimizer(problem, shape)
+
+
+def _keeps_unknown(problem: Problem) -> bool:
+    """Whether activations rest on code that no trace has seen: recomputation bounds them."""
+    remote = problem.workload.architecture.remote_code
+    return remote and "activation_checkpointing.mode" not in problem.pinned
 
 
 def _offload_without_engine(shape: Shape) -> str | None:
