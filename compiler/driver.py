@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from packaging.version import Version
 
@@ -22,6 +23,7 @@ from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.repair import repairs
 from tunec.compiler.target import Artifact, Target
+from tunec.compiler.version import __version__
 
 Asked = tuple[Target, Version]
 """A target and the version that was asked for."""
@@ -98,10 +100,24 @@ def compile_spec(loaded: Loaded, asked: Sequence[Asked]) -> Compiled:
         return Compiled(planned, {}, planned.diagnostics)
     artifacts: dict[str, tuple[Artifact, ...]] = {}
     found = list(planned.diagnostics)
+    header = header_of(loaded, planned.plan)
     for target, version in asked:
-        artifacts[target.name], more = emit(target, planned.plan, version)
+        software = planned.facts.versions if planned.facts else {}
+        files, more = emit(target, planned.plan, version, software=software, header=header)
+        artifacts[target.name] = files
         found += locate(more, loaded)
     return Compiled(planned, {} if _has_errors(found) else artifacts, tuple(found))
+
+
+def header_of(loaded: Loaded, plan: Plan) -> tuple[str, ...]:
+    """What a file says of itself where it can have comments: versions and digests."""
+    read = "".join(f"{name}:{digest}" for name, digest in loaded.files)
+    decided = repr(sorted((path, repr(value)) for path, value in plan.values().items()))
+    return (f"tunec {__version__}; spec {_digest(read)}, plan {_digest(decided)}",)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def run_passes(

@@ -47,13 +47,10 @@ def line_starts(text: str) -> list[int]:
 
 
 def text_of(span: Span, text: str) -> str:
-    """The stretch of `text` that a span covers, line ends as newlines."""
-    lines = lines_of(text)[span.line - 1 : span.end_line]
-    if not lines:
-        return ""
-    lines[-1] = lines[-1][: span.end_column - 1]
-    lines[0] = lines[0][span.column - 1 :]
-    return "\n".join(lines)
+    """The stretch of `text` that a span covers."""
+    starts = [*line_starts(text), len(text)]
+    first, last = (min(line, len(starts)) - 1 for line in (span.line, span.end_line))
+    return text[starts[first] + span.column - 1 : starts[last] + span.end_column - 1]
 
 
 def span_at(spans: Mapping[Path, Span], path: Path) -> Span | None:

@@ -1,0 +1,1 @@
+"""One folder a consumer: its keys and our slots, in one two-way table."""

@@ -54,7 +54,7 @@ def is_enumeration(annotation: Any) -> bool:
 
 def _generic(origin: Any, inner: tuple[Any, ...], special: Special) -> Schema | None:
     if origin is Literal:
-        return {"enum": sorted(inner)}
+        return {"enum": sorted(inner, key=str)}
     if origin in (Union, types.UnionType):
         return _union(inner, special)
     if origin in (list, tuple, set):

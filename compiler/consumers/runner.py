@@ -40,7 +40,7 @@ def answer(verbs: Verbs, question: dict[str, Any]) -> dict[str, Any]:
     """One question's answer, or the traceback of what went wrong in the script."""
     try:
         return {"answer": verbs[question["verb"]](question)}
-    except (Exception, SystemExit):  # noqa: BLE001 - one bad question spoils no other
+    except (Exception, SystemExit):  # noqa: BLE001  the traceback is the answer
         return {"fault": traceback.format_exc()}
 
 

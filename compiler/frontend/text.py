@@ -20,9 +20,10 @@ _WIDE_BOMS: Final = {
     b"\xfe\xff": "UTF-16",
 }
 _NOT_IN_YAML: Final = re.compile(
-    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
-"""YAML 1.1, 5.1 (c-printable); the same set that PyYAML's reader refuses."""
+"""YAML 1.1, 5.1 (c-printable), which is what PyYAML's reader refuses; and byte order marks, which
+stand inside a file only by accident."""
 _NOT_IN_JSON: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 """RFC 8259, 7: control characters never stand bare; surrogates are not characters."""
 

@@ -13,6 +13,11 @@ _LEAST_CAPABILITY: dict[QuantFormat, tuple[int, int]] = {
     "nf4": (6, 0),
     "fp4": (6, 0),
 }
+_MERITS: dict[QuantFormat, str] = {
+    "int8": "int8_lora stores the frozen base in 8 bits",
+    "nf4": "qlora stores the frozen base in 4 bits",
+    "fp4": "qlora stores the frozen base in 4 bits",
+}
 
 
 def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
@@ -20,8 +25,11 @@ def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
     scribe = Scribe(facts)
     asked, where = _asked(facts)
     devices = [place.device for place in facts.selection.places]
-    option = _option(asked, devices)
-    chosen = scribe.choose("quantization.format", [option], "E0602", None, where)
+    options = [_option(asked, devices)]
+    if asked == "int8":
+        options.append(_option("nf4", devices))
+    wish = None if asked == "none" else asked
+    chosen = scribe.choose("quantization.format", options, "E0602", wish, where)
     quantised = chosen != "none"
     double = facts.spec.method.qlora.double if facts.spec.method.qlora else False
     compute = draft.precision.compute
@@ -56,7 +64,7 @@ def _option(format: QuantFormat, devices: list[Device]) -> Option:
         return Option("none", "the method keeps the base in its own dtype", rests=(spec("method"),))
     refused = next(filter(None, (_refused(format, each) for each in devices)), None)
     rests = tuple(device(each.name, "compute_capability") for each in devices)
-    return Option(format, "the method stores the frozen base so", refused, rests)
+    return Option(format, _MERITS[format], refused, rests)
 
 
 def _refused(format: QuantFormat, each: Device) -> str | None:

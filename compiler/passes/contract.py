@@ -72,11 +72,11 @@ class Scribe:
         becomes an error of `code` that gives the reason.
         """
         wish = self.facts.pinned(slot, asked)
-        if wish is not None:
-            self._check_wish(slot, options, wish, code, at)
+        is_refused = wish is not None and self._refuses(slot, options, wish, code, at)
         best = next((each for each in options if each.refused is None), None)
         if best is None:
-            self.error(code, f"no value is possible for {slot}", at, notes=_refusals(options))
+            if not is_refused:
+                self.error(code, f"no value is possible for {slot}", at, notes=_refusals(options))
             best = options[-1]
         taken = best if asked is None else _find(options, asked) or best
         beat = [Alternative(o.value, o.refused or o.reason) for o in options if o is not taken]
@@ -84,15 +84,18 @@ class Scribe:
         rests = (*taken.rests, Origin("spec", at)) if asked is not None else taken.rests
         return self.say(slot, taken.value, reason, *rests, beat=beat)
 
-    def _check_wish(
+    def _refuses(
         self, slot: str, options: Sequence[Option], wish: Any, code: str, at: str
-    ) -> None:
+    ) -> bool:
+        """Whether a wish cannot be had; reports why, and what could be."""
         option = _find(options, wish)
-        if option is not None and option.refused is not None:
-            place = f"pin.{slot}" if slot in self.facts.pins else at
-            others = [each for each in options if each.refused is None]
-            hint = f"use {others[0].value}: {others[0].reason}" if others else None
-            self.error(code, f"{slot} cannot be {wish}: {option.refused}", place, help=hint)
+        if option is None or option.refused is None:
+            return False
+        place = f"pin.{slot}" if slot in self.facts.pins else at
+        others = [each for each in options if each.refused is None]
+        hint = f"use {others[0].value}: {others[0].reason}" if others else None
+        self.error(code, f"{slot} cannot be {wish}: {option.refused}", place, help=hint)
+        return True
 
     def error(
         self,

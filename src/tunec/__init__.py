@@ -1,3 +1,139 @@
-"""tunec: the compiler for fine-tuning configs."""
+"""tunec: the compiler for fine-tuning configs.
 
-__version__ = "0.1.0"
+`plan` decides a spec, `compile` writes it out for its targets, `explain` says why a value is what
+it is. They are what the command line calls: they return objects and print nothing, and a fault of
+the spec is a `Diagnostic` in the result, never an exception. Nothing heavy is imported before the
+first call.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tunec.compiler.version import __version__
+
+if TYPE_CHECKING:
+    from tunec.compiler.diagnostics.diagnostic import Diagnostic
+    from tunec.compiler.driver import Asked, Compiled, Planned
+    from tunec.compiler.frontend.load import Loaded
+    from tunec.compiler.ir.ledger import Definition, Ledger
+    from tunec.compiler.ir.plan import Plan
+    from tunec.compiler.target import Artifact
+    from tunec.schemas.spec import Spec
+    from tunec.targets.registry import UnknownTarget
+
+__all__ = [
+    "Artifact",
+    "Compiled",
+    "Definition",
+    "Diagnostic",
+    "Ledger",
+    "NoTarget",
+    "Plan",
+    "Planned",
+    "Source",
+    "Spec",
+    "UnknownTarget",
+    "__version__",
+    "compile",
+    "explain",
+    "plan",
+]
+
+Source = str | os.PathLike[str] | Mapping[str, Any]
+"""A spec: its path, its text (a string with a line break), or its data."""
+
+_HOMES: Final[Mapping[str, str]] = {
+    "Artifact": "tunec.compiler.target",
+    "Compiled": "tunec.compiler.driver",
+    "Definition": "tunec.compiler.ir.ledger",
+    "Diagnostic": "tunec.compiler.diagnostics.diagnostic",
+    "Ledger": "tunec.compiler.ir.ledger",
+    "Plan": "tunec.compiler.ir.plan",
+    "Planned": "tunec.compiler.driver",
+    "Spec": "tunec.schemas.spec",
+    "UnknownTarget": "tunec.targets.registry",
+}
+
+
+class NoTarget(ValueError):
+    """Neither the call nor the spec names a target to compile to."""
+
+
+def plan(
+    spec: Source,
+    *,
+    hardware: str | None = None,
+    targets: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+) -> "Planned":
+    """Decide every slot of a spec, with its memory and its time.
+
+    `hardware` replaces the spec's own, `targets` its targets (`huggingface@4.40`), `overrides` are
+    `path=value`. Paths in a spec that is given as text or data are relative to the working
+    directory. Raises UnknownTarget.
+    """
+    from tunec.compiler.driver import plan as decide
+
+    loaded = _load(spec, hardware, overrides)
+    return decide(loaded, _asked(loaded, targets))
+
+
+def compile(  # noqa: A001  the word of the command line
+    spec: Source,
+    *,
+    hardware: str | None = None,
+    targets: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+) -> "Compiled":
+    """Plan a spec and write the files of its targets, in memory: all of them, or none.
+
+    Takes what `plan` takes. Raises UnknownTarget, and NoTarget where no target is named at all.
+    """
+    from tunec.compiler.driver import compile_spec
+
+    loaded = _load(spec, hardware, overrides)
+    asked = _asked(loaded, targets)
+    if not asked and loaded.spec is not None:
+        raise NoTarget("no target is named: give `targets`, here or in the spec")
+    return compile_spec(loaded, asked)
+
+
+def explain(planned: "Planned", slot: str) -> str:
+    """Why a slot of a plan has its value: the tree down to the lines and facts it rests on.
+
+    Raises KeyError for a slot that does not exist or that no pass came to decide.
+    """
+    from tunec.compiler.review.explain import explain_text
+
+    return explain_text(planned, slot)
+
+
+def _load(spec: Source, hardware: str | None, overrides: Sequence[str]) -> "Loaded":
+    from tunec.compiler.frontend.load import load_mapping, load_spec, load_text
+
+    if isinstance(spec, Mapping):
+        return load_mapping(spec, overrides, hardware)
+    if isinstance(spec, str) and "\n" in spec:
+        return load_text(spec, overrides=overrides, hardware=hardware)
+    return load_spec(Path(spec), overrides, hardware)
+
+
+def _asked(loaded: "Loaded", names: Sequence[str]) -> "tuple[Asked, ...]":
+    from tunec.targets.registry import TARGETS
+
+    wanted = names or (loaded.spec.targets if loaded.spec else ())
+    software = loaded.spec.software if loaded.spec else {}
+    return tuple(TARGETS.resolve(name, software) for name in wanted)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tunec' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""Launch: the script that starts the processes, and what the launcher is told."""

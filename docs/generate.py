@@ -1,0 +1,302 @@
+"""Writes the reference pages and indexes that are derived from the code and its tables.
+
+`python docs/generate.py` writes them; with `--check` it writes nothing, names those that are stale
+and ends with status 1 if there is one.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+from tunec.compiler.cli.arguments import build_parser
+from tunec.compiler.diagnostics.codes import AREAS, known_codes, title
+from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.compiler.passes.pipeline import PIPELINE
+from tunec.compiler.target import Entry, Target
+from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, device_names
+from tunec.schemas.hardware.profile import Cluster, Device
+from tunec.schemas.models.catalogue import card, card_names, index_text
+from tunec.schemas.units import format_bytes
+from tunec.targets.registry import TARGETS
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+_MADE: Final = "<!-- made by docs/generate.py; `just generate` renews it -->"
+
+Rows = Iterable[Sequence[str]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files, or with `--check` compare them; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python docs/generate.py")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if one is stale")
+    options = parser.parse_args(arguments)
+    stale = {path: text for path, text in derived().items() if _text_at(ROOT / path) != text}
+    for path, text in stale.items():
+        if not options.check:
+            (ROOT / path).write_text(text, "utf-8")
+        sys.stderr.write(f"{'stale' if options.check else 'written'}: {path}\n")
+    return 1 if options.check and stale else 0
+
+
+def derived() -> dict[str, str]:
+    """What each derived file should hold, by its path in the repository."""
+    return {path: make() for path, make in _DERIVED.items()}
+
+
+def _text_at(path: Path) -> str | None:
+    return path.read_text("utf-8") if path.is_file() else None
+
+
+# ── Markdown ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _page(heading: str, *parts: str) -> str:
+    return "\n\n".join((_MADE, f"# {heading}", *parts)) + "\n"
+
+
+def _table(head: Sequence[str], rows: Rows) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+# ── docs/cli.md ──────────────────────────────────────────────────────────────────────────────────
+
+
+def cli_page() -> str:
+    """Every command with its arguments, as the parser has them."""
+    parser = build_parser("VERSION")
+    commands = _subparsers(parser)
+    intro = (
+        "Results go to stdout, diagnostics to stderr. Exit codes: 0 fine, 1 the input is at "
+        "fault, 2 wrong usage, 70 a bug in tunec."
+    )
+    return _page("The command line", intro, *(_command(each) for each in commands.values()))
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    found = (each.choices for each in parser._actions)  # noqa: SLF001
+    return next(choices for choices in found if isinstance(choices, dict))
+
+
+def _command(parser: argparse.ArgumentParser) -> str:
+    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    asked = [each for each in parser._actions if each.dest != "help"]  # noqa: SLF001
+    rows = [(_code(_spelling(each)), each.help or "") for each in asked]
+    parts = [
+        f"## `{parser.prog}`",
+        parser.description or "",
+        f"```text\n{usage}\n```",
+        _table(("argument", "meaning"), rows),
+        f"```text\n{parser.epilog}\n```" if parser.epilog else "",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _spelling(action: argparse.Action) -> str:
+    choices = "{" + ",".join(map(str, action.choices)) + "}" if action.choices else ""
+    value = str(action.metavar or choices or action.dest)
+    if not action.option_strings:
+        return value
+    takes = "" if action.nargs == 0 else f" {value}"
+    return ", ".join(action.option_strings) + takes
+
+
+# ── docs/slots.md ────────────────────────────────────────────────────────────────────────────────
+
+
+def slots_page() -> str:
+    """Every slot with its type, its meaning and the pass that decides it."""
+    passes = _table(
+        ("pass", "reads", "decides", "what it does"),
+        (
+            (
+                _code(each.name),
+                ", ".join(map(_code, each.reads)),
+                ", ".join(map(_code, each.decides)),
+                each.contract,
+            )
+            for each in PIPELINE
+        ),
+    )
+    intro = (
+        "A slot is one thing that can be decided. Any of them can be pinned: `pin: {zero.stage: "
+        "2}`. `tunec explain SPEC SLOT` says why a slot has its value in one spec."
+    )
+    groups = (_group(name, shape) for name, shape in GROUPS.items())
+    return _page("Slots", intro, "## Passes, in order", passes, *groups)
+
+
+def _group(name: str, shape: type[Any]) -> str:
+    decided = next(each.name for each in PIPELINE if name in each.decides)
+    rows = (
+        (_code(slot.path), _type(slot.type), slot.unit, slot.doc)
+        for slot in SLOTS.values()
+        if slot.group == name
+    )
+    table = _table(("slot", "type", "unit", "meaning"), rows)
+    return f"## `{name}`\n\n{shape.__doc__} Decided by `{decided}`.\n\n{table}"
+
+
+def _type(kind: Any) -> str:
+    origin, inside = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return ", ".join(_code(str(word)) for word in inside)
+    if origin in (Union, UnionType):
+        return " or ".join(_type(each) for each in inside)
+    if origin is tuple:
+        several = inside[-1] is Ellipsis
+        return f"list of {_type(inside[0])}" if several else "=".join(map(_type, inside))
+    words = {int: "whole number", float: "number", bool: "yes or no", str: "text"}
+    return words.get(kind, "none")
+
+
+# ── docs/targets.md ──────────────────────────────────────────────────────────────────────────────
+
+
+def targets_page() -> str:
+    """What each target writes, for which versions, and which slot goes to which key."""
+    targets = [TARGETS[name] for name in TARGETS]
+    intro = (
+        "A dot means that the target has no key for the slot; its reasons stand below. Whether a "
+        "value can be said depends on the value and the version too: emission checks each row "
+        "both ways and reports what cannot be said."
+    )
+    return _page(
+        "Targets",
+        _table(("target", "versions", "latest", "files", "needs"), map(_target_row, targets)),
+        "## Which slot each target can say",
+        intro,
+        _table(("slot", *(each.name for each in targets)), _support(targets)),
+        *(_target_section(each) for each in targets),
+    )
+
+
+def _target_row(target: Target) -> Sequence[str]:
+    needs = ", ".join(f"`{slot}: {value}`" for slot, value in target.requires.items())
+    names = dict.fromkeys(file.name for file in target.files)
+    versions = f"{target.package} {target.supported}"
+    return (_code(target.name), versions, target.latest, ", ".join(map(_code, names)), needs)
+
+
+def _support(targets: Sequence[Target]) -> Iterator[Sequence[str]]:
+    said = [_said(each) for each in targets]
+    for path in SLOTS:
+        yield (_code(path), *("yes" if path in each else "·" for each in said))
+
+
+def _said(target: Target) -> frozenset[str]:
+    return frozenset(slot for entry in _entries(target) for slot in entry.slots)
+
+
+def _entries(target: Target) -> Iterator[Entry]:
+    for file in target.files:
+        yield from file.entries
+
+
+def _target_section(target: Target) -> str:
+    files = (
+        f"### `{file.name}`\n\n"
+        + _table(("key", "slots", "versions", "source"), dict.fromkeys(map(_entry, file.entries)))
+        for file in target.files
+    )
+    cannot = _table(
+        ("slot", "why not", "otherwise"),
+        (
+            (_code(slot), why.reason, "an error" if why.loses else "said elsewhere")
+            for slot, why in target.cannot.items()
+        ),
+    )
+    return "\n\n".join((f"## {target.name}", *files, "### What it has no key for", cannot))
+
+
+def _entry(entry: Entry) -> tuple[str, ...]:
+    keys = ", ".join(map(_code, entry.keys)) or "(unasked)"
+    since = f"from {entry.since}" if entry.since else ""
+    until = f"before {entry.until}" if entry.until else ""
+    versions = " ".join(part for part in (entry.package, since, until) if part)
+    return (keys, ", ".join(map(_code, entry.slots)), versions, entry.source)
+
+
+# ── docs/catalogue.md ────────────────────────────────────────────────────────────────────────────
+
+
+def catalogue_page() -> str:
+    """Every device, cluster and model by name."""
+    intro = (
+        "`tunec catalog devices NAME` prints an entry whole, each number with its source. Any "
+        "device also names clusters: `NAME-xCOUNT` for one node, `NAME-xCOUNT-nNODES` for "
+        "several; what is assumed of their hosts is said in the plan's sources."
+    )
+    return _page(
+        "Catalogue",
+        intro,
+        "## Devices",
+        _table(
+            ("name", "title", "memory", "capability", "native arithmetic"),
+            (_device_row(device(name)) for name in device_names()),
+        ),
+        "## Clusters",
+        _table(
+            ("name", "title", "devices"), (_cluster_row(cluster(name)) for name in cluster_names())
+        ),
+        "## Models",
+        _table(
+            ("name", "repository", "also called"),
+            ((_code(n), card(n).repo, ", ".join(card(n).aliases)) for n in card_names()),
+        ),
+    )
+
+
+def _device_row(found: Device) -> Sequence[str]:
+    capability = found.compute_capability
+    shown = ".".join(map(str, capability)) if capability else ""
+    native = ", ".join(dtype for dtype in found.precisions if found.supports(dtype))
+    return (_code(found.name), found.title, format_bytes(found.memory), shown, native)
+
+
+def _cluster_row(found: Cluster) -> Sequence[str]:
+    held = (
+        f"{node.count} x {group.count} {group.device}"
+        for node in found.nodes
+        for group in node.accelerators
+    )
+    return (_code(found.name), found.title, ", ".join(held))
+
+
+# ── docs/codes.md ────────────────────────────────────────────────────────────────────────────────
+
+
+def codes_page() -> str:
+    """Every code with its title, by area."""
+    rows = ((_linked(code), AREAS[code[:3]], title(code)) for code in known_codes())
+    intro = "`tunec explain CODE` prints a page, with an example and the way to mend it."
+    return _page("Diagnostic codes", intro, _table(("code", "area", "what is wrong"), rows))
+
+
+def _linked(code: str) -> str:
+    return f"[{code}](../compiler/diagnostics/pages/{code}.md)"
+
+
+_DERIVED: Final[Mapping[str, Callable[[], str]]] = {
+    "docs/cli.md": cli_page,
+    "docs/slots.md": slots_page,
+    "docs/targets.md": targets_page,
+    "docs/catalogue.md": catalogue_page,
+    "docs/codes.md": codes_page,
+    "schemas/models/names.json": index_text,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

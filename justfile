@@ -1,0 +1,69 @@
+# Everything that is done with this repository has a name here; `just` alone lists the names.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+# the tools of .venv where there is one, else those of the active environment
+export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
+
+[private]
+default:
+    @just --list --unsorted
+
+# all that CI runs, the quick checks first
+check: format-check lint types imports generated test
+
+# fail if a file is not formatted
+format-check:
+    ruff format --check .
+
+# the linter's rules, docstrings and absolute imports among them
+lint:
+    ruff check .
+
+# strict types of the package, its generators and its benchmarks
+types:
+    mypy
+    mypy docs/generate.py
+
+# who may import whom
+imports:
+    lint-imports
+
+# fail if anything derived is stale (`just generate` renews it)
+generated:
+    python -m tunec.schemas.hardware.catalogue --check
+    python -m tunec.compiler.frontend.json_schema --check
+    python docs/generate.py --check
+
+# every test; arguments go to pytest, as in `just test -k house`
+test *arguments:
+    python -m pytest -n 2 --dist worksteal -q {{ arguments }}
+
+# format everything in place, and mend what the linter can mend
+format:
+    ruff format .
+    ruff check --fix-only .
+
+# renew everything derived: indexes, JSON Schemas, reference pages
+generate:
+    python -m tunec.schemas.hardware.catalogue
+    python -m tunec.compiler.frontend.json_schema
+    python docs/generate.py
+
+# renew the consumers' JSON Schemas, asking each release of each consumer (needs PyPI, minutes)
+schemas:
+    python -m tunec.targets.generate_schemas
+
+# fail if they are not what the consumers say (needs PyPI, minutes)
+schemas-check:
+    python -m tunec.targets.generate_schemas --check
+
+# start-up, plans per second, and the accounts; see benchmarks/README.md
+bench:
+    python benchmarks/startup.py
+    python benchmarks/throughput.py
+    python -m pytest benchmarks -q --benchmark-only --benchmark-columns=min,median,rounds
+
+# build the wheel into dist/
+wheel:
+    python -m build --wheel --outdir dist

@@ -1,0 +1,91 @@
+"""ds_config.json as one file: its rows for each reader, and how it is recognised."""
+
+from collections.abc import Callable
+from typing import Final
+
+from packaging.specifiers import SpecifierSet
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Dialect, File, Json, Package, in_every_plan
+from tunec.targets.deepspeed.batch import BATCH, PRINTING, TENSOR
+from tunec.targets.deepspeed.optimizer import optimizer
+from tunec.targets.deepspeed.precision import PRECISION
+from tunec.targets.deepspeed.reader import PACKAGE, Reader
+from tunec.targets.deepspeed.refusals import check
+from tunec.targets.deepspeed.scheduler import SCHEDULER
+from tunec.targets.deepspeed.zero import AIO, ZERO
+
+NAME: Final = "ds_config.json"
+
+DEEPSPEED: Final = Package(
+    SpecifierSet(">=0.14,<0.20"),
+    ("0.14.5", "0.15.4", "0.16.9", "0.17.6", "0.18.9", "0.19.8"),
+)
+"""The releases whose sources the rows were read from (git tags v0.14.0 to v0.19.5, PyPI 0.19.8)."""
+
+FILLED: Final = frozenset(
+    {
+        "train_batch_size",
+        "train_micro_batch_size_per_gpu",
+        "gradient_accumulation_steps",
+        "gradient_clipping",
+        "optimizer.params.lr",
+        "optimizer.params.betas",
+        "optimizer.params.eps",
+        "optimizer.params.weight_decay",
+        "scheduler.params.warmup_min_lr",
+        "scheduler.params.warmup_max_lr",
+        "scheduler.params.warmup_num_steps",
+        "scheduler.params.total_num_steps",
+        "fp16.enabled",
+        "bf16.enabled",
+        "zero_optimization.reduce_bucket_size",
+        "zero_optimization.stage3_prefetch_bucket_size",
+        "zero_optimization.stage3_param_persistence_threshold",
+    }
+)
+"""Keys whose `auto` the trainer fills in: transformers 4.40.2 to 5.23.0 integrations/deepspeed.py
+`HfTrainerDeepSpeedConfig.trainer_config_process` and `trainer_config_finalize`. `auto` in another
+key of a block is dropped by DeepSpeed itself, so its default holds (deepspeed 0.14.5 to 0.19.8
+runtime/config_utils.py `DeepSpeedConfigModel.__init__`)."""
+
+_BLOCKS = ("fp16", "bf16", "bfloat16", "optimizer", "scheduler", "zero_optimization", "aio")
+_KEYS = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
+
+
+def _is_config(document: Json) -> bool:
+    """Keys that only DeepSpeed has, or blocks that in other files are flags."""
+    if not isinstance(document, dict):
+        return False
+    blocks = any(isinstance(document.get(name), dict) for name in _BLOCKS)
+    return blocks or any(name in document for name in _KEYS)
+
+
+def _schema(dialect: Dialect) -> str:
+    major, minor = (*dialect[PACKAGE].release, 0)[:2]
+    return f"deepspeed/{major}.{minor}.json"
+
+
+def ds_config(reader: Reader, when: Callable[[Plan], bool] = in_every_plan) -> File:
+    """ds_config.json for a reader. A trainer schedules the learning rate itself."""
+    schedule = () if reader.is_trainer else SCHEDULER
+    tensor = () if reader.is_trainer else TENSOR
+    return File(
+        name=NAME,
+        format="json",
+        entries=(
+            *BATCH,
+            *PRECISION,
+            *optimizer(reader),
+            *schedule,
+            *ZERO,
+            *AIO,
+            *tensor,
+            *PRINTING,
+        ),
+        recognise=_is_config,
+        schema=_schema,
+        when=when,
+        check=check(reader),
+        filled=FILLED if reader.is_trainer else frozenset(),
+    )

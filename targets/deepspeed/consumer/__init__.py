@@ -1,0 +1,11 @@
+"""DeepSpeed asked about itself.
+
+Runs inside an environment that holds a DeepSpeed release, never in tunec's own process.
+
+Verbs: `schema`, `defaults`, `resolve`; see the functions of these names.
+"""
+
+from tunec.targets.deepspeed.consumer.resolve import resolve
+from tunec.targets.deepspeed.consumer.schema import defaults, schema
+
+VERBS = {"schema": schema, "defaults": defaults, "resolve": resolve}

@@ -1,0 +1,107 @@
+"""What a DeepSpeed release makes of a configuration: the values it runs with, or a refusal."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import deepspeed
+
+from tunec.compiler.consumers.devices import declared
+from tunec.targets.deepspeed.consumer.engine import Refused, build
+from tunec.targets.deepspeed.consumer.fields import plain
+from tunec.targets.deepspeed.consumer.recording import Path, Reading, read
+from tunec.targets.deepspeed.consumer.schema import defaults
+from tunec.targets.deepspeed.consumer.surface import Key, model_paths, surface
+
+# Where DeepSpeedConfig keeps a key under another name than the file has it.
+_ATTRIBUTES: Final[Mapping[str, str]] = {
+    "optimizer.type": "optimizer_name",
+    "scheduler.type": "scheduler_name",
+}
+
+
+# What this machine or this script lacks shows as one of these; it is no refusal of the
+# configuration.
+_OURS: Final = (ImportError, NameError, RecursionError)
+
+
+def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Hand a configuration to the real parser and the real engine's checks.
+
+    In: `config` (a ds_config object), `world_size` (data-parallel processes); optional `capability`
+    ([major, minor] of the GPU; without it the device supports everything), `emulates_bf16`,
+    `client_optimizer` (a class name of `torch.optim`), `environment`, `steps` (how many learning
+    rates to return). Out: `version`; `refused` (None, or stage, type and message); `values` by
+    dotted key, also of keys that were left out; `ignored`, the dotted keys that nothing read;
+    `engine`, what the checks decided.
+    """
+    reading = read(question["config"], question.get("world_size", 1), marked=model_paths())
+    if isinstance(reading.error, _OURS):
+        raise reading.error
+    answer: dict[str, Any] = {
+        "version": deepspeed.__version__,
+        "refused": _refusal("config", reading.error),
+        "values": {},
+        "ignored": sorted(_ignored(question["config"], surface(), (), reading)),
+        "engine": None,
+    }
+    if reading.error is None:
+        answer["values"] = _values(question["config"], reading)
+        answer |= _engine(question, reading)
+    return answer
+
+
+def _engine(question: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    device = declared(question)
+    client, environment = question.get("client_optimizer"), question.get("environment", {})
+    try:
+        return {
+            "engine": build(reading.config, device, client, environment, question.get("steps", 0))
+        }
+    except Refused as refused:
+        return {"refused": _refusal(refused.stage, refused.cause)}
+
+
+def _refusal(stage: str, error: Exception | None) -> dict[str, str] | None:
+    if error is None:
+        return None
+    return {"stage": stage, "type": type(error).__name__, "message": str(error)}
+
+
+def _values(content: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """The defaults, under what the file says, under what the parser made of it."""
+    found = defaults({})
+    found |= {
+        ".".join(path): plain(value)
+        for path, value in _leaves(content, ())
+        if path in reading.log.defaults
+    }
+    for path, model in reading.log.models.items():
+        found |= {".".join(inner): value for inner, value in _leaves(plain(model), path)}
+    for name in [*found, *_ATTRIBUTES]:
+        attribute = _ATTRIBUTES.get(name, name)
+        if hasattr(reading.config, attribute):
+            found[name] = plain(getattr(reading.config, attribute))
+    for name in ("optimizer", "scheduler"):
+        params = plain(getattr(reading.config, f"{name}_params") or {})
+        found |= {f"{name}.params.{key}": value for key, value in params.items()}
+    return found
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _leaves(inner, (*path, name))
+    else:
+        yield path, value
+
+
+def _ignored(
+    content: Mapping[str, Any], keys: Mapping[str, Key], path: Path, reading: Reading
+) -> Iterator[str]:
+    """The keys of the file that nobody asked for; models and open blocks see to their own."""
+    for name, value in content.items():
+        here, key = (*path, name), keys.get(name, Key())
+        if here not in reading.log.defaults:
+            yield ".".join(here)
+        elif isinstance(value, Mapping) and key.children and not key.is_open:
+            yield from _ignored(value, key.children, here, reading)

@@ -1,0 +1,96 @@
+"""Rows of ds_config.json: the learning rate schedule, for a reader that has none of its own.
+
+DeepSpeed steps its schedule after the optimizer, from -1: optimizer step s runs at the rate of
+schedule step s - 1, one behind torch's own (deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py,
+runtime/engine.py `_take_model_step`). A warm-up is never shorter than two steps (`WarmupLR`:
+`max(2, warmup_num_steps)`), and 0 is refused from 0.19.3 on.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, same
+from tunec.schemas.terms import ScheduleKind
+from tunec.targets.deepspeed.reader import PACKAGE
+
+_SOURCE = "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py"
+_TYPE = "scheduler.type"
+_TOTAL, _WARMUP, _SHAPE, _LOW, _HIGH, _LOW_SHARE, _LAST_SHARE = (
+    f"scheduler.params.{name}"
+    for name in (
+        "total_num_steps",
+        "warmup_num_steps",
+        "warmup_type",
+        "warmup_min_lr",
+        "warmup_max_lr",
+        "warmup_min_ratio",
+        "cos_min_ratio",
+    )
+)
+
+_TYPES: dict[ScheduleKind, str] = {
+    "constant_with_warmup": "WarmupLR",
+    "linear": "WarmupDecayLR",
+    "cosine": "WarmupCosineLR",
+}
+_KINDS = {name: kind for kind, name in _TYPES.items()}
+
+
+def _has_end(plan: Plan) -> bool:
+    return plan.schedule.kind in ("linear", "cosine")
+
+
+def _write(plan: Plan) -> Mapping[str, Any]:
+    """Nothing for a constant rate, and where the end that the shape needs is not known."""
+    kind = plan.schedule.kind
+    if kind not in _TYPES or (_has_end(plan) and plan.schedule.steps is None):
+        return {}
+    total = {_TOTAL: plan.schedule.steps} if _has_end(plan) else {}
+    steps = max(1, plan.schedule.warmup_steps)
+    return {_TYPE: _TYPES[kind], **total, _WARMUP: steps, **_rise(plan)}
+
+
+def _rise(plan: Plan) -> Mapping[str, Any]:
+    """How the warm-up rises. Without one, its two steps are made as flat as the type allows."""
+    none = plan.schedule.warmup_steps == 0
+    rate = plan.optimizer.learning_rate
+    if plan.schedule.kind == "cosine":
+        return {_SHAPE: "linear", _LOW_SHARE: 1.0 if none else 0.0, _LAST_SHARE: 0.0}
+    if plan.schedule.kind == "constant_with_warmup":
+        return {_SHAPE: "linear", _LOW: rate if none else 0.0, _HIGH: rate}
+    # the logarithm reaches the full rate at its second step, the line at its third
+    return {_SHAPE: "log" if none else "linear", _LOW: 0.0, _HIGH: rate}
+
+
+def _read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    kind = _KINDS.get(found.get(_TYPE, ""))
+    if kind is None:
+        return {}
+    steps = found.get(_WARMUP)
+    if steps is None:
+        return {"schedule.kind": kind}
+    flat = steps == 0 or (steps == 1 and _is_flat(kind, found))
+    return {"schedule.kind": kind, "schedule.warmup_steps": 0 if flat else steps}
+
+
+def _is_flat(kind: ScheduleKind, found: Mapping[str, Any]) -> bool:
+    if kind == "cosine":
+        return bool(found.get(_LOW_SHARE, 0.0) == 1.0)
+    if kind == "constant_with_warmup":
+        return _HIGH in found and bool(found.get(_LOW) == found[_HIGH])
+    return bool(found.get(_SHAPE, "log") == "log")
+
+
+SCHEDULER = (
+    Entry(
+        (_TYPE, _WARMUP, _SHAPE, _LOW, _HIGH, _LOW_SHARE, _LAST_SHARE),
+        ("schedule.kind", "schedule.warmup_steps"),
+        _write,
+        _read,
+        f"{_SOURCE}: without a block the rate stays as the optimizer has it",
+        absent=((ALWAYS, {"schedule.kind": "constant", "schedule.warmup_steps": 0}),),
+        package=PACKAGE,
+    ),
+    same(_TOTAL, "schedule.steps", _SOURCE, when=_has_end, package=PACKAGE),
+)

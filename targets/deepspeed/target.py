@@ -1,0 +1,87 @@
+"""The deepspeed target: one file for `deepspeed.initialize`."""
+
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.target import Cannot, File, Target, fixed
+from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
+from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
+
+_SCRIPT = "the training script says it: DeepSpeed is given a model, parameters and data"
+_LAUNCH = "the launch command says it"
+
+_BY_SCRIPT = (
+    *("model.path", "model.family", "model.kind", "model.parameters", "model.trust_remote_code"),
+    *("data.train", "data.evaluation", "data.samples", "data.sequence", "data.packing"),
+    *("data.images", "data.image_width", "data.image_height", "data.image_tokens"),
+    *("data.vision_tokens", "attention.implementation"),
+    *("quantization.format", "quantization.double", "quantization.compute"),
+    *("quantization.storage", "adapter.kind", "adapter.rank", "adapter.alpha", "adapter.dropout"),
+    *("adapter.targets", "adapter.bias", "adapter.rslora", "adapter.dora", "adapter.also_train"),
+    *("adapter.frozen", "adapter.trainable_parameters", "precision.tf32"),
+    *("batch.evaluation", "schedule.epochs", "schedule.save_steps"),
+    *("schedule.keep_checkpoints", "schedule.evaluation_steps", "runtime.seed", "runtime.output"),
+    *("runtime.dataloader_workers", "runtime.dataloader_pin_memory", "runtime.report_to"),
+)
+_BY_LAUNCH = (
+    *("devices.model", "devices.nodes", "devices.per_node", "devices.visible"),
+    *("devices.capability", "devices.memory", "devices.budget", "devices.host_budget"),
+    *("precision.deprecated_fp16", "parallel.world", "parallel.data"),
+    *("launch.launcher", "launch.environment", "launch.script"),
+)
+_UNTOUCHED = "it has no effect in this plan"
+
+_CANNOT: Final = {
+    **{slot: Cannot(_SCRIPT) for slot in _BY_SCRIPT},
+    **{slot: Cannot(_LAUNCH) for slot in _BY_LAUNCH},
+    "activation_checkpointing.mode": Cannot(
+        "the training script turns it on: the block activation_checkpointing only configures "
+        "deepspeed.checkpointing for models that call it"
+    ),
+    "activation_checkpointing.reentrant": Cannot(_SCRIPT),
+    "parallel.sequence": Cannot(
+        "sequence parallelism needs attention that the script registers", loses=True, harmless=(1,)
+    ),
+    "states.weights": Cannot("the engine casts the module to the compute dtype"),
+    "states.trainable": Cannot("the engine casts the module to the compute dtype"),
+    "states.master_weights": Cannot("with fp32 parameters there is nothing to copy"),
+    "states.optimizer": Cannot("the moments follow from the optimizer and the dtype of its copies"),
+    "states.autocast": Cannot("the engine casts the module instead", loses=True, harmless=(False,)),
+    "batch.global": Cannot("micro batch, accumulation and processes say it"),
+    "schedule.steps": Cannot(_SCRIPT),
+    **{
+        f"optimizer.{name}": Cannot("the training script builds this optimizer")
+        for name in ("name", "kernel", "learning_rate", "beta1", "beta2", "epsilon", "weight_decay")
+    },
+    **{
+        f"precision.{name}": Cannot("it matters with fp16 alone")
+        for name in (*("initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"),)
+    },
+    **{
+        f"zero.{name}": Cannot(_UNTOUCHED)
+        for name in (
+            *("offload_optimizer", "offload_param", "pin_memory", "overlap_comm"),
+            *("contiguous_gradients", "reduce_scatter", "reduce_bucket", "allgather_bucket"),
+            *("prefetch_bucket", "persistence_threshold", "max_live_parameters"),
+            *("max_reuse_distance", "sub_group_size", "gather_on_save"),
+        )
+    },
+}
+
+
+def _file() -> File:
+    file = ds_config(PLAIN)
+    engine = fixed("parallel.engine", "deepspeed", "the file is DeepSpeed's", package=PACKAGE)
+    return replace(file, entries=(*file.entries, engine))
+
+
+TARGET: Final = Target(
+    name="deepspeed",
+    package=PACKAGE,
+    supported=DEEPSPEED.supported,
+    latest=DEEPSPEED.latest,
+    releases=DEEPSPEED.releases,
+    files=(_file(),),
+    cannot=_CANNOT,
+    requires={"parallel.engine": "deepspeed"},
+)

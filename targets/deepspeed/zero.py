@@ -1,0 +1,156 @@
+"""Rows of ds_config.json: ZeRO. A key is written at the stages at which it does something."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, constant
+from tunec.targets.deepspeed.reader import (
+    PACKAGE,
+    offloads,
+    shards,
+    shards_parameters,
+    shards_states,
+    uses_nvme,
+)
+
+_ZERO = "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig`"
+_OFFLOAD = "deepspeed 0.14.5 to 0.19.8 runtime/zero/offload_config.py"
+_OPTIMIZER = "zero_optimization.offload_optimizer"
+_PARAM = "zero_optimization.offload_param"
+
+
+def _key(key: str, slot: str, default: Any, when: Callable[[Plan], bool]) -> Entry:
+    """A key that holds a slot, with the default that no release has moved.
+
+    A `stage3_` key is read under its name without the prefix too, which DeepSpeed also takes
+    (0.14.5 to 0.19.8 runtime/config_utils.py `populate_by_name`).
+    """
+    full, plain = (f"zero_optimization.{name}" for name in (key, key.removeprefix("stage3_")))
+    path = f"zero.{slot}"
+    return Entry(
+        (full,) if full == plain else (full, plain),
+        (path,),
+        lambda plan: {full: plan[path]},
+        lambda found: {path: found.get(full, found.get(plain))},
+        _ZERO,
+        absent=((ALWAYS, {path: default}),),
+        when=when,
+        package=PACKAGE,
+    )
+
+
+def _device(block: str, legacy: str, slot: str, when: Callable[[Plan], bool]) -> Entry:
+    """Where something lives; the flag that older files have for the CPU is read too."""
+    device, flag = f"{block}.device", f"zero_optimization.{legacy}"
+
+    def write(plan: Plan) -> Mapping[str, Any]:
+        return {} if plan[slot] == "none" else {device: plan[slot]}
+
+    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        if device in found:
+            return {slot: found[device]}
+        return {slot: "cpu" if found[flag] is True else "none"}
+
+    return Entry(
+        (device, flag),
+        (slot,),
+        write,
+        read,
+        f"{_OFFLOAD}; {legacy}: {_ZERO}, deprecated",
+        absent=((ALWAYS, {slot: "none"}),),
+        when=when,
+        package=PACKAGE,
+    )
+
+
+def _blocks(plan: Plan, name: str, value: Any, *, nvme_only: bool = False) -> dict[str, Any]:
+    """The same key in each offload block that the plan has."""
+    places = {_OPTIMIZER: plan.zero.offload_optimizer, _PARAM: plan.zero.offload_param}
+    wanted = ("nvme",) if nvme_only else ("cpu", "nvme")
+    return {f"{block}.{name}": value for block, place in places.items() if place in wanted}
+
+
+def _agreed(found: Mapping[str, Any], slot: str) -> Mapping[str, Any]:
+    """The value that both offload blocks give; nothing where they differ."""
+    values = list(found.values())
+    return {slot: values[0]} if all(value == values[0] for value in values) else {}
+
+
+_PIN = Entry(
+    (f"{_OPTIMIZER}.pin_memory", f"{_PARAM}.pin_memory"),
+    ("zero.pin_memory",),
+    lambda plan: _blocks(plan, "pin_memory", plan.zero.pin_memory),
+    lambda found: _agreed(found, "zero.pin_memory"),
+    f"{_OFFLOAD}: default False to 0.19.4, True from 0.19.5",
+    absent=((ALWAYS, {"zero.pin_memory": False}), ("0.19.5", {"zero.pin_memory": True})),
+    when=offloads,
+    package=PACKAGE,
+)
+
+
+def _write_path(plan: Plan) -> Mapping[str, Any]:
+    path = plan.zero.nvme_path
+    return {} if path is None else _blocks(plan, "nvme_path", path, nvme_only=True)
+
+
+_PATH = Entry(
+    (f"{_OPTIMIZER}.nvme_path", f"{_PARAM}.nvme_path"),
+    ("zero.nvme_path",),
+    _write_path,
+    lambda found: _agreed(found, "zero.nvme_path"),
+    _OFFLOAD,
+    absent=((ALWAYS, {"zero.nvme_path": None}),),
+    package=PACKAGE,
+)
+
+ZERO = (
+    _key("stage", "stage", 0, lambda _: True),
+    _device(_OPTIMIZER, "cpu_offload", "zero.offload_optimizer", shards),
+    _device(_PARAM, "cpu_offload_param", "zero.offload_param", shards_parameters),
+    _PATH,
+    _PIN,
+    Entry(
+        ("zero_optimization.overlap_comm",),
+        ("zero.overlap_comm",),
+        lambda plan: {"zero_optimization.overlap_comm": plan.zero.overlap_comm},
+        lambda found: {"zero.overlap_comm": found["zero_optimization.overlap_comm"]},
+        f"{_ZERO} `overlap_comm_valid`: absent, it is on at stage 3 only",
+        when=shards,
+        package=PACKAGE,
+    ),
+    _key("contiguous_gradients", "contiguous_gradients", True, shards),
+    _key("reduce_scatter", "reduce_scatter", True, shards_states),
+    constant(
+        "zero_optimization.reduce_scatter",
+        True,
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py: off, gradients take another path",
+        when=shards_parameters,
+        package=PACKAGE,
+    ),
+    _key("reduce_bucket_size", "reduce_bucket", 500_000_000, shards),
+    _key("allgather_bucket_size", "allgather_bucket", 500_000_000, shards_states),
+    _key("stage3_prefetch_bucket_size", "prefetch_bucket", 50_000_000, shards_parameters),
+    _key("stage3_param_persistence_threshold", "persistence_threshold", 100_000, shards_parameters),
+    _key("stage3_max_live_parameters", "max_live_parameters", 1_000_000_000, shards_parameters),
+    _key("stage3_max_reuse_distance", "max_reuse_distance", 1_000_000_000, shards_parameters),
+    _key("sub_group_size", "sub_group_size", 1_000_000_000, shards_parameters),
+    _key("stage3_gather_16bit_weights_on_model_save", "gather_on_save", False, shards_parameters),
+)
+
+_AIO_SOURCE = "deepspeed runtime/swap_tensor/constants.py, its own defaults"
+
+
+def _aio(key: str, value: Any, **range_: str) -> Entry:
+    return constant(f"aio.{key}", value, _AIO_SOURCE, when=uses_nvme, package=PACKAGE, **range_)
+
+
+AIO = (
+    _aio("block_size", 1_048_576),
+    _aio("queue_depth", 8),
+    _aio("thread_count", 1, until="0.16.4"),
+    _aio("intra_op_parallelism", 1, since="0.16.4"),
+    _aio("single_submit", False),
+    _aio("overlap_events", True),
+)
+"""Asynchronous file I/O under NVMe offload; the number of threads was renamed in 0.16.4."""

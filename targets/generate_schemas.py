@@ -1,0 +1,186 @@
+"""Writes the consumers' JSON Schemas and default tables from the consumers themselves.
+
+`python -m tunec.targets.generate_schemas` rewrites `schemas/json/deepspeed` and
+`schemas/json/huggingface`; with `--check` it writes nothing and fails when one of them differs.
+Where a consumer cannot be had it says so and ends with status 2: nothing was checked.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import tunec.schemas
+from tunec.compiler.consumers.asking import ask
+from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.sets import ConsumerSet, releases
+
+FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
+SCRIPTS: Final[Mapping[str, str]] = {
+    "deepspeed": "tunec.targets.deepspeed.consumer",
+    "transformers": "tunec.targets.huggingface.consumer",
+}
+
+# The stem of the file for each class.
+STEMS: Final[Mapping[str, str]] = {
+    "TrainingArguments": "training_arguments",
+    "Seq2SeqTrainingArguments": "seq2seq_training_arguments",
+    "SFTConfig": "sft_config",
+    "DPOConfig": "dpo_config",
+    "GRPOConfig": "grpo_config",
+    "LoraConfig": "lora_config",
+    "BitsAndBytesConfig": "bits_and_bytes_config",
+}
+_WITH_DEFAULTS: Final = ("TrainingArguments", "SFTConfig", "LoraConfig")
+
+Question = Mapping[str, Any]
+Documents = dict[str, Any]
+"""What a file holds, by the file's path under FOLDER."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one consumer release says of itself."""
+
+    known: ConsumerSet
+    answers: Mapping[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files, or with `--check` compare them; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tunec.targets.generate_schemas")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail when a file is stale"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        texts = {path: text(content) for path, content in documents(tell_all()).items()}
+    except EnvironmentUnavailable as unavailable:
+        sys.stderr.write(f"not checked: {unavailable}\n")
+        return 2
+    stale = sorted(_stale(texts))
+    if not options.check:
+        _write(texts)
+    sys.stderr.writelines(f"{'stale' if options.check else 'written'}: {path}\n" for path in stale)
+    return 1 if options.check and stale else 0
+
+
+def tell_all(
+    known: Sequence[ConsumerSet] = (*releases("deepspeed"), *releases("transformers")),
+    extra: Mapping[str, Question] | None = None,
+) -> list[Told]:
+    """Ask each release, as many at a time as there are processors; `extra` questions have names.
+
+    Raises EnvironmentUnavailable.
+    """
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        return list(pool.map(lambda each: tell(each, extra or {}), known))
+
+
+def tell(known: ConsumerSet, extra: Mapping[str, Question]) -> Told:
+    """Ask one release, all in one process."""
+    questions = dict(_questions(known.consumer)) | dict(extra)
+    answers = ask(prepare(known.requirements), SCRIPTS[known.consumer], list(questions.values()))
+    return Told(known, dict(zip(questions, answers, strict=True)))
+
+
+def _questions(consumer: str) -> Iterator[tuple[str, Question]]:
+    if consumer == "deepspeed":
+        yield "schema", {"verb": "schema"}
+        yield "defaults", {"verb": "defaults"}
+        return
+    yield "automatic", {"verb": "automatic"}
+    for name in STEMS:
+        yield f"schema {name}", {"verb": "schema", "class": name}
+    for name in _WITH_DEFAULTS:
+        yield f"defaults {name}", {"verb": "defaults", "class": name}
+
+
+def documents(told: Sequence[Told]) -> Documents:
+    """Every generated file, from what all known releases said."""
+    return deepspeed_documents(told) | huggingface_documents(told)
+
+
+def deepspeed_documents(told: Sequence[Told]) -> Documents:
+    """The schema of each minor release, and one table of what absent keys mean."""
+    found: Documents = {"deepspeed/defaults.json": {}}
+    for each in told:
+        if each.known.consumer == "deepspeed":
+            minor = ".".join(each.known.version.split(".")[:2])
+            found[f"deepspeed/{minor}.json"] = each.answers["schema"]
+            found["deepspeed/defaults.json"][minor] = each.answers["defaults"]
+    return found
+
+
+def huggingface_documents(told: Sequence[Told]) -> Documents:
+    """The schemas of the classes with their index, their defaults, and the keys "auto" may fill."""
+    found: Documents = {"huggingface/automatic.json": {}}
+    for each in told:
+        if each.known.consumer == "transformers":
+            found["huggingface/automatic.json"][each.known.version] = each.answers["automatic"]
+            for name, stem in STEMS.items():
+                _add_class(found, each, name, f"huggingface/{stem}")
+    return found
+
+
+def _add_class(found: Documents, told: Told, name: str, stem: str) -> None:
+    """Under the version of the distribution that holds the class; two sets may share one."""
+    schema = told.answers[f"schema {name}"]
+    if schema is None:
+        return
+    version = schema["x-consumer"].split("==")[1]
+    index = found.setdefault("huggingface/index.json", {}).setdefault(Path(stem).name, {})
+    before = list(index.values())
+    if before and _said(found[f"huggingface/{before[-1]}"]) == _said(schema):
+        index[version] = before[-1]
+    else:
+        index[version] = f"{Path(stem).name}-{version}.json"
+        found[f"{stem}-{version}.json"] = schema
+    if name in _WITH_DEFAULTS:
+        table = found.setdefault(f"{stem}-defaults.json", {})
+        table[version] = told.answers[f"defaults {name}"]
+
+
+def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema without its release: one that changed nothing gets no file of its own."""
+    return {
+        key: value
+        for key, value in schema.items()
+        if key not in ("title", "x-consumer", "x-beside")
+    }
+
+
+def text(content: Any) -> str:
+    """A document as its file holds it: the same bytes for the same content."""
+    return json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _stale(texts: Mapping[str, str]) -> Iterator[str]:
+    for path, text in texts.items():
+        file = FOLDER / path
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            yield path
+    yield from (path for path in _present(texts) if path not in texts)
+
+
+def _present(texts: Mapping[str, str]) -> Iterator[str]:
+    for folder in sorted({path.split("/")[0] for path in texts}):
+        yield from (f"{folder}/{file.name}" for file in (FOLDER / folder).glob("*.json"))
+
+
+def _write(texts: Mapping[str, str]) -> None:
+    for path in list(_present(texts)):
+        if path not in texts:
+            (FOLDER / path).unlink()
+    for path, text in texts.items():
+        (FOLDER / path).parent.mkdir(parents=True, exist_ok=True)
+        (FOLDER / path).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

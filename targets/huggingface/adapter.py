@@ -1,0 +1,93 @@
+"""adapter_config.json: PEFT's LoraConfig."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, named, same
+from tunec.targets.huggingface.packages import PEFT
+from tunec.targets.huggingface.schemas import schema_of
+
+_SOURCE = "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig`"
+
+TASKS = {
+    "causal-lm": "CAUSAL_LM",
+    "vision-language": "CAUSAL_LM",
+    "encoder-decoder": "SEQ_2_SEQ_LM",
+    "encoder": "FEATURE_EXTRACTION",
+}
+"""peft 0.10.0 to 0.21.2 utils/peft_types.py `TaskType`, by kind of model."""
+
+
+def has_adapter(plan: Plan) -> bool:
+    """Adapters are trained."""
+    return plan.adapter.kind == "lora"
+
+
+def whole(value: float) -> float:
+    """A whole number as an int, which is what PEFT and TRL annotate alpha as."""
+    return int(value) if value == int(value) else value
+
+
+def _key(key: str, slot: str, default: Any) -> Entry:
+    return same(key, f"adapter.{slot}", _SOURCE, absent=((ALWAYS, default),), package=PEFT)
+
+
+def _write_also(plan: Plan) -> Mapping[str, Any]:
+    names = plan.adapter.also_train
+    return {"modules_to_save": list(names)} if names else {}
+
+
+def _read_also(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"adapter.also_train": tuple(found["modules_to_save"] or ())}
+
+
+_ENTRIES = (
+    named("peft_type", "adapter.kind", {"lora": "LORA"}, _SOURCE, package=PEFT),
+    derived("task_type", lambda plan: TASKS.get(plan.model.kind), _SOURCE, package=PEFT),
+    same(
+        "base_model_name_or_path",
+        "model.path",
+        "peft 0.10.0 to 0.21.2 config.py `PeftConfig`",
+        package=PEFT,
+    ),
+    constant("inference_mode", False, "peft config.py `PeftConfig`", package=PEFT),
+    _key("r", "rank", 8),
+    Entry(
+        ("lora_alpha",),
+        ("adapter.alpha",),
+        lambda plan: {"lora_alpha": whole(plan.adapter.alpha)},
+        lambda found: {"adapter.alpha": found["lora_alpha"]},
+        _SOURCE,
+        absent=((ALWAYS, {"adapter.alpha": 8.0}),),
+        package=PEFT,
+    ),
+    _key("lora_dropout", "dropout", 0.0),
+    same("target_modules", "adapter.targets", _SOURCE, package=PEFT),
+    _key("bias", "bias", "none"),
+    _key("use_rslora", "rslora", False),
+    _key("use_dora", "dora", False),
+    Entry(
+        ("modules_to_save",),
+        ("adapter.also_train",),
+        _write_also,
+        _read_also,
+        _SOURCE,
+        absent=((ALWAYS, {"adapter.also_train": ()}),),
+        package=PEFT,
+    ),
+)
+
+
+def _is_adapter(document: Json) -> bool:
+    return isinstance(document, dict) and "peft_type" in document
+
+
+ADAPTER_CONFIG = File(
+    name="adapter_config.json",
+    format="json",
+    entries=_ENTRIES,
+    recognise=_is_adapter,
+    schema=schema_of("lora_config", PEFT, _ENTRIES),
+    when=has_adapter,
+)

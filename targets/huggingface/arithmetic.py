@@ -1,0 +1,137 @@
+"""Rows of TrainingArguments: precision, checkpointing, and the engine that runs under the Trainer.
+
+With `bf16` or `fp16` on, the Trainer computes in that dtype: under autocast by itself, or by
+DeepSpeed's cast of the module. With both off the dtype of the weights decides, which another file
+says.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, same
+
+_SOURCE = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"
+
+
+def _on_deepspeed(plan: Plan) -> bool:
+    return plan.parallel.engine == "deepspeed"
+
+
+def has_flag(plan: Plan) -> bool:
+    """Whether `bf16` or `fp16` is on."""
+    in_16_bits = plan.precision.compute != "fp32"
+    return in_16_bits and (_on_deepspeed(plan) or plan.states.autocast)
+
+
+def _has_no_flag(plan: Plan) -> bool:
+    return not has_flag(plan)
+
+
+def _write_flags(plan: Plan) -> Mapping[str, Any]:
+    flag = plan.precision.compute if has_flag(plan) else ""
+    return {"bf16": flag == "bf16", "fp16": flag == "fp16"}
+
+
+def _write_flags_with_engine(plan: Plan) -> Mapping[str, Any]:
+    engine = {"deepspeed": "ds_config.json"} if _on_deepspeed(plan) else {}
+    return {**_write_flags(plan), **engine}
+
+
+def _read_flags(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    half, bfloat = found.get("fp16", False), found.get("bf16", False)
+    if not isinstance(half, bool) or not isinstance(bfloat, bool) or (half and bfloat):
+        return {}
+    engine = bool(found.get("deepspeed"))
+    scaling = {"precision.loss_scaling": "dynamic" if half else "none"}
+    autocast = {"states.autocast": (half or bfloat) and not engine}
+    if not half and not bfloat:
+        return {**scaling, **autocast}
+    return {"precision.compute": "fp16" if half else "bf16", **scaling, **autocast}
+
+
+_OFF = {"precision.loss_scaling": "none", "states.autocast": False}
+_FLAGS = Entry(
+    ("bf16", "fp16", "deepspeed"),
+    ("precision.compute", "precision.loss_scaling", "states.autocast"),
+    _write_flags_with_engine,
+    _read_flags,
+    _SOURCE,
+    absent=((ALWAYS, _OFF),),
+    when=has_flag,
+)
+_NO_FLAGS = replace(
+    _FLAGS,
+    keys=("bf16", "fp16"),
+    slots=("precision.loss_scaling", "states.autocast"),
+    write=_write_flags,
+    when=_has_no_flag,
+)
+_ENGINE = Entry(
+    ("deepspeed",),
+    ("parallel.engine",),
+    lambda _: {"deepspeed": "ds_config.json"},
+    lambda found: {"parallel.engine": "deepspeed"} if found["deepspeed"] else {},
+    _SOURCE,
+    when=_on_deepspeed,
+)
+
+PRECISION = (
+    _FLAGS,
+    _NO_FLAGS,
+    same("tf32", "precision.tf32", f"{_SOURCE}: absent, torch's own setting stays"),
+    _ENGINE,
+)
+
+
+# ── activation checkpointing ─────────────────────────────────────────────────────────────────────
+
+
+def _keys(new: bool) -> tuple[str, str]:
+    name = "activation_checkpointing" if new else "gradient_checkpointing"
+    return name, f"{name}_kwargs.use_reentrant"
+
+
+def _first(found: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    """The value of the first key that says something: the new name wins over the old one."""
+    return next((found[key] for key in keys if found.get(key) is not None), None)
+
+
+def _mode(keys: tuple[str, ...]) -> Entry:
+    def write(plan: Plan) -> Mapping[str, Any]:
+        return {keys[0]: plan.activation_checkpointing.mode == "layer"}
+
+    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        word = _first(found, keys)
+        return {"activation_checkpointing.mode": "layer" if word is True else "none"}
+
+    absent = ((ALWAYS, {"activation_checkpointing.mode": "none"}),)
+    return Entry(keys, ("activation_checkpointing.mode",), write, read, _SOURCE, absent=absent)
+
+
+def _recomputes(plan: Plan) -> bool:
+    return plan.activation_checkpointing.mode == "layer"
+
+
+def _variant(keys: tuple[str, ...]) -> Entry:
+    slot = "activation_checkpointing.reentrant"
+    return Entry(
+        keys,
+        (slot,),
+        lambda plan: {keys[0]: plan.activation_checkpointing.reentrant},
+        lambda found: {slot: _first(found, keys)},
+        "transformers modeling_utils.py `gradient_checkpointing_enable`: reentrant until 4.57, "
+        "not from 5.0",
+        absent=((ALWAYS, {slot: True}), ("5.0", {slot: False})),
+        when=_recomputes,
+    )
+
+
+def _named_as(build: Callable[[tuple[str, ...]], Entry], place: int) -> tuple[Entry, Entry]:
+    """The row under the old name until 5.23, and under the new one, reading both, from then on."""
+    old, new = _keys(new=False)[place], _keys(new=True)[place]
+    return replace(build((old,)), until="5.23"), replace(build((new, old)), since="5.23")
+
+
+CHECKPOINTING = (*_named_as(_mode, 0), *_named_as(_variant, 1))

@@ -1,0 +1,20 @@
+"""transformers, peft, trl and accelerate asked about themselves.
+
+Runs inside an environment that holds one release of each, never in tunec's own process. Verbs:
+`schema`, `defaults`, `automatic`, `resolve`, `adapt`, `quantize`, `rates`; see the functions.
+"""
+
+from tunec.targets.huggingface.consumer.adapters import adapt, quantize
+from tunec.targets.huggingface.consumer.arguments import automatic, resolve
+from tunec.targets.huggingface.consumer.rates import rates
+from tunec.targets.huggingface.consumer.schema import defaults, schema
+
+VERBS = {
+    "schema": schema,
+    "defaults": defaults,
+    "automatic": automatic,
+    "resolve": resolve,
+    "adapt": adapt,
+    "quantize": quantize,
+    "rates": rates,
+}

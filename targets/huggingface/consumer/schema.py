@@ -1,0 +1,109 @@
+"""JSON Schemas and defaults of the configuration classes, from their fields and signatures."""
+
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, get_type_hints
+
+import torch
+import transformers
+
+from tunec.compiler.consumers.devices import declared
+from tunec.compiler.consumers.json_types import Schema, json_type, plain
+from tunec.targets.huggingface.consumer.classes import find, home, version
+from tunec.targets.huggingface.consumer.hardware import machine
+
+# Default values that hold the time of day or the name of this machine.
+_PASSING: Final = frozenset({"logging_dir"})
+
+
+# Parameters of BitsAndBytesConfig whose default None does not tell their type: its `__init__` and
+# `post_init` in utils/quantization_config.py, the same in transformers 4.40.2 and 5.23.0. A dtype
+# is given by name.
+_UNTOLD: Final[Mapping[str, Any]] = {
+    "llm_int8_skip_modules": list[str] | None,
+    "bnb_4bit_compute_dtype": str | None,
+    "bnb_4bit_quant_storage": str | None,
+}
+
+
+def schema(question: Mapping[str, Any]) -> Schema | None:
+    """The JSON Schema (draft 2020-12) of `class`; None where the release has none."""
+    name = question["class"]
+    kind = find(name)
+    if kind is None:
+        return None
+    properties = {key: _property(hint, default) for key, hint, default in _fields(kind)}
+    required = [key for key, _, default in _fields(kind) if default is dataclasses.MISSING]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"{name} of {home(name)} {version(name)}",
+        "x-consumer": f"{home(name)}=={version(name)}",
+        "x-beside": _beside(name),
+        "x-unknown": "refused",
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _beside(name: str) -> list[str]:
+    """What else the class depends on: torch, and transformers where it inherits from it."""
+    pins = [f"torch=={torch.__version__.split('+')[0]}"]
+    return pins if home(name) != "trl" else [*pins, f"transformers=={transformers.__version__}"]
+
+
+def defaults(question: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Each field's value once an object with nothing but its required fields has settled."""
+    kind = find(question["class"])
+    if kind is None:
+        return None
+    needed = {"output_dir": "out"} if "output_dir" in {key for key, _, _ in _fields(kind)} else {}
+    with machine(declared(question), question.get("world_size", 1)):
+        settled = kind(**needed)
+        return {key: _settled(settled, key) for key, _, _ in _fields(kind)}
+
+
+def _settled(held: Any, key: str) -> Any:
+    return None if key in _PASSING else plain(getattr(held, key, None))
+
+
+def _fields(kind: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Name, type and default of all that the constructor takes by name."""
+    if _is_plain_dataclass(kind):
+        hints = get_type_hints(kind)
+        for field in dataclasses.fields(kind):
+            if field.init:
+                yield field.name, hints[field.name], _default(field)
+        return
+    for name, parameter in list(inspect.signature(kind.__init__).parameters.items())[1:]:
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            yield name, _UNTOLD.get(name, type(parameter.default)), parameter.default
+
+
+def _is_plain_dataclass(kind: Any) -> bool:
+    """BitsAndBytesConfig is a dataclass in name, with a constructor of its own."""
+    taken = set(inspect.signature(kind.__init__).parameters) - {"self", "kwargs"}
+    return dataclasses.is_dataclass(kind) and taken <= {
+        each.name for each in dataclasses.fields(kind)
+    }
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _property(hint: Any, default: Any) -> Schema:
+    """A type that JSON cannot give admits null only, where that is the default."""
+    found = json_type(hint, _known)
+    admitted: Schema = {"type": "null"} if found is None and default is None else dict(found or {})
+    return admitted if default is dataclasses.MISSING else {**admitted, "default": plain(default)}
+
+
+def _known(annotation: Any) -> Schema | None:
+    """In adapter_config.json peft's nested settings (`LoftQConfig`, ...) are objects."""
+    is_nested = dataclasses.is_dataclass(annotation) and annotation.__module__.startswith("peft.")
+    return {"type": "object"} if is_nested else None

@@ -1,0 +1,228 @@
+"""Rows of TRL's ModelConfig: which model, in which dtype, quantised how, with which adapter."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, derived, fixed, named, same
+from tunec.schemas.terms import FloatDtype, QuantFormat
+from tunec.targets.huggingface.adapter import TASKS, has_adapter, whole
+from tunec.targets.huggingface.packages import TRL
+
+_SOURCE = "trl 0.8.6 to 1.16.0 trainer/model_config.py `ModelConfig`"
+_BNB = "trl 0.8.6 to 1.16.0 trainer/utils.py `get_quantization_config`"
+
+_DTYPES: dict[FloatDtype, str] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+_BY_DTYPE = {word: dtype for dtype, word in _DTYPES.items()}
+
+
+def _is_packed(plan: Plan) -> bool:
+    """The base is stored in 4 bits."""
+    return plan.quantization.format in ("nf4", "fp4")
+
+
+def _is_not_packed(plan: Plan) -> bool:
+    return not _is_packed(plan)
+
+
+# ── which model, in which dtype ──────────────────────────────────────────────────────────────────
+
+
+def _dtype(key: str) -> tuple[Entry, Entry]:
+    """The dtype of the weights; TRL expands 4-bit weights into the same one."""
+
+    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        dtype = _BY_DTYPE.get(str(found[key]).removeprefix("torch."))
+        return {} if dtype is None else {"states.weights": dtype}
+
+    def read_packed(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {slot: dtype for dtype in read(found).values() for slot in packed.slots}
+
+    whole_weights = Entry(
+        (key,),
+        ("states.weights",),
+        lambda plan: {key: _DTYPES[plan.states.weights]},
+        read,
+        f"{_SOURCE}: `dtype` from 0.23, before it `torch_dtype`; absent it is the model's own, "
+        "float32 from 0.27",
+        when=_is_not_packed,
+        package=TRL,
+    )
+    packed = replace(
+        whole_weights,
+        slots=("states.weights", "quantization.compute"),
+        source=f"{_BNB}: bnb_4bit_compute_dtype is the dtype of the weights",
+        when=_is_packed,
+    )
+    return whole_weights, replace(packed, read=read_packed)
+
+
+MODEL = (
+    same("model_name_or_path", "model.path", _SOURCE, package=TRL),
+    *(replace(each, until="0.23") for each in _dtype("torch_dtype")),
+    *(replace(each, since="0.23") for each in _dtype("dtype")),
+    same("attn_implementation", "attention.implementation", _SOURCE, package=TRL),
+)
+
+
+def trust(until: str | None) -> Entry:
+    """Whether code from the model's repository runs: ModelConfig until 1.7, then SFTConfig."""
+    return same(
+        "trust_remote_code",
+        "model.trust_remote_code",
+        f"{_SOURCE}; trainer/sft_config.py from 1.7",
+        until=until,
+        absent=((ALWAYS, False),),
+        package=TRL,
+    )
+
+
+# ── quantisation ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _write_format(plan: Plan) -> Mapping[str, Any]:
+    form = plan.quantization.format
+    kind = {"bnb_4bit_quant_type": form} if _is_packed(plan) else {}
+    return {"load_in_4bit": _is_packed(plan), "load_in_8bit": form == "int8", **kind}
+
+
+def _read_format(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    four, eight = found.get("load_in_4bit", False), found.get("load_in_8bit", False)
+    if four is True and eight is not True:
+        return {"quantization.format": found.get("bnb_4bit_quant_type", "nf4")}
+    form: QuantFormat = "int8" if eight is True else "none"
+    return {} if four is True else {"quantization.format": form}
+
+
+QUANTIZATION = (
+    Entry(
+        ("load_in_4bit", "load_in_8bit", "bnb_4bit_quant_type"),
+        ("quantization.format",),
+        _write_format,
+        _read_format,
+        _SOURCE,
+        absent=((ALWAYS, {"quantization.format": "none"}),),
+        package=TRL,
+    ),
+    same(
+        "use_bnb_nested_quant",
+        "quantization.double",
+        _SOURCE,
+        absent=((ALWAYS, False),),
+        when=_is_packed,
+        package=TRL,
+    ),
+    named(
+        "bnb_4bit_quant_storage",
+        "quantization.storage",
+        _DTYPES,
+        f"{_SOURCE}, from 0.26; absent, uint8",
+        since="0.26",
+        absent=((ALWAYS, None),),
+        when=_is_packed,
+        package=TRL,
+    ),
+)
+
+
+# ── adapter ──────────────────────────────────────────────────────────────────────────────────────
+
+_SUFFIX = re.compile(r"\(\.\*\\\.\)\?((?:\w|\\\W)+)")
+"""`(.*\\.)?q_proj`: the regular expression that means what the one name `q_proj` means."""
+
+
+def _write_targets(plan: Plan) -> Mapping[str, Any]:
+    """TRL takes a list of one name for a regular expression, which the bare name is not."""
+    targets = plan.adapter.targets
+    if isinstance(targets, str):
+        return {"lora_target_modules": targets}
+    if len(targets) == 1:
+        return {"lora_target_modules": rf"(.*\.)?{re.escape(targets[0])}"}
+    return {"lora_target_modules": list(targets)}
+
+
+def _read_targets(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    targets = found["lora_target_modules"]
+    if isinstance(targets, list) and len(targets) == 1:
+        targets = targets[0]
+    if isinstance(targets, list):
+        return {"adapter.targets": tuple(targets)}
+    one = _SUFFIX.fullmatch(targets)
+    return {"adapter.targets": (re.sub(r"\\(\W)", r"\1", one[1]),) if one else targets}
+
+
+def _write_also(plan: Plan) -> Mapping[str, Any]:
+    names = plan.adapter.also_train
+    return {"lora_modules_to_save": list(names)} if names else {}
+
+
+def _lora(
+    keys: str,
+    slot: str,
+    write: Callable[[Plan], Mapping[str, Any]],
+    read: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    *absent: Any,
+) -> Entry:
+    defaults = tuple((ALWAYS, {slot: value}) for value in absent)
+    return Entry(
+        (keys,), (slot,), write, read, _SOURCE, absent=defaults, when=has_adapter, package=TRL
+    )
+
+
+def _key(key: str, slot: str, default: Any, since: str | None = None) -> Entry:
+    return same(
+        key,
+        f"adapter.{slot}",
+        _SOURCE,
+        since=since,
+        absent=((ALWAYS, default),),
+        when=has_adapter,
+        package=TRL,
+    )
+
+
+def _never(slot: str, until: str) -> Entry:
+    source = f"{_SOURCE}, from {until}"
+    return fixed(f"adapter.{slot}", False, source, until=until, when=has_adapter, package=TRL)
+
+
+ADAPTER = (
+    named(
+        "use_peft",
+        "adapter.kind",
+        {"lora": True, "none": False},
+        _SOURCE,
+        absent=((ALWAYS, "none"),),
+        package=TRL,
+    ),
+    _key("lora_r", "rank", 16),
+    _lora(
+        "lora_alpha",
+        "adapter.alpha",
+        lambda plan: {"lora_alpha": whole(plan.adapter.alpha)},
+        lambda found: {"adapter.alpha": found["lora_alpha"]},
+        32.0,
+    ),
+    _key("lora_dropout", "dropout", 0.05),
+    _lora("lora_target_modules", "adapter.targets", _write_targets, _read_targets),
+    _lora(
+        "lora_modules_to_save",
+        "adapter.also_train",
+        _write_also,
+        lambda found: {"adapter.also_train": tuple(found["lora_modules_to_save"] or ())},
+        (),
+    ),
+    derived(
+        "lora_task_type",
+        lambda plan: TASKS.get(plan.model.kind),
+        _SOURCE,
+        when=has_adapter,
+        package=TRL,
+    ),
+    _key("use_rslora", "rslora", False, since="0.10"),
+    _never("rslora", "0.10"),
+    _key("use_dora", "dora", False, since="0.16"),
+    _never("dora", "0.16"),
+)

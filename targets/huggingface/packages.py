@@ -1,0 +1,58 @@
+"""The releases whose sources the rows were read from, and which go together."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from tunec.compiler.target import Package
+
+TRL, PEFT = "trl", "peft"
+
+TRANSFORMERS: Final = Package(
+    SpecifierSet(">=4.40,<5.24"),
+    (
+        *("4.40.2", "4.41.2", "4.42.4", "4.43.4", "4.44.2", "4.45.2", "4.46.3", "4.47.1"),
+        *("4.48.3", "4.49.0", "4.50.3", "4.51.3", "4.52.4", "4.53.3", "4.54.1", "4.55.4"),
+        *("4.56.2", "4.57.6", "5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.0", "5.5.4", "5.6.2"),
+        *("5.7.0", "5.8.1", "5.9.0", "5.10.4", "5.11.0", "5.12.1", "5.13.1", "5.14.1"),
+        *("5.15.1", "5.16.1", "5.17.0", "5.18.0", "5.19.0", "5.20.2", "5.21.1", "5.22.2"),
+        "5.23.0",
+    ),
+)
+TRL_RELEASES: Final = Package(
+    SpecifierSet(">=0.8,<1.17"),
+    (
+        *("0.8.6", "0.9.6", "0.10.1", "0.11.4", "0.12.2", "0.13.0", "0.14.0", "0.15.2", "0.16.1"),
+        *("0.17.0", "0.18.2", "0.19.1", "0.20.0", "0.21.0", "0.22.2", "0.23.1", "0.24.0"),
+        *("0.25.1", "0.26.2", "0.27.2", "0.28.0", "0.29.1", "1.0.0", "1.1.0", "1.2.0", "1.3.0"),
+        *("1.4.0", "1.5.1", "1.6.0", "1.7.1", "1.8.0", "1.9.2", "1.10.0", "1.11.0", "1.12.0"),
+        *("1.13.0", "1.14.2", "1.15.0", "1.16.0"),
+    ),
+)
+PEFT_RELEASES: Final = Package(
+    SpecifierSet(">=0.10,<0.22"),
+    (
+        *("0.10.0", "0.11.1", "0.12.0", "0.13.2", "0.14.0", "0.15.2", "0.16.0", "0.17.1"),
+        *("0.18.1", "0.19.1", "0.20.0", "0.21.2"),
+    ),
+)
+
+_SEASONS: Final = (
+    ("4.40", {"trl": "0.8.6", "peft": "0.10.0", "deepspeed": "0.14.5"}),
+    ("4.44", {"trl": "0.10.1", "peft": "0.12.0", "deepspeed": "0.14.5"}),
+    ("4.46", {"trl": "0.12.2", "peft": "0.13.2", "deepspeed": "0.15.4"}),
+    ("4.51", {"trl": "0.17.0", "peft": "0.15.2", "deepspeed": "0.16.9"}),
+    ("4.57", {"trl": "0.27.2", "peft": "0.18.1", "deepspeed": "0.18.9"}),
+    ("5.6", {"trl": "1.3.0", "peft": "0.19.1", "deepspeed": "0.18.9"}),
+    ("5.15", {"trl": "1.9.2", "peft": "0.20.0", "deepspeed": "0.19.8"}),
+    ("5.23", {"trl": "1.16.0", "peft": "0.21.2", "deepspeed": "0.19.8"}),
+)
+"""Sets that import and work together; a release takes the newest set that is not newer than it."""
+
+
+def companions(version: Version) -> Mapping[str, str]:
+    """Releases of trl, peft and deepspeed that go with a release of transformers."""
+    held = [found for since, found in _SEASONS if version >= Version(since)]
+    return held[-1] if held else _SEASONS[0][1]

@@ -1,0 +1,191 @@
+"""Rows of TRL's ScriptArguments and SFTConfig, and sft.yaml: the whole run for `trl sft`."""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, same
+from tunec.targets.huggingface.adapter import has_adapter
+from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION
+from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, trust
+from tunec.targets.huggingface.packages import TRL
+from tunec.targets.huggingface.training import (
+    BATCH,
+    EVALUATION,
+    LENGTH,
+    LOGGING,
+    OPTIMIZER,
+    RUNTIME,
+    SAVING,
+    TRL_LEARNING_RATE,
+    TRL_LOG_STEPS,
+)
+
+_SCRIPT = "trl scripts/utils.py `ScriptArguments`, before 0.12 commands/cli_utils.py"
+_MIXTURE = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
+_CONFIG = "trl 0.9.6 to 1.16.0 trainer/sft_config.py `SFTConfig`"
+
+_BUILDERS = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".txt": "text",
+}
+"""datasets 4.0.0 to 5.2.0 packaged_modules/__init__.py `_EXTENSION_TO_MODULE`, in part."""
+
+
+def _builder(data: str) -> str | None:
+    """The datasets module that reads a file; None for a directory or a name on the hub."""
+    return _BUILDERS.get(PurePosixPath(data).suffix.lower())
+
+
+def _is_file(plan: Plan) -> bool:
+    return _builder(plan.data.train) is not None
+
+
+def _is_dataset(plan: Plan) -> bool:
+    return not _is_file(plan)
+
+
+def _write_file(plan: Plan) -> Mapping[str, Any]:
+    train = plan.data.train
+    return {"datasets": [{"path": _builder(train), "data_files": train, "split": "train"}]}
+
+
+def _read_files(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The one file, or the name of the one data set; a mixture of several is no slot's value."""
+    parts = found["datasets"]
+    if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], dict):
+        return {}
+    return {"data.train": parts[0].get("data_files", parts[0].get("path"))}
+
+
+_DATA = (
+    same("dataset_name", "data.train", _SCRIPT, when=_is_dataset, package=TRL),
+    Entry(
+        ("datasets",),
+        ("data.train",),
+        _write_file,
+        _read_files,
+        _MIXTURE,
+        since="0.22",
+        when=_is_file,
+        package=TRL,
+    ),
+    Entry(
+        (),
+        ("data.train",),
+        lambda _: {},
+        lambda _: {},
+        "trl 0.8.6 to 0.21.0: data sets by name or directory only",
+        until="0.22",
+        when=_is_file,
+        package=TRL,
+    ),
+    fixed(
+        "data.evaluation",
+        None,
+        "trl 0.8.6 to 1.16.0 scripts/sft.py: it evaluates on a split of the training data only",
+        package=TRL,
+    ),
+)
+
+
+def _has_images(plan: Plan) -> bool:
+    return plan.data.images > 0
+
+
+def _has_no_images(plan: Plan) -> bool:
+    return not _has_images(plan)
+
+
+def _length(key: str, since: str | None, until: str | None) -> tuple[Entry, Entry]:
+    """The bound on tokens; those of images count into it, and cutting them breaks the sample."""
+    return (
+        same(
+            key,
+            "data.sequence",
+            f"{_CONFIG}: max_seq_length until 0.15, max_length from 0.16",
+            since=since,
+            until=until,
+            when=_has_no_images,
+            package=TRL,
+        ),
+        derived(
+            key,
+            lambda plan: plan.data.sequence + plan.data.image_tokens,
+            _CONFIG,
+            since=since,
+            until=until,
+            when=_has_images,
+            package=TRL,
+        ),
+    )
+
+
+_SAMPLES = (
+    *_length("max_seq_length", None, "0.16"),
+    *_length("max_length", "0.16", None),
+    same("packing", "data.packing", _CONFIG, absent=((ALWAYS, False),), package=TRL),
+    constant(
+        "loss_type",
+        "nll",
+        f"{_CONFIG}, from 0.23: default nll, another in some releases from 1.4 on",
+        since="0.23",
+        package=TRL,
+    ),
+)
+
+_UNSAYABLE = (
+    fixed(
+        "adapter.bias",
+        "none",
+        "trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`",
+        when=has_adapter,
+        package=TRL,
+    ),
+    fixed("adapter.frozen", (), "trl 0.8.6 to 1.16.0: no key freezes a part", package=TRL),
+)
+
+
+def _fits_script(plan: Plan) -> bool:
+    """What `trl sft` trains: AutoModelForCausalLM, or a model with images."""
+    return plan.model.kind in ("causal-lm", "vision-language")
+
+
+def _is_sft(document: Json) -> bool:
+    if not isinstance(document, dict) or "model_name_or_path" not in document:
+        return False
+    return any(key in document for key in ("output_dir", "per_device_train_batch_size", "packing"))
+
+
+SFT = File(
+    name="sft.yaml",
+    format="yaml",
+    entries=(
+        *MODEL,
+        trust(until=None),
+        *QUANTIZATION,
+        *ADAPTER,
+        *_DATA,
+        *_SAMPLES,
+        *BATCH,
+        TRL_LEARNING_RATE,
+        *OPTIMIZER,
+        *LENGTH,
+        *PRECISION,
+        *CHECKPOINTING,
+        *LOGGING,
+        TRL_LOG_STEPS,
+        *SAVING,
+        *EVALUATION,
+        *RUNTIME,
+        *_UNSAYABLE,
+    ),
+    recognise=_is_sft,
+    when=_fits_script,
+    is_optional=True,
+)

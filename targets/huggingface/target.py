@@ -1,0 +1,196 @@
+"""The huggingface target: the Trainer's arguments, the adapter, the model, and DeepSpeed's file."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.ledger import Definition, Rank
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Cannot, Documents, File, Json, Target
+from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
+from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
+from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
+from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION
+from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, trust
+from tunec.targets.huggingface.packages import (
+    PEFT,
+    PEFT_RELEASES,
+    TRANSFORMERS,
+    TRL,
+    TRL_RELEASES,
+    companions,
+)
+from tunec.targets.huggingface.schemas import schema_of
+from tunec.targets.huggingface.sft import SFT
+from tunec.targets.huggingface.training import (
+    BATCH,
+    EVALUATION,
+    LEARNING_RATE,
+    LENGTH,
+    LOG_STEPS,
+    LOGGING,
+    OPTIMIZER,
+    RUNTIME,
+    SAVING,
+)
+
+_TRAINING = (
+    *BATCH,
+    LEARNING_RATE,
+    *OPTIMIZER,
+    *LENGTH,
+    *PRECISION,
+    *CHECKPOINTING,
+    *LOGGING,
+    LOG_STEPS,
+    *SAVING,
+    *EVALUATION,
+    *RUNTIME,
+)
+_ARGUMENTS = ("output_dir", "per_device_train_batch_size", "num_train_epochs", "optim")
+
+
+def _is_training(document: Json) -> bool:
+    if not isinstance(document, dict) or "model_name_or_path" in document:
+        return False
+    return any(key in document for key in _ARGUMENTS)
+
+
+def _is_model(document: Json) -> bool:
+    if not isinstance(document, dict) or "model_name_or_path" not in document:
+        return False
+    return not SFT.recognise(document)
+
+
+def _on_deepspeed(plan: Plan) -> bool:
+    return plan.parallel.engine == "deepspeed"
+
+
+TRAINING_ARGS: Final = File(
+    name="training_args.yaml",
+    format="yaml",
+    entries=_TRAINING,
+    recognise=_is_training,
+    schema=schema_of("training_arguments", "", _TRAINING),
+)
+MODEL_ARGS: Final = File(
+    name="model_args.yaml",
+    format="yaml",
+    entries=(*MODEL, trust(until="1.7"), *QUANTIZATION, *ADAPTER),
+    recognise=_is_model,
+)
+
+
+def compute_dtype(documents: Documents) -> Iterator[Definition]:
+    """With `bf16` and `fp16` off, the dtype of the weights is the one of the products.
+
+    transformers 4.40.2 to 5.23.0 training_args.py: mixed_precision is then `no`. The files say so
+    only together.
+    """
+    keys = {key: (file, found) for file, each in documents.items() for key, found in each.items()}
+    flags = [keys[name][1].value for name in ("bf16", "fp16") if name in keys]
+    if not flags or any(flag is not False for flag in flags):
+        return
+    for key in ("dtype", "torch_dtype"):
+        if key in keys:
+            file, found = keys[key]
+            dtype = _DTYPES.get(str(found.value).removeprefix("torch."))
+            reason = f"bf16 and fp16 are off, and {key} says {found.value}"
+            if dtype is not None:
+                yield Definition(
+                    "precision.compute", dtype, Rank.OBSERVED, file, reason, span=found.span
+                )
+            return
+
+
+_DTYPES: Mapping[str, Any] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+_MODEL_SAYS = "the model's own config says it"
+_SCRIPT = "the training script says it"
+_LAUNCH = "the launch command says it"
+_ENGINE = "the engine and the adapter library decide it"
+_UNTOUCHED = "it has no effect in this plan"
+_SCALER = (
+    "torch's GradScaler scales the loss, and no key sets it "
+    "(accelerate utils/modeling.py `get_grad_scaler`)"
+)
+
+_CANNOT: Final = {
+    **{f"model.{name}": Cannot(_MODEL_SAYS) for name in ("family", "kind", "parameters")},
+    "model.trust_remote_code": Cannot(f"{_SCRIPT}: ModelConfig has no key for it from trl 1.7 on"),
+    **{
+        f"devices.{name}": Cannot(_LAUNCH)
+        for name in (
+            *("model", "nodes", "per_node", "visible", "capability", "memory", "budget"),
+            "host_budget",
+        )
+    },
+    **{
+        f"data.{name}": Cannot(f"{_SCRIPT}: TrainingArguments has no key for data")
+        for name in (
+            *("train", "evaluation", "samples", "sequence", "packing", "images", "image_width"),
+            *("image_height", "image_tokens", "vision_tokens"),
+        )
+    },
+    "precision.compute": Cannot("bf16 and fp16 are off, so the dtype of the weights decides"),
+    "precision.initial_scale_power": Cannot(_SCALER, loses=True, harmless=(16,)),
+    "precision.loss_scale_window": Cannot(_SCALER, loses=True, harmless=(1000, 2000)),
+    "precision.hysteresis": Cannot(_SCALER, loses=True, harmless=(1, 2)),
+    "precision.min_loss_scale": Cannot(_SCALER, loses=True, harmless=(1,)),
+    "precision.deprecated_fp16": Cannot(_LAUNCH),
+    **{f"quantization.{name}": Cannot(_UNTOUCHED) for name in ("double", "compute", "storage")},
+    **{
+        f"adapter.{name}": Cannot(_UNTOUCHED)
+        for name in (
+            *("rank", "alpha", "dropout", "targets", "bias", "rslora", "dora", "also_train"),
+        )
+    },
+    "adapter.frozen": Cannot(
+        "no key of these files freezes a part of the model", loses=True, harmless=((),)
+    ),
+    "adapter.trainable_parameters": Cannot(_MODEL_SAYS),
+    "optimizer.kernel": Cannot("offloaded, DeepSpeed's own CPU optimizer runs"),
+    "parallel.engine": Cannot(_LAUNCH),
+    "parallel.world": Cannot(_LAUNCH),
+    "parallel.data": Cannot(_LAUNCH),
+    "parallel.tensor": Cannot(
+        "the Trainer's arguments split nothing but the data", loses=True, harmless=(1,)
+    ),
+    "parallel.sequence": Cannot(
+        "the Trainer's arguments split nothing but the data", loses=True, harmless=(1,)
+    ),
+    **{
+        f"states.{name}": Cannot(_ENGINE)
+        for name in ("trainable", "gradients", "master_weights", "optimizer")
+    },
+    "activation_checkpointing.reentrant": Cannot(_UNTOUCHED),
+    "batch.global": Cannot("micro batch, accumulation and processes say it"),
+    **{
+        f"zero.{name}": Cannot(_UNTOUCHED)
+        for name in (
+            *("stage", "offload_optimizer", "offload_param", "nvme_path", "pin_memory"),
+            *("overlap_comm", "contiguous_gradients", "reduce_scatter", "reduce_bucket"),
+            *("allgather_bucket", "prefetch_bucket", "persistence_threshold"),
+            *("max_live_parameters", "max_reuse_distance", "sub_group_size", "gather_on_save"),
+        )
+    },
+    **{f"launch.{name}": Cannot(_LAUNCH) for name in ("launcher", "environment", "script")},
+}
+
+TARGET: Final = Target(
+    name="huggingface",
+    package="transformers",
+    supported=TRANSFORMERS.supported,
+    latest=TRANSFORMERS.latest,
+    releases=TRANSFORMERS.releases,
+    files=(
+        TRAINING_ARGS,
+        ADAPTER_CONFIG,
+        MODEL_ARGS,
+        SFT,
+        ds_config(TRAINER, when=_on_deepspeed),
+    ),
+    cannot=_CANNOT,
+    beside={TRL: TRL_RELEASES, PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},
+    companions=companions,
+    together=compute_dtype,
+)

@@ -1,0 +1,284 @@
+"""Rows of TrainingArguments: batch, optimizer, schedule, saving, data loading."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, constant, derived, named, same
+from tunec.schemas.terms import OptimizerKernel, OptimizerName
+
+_SOURCE = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"
+_OPTIMIZERS = "transformers 4.40.2 to 5.23.0 training_args.py `OptimizerNames`"
+
+
+def _default(key: str, slot: str, value: Any) -> Entry:
+    """A key that holds a slot, with the default that no release has moved."""
+    return same(key, slot, _SOURCE, absent=((ALWAYS, value),))
+
+
+# ── batch and optimizer ──────────────────────────────────────────────────────────────────────────
+
+BATCH = (
+    _default("per_device_train_batch_size", "batch.micro", 8),
+    _default("per_device_eval_batch_size", "batch.evaluation", 8),
+    _default("gradient_accumulation_steps", "batch.accumulation", 1),
+)
+
+_OPTIM: dict[tuple[OptimizerName, OptimizerKernel], str] = {
+    ("adamw", "fused"): "adamw_torch_fused",
+    ("adamw", "foreach"): "adamw_torch",
+    ("adamw_8bit", "bitsandbytes"): "adamw_8bit",
+    ("paged_adamw_8bit", "bitsandbytes"): "paged_adamw_8bit",
+    ("paged_adamw_32bit", "bitsandbytes"): "paged_adamw_32bit",
+    ("adafactor", "own"): "adafactor",
+    ("lion", "own"): "lion_32bit",
+    ("sgd", "foreach"): "sgd",
+}
+"""torch's own classes run foreach on CUDA when told nothing: torch 2.13 optim/optimizer.py
+`_default_to_fused_or_foreach`. lion_32bit is bitsandbytes' Lion."""
+_ALIASES = {"adamw_bnb_8bit": "adamw_8bit"}
+_OFFLOADED: dict[OptimizerName, str] = {"adamw": "adamw_torch", "lion": "lion_32bit"}
+
+
+def _names_kernel(plan: Plan) -> bool:
+    """Whether `optim` decides which code runs; offloaded, DeepSpeed's CPU optimizer does."""
+    return plan.zero.offload_optimizer == "none" or _pair(plan) in _OPTIM
+
+
+def _pair(plan: Plan) -> tuple[OptimizerName, OptimizerKernel]:
+    return plan.optimizer.name, plan.optimizer.kernel
+
+
+def _write_optim(plan: Plan) -> Mapping[str, Any]:
+    word = _OPTIM.get(_pair(plan))
+    return {} if word is None else {"optim": word}
+
+
+def _read_optim(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    word = _ALIASES.get(found["optim"], found["optim"])
+    pairs = [pair for pair, known in _OPTIM.items() if known == word]
+    return {"optimizer.name": pairs[0][0], "optimizer.kernel": pairs[0][1]} if pairs else {}
+
+
+def _write_offloaded(plan: Plan) -> Mapping[str, Any]:
+    word = _OFFLOADED.get(plan.optimizer.name)
+    return {} if word is None else {"optim": word}
+
+
+def _read_offloaded(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    names = [name for name, word in _OFFLOADED.items() if word == found["optim"]]
+    return {"optimizer.name": names[0]} if names else {}
+
+
+OPTIMIZER = (
+    Entry(
+        ("optim",),
+        ("optimizer.name", "optimizer.kernel"),
+        _write_optim,
+        _read_optim,
+        f"{_OPTIMIZERS}; absent it depends on torch: fused from 2.8 with transformers 4.52 on",
+        when=_names_kernel,
+    ),
+    Entry(
+        ("optim",),
+        ("optimizer.name",),
+        _write_offloaded,
+        _read_offloaded,
+        _OPTIMIZERS,
+        when=lambda plan: not _names_kernel(plan),
+    ),
+    _default("weight_decay", "optimizer.weight_decay", 0.0),
+    _default("adam_beta1", "optimizer.beta1", 0.9),
+    _default("adam_beta2", "optimizer.beta2", 0.999),
+    _default("adam_epsilon", "optimizer.epsilon", 1e-8),
+    _default("max_grad_norm", "optimizer.max_grad_norm", 1.0),
+)
+
+LEARNING_RATE = _default("learning_rate", "optimizer.learning_rate", 5e-5)
+TRL_LEARNING_RATE = same(
+    "learning_rate",
+    "optimizer.learning_rate",
+    "trl trainer/sft_config.py `SFTConfig`: 5e-5 to 0.11, 2e-5 from 0.12",
+    absent=((ALWAYS, 5e-5), ("0.12", 2e-5)),
+    package="trl",
+)
+
+
+# ── schedule ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _write_length(plan: Plan) -> Mapping[str, Any]:
+    """Both where both are known: max_steps wins, so the run is as long as the plan."""
+    epochs, steps = plan.schedule.epochs, plan.schedule.steps
+    passes = {} if epochs is None else {"num_train_epochs": epochs}
+    return {**passes, "max_steps": -1 if steps is None else steps}
+
+
+def _read_length(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    steps = found.get("max_steps", -1)
+    is_set = isinstance(steps, int) and steps > 0
+    epochs = found.get("num_train_epochs", None if is_set else 3.0)
+    return {"schedule.epochs": epochs, "schedule.steps": steps if is_set else None}
+
+
+def _read_warmup(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Steps; a share of all steps (warmup_ratio, or a number below 1 from 5.0 on) is not known."""
+    steps, ratio = found.get("warmup_steps", 0), found.get("warmup_ratio")
+    if 0 < steps < 1 or (steps == 0 and ratio):
+        return {}
+    return {"schedule.warmup_steps": steps}
+
+
+LENGTH = (
+    Entry(
+        ("num_train_epochs", "max_steps"),
+        ("schedule.epochs", "schedule.steps"),
+        _write_length,
+        _read_length,
+        f"{_SOURCE}: max_steps above 0 overrides num_train_epochs",
+        absent=((ALWAYS, {"schedule.epochs": 3.0, "schedule.steps": None}),),
+    ),
+    named(
+        "lr_scheduler_type",
+        "schedule.kind",
+        {kind: kind for kind in ("constant", "constant_with_warmup", "linear", "cosine")},
+        "transformers 4.40.2 to 5.23.0 trainer_utils.py `SchedulerType`",
+        absent=((ALWAYS, "linear"),),
+    ),
+    Entry(
+        ("warmup_steps", "warmup_ratio"),
+        ("schedule.warmup_steps",),
+        lambda plan: {"warmup_steps": plan.schedule.warmup_steps},
+        _read_warmup,
+        f"{_SOURCE}; warmup_ratio deprecated in 5.0, gone in 5.15",
+        absent=((ALWAYS, {"schedule.warmup_steps": 0}),),
+    ),
+)
+
+LOGGING = (constant("logging_strategy", "steps", _SOURCE),)
+LOG_STEPS = _default("logging_steps", "schedule.log_steps", 500)
+TRL_LOG_STEPS = same(
+    "logging_steps",
+    "schedule.log_steps",
+    "trl trainer/sft_config.py `SFTConfig`: 500 to 0.19, 10 from 0.20 (base_config.py from 0.29)",
+    absent=((ALWAYS, 500), ("0.20", 10)),
+    package="trl",
+)
+
+
+def _write_saving(plan: Plan) -> Mapping[str, Any]:
+    steps = plan.schedule.save_steps
+    if steps is None:
+        return {"save_strategy": "epoch"}
+    return {"save_strategy": "steps", "save_steps": steps}
+
+
+def _read_saving(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    strategy = found.get("save_strategy", "steps")
+    if strategy == "epoch":
+        return {"schedule.save_steps": None}
+    return {"schedule.save_steps": found.get("save_steps", 500)} if strategy == "steps" else {}
+
+
+SAVING = (
+    Entry(
+        ("save_strategy", "save_steps"),
+        ("schedule.save_steps",),
+        _write_saving,
+        _read_saving,
+        _SOURCE,
+        absent=((ALWAYS, {"schedule.save_steps": 500}),),
+    ),
+    _default("save_total_limit", "schedule.keep_checkpoints", None),
+)
+
+
+def _evaluation(strategy: str, *others: str) -> Entry:
+    """When to evaluate; `strategy` is the key that is written, `others` its older names."""
+
+    def write(plan: Plan) -> Mapping[str, Any]:
+        steps = plan.schedule.evaluation_steps
+        return {strategy: "no"} if steps is None else {strategy: "steps", "eval_steps": steps}
+
+    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        words = [found[key] for key in (strategy, *others) if key in found]
+        word = words[0] if words else "no"
+        if word in ("no", False):  # YAML 1.1 reads an unquoted no as false
+            return {"schedule.evaluation_steps": None}
+        steps = found.get("eval_steps", found.get("logging_steps"))
+        return {"schedule.evaluation_steps": steps} if word == "steps" and steps else {}
+
+    return Entry(
+        (strategy, *others, "eval_steps"),
+        ("schedule.evaluation_steps",),
+        write,
+        read,
+        f"{_SOURCE}: eval_strategy from 4.41.0, evaluation_strategy until 4.51.0",
+        absent=((ALWAYS, {"schedule.evaluation_steps": None}),),
+    )
+
+
+EVALUATION = (
+    replace(_evaluation("evaluation_strategy"), until="4.41"),
+    replace(_evaluation("eval_strategy", "evaluation_strategy"), since="4.41"),
+)
+
+
+# ── what surrounds the loop ──────────────────────────────────────────────────────────────────────
+
+
+def _write_trackers(plan: Plan) -> Mapping[str, Any]:
+    return {"report_to": list(plan.runtime.report_to) or "none"}
+
+
+def _read_trackers(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    names = found["report_to"]
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, list) or names == ["all"]:
+        return {}
+    return {"runtime.report_to": () if names == ["none"] else tuple(names)}
+
+
+RUNTIME = (
+    same(
+        "output_dir",
+        "runtime.output",
+        f"{_SOURCE}: required until 4.48",
+        absent=(("4.49", "trainer_output"),),
+    ),
+    _default("seed", "runtime.seed", 42),
+    _default("dataloader_num_workers", "runtime.dataloader_workers", 0),
+    _default("dataloader_pin_memory", "runtime.dataloader_pin_memory", True),
+    Entry(
+        ("report_to",),
+        ("runtime.report_to",),
+        _write_trackers,
+        _read_trackers,
+        f"{_SOURCE}: every installed tracker until 4.57, none from 5.0",
+        absent=((ALWAYS, {}), ("5.0", {"runtime.report_to": ()})),
+    ),
+    derived(
+        "remove_unused_columns",
+        lambda plan: plan.model.kind != "vision-language",
+        "transformers 4.40.2 to 5.23.0 trainer.py `_remove_unused_columns`: drops columns that "
+        "forward() does not name, which the collator of a model with images needs",
+    ),
+    derived(
+        "label_names",
+        lambda plan: ["labels"] if plan.adapter.kind != "none" else None,
+        "transformers trainer.py `__init__`: the labels of a PeftModel cannot be found by "
+        "signature, and evaluation then has no loss",
+    ),
+    derived(
+        "ddp_find_unused_parameters",
+        lambda plan: False if plan.parallel.engine == "ddp" else None,
+        "transformers trainer.py `_wrap_model`: absent, it is on wherever checkpointing is off",
+    ),
+    derived(
+        "average_tokens_across_devices",
+        lambda plan: plan.parallel.world > 1,
+        f"{_SOURCE}, from 4.46.3: default False to 4.53, then True",
+        since="4.46.3",
+    ),
+)

@@ -1,0 +1,281 @@
+"""launch.sh as data, both ways: variables, the launcher, its flags, the script it starts."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tunec.compiler.target import Found, Json
+from tunec.schemas.source import Span
+from tunec.schemas.terms import Launcher
+from tunec.targets.launch.words import Word, commands
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_PARAMETER = re.compile(r"\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
+_PASSED_ON: Final = ("$@", "$*")
+
+_SWITCHES: Final[Mapping[Launcher, frozenset[str]]] = {
+    "python": frozenset({"-m", "-u", "-B", "-E", "-s", "-I", "-O"}),
+    "torchrun": frozenset({"--standalone", "-m", "--module", "--no-python", "--run-path"}),
+    "deepspeed": frozenset(
+        {
+            *("--module", "--no-python", "--no-local-rank", "--no-ssh", "--no-ssh-check"),
+            *("--force-multi", "--save-pid", "--bind-cores-to-rank", "--quiet"),
+        }
+    ),
+    "accelerate": frozenset(
+        {
+            *("-m", "--module", "--multi-gpu", "--use-deepspeed", "--use-fsdp", "--cpu", "--quiet"),
+            *("--no-python", "--same-network", "--debug", "-q"),
+        }
+    ),
+}
+"""Flags without a value: python 3.11; torch 2.13.0 distributed/run.py; deepspeed 0.14.5 to 0.19.8
+launcher/runner.py; accelerate 0.30.1 to 1.15.0 commands/launch.py."""
+
+_PROCESSES: Final[Mapping[Launcher, tuple[str, str]]] = {
+    "python": ("", ""),
+    "torchrun": ("--nnodes", "--nproc-per-node"),
+    "deepspeed": ("--num-nodes", "--num-gpus"),
+    "accelerate": ("--num-machines", ""),
+}
+_ALIASES: Final[Mapping[str, str]] = {"--num-accelerators": "--num-gpus"}
+_CHOSEN = re.compile(r"localhost:(\d+(?:,\d+)*)")
+
+
+# ── data to text ─────────────────────────────────────────────────────────────────────────────────
+
+
+def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
+    """The text of launch.sh: the variables, then the one command, the arguments passed on."""
+    comment = "".join(f"# {line}\n" for line in header)
+    exports = "".join(
+        f"export {name}={shlex.quote(value)}\n" for name, value in values["environment"].items()
+    )
+    return (
+        f"#!/usr/bin/env bash\n{comment}set -euo pipefail\n\n"
+        f"{exports}{_needed(values)}\n{_command(values)}\n"
+    )
+
+
+def _needed(values: Mapping[str, Json]) -> str:
+    """Variables that the cluster sets on each node, where there are several."""
+    if not _is_spread(values):
+        return ""
+    return (
+        ': "${NODE_RANK:?number of this node, from 0}"\n'
+        ': "${MASTER_ADDR:?host name or address of node 0}"\n'
+        'MASTER_PORT="${MASTER_PORT:-29500}"\n'
+    )
+
+
+def _is_spread(values: Mapping[str, Json]) -> bool:
+    return bool(values.get("nodes", 1) > 1)
+
+
+def _command(values: Mapping[str, Json]) -> str:
+    start = _START[values["launcher"]](values)
+    script = " ".join(map(shlex.quote, values["script"]))
+    return " \\\n  ".join([f"exec {start[0]}", *start[1:], f'{script} "$@"'])
+
+
+def is_module(script: Sequence[str]) -> bool:
+    """Whether the first word names a module (`trl.scripts.sft`) and not a file (`train.py`)."""
+    name = script[0] if script else ""
+    return "." in name and "/" not in name and not name.endswith((".py", ".sh"))
+
+
+def _module(values: Mapping[str, Json], flag: str = "-m") -> list[str]:
+    return [flag] if is_module(values["script"]) else []
+
+
+def _python(values: Mapping[str, Json]) -> list[str]:
+    return ["python", *_module(values)]
+
+
+def _torchrun(values: Mapping[str, Json]) -> list[str]:
+    spread = [
+        f"--nnodes={values['nodes']}",
+        '--node_rank="${NODE_RANK}"',
+        '--master_addr="${MASTER_ADDR}"',
+        '--master_port="${MASTER_PORT}"',
+    ]
+    alone = ["--standalone", "--nnodes=1"]
+    nodes = spread if _is_spread(values) else alone
+    return ["torchrun", *nodes, f"--nproc_per_node={values['per_node']}", *_module(values)]
+
+
+def _deepspeed(values: Mapping[str, Json]) -> list[str]:
+    """Started on each node by the cluster, so that every node has the variables.
+
+    Over ssh, DeepSpeed passes on only those whose names begin with MLFLOW, PYTHON, MV2, UCX or
+    NCCL (deepspeed 0.14.5 to 0.19.8 launcher/runner.py `EXPORT_ENVS`).
+    """
+    module = _module(values, "--module")
+    if "include" in values:
+        return ["deepspeed", f"--include=localhost:{','.join(values['include'])}", *module]
+    count = f"--num_gpus={values['per_node']}"
+    if not _is_spread(values):
+        return ["deepspeed", count, *module]
+    spread = [
+        '--hostfile="${HOSTFILE:-hostfile}"',
+        "--no_ssh",
+        '--node_rank="${NODE_RANK}"',
+        '--master_addr="${MASTER_ADDR}"',
+        '--master_port="${MASTER_PORT}"',
+        f"--num_nodes={values['nodes']}",
+    ]
+    return ["deepspeed", *spread, count, *module]
+
+
+def _accelerate(values: Mapping[str, Json]) -> list[str]:
+    spread = [
+        '--machine_rank="${NODE_RANK}"',
+        '--main_process_ip="${MASTER_ADDR}"',
+        '--main_process_port="${MASTER_PORT}"',
+    ]
+    nodes = spread if _is_spread(values) else []
+    place = '--config_file="$(dirname "${BASH_SOURCE[0]}")/accelerate.yaml"'
+    return ["accelerate launch", place, *nodes, *_module(values)]
+
+
+_START = {
+    "python": _python,
+    "torchrun": _torchrun,
+    "deepspeed": _deepspeed,
+    "accelerate": _accelerate,
+}
+
+
+# ── text to data ─────────────────────────────────────────────────────────────────────────────────
+
+
+def parse(text: str) -> Json:
+    """The same data from the text of a launch script, ours or another simple one."""
+    document: dict[str, Any] = {}
+    for key, found in found_in(text, "launch.sh").items():
+        if "." not in key:
+            document[key] = found.value
+    return document
+
+
+def found_in(text: str, file: str) -> dict[str, Found]:
+    """The keys of a launch script with the places where they stand.
+
+    Keys are `environment` with a key for each variable below it, `launcher`, `nodes`, `per_node`,
+    `include` and `script`. Only the last command that is a launcher counts.
+    """
+    exported: dict[str, Found] = {}
+    known: dict[str, str] = {}
+    launched: dict[str, Found] = {}
+    for words in commands(text, file):
+        prefixed, rest = _assignments(words, known)
+        is_export = rest is not None and rest[0].text == "export"
+        if is_export:
+            prefixed, _ = _assignments(rest[1:], known) if rest else (prefixed, None)
+        if is_export or rest is not None:
+            exported |= prefixed
+        known |= {name: found.value for name, found in prefixed.items()}
+        if rest is not None and not is_export:
+            launched = dict(_launched(rest, known)) or launched
+    return {**_environment(exported, file), **launched}
+
+
+def _assignments(
+    words: Sequence[Word], known: Mapping[str, str]
+) -> tuple[dict[str, Found], Sequence[Word] | None]:
+    """The assignments that open a command, and the words after them, if any."""
+    found: dict[str, Found] = {}
+    for at, word in enumerate(words):
+        match = _ASSIGNMENT.fullmatch(word.text)
+        if match is None:
+            return found, words[at:]
+        found[match[1]] = Found(_expand(match[2], known), word.span)
+    return found, None
+
+
+def _expand(text: str, known: Mapping[str, str]) -> str:
+    """A text with the variables put in that the script itself sets, or gives a default."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[3]
+        return known.get(name, match[0] if match[2] is None else match[2])
+
+    return _PARAMETER.sub(value, text)
+
+
+def _environment(exported: Mapping[str, Found], file: str) -> dict[str, Found]:
+    values = {name: found.value for name, found in exported.items()}
+    first = next(iter(exported.values()), Found(None, Span(file, 1, 1, 1, 1)))
+    below = {f"environment.{name}": found for name, found in exported.items()}
+    return {"environment": Found(values, first.span), **below}
+
+
+def _launched(words: Sequence[Word], known: Mapping[str, str]) -> Iterator[tuple[str, Found]]:
+    words = [Word(_expand(word.text, known), word.span) for word in words]
+    if words[0].text == "exec":
+        words = words[1:]
+    launcher, rest = _launcher(words)
+    if launcher is None:
+        return
+    yield "launcher", Found(launcher, words[0].span)
+    flags, script = _flags(rest, launcher)
+    yield from _processes(flags, launcher)
+    script = [word for word in script if word.text not in _PASSED_ON]
+    if script:
+        yield "script", Found([word.text for word in script], script[0].span)
+
+
+def _launcher(words: Sequence[Word]) -> tuple[Launcher | None, Sequence[Word]]:
+    """Which launcher a command starts, and what follows its name."""
+    texts = [word.text for word in words]
+    name = texts[0].rpartition("/")[2] if texts else ""
+    if name == "accelerate" and texts[1:2] == ["launch"]:
+        return "accelerate", words[2:]
+    if name == "torchrun":
+        return "torchrun", words[1:]
+    if name == "deepspeed":
+        return "deepspeed", words[1:]
+    if re.fullmatch(r"python[\d.]*", name) is None:
+        return None, ()
+    if texts[1:3] in (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"]):
+        return "torchrun", words[3:]
+    if texts[1:4] == ["-m", "accelerate.commands.launch"]:
+        return "accelerate", words[3:]
+    return "python", words[1:]
+
+
+def _flags(words: Sequence[Word], launcher: Launcher) -> tuple[dict[str, Found], Sequence[Word]]:
+    """A launcher's own flags, spelled with dashes, and the words from the script on."""
+    found: dict[str, Found] = {}
+    at = 0
+    while at < len(words) and words[at].text.startswith("-"):
+        name, given, value = words[at].text.partition("=")
+        name = "--" + name[2:].replace("_", "-") if name.startswith("--") else name
+        name, span = _ALIASES.get(name, name), words[at].span
+        at += 1
+        if name in _SWITCHES[launcher]:
+            found[name] = Found(True, span)
+        elif given:
+            found[name] = Found(value, span)
+        elif at < len(words):
+            found[name] = Found(words[at].text, span)
+            at += 1
+    return found, words[at:]
+
+
+def _processes(flags: Mapping[str, Found], launcher: Launcher) -> Iterator[tuple[str, Found]]:
+    """How many nodes, how many processes on each, and which devices, as far as flags say."""
+    chosen = flags.get("--include")
+    match = _CHOSEN.fullmatch(str(chosen.value)) if chosen else None
+    if match and chosen:
+        yield "include", Found(match[1].split(","), chosen.span)
+        yield "nodes", Found(1, chosen.span)
+        yield "per_node", Found(len(match[1].split(",")), chosen.span)
+    for key, flag in zip(("nodes", "per_node"), _PROCESSES[launcher], strict=True):
+        if flag in flags and str(flags[flag].value).isdigit():
+            yield key, Found(int(flags[flag].value), flags[flag].span)
+    if launcher == "deepspeed" and not match and "--num-nodes" not in flags:
+        counted = flags.get("--num-gpus")
+        if counted is not None and "--hostfile" not in flags:
+            yield "nodes", Found(1, counted.span)

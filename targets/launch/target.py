@@ -1,0 +1,245 @@
+"""The launch target: launch.sh, and what accelerate is told where it starts the processes."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from packaging.specifiers import SpecifierSet
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.target import ALWAYS, Cannot, Dialect, Entry, File, Json, Target, named
+from tunec.targets.launch.accelerate import ACCELERATE, ACCELERATE_CONFIG, by_accelerate
+from tunec.targets.launch.processes import processes, uses_every_device
+from tunec.targets.launch.script import parse, render
+
+_VISIBLE, _FP16 = "CUDA_VISIBLE_DEVICES", "DS_ALLOW_DEPRECATED_FP16"
+_SHELL = "bash 5 manual, section 3.7.4"
+
+
+def _variables(plan: Plan) -> dict[str, str]:
+    return dict(plan.launch.environment)
+
+
+def _by_itself(plan: Plan) -> bool:
+    return not by_accelerate(plan)
+
+
+# ── variables ────────────────────────────────────────────────────────────────────────────────────
+
+_ENVIRONMENT = Entry(
+    ("environment",),
+    ("launch.environment",),
+    lambda plan: {"environment": _variables(plan)},
+    lambda found: {"launch.environment": tuple(found["environment"].items())},
+    _SHELL,
+    absent=((ALWAYS, {"launch.environment": ()}),),
+)
+
+
+def _picks_by_flag(plan: Plan) -> bool:
+    """DeepSpeed's launcher drops CUDA_VISIBLE_DEVICES where it is told how many devices to use."""
+    return plan.launch.launcher == "deepspeed" and bool(plan.devices.visible)
+
+
+def _picks_by_variable(plan: Plan) -> bool:
+    return not _picks_by_flag(plan)
+
+
+def _write_visible(plan: Plan) -> Mapping[str, Any]:
+    value = _variables(plan).get(_VISIBLE)
+    return {} if value is None else {f"environment.{_VISIBLE}": value}
+
+
+def _read_visible(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = found[f"environment.{_VISIBLE}"]
+    return {"devices.visible": tuple(value.split(",")) if value else ()}
+
+
+def _write_include(plan: Plan) -> Mapping[str, Any]:
+    chosen = plan.devices.visible
+    fits = processes(plan) == (1, len(chosen)) and all(name.isdigit() for name in chosen)
+    return {"include": list(chosen)} if fits else {}
+
+
+_DEVICES = (
+    Entry(
+        (f"environment.{_VISIBLE}",),
+        ("devices.visible",),
+        _write_visible,
+        _read_visible,
+        "CUDA C programming guide, CUDA environment variables",
+        absent=((ALWAYS, {"devices.visible": ()}),),
+        when=_picks_by_variable,
+    ),
+    Entry(
+        ("include",),
+        ("devices.visible",),
+        _write_include,
+        lambda found: {"devices.visible": tuple(found["include"])},
+        "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `parse_resource_filter`: numbers only, and "
+        "`main`: the flags win over CUDA_VISIBLE_DEVICES",
+        when=_picks_by_flag,
+    ),
+)
+
+
+def _write_fp16(plan: Plan) -> Mapping[str, Any]:
+    value = _variables(plan).get(_FP16)
+    return {} if value is None else {f"environment.{_FP16}": value}
+
+
+_DEPRECATED = Entry(
+    (f"environment.{_FP16}",),
+    ("precision.deprecated_fp16",),
+    _write_fp16,
+    lambda found: {"precision.deprecated_fp16": found[f"environment.{_FP16}"] == "1"},
+    "deepspeed 0.13.2 to 0.19.8 accelerator/cuda_accelerator.py `is_fp16_supported`",
+    absent=((ALWAYS, {"precision.deprecated_fp16": False}),),
+    when=lambda plan: plan.parallel.engine == "deepspeed",
+)
+
+
+# ── the command ──────────────────────────────────────────────────────────────────────────────────
+
+_LAUNCHERS: Final = ("python", "torchrun", "deepspeed", "accelerate")
+
+
+def _write_processes(plan: Plan) -> Mapping[str, Any]:
+    counted = processes(plan)
+    if counted is None or plan.launch.launcher == "python":
+        return {}
+    return {"nodes": counted[0], "per_node": counted[1]}
+
+
+def _read_world(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "per_node" not in found:
+        return {}
+    return {"parallel.world": found.get("nodes", 1) * found["per_node"]}
+
+
+def _read_devices(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    slots = {"nodes": "devices.nodes", "per_node": "devices.per_node"}
+    return {slots[key]: value for key, value in found.items()}
+
+
+def _starts_on_every_device(plan: Plan) -> bool:
+    return _by_itself(plan) and uses_every_device(plan)
+
+
+_PROCESSES = (
+    Entry(
+        ("nodes", "per_node"),
+        ("parallel.world",),
+        _write_processes,
+        _read_world,
+        "torch 2.13.0 distributed/run.py, deepspeed 0.14.5 to 0.19.8 launcher/runner.py",
+        absent=((ALWAYS, {"parallel.world": 1}),),
+        when=_by_itself,
+    ),
+    Entry(
+        ("nodes", "per_node"),
+        ("devices.nodes", "devices.per_node"),
+        _write_processes,
+        _read_devices,
+        "one process a device",
+        absent=((ALWAYS, {"devices.nodes": 1, "devices.per_node": 1}),),
+        when=_starts_on_every_device,
+    ),
+    Entry(
+        ("nodes",),
+        (),
+        _write_processes,
+        lambda _: {},
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py: the rank of a node is a flag",
+        when=by_accelerate,
+    ),
+)
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # an open quote: the row then reports the slot
+        return []
+
+
+def _write_script(plan: Plan) -> Mapping[str, Any]:
+    return {"script": _split(plan.launch.script)}
+
+
+_COMMAND = (
+    named("launcher", "launch.launcher", {name: name for name in _LAUNCHERS}, _SHELL),
+    *_PROCESSES,
+    Entry(
+        ("script",),
+        ("launch.script",),
+        _write_script,
+        lambda found: {"launch.script": shlex.join(found["script"])},
+        _SHELL,
+    ),
+)
+
+
+def _by_name(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
+    """DeepSpeed's launcher knows devices by their numbers on one node only."""
+    if not _picks_by_flag(plan) or _write_include(plan):
+        return
+    chosen = plan.devices.visible
+    why = (
+        "takes devices by number only"
+        if not all(name.isdigit() for name in chosen)
+        else "cannot choose devices on several nodes, nor fewer processes than it is given devices"
+    )
+    yield Diagnostic(
+        "E0905",
+        "error",
+        f"the deepspeed launcher {why}, and the plan has {', '.join(chosen)}",
+        (Label("chosen here", path="launcher"),),
+        ("deepspeed 0.14.5 to 0.19.8 launcher/runner.py `parse_resource_filter`",),
+        help="use `launcher: torchrun`, which starts DeepSpeed as well",
+    )
+
+
+def _is_launch(document: Json) -> bool:
+    return isinstance(document, dict) and "launcher" in document and "script" in document
+
+
+LAUNCH_SH: Final = File(
+    name="launch.sh",
+    format="shell",
+    entries=(_ENVIRONMENT, *_DEVICES, _DEPRECATED, *_COMMAND),
+    recognise=_is_launch,
+    render=render,
+    parse=parse,
+    check=_by_name,
+)
+
+_HERE: Final = frozenset(
+    {
+        *("devices.nodes", "devices.per_node", "devices.visible", "precision.deprecated_fp16"),
+        *("precision.compute", "states.autocast", "parallel.engine", "parallel.world"),
+        *("launch.launcher", "launch.environment", "launch.script"),
+    }
+)
+_CANNOT: Final = {
+    **{slot: Cannot("the trainer's own files say it") for slot in SLOTS if slot not in _HERE},
+    "devices.nodes": Cannot("the plan leaves devices idle, and starts processes on the others"),
+    "devices.per_node": Cannot("the plan leaves devices idle, and starts processes on the others"),
+    "precision.compute": Cannot("the trainer's own files say it"),
+    "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
+    "states.autocast": Cannot("the trainer's own files say it"),
+    "parallel.engine": Cannot("the trainer's own files say it"),
+}
+
+TARGET: Final = Target(
+    name="launch",
+    package="torch",
+    supported=SpecifierSet(">=2.0,<3"),
+    latest="2.13.0",
+    releases=("2.13.0",),
+    files=(LAUNCH_SH, ACCELERATE_CONFIG),
+    cannot=_CANNOT,
+    beside={"accelerate": ACCELERATE},
+)

@@ -1,0 +1,75 @@
+"""Every target by name; a target's tables are read when it is asked for, and not before."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Final
+
+from packaging.version import InvalidVersion, Version
+
+from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest
+from tunec.compiler.target import Target
+
+_MODULES: Final[Mapping[str, str]] = {
+    "huggingface": "tunec.targets.huggingface.target",
+    "deepspeed": "tunec.targets.deepspeed.target",
+    "simpletuner": "tunec.targets.simpletuner.target",
+    "launch": "tunec.targets.launch.target",
+}
+"""Where the table of each target is: a module with a `TARGET`."""
+
+
+class UnknownTarget(LookupError):
+    """There is no target of that name, or it has no such version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets(Mapping[str, Target]):
+    """Targets by name, each imported when it is first looked up."""
+
+    modules: Mapping[str, str] = field(default_factory=lambda: _MODULES)
+
+    def __getitem__(self, name: str) -> Target:
+        target: Target = import_module(self.modules[name]).TARGET
+        return target
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.modules)
+
+    def __len__(self) -> int:
+        return len(self.modules)
+
+    def names(self) -> tuple[str, ...]:
+        """Names of all targets, in the order in which they are listed."""
+        return tuple(self.modules)
+
+    def resolve(
+        self, name: str, software: Mapping[str, str] | None = None
+    ) -> tuple[Target, Version]:
+        """The target and version that `huggingface@4.40` means.
+
+        Without a version in the name, the one of the target's package in `software` holds, then the
+        target's latest; `4.40` is its newest patch release. Raises UnknownTarget. Whether the
+        target supports the version is for `emit` to say.
+        """
+        key, asked, text = name.partition("@")
+        target = self._named(key)
+        wanted = text if asked else (software or {}).get(target.package) or target.latest
+        try:
+            return target, target.release(wanted)
+        except InvalidVersion:
+            raise UnknownTarget(f"{wanted!r} is no version of {target.package}") from None
+
+    def _named(self, key: str) -> Target:
+        if key in self.modules:
+            return self[key]
+        hint = did_you_mean(nearest(key, self.modules))
+        known = f"there are {joined(self.modules, 'and')}"
+        raise UnknownTarget(f"there is no target {key!r}; {hint or known}")
+
+
+TARGETS: Final = Targets()
+"""Every target by name."""
+
+REGISTRY: Final = TARGETS
+"""The same as what the command line asks for."""

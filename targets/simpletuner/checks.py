@@ -1,0 +1,81 @@
+"""What SimpleTuner refuses, or does otherwise than its keys read, though each of them is right.
+
+Each rule was seen on the real code (tests/consumers/test_simpletuner.py), most of them long after
+parsing: the parser itself takes adamw_bf16 with fp16, and LoRA with a DeepSpeed configuration.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.ir.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing that SimpleTuner will not do."""
+
+    breaks: Callable[[Plan], bool]
+    text: str
+    slots: tuple[str, ...]
+    help: str
+    source: str
+
+
+RULES: Final = (
+    Rule(
+        lambda plan: plan.optimizer.name == "adamw_bf16" and plan.precision.compute != "bf16",
+        "adamw_bf16 steps bf16 parameters only ('only bfloat 16 is supported.')",
+        ("optimizer.name", "precision.compute"),
+        "compute in bf16, or use adamw",
+        "helpers/training/optimizers/adamw_bfloat16/__init__.py:64; the parser's own check reads a "
+        "key that is never there (cmd_args.py, default_settings.precision)",
+    ),
+    Rule(
+        lambda plan: plan.precision.compute == "fp16",
+        "its trained parameters are fp16 then, whose gradients torch's GradScaler does not unscale",
+        ("precision.compute",),
+        "compute in bf16 or fp32",
+        "cmd_args.py weight_dtype; torch/amp/grad_scaler.py _unscale_grads_",
+    ),
+    Rule(
+        lambda plan: plan.adapter.kind == "lora" and plan.parallel.engine == "deepspeed",
+        "it ends with 'LoRA can not be trained with DeepSpeed'",
+        ("adapter.kind", "parallel.engine"),
+        "use `engine: ddp`, or train the model itself",
+        "helpers/training/error_handling.py validate_deepspeed_compat_from_args",
+    ),
+    Rule(
+        lambda plan: plan.adapter.kind == "none" and plan.quantization.format != "none",
+        "it ends with 'full tuning is not compatible with quantisation'",
+        ("adapter.kind", "quantization.format"),
+        "train adapters, or keep the base in its own dtype",
+        "helpers/training/default_settings/safety_check.py",
+    ),
+    Rule(
+        lambda plan: (
+            plan.parallel.engine == "deepspeed" and plan.optimizer.name not in ("adamw", "lion")
+        ),
+        "it puts AdamW in the place of this optimizer in DeepSpeed's file",
+        ("optimizer.name", "parallel.engine"),
+        "use adamw or lion, or `engine: ddp`",
+        "helpers/training/deepspeed_optimizers.py SUPPORTED_OPTIMIZERS",
+    ),
+)
+
+
+def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
+    """An error for every rule that the plan breaks; they hold in every version known here."""
+    for rule in RULES:
+        if rule.breaks(plan):
+            yield Diagnostic(
+                "E0905",
+                "error",
+                f"simpletuner {version} does not run this plan: {rule.text}",
+                tuple(Label(f"{slot} is {plan[slot]}", path=slot) for slot in rule.slots),
+                (rule.source,),
+                help=rule.help,
+            )

@@ -1,0 +1,26 @@
+"""Asks the real SimpleTuner, in an environment of its own (`compiler/consumers/asking.py`).
+
+Each verb is a function of one question. A question may bring `files` (text by relative path, put in
+an empty working directory), `folders` (made in it), `environment` (variables) and `capability` (the
+compute capability that torch then reports; without it torch answers as it is). What SimpleTuner
+refuses comes back as `error: {stage, type, message}`. The entry points are those of simpletuner
+3.1.6 and 4.10.1.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tunec.targets.simpletuner.consumer.flags import defaults, families, schema
+from tunec.targets.simpletuner.consumer.resolve import resolve
+from tunec.targets.simpletuner.consumer.running import launch, schedule, step
+from tunec.targets.simpletuner.consumer.surroundings import Answer, Question
+
+VERBS: Final[Mapping[str, Callable[[Question], Answer]]] = {
+    "schema": schema,
+    "defaults": defaults,
+    "families": families,
+    "resolve": resolve,
+    "launch": launch,
+    "step": step,
+    "schedule": schedule,
+}

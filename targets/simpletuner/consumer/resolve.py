@@ -1,0 +1,153 @@
+"""What a configuration comes to: parsed, checked, completed for DeepSpeed and the data loader."""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest import mock
+
+from tunec.targets.simpletuner.consumer.surroundings import (
+    Answer,
+    Question,
+    Refused,
+    attempt,
+    plain,
+    simpletuner,
+    surroundings,
+)
+
+_WITHOUT_PIXELS: Final = frozenset(
+    {"caption", "conditioning_image_embeds", "distillation_cache", "image_embeds", "text_embeds"}
+)
+"""Values of `dataset_type` that have no resolution (`DatasetType`)."""
+
+
+def resolve(question: Question) -> Answer:
+    """Load a configuration as `train.py` does; check it as the trainer does before it loads models.
+
+    `backend` is cmd (`argv`), json (`config/config.json` among the files) or env
+    (`config/config.env` there). `processes` is the number of ranks. The answer holds `parsed` (the
+    parser's values), `arguments` (after the checks), `deepspeed` (the configuration DeepSpeed would
+    get, or null), `data` (each data set's configuration, or null without the file) and `log`.
+    """
+    answer: Answer = {}
+    with surroundings(question) as log:
+        try:
+            namespace = attempt("parse", log, lambda: parse(question))
+            answer["parsed"] = _arguments(namespace)
+            accelerator = attempt("deepspeed", log, lambda: _accelerator(namespace, question))
+            attempt("safety", log, lambda: _check_safety(namespace, accelerator))
+            answer["deepspeed"] = attempt(
+                "deepspeed", log, lambda: _deepspeed(namespace, accelerator)
+            )
+            answer["data"] = attempt("data", log, lambda: _data(namespace, accelerator))
+            answer["arguments"] = _arguments(namespace)
+        except Refused as refusal:
+            answer["error"] = refusal.error
+        answer["log"] = list(log)
+    return answer
+
+
+def parse(question: Question) -> argparse.Namespace:
+    """The parser's values for a question's `backend`; raises what SimpleTuner raises."""
+    if question["backend"] == "cmd":
+        sys.argv.extend(question["argv"])
+        parser = simpletuner("helpers.configuration.cmd_args")
+        found = parser.parse_cmdline_args(exit_on_error=True)
+    else:
+        os.environ["SIMPLETUNER_CONFIG_BACKEND"] = question["backend"]
+        found = simpletuner("helpers.configuration.loader").load_config(exit_on_error=True)
+    if not isinstance(found, argparse.Namespace):
+        raise TypeError(f"the loader gave {type(found).__name__}, not a Namespace")
+    return found
+
+
+def _accelerator(namespace: argparse.Namespace, question: Question) -> Any:
+    """What the checks look at in an `accelerate.Accelerator`; the DeepSpeed plugin is real."""
+    import torch
+
+    plugin = _trainer(namespace)._load_deepspeed_plugin()  # noqa: SLF001
+    state = SimpleNamespace(
+        deepspeed_plugin=plugin, dynamo_plugin=SimpleNamespace(backend="NO"), distributed_type="NO"
+    )
+    return SimpleNamespace(
+        num_processes=question.get("processes", 1),
+        device=torch.device("cpu"),
+        is_main_process=True,
+        is_local_main_process=True,
+        process_index=0,
+        state=state,
+    )
+
+
+def _trainer(namespace: argparse.Namespace) -> Any:
+    """A `Trainer` that holds only a configuration: its constructor would start the run."""
+    cls = simpletuner("helpers.training.trainer").Trainer
+    trainer = cls.__new__(cls)
+    trainer.config = namespace
+    return trainer
+
+
+def _check_safety(namespace: argparse.Namespace, accelerator: Any) -> None:
+    """SimpleTuner requires wandb (its `Requires-Dist`), so where it runs the package is there."""
+    module = simpletuner("helpers.training.default_settings.safety_check")
+    with mock.patch.object(module, "is_wandb_available", return_value=True):
+        module.safety_check(namespace, accelerator)
+
+
+def _deepspeed(namespace: argparse.Namespace, accelerator: Any) -> Any:
+    plugin = accelerator.state.deepspeed_plugin
+    if plugin is None:
+        return None
+    simpletuner("helpers.training.deepspeed").prepare_model_for_deepspeed(accelerator, namespace)
+    return plain(plugin.deepspeed_config)
+
+
+def _data(namespace: argparse.Namespace, accelerator: Any) -> Any:
+    """Each data set's configuration, and what the rules of the data loader say; opens no data."""
+    if not Path(namespace.data_backend_config).is_file():
+        return None
+    factory = simpletuner("helpers.data_backend.factory")
+    config = simpletuner("helpers.data_backend.config")
+    registry = factory.FactoryRegistry(namespace, accelerator, None, None, None)
+    backends = registry.load_configuration()
+    registry._prevalidate_backend_ids(backends)  # noqa: SLF001
+    enabled = [each for each in backends if not (each.get("disabled") or each.get("disable"))]
+    for each in enabled:
+        if each.get("dataset_type") not in _WITHOUT_PIXELS:
+            registry._handle_resolution_conversion(each)  # noqa: SLF001
+    made = [factory.init_backend_config(each, namespace, accelerator) for each in enabled]
+    for each in enabled:
+        config.create_backend_config(dict(each), vars(namespace)).validate(vars(namespace))
+    return {
+        "backends": [plain(_without_report(each)) for each in made],
+        "rules": _rules(backends, namespace),
+    }
+
+
+def _without_report(backend: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in backend.items() if key != "bucket_report"}
+
+
+def _rules(backends: list[Any], namespace: argparse.Namespace) -> list[Answer]:
+    """What the validators of `data_backend/config_rules.py` find wrong."""
+    simpletuner("helpers.data_backend.config_rules")
+    registry = simpletuner("helpers.configuration.registry").ConfigRegistry
+    config = {
+        "datasets": backends,
+        "caption_dropout_probability": namespace.caption_dropout_probability,
+        "distillation_method": namespace.distillation_method,
+    }
+    found = [each for rule in registry.get_validators("dataloader") for each in rule.func(config)]
+    return [
+        {"field": each.field, "level": each.level, "message": each.message}
+        for each in found
+        if not each.passed
+    ]
+
+
+def _arguments(namespace: argparse.Namespace) -> dict[str, Any]:
+    return {name: plain(value) for name, value in sorted(vars(namespace).items())}

@@ -1,0 +1,111 @@
+"""config.env beside config.json: what `simpletuner train` tells `accelerate launch`.
+
+The launcher reads no config.json. It takes its numbers from the command line, the shell, or
+`config/config.env`, which is loaded into the environment whatever the format of the configuration
+(`load_env_variables` in helpers/configuration/loader.py). What both files say must agree.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, Json, named
+from tunec.targets.simpletuner.rows.precision import MIXED_PRECISION, has_deepspeed
+from tunec.targets.simpletuner.rows.run import processes
+
+LAUNCHER: Final = "simpletuner 3.1.6 cli.py and 4.10.1 cli/train.py, run_training"
+
+PASSED_ON: Final = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "DS_ALLOW_DEPRECATED_FP16")
+"""Variables of a plan that the file can hold: they need no quoting."""
+
+
+def _write_processes(plan: Plan) -> Mapping[str, Json]:
+    return {
+        "TRAINING_NUM_PROCESSES": plan.parallel.world,
+        "TRAINING_NUM_MACHINES": plan.devices.nodes,
+    }
+
+
+def _read_processes(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    world = int(found.get("TRAINING_NUM_PROCESSES", 1))
+    return processes(world, int(found.get("TRAINING_NUM_MACHINES", 1)))
+
+
+def _write_variables(plan: Plan) -> Mapping[str, Json]:
+    return {name: value for name, value in plan.launch.environment if name in PASSED_ON}
+
+
+def _read_variables(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    visible = str(found.get("CUDA_VISIBLE_DEVICES", ""))
+    return {
+        "launch.environment": tuple((name, str(value)) for name, value in found.items()),
+        "devices.visible": tuple(visible.split(",")) if visible else (),
+    }
+
+
+ENVIRONMENT: Final = (
+    named(
+        "MIXED_PRECISION",
+        "precision.compute",
+        MIXED_PRECISION,
+        LAUNCHER,
+        absent=((ALWAYS, "bf16"),),
+    ),
+    Entry(
+        ("TRAINING_NUM_PROCESSES", "TRAINING_NUM_MACHINES"),
+        tuple(processes(1, 1)),
+        _write_processes,
+        _read_processes,
+        LAUNCHER,
+        absent=((ALWAYS, processes(1, 1)),),
+    ),
+    Entry(
+        PASSED_ON,
+        ("launch.environment", "devices.visible"),
+        _write_variables,
+        _read_variables,
+        "helpers/configuration/loader.py load_env_variables",
+        absent=((ALWAYS, {"launch.environment": (), "devices.visible": ()}),),
+    ),
+    Entry(
+        ("DS_ALLOW_DEPRECATED_FP16",),
+        ("precision.deprecated_fp16",),
+        lambda plan: {"DS_ALLOW_DEPRECATED_FP16": "1"} if plan.precision.deprecated_fp16 else {},
+        lambda found: {"precision.deprecated_fp16": str(found["DS_ALLOW_DEPRECATED_FP16"]) == "1"},
+        "deepspeed/accelerator/cuda_accelerator.py is_fp16_supported",
+        absent=((ALWAYS, {"precision.deprecated_fp16": False}),),
+        when=has_deepspeed,
+    ),
+)
+
+
+def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
+    """`NAME=value` lines; `parse_env_file` takes quotes off and folds blanks, so there are none."""
+    comments = [f"# {line}" for line in header]
+    return "".join(f"{line}\n" for line in [*comments, *(f"{k}={v}" for k, v in values.items())])
+
+
+def parse(text: str) -> Mapping[str, str]:
+    """The variables of a config.env, as `parse_env_file` (helpers/configuration/env_file.py)."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        said = line.strip().removeprefix("export ")
+        if said.startswith("#") or "=" not in said:
+            continue
+        joins = "+=" in said
+        name, _, value = said.partition("+=" if joins else "=")
+        words = " ".join(_unquoted(value.strip()).split())
+        name = name.strip()
+        found[name] = f"{found[name]} {words}" if joins and name in found else words
+    return found
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if quoted else value
+
+
+def recognise(document: Json) -> bool:
+    """Whether a document holds the launcher's variables."""
+    names = ("TRAINING_NUM_PROCESSES", "TRAINING_NUM_MACHINES", "TRAINING_DYNAMO_BACKEND")
+    return isinstance(document, Mapping) and any(name in document for name in names)

@@ -1,0 +1,165 @@
+"""The model, its adapters and the size of its pictures, in config.json."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, Json, fixed
+from tunec.targets.simpletuner import families
+
+ADAPTERS: Final = "simpletuner 3.1.6 and 4.10.1, helpers/models/common.py add_lora_adapter"
+
+
+def _write_model(plan: Plan) -> Mapping[str, Json]:
+    keys = {"pretrained_model_name_or_path": plan.model.path}
+    family = families.of_model(plan.model.path, plan.model.family)
+    if family is not None:
+        keys["model_family"] = family.name
+    known = families.flavour_of(plan.model.path)
+    return keys if known is None else {**keys, "model_flavour": known[1]}
+
+
+def _read_model(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    family = families.named(str(found.get("model_family", "")))
+    path = found.get("pretrained_model_name_or_path") or _repository(family, found)
+    slots = {"model.path": path, "model.family": family.denoiser if family else None}
+    return {slot: value for slot, value in slots.items() if value is not None}
+
+
+def _repository(family: families.Family | None, found: Mapping[str, Json]) -> str | None:
+    """What `setup_model_flavour` loads where no path is given: the default flavour, if need be."""
+    if family is None:
+        return None
+    return family.flavours.get(str(found.get("model_flavour") or family.default))
+
+
+def is_adapted(plan: Plan) -> bool:
+    """Whether adapters are trained, and not the model."""
+    return plan.adapter.kind != "none"
+
+
+def _write_adapter(plan: Plan) -> Mapping[str, Json]:
+    return {
+        "model_type": "lora",
+        "lora_type": "standard",
+        "lora_rank": plan.adapter.rank,
+        "lora_alpha": plan.adapter.alpha,
+        "lora_dropout": plan.adapter.dropout,
+        "use_dora": plan.adapter.dora,
+    }
+
+
+def _read_adapter(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    if found.get("model_type") != "lora" or found.get("lora_type", "standard") != "standard":
+        return {}
+    rank = int(found.get("lora_rank", 16))
+    alpha = found.get("lora_alpha")
+    return {
+        "adapter.kind": "lora",
+        "adapter.rank": rank,
+        "adapter.alpha": float(rank if alpha is None else alpha),
+        "adapter.dropout": float(found.get("lora_dropout", 0.1)),
+        "adapter.dora": found.get("use_dora", False),
+    }
+
+
+_WITHOUT: Final[Mapping[str, Any]] = {
+    "adapter.kind": "none",
+    "adapter.rank": 0,
+    "adapter.alpha": 0.0,
+    "adapter.dropout": 0.0,
+    "adapter.dora": False,
+    "adapter.targets": (),
+}
+"""What the slots of an adapter are without one."""
+
+
+def _write_targets(plan: Plan) -> Mapping[str, Json]:
+    targets = plan.adapter.targets
+    return {} if isinstance(targets, str) else {"peft_lora_target_modules": list(targets)}
+
+
+def _read_targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    return {"adapter.targets": found["peft_lora_target_modules"]}
+
+
+def _has_other_targets(plan: Plan) -> bool:
+    """Whether the adapters sit elsewhere than where the family has them unasked."""
+    if not is_adapted(plan):
+        return False
+    family = families.of_model(plan.model.path, plan.model.family)
+    own = frozenset(family.targets) if family else None
+    return own is None or own != frozenset(plan.adapter.targets)
+
+
+def _write_resolution(plan: Plan) -> Mapping[str, Json]:
+    if plan.data.image_width != plan.data.image_height:
+        return {}
+    return {"resolution": plan.data.image_width, "resolution_type": "pixel_area"}
+
+
+def _read_resolution(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    if found.get("resolution_type", "pixel_area") == "area":
+        return {}
+    side = int(found.get("resolution", 1024))
+    return {"data.image_width": side, "data.image_height": side}
+
+
+MODEL: Final = (
+    Entry(
+        ("model_family", "model_flavour", "pretrained_model_name_or_path"),
+        ("model.path", "model.family"),
+        _write_model,
+        _read_model,
+        "helpers/models/registry.py; helpers/models/common.py setup_model_flavour",
+    ),
+    Entry(
+        ("model_type", "lora_type", "lora_rank", "lora_alpha", "lora_dropout", "use_dora"),
+        ("adapter.kind", "adapter.rank", "adapter.alpha", "adapter.dropout", "adapter.dora"),
+        _write_adapter,
+        _read_adapter,
+        f"{ADAPTERS}: without them alpha is the rank, and dropout is 0.1",
+        when=is_adapted,
+    ),
+    Entry(
+        ("model_type",),
+        tuple(_WITHOUT),
+        lambda _: {"model_type": "full"},
+        lambda found: _WITHOUT if found["model_type"] == "full" else {},
+        ADAPTERS,
+        when=lambda plan: not is_adapted(plan),
+    ),
+    Entry(
+        (),
+        ("adapter.targets",),
+        lambda _: {},
+        lambda _: {},
+        "helpers/models/common.py get_lora_target_layers: before 3.3.1 only the family's own",
+        until="3.3.1",
+        when=_has_other_targets,
+    ),
+    Entry(
+        ("peft_lora_target_modules",),
+        ("adapter.targets",),
+        _write_targets,
+        _read_targets,
+        "helpers/models/common.py _get_peft_lora_target_modules",
+        since="3.3.1",
+        when=is_adapted,
+    ),
+    fixed("adapter.bias", "none", ADAPTERS),
+    fixed("adapter.rslora", value=False, source=ADAPTERS),
+    fixed("adapter.also_train", (), f"{ADAPTERS}, get_lora_save_layers"),
+    fixed(
+        "adapter.frozen", (), "helpers/models/common.py freeze_components: the denoiser is whole"
+    ),
+    Entry(
+        ("resolution", "resolution_type"),
+        ("data.image_width", "data.image_height"),
+        _write_resolution,
+        _read_resolution,
+        "helpers/data_backend/factory.py _handle_resolution_conversion: pixel_area keeps the area "
+        "of a square of that side",
+        absent=((ALWAYS, {"data.image_width": 1024, "data.image_height": 1024}),),
+    ),
+)

@@ -1,0 +1,144 @@
+"""Length, learning rate, saving and evaluation, in config.json."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, Json, same
+from tunec.targets.simpletuner.families import LAZY_REGISTRY
+from tunec.targets.simpletuner.rows.precision import TRAINER, without_deepspeed
+
+SCHEDULES: Final = "helpers/training/custom_schedule.py get_lr_scheduler"
+
+_ALL_CHECKPOINTS: Final = 1_000_000
+"""More than any run saves: the parser has no word for keeping all, and its default is 5."""
+
+
+def _write_rates(plan: Plan) -> Mapping[str, Json]:
+    """Cosine has no warm-up: `lr_warmup_steps` is its half period, so all steps of the run."""
+    schedule = plan.schedule
+    if schedule.kind != "cosine":
+        return {"lr_scheduler": schedule.kind, "lr_warmup_steps": schedule.warmup_steps}
+    if schedule.warmup_steps or schedule.steps is None:
+        return {}
+    return {
+        "lr_scheduler": "cosine",
+        "lr_warmup_steps": schedule.steps,
+        "lr_end": 0.0,
+        "max_train_steps": schedule.steps,
+    }
+
+
+def _read_rates(found: Mapping[str, Json], *, rewrites: bool) -> Mapping[str, Any]:
+    if found.get("deepspeed_config"):
+        return {}
+    kind = found.get("lr_scheduler", "constant_with_warmup")
+    steps = int(found.get("lr_warmup_steps", 0))
+    if kind in ("cosine", "cosine_with_warmup"):
+        return _cosine(steps, int(found.get("max_train_steps") or 0))
+    if kind == "constant":
+        kind, steps = ("constant_with_warmup", steps) if rewrites and steps else (kind, 0)
+    if kind not in ("constant", "constant_with_warmup", "linear"):
+        return {}
+    return {"schedule.kind": kind, "schedule.warmup_steps": steps}
+
+
+def _cosine(half_period: int, steps: int) -> Mapping[str, Any]:
+    """Our cosine falls once, to the end of the run; theirs rises again after its half period."""
+    falls_once = half_period > 0 and half_period == steps
+    return {"schedule.kind": "cosine", "schedule.warmup_steps": 0} if falls_once else {}
+
+
+def _rates(*, rewrites: bool, since: str | None = None, until: str | None = None) -> Entry:
+    return Entry(
+        ("lr_scheduler", "lr_warmup_steps", "lr_end", "max_train_steps", "deepspeed_config"),
+        ("schedule.kind", "schedule.warmup_steps"),
+        _write_rates,
+        lambda found: _read_rates(found, rewrites=rewrites),
+        f"{SCHEDULES}; cli_utils.normalize_lr_scheduler_value from 4.0.0 on",
+        since,
+        until,
+        when=without_deepspeed,
+    )
+
+
+def _write_epochs(plan: Plan) -> Mapping[str, Json]:
+    epochs = plan.schedule.epochs
+    if epochs is None or epochs != int(epochs):
+        return {}
+    return {"max_train_steps": 0, "num_train_epochs": int(epochs)}
+
+
+def _read_length(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    steps, epochs = found.get("max_train_steps") or 0, found.get("num_train_epochs", 1)
+    if steps:
+        return {"schedule.steps": steps}
+    return {"schedule.steps": None, "schedule.epochs": float(epochs)} if epochs else {}
+
+
+def _write_saving(plan: Plan) -> Mapping[str, Json]:
+    if plan.schedule.save_steps is None:
+        return {"checkpoint_step_interval": 0, "checkpoint_epoch_interval": 1}
+    return {"checkpoint_step_interval": plan.schedule.save_steps}
+
+
+def _read_saving(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    steps = found.get("checkpoint_step_interval", found.get("checkpointing_steps", 500))
+    if steps:
+        return {"schedule.save_steps": steps}
+    return {"schedule.save_steps": None} if found.get("checkpoint_epoch_interval") == 1 else {}
+
+
+def _write_keeping(plan: Plan) -> Mapping[str, Json]:
+    keep = plan.schedule.keep_checkpoints
+    return {"checkpoints_total_limit": _ALL_CHECKPOINTS if keep is None else keep}
+
+
+def _read_keeping(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    limit = found.get("checkpoints_total_limit", found.get("save_total_limit", 5))
+    return {"schedule.keep_checkpoints": None if limit >= _ALL_CHECKPOINTS else limit}
+
+
+SCHEDULE: Final = (
+    _rates(rewrites=False, until=LAZY_REGISTRY),
+    _rates(rewrites=True, since=LAZY_REGISTRY),
+    Entry(
+        ("max_train_steps", "num_train_epochs"),
+        ("schedule.steps",),
+        lambda plan: {"max_train_steps": plan.schedule.steps, "num_train_epochs": 0},
+        _read_length,
+        "helpers/configuration/cmd_args.py: both above 0 are refused, and epochs default to 1",
+        when=lambda plan: plan.schedule.steps is not None,
+    ),
+    Entry(
+        ("max_train_steps", "num_train_epochs"),
+        ("schedule.steps", "schedule.epochs"),
+        _write_epochs,
+        _read_length,
+        "helpers/configuration/cmd_args.py: epochs are whole numbers",
+        absent=((ALWAYS, {"schedule.steps": None, "schedule.epochs": 1.0}),),
+        when=lambda plan: plan.schedule.steps is None,
+    ),
+    Entry(
+        ("checkpoint_step_interval", "checkpoint_epoch_interval", "checkpointing_steps"),
+        ("schedule.save_steps",),
+        _write_saving,
+        _read_saving,
+        TRAINER,
+        absent=((ALWAYS, {"schedule.save_steps": 500}),),
+    ),
+    Entry(
+        ("checkpoints_total_limit", "save_total_limit"),
+        ("schedule.keep_checkpoints",),
+        _write_keeping,
+        _read_keeping,
+        TRAINER,
+        absent=((ALWAYS, {"schedule.keep_checkpoints": 5}),),
+    ),
+    same(
+        "eval_steps_interval",
+        "schedule.evaluation_steps",
+        "helpers/training/validation.py Evaluation",
+        absent=((ALWAYS, None),),
+    ),
+)

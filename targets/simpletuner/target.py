@@ -1,0 +1,157 @@
+"""SimpleTuner as a target: config.json, config.env for its launcher, multidatabackend.json."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from packaging.specifiers import SpecifierSet
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target
+from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
+from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
+from tunec.targets.simpletuner.checks import check
+from tunec.targets.simpletuner.rows import data, environment, forms
+from tunec.targets.simpletuner.rows.model import MODEL
+from tunec.targets.simpletuner.rows.optimizer import OPTIMIZER
+from tunec.targets.simpletuner.rows.precision import PRECISION, has_deepspeed
+from tunec.targets.simpletuner.rows.run import DATA_FILE, RUN
+from tunec.targets.simpletuner.rows.schedule import SCHEDULE
+
+_RELEASES: Final = (
+    *("3.1.6", "3.2.3", "3.3.4", "4.0.6", "4.1.3", "4.2.3", "4.3.5", "4.4.1", "4.5.2", "4.6.1"),
+    *("4.7.1", "4.8.0", "4.9.3", "4.10.1"),
+)
+_SCHEMAS: Final = {(3, 1): "simpletuner/3.1.6.json", (4, 10): "simpletuner/4.10.1.json"}
+"""The parser's own schema by minor version, where it was asked."""
+
+
+def _schema(dialect: Dialect) -> str | None:
+    version = dialect[""]
+    return _SCHEMAS.get((version.major, version.minor))
+
+
+def _is_config(document: Json) -> bool:
+    """Whether a document is a config.json: no other trainer speaks of model families."""
+    names = document if isinstance(document, Mapping) else ()
+    said = {str(name).removeprefix("--") for name in names}
+    return "model_family" in said or {"data_backend_config", "model_type"} <= said
+
+
+_ELSEWHERE: Final = {
+    "model.parameters": "they follow from the model",
+    "devices.model": "the launch command runs where it is started",
+    "devices.capability": "the launch command runs where it is started",
+    "devices.memory": "the launch command runs where it is started",
+    "devices.budget": "nothing is bounded: the plan fits by its own account",
+    "devices.host_budget": "nothing is bounded: the plan fits by its own account",
+    "data.samples": "they are counted when the data is scanned",
+    "precision.loss_scaling": "accelerate scales the loss with fp16",
+    "precision.initial_scale_power": "accelerate takes GradScaler as it is",
+    "precision.loss_scale_window": "accelerate takes GradScaler as it is",
+    "precision.hysteresis": "accelerate takes GradScaler as it is",
+    "precision.min_loss_scale": "accelerate takes GradScaler as it is",
+    "precision.deprecated_fp16": "only DeepSpeed asks for it",
+    "adapter.targets": "they are where the family has them unasked",
+    "adapter.trainable_parameters": "they follow from the adapters",
+    "optimizer.beta1": "the optimizer has no such moment",
+    "optimizer.beta2": "the optimizer has no such moment",
+    "optimizer.epsilon": "the optimizer has no such term",
+    "states.autocast": "accelerate wraps the forward pass; products stay in the compute dtype",
+    "states.weights": "DeepSpeed casts the module to the compute dtype",
+    "states.trainable": "DeepSpeed casts the module to the compute dtype",
+    "states.gradients": "DeepSpeed's own file says it",
+    "states.master_weights": "DeepSpeed keeps them",
+    "states.optimizer": "DeepSpeed keeps them",
+    "optimizer.name": "DeepSpeed's own file says it",
+    "optimizer.kernel": "DeepSpeed's own file says it",
+    "optimizer.weight_decay": "DeepSpeed's own file says it",
+    "schedule.kind": "DeepSpeed's own file says it",
+    "schedule.warmup_steps": "DeepSpeed's own file says it",
+    "batch.global": "it follows from micro batch, accumulation and processes",
+    "batch.evaluation": "evaluation takes one sample at once",
+    "schedule.epochs": "the number of steps says it",
+    "schedule.log_steps": "every step is logged",
+    "runtime.dataloader_workers": "samples come from caches, by threads of the training process",
+    "runtime.dataloader_pin_memory": "samples come from caches, by threads of the training process",
+    "launch.script": "`simpletuner train` starts the package's own train.py",
+}
+_OFFLOADS: Final = (
+    *("stage", "offload_optimizer", "offload_param", "nvme_path", "pin_memory", "overlap_comm"),
+    *("contiguous_gradients", "reduce_scatter", "reduce_bucket", "allgather_bucket"),
+    *("prefetch_bucket", "persistence_threshold", "max_live_parameters", "max_reuse_distance"),
+    *("sub_group_size", "gather_on_save"),
+)
+_CANNOT: Final = {
+    **{slot: Cannot(reason) for slot, reason in _ELSEWHERE.items()},
+    **{f"zero.{name}": Cannot("DeepSpeed's own file says it") for name in _OFFLOADS},
+    "model.kind": Cannot("SimpleTuner trains diffusion models", True, ("diffusion",)),
+    "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
+    "launch.launcher": Cannot("`simpletuner train` starts accelerate", True, ("accelerate",)),
+}
+
+_CONFIG: Final = tuple(
+    forms.spelled_either_way(entry) for entry in (*MODEL, *PRECISION, *OPTIMIZER, *SCHEDULE, *RUN)
+)
+
+
+def _never(_: Plan) -> bool:
+    """False: a form that is read and not written."""
+    return False
+
+
+TARGET: Final = Target(
+    name="simpletuner",
+    package="simpletuner",
+    supported=SpecifierSet(">=3.1.6,<4.11"),
+    latest=_RELEASES[-1],
+    files=(
+        File(
+            "config/config.json",
+            "json",
+            _CONFIG,
+            _is_config,
+            _schema,
+        ),
+        File(
+            "config/config.env",
+            "env",
+            environment.ENVIRONMENT,
+            environment.recognise,
+            render=environment.render,
+            parse=environment.parse,
+        ),
+        File(
+            DATA_FILE,
+            "json",
+            data.DATA,
+            data.recognise,
+            render=data.render,
+            parse=data.parse,
+        ),
+        # read as it is: what optimizer and schedule say there, SimpleTuner leaves alone
+        # (helpers/training/deepspeed.py prepare_model_for_deepspeed)
+        ds_config(PLAIN, when=has_deepspeed),
+        File(
+            "command line",
+            "shell",
+            _CONFIG,
+            _is_config,
+            when=_never,
+            parse=forms.parse_flags,
+        ),
+        File(
+            "config.env with all flags",
+            "env",
+            _CONFIG,
+            _is_config,
+            when=_never,
+            parse=forms.parse_variables,
+        ),
+    ),
+    cannot=_CANNOT,
+    requires={"launch.launcher": "accelerate"},
+    check=check,
+    releases=_RELEASES,
+    beside={PACKAGE: DEEPSPEED},
+)
+"""What `simpletuner train` reads from the folder in which it is started."""

@@ -1,0 +1,189 @@
+"""Environments: built once, layered over this interpreter, honest when they cannot be had."""
+
+import os
+import sys
+import time
+import zipfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tunec.compiler.consumers.asking import ConsumerFailed, ask
+from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.sets import SETS, choose, releases, together
+
+
+def wheel(folder: Path, name: str, version: str, source: str) -> None:
+    """A wheel of one module, as small as the installer takes it."""
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}/__init__.py": source,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+    }
+    record = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in {**files, f"{info}/RECORD": record}.items():
+            archive.writestr(path, text)
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only place from which the installer may take anything."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    return folder
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Path:
+    return tmp_path / "tunec"
+
+
+def script(folder: Path, name: str, body: str) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.py").write_text(body, encoding="utf-8")
+    return f"tunec.{name}"
+
+
+def test_pinned_packages_win_and_the_rest_is_shared(shelf, scripts, tmp_path):
+    wheel(shelf, "packaging", "0.0.1", "LAYER = 'pinned'\n")
+    name = script(
+        scripts,
+        "look",
+        "import importlib.util, packaging\n"
+        "def look(_):\n"
+        "    return [packaging.LAYER, importlib.util.find_spec('pydantic').origin]\n"
+        "VERBS = {'look': look}\n",
+    )
+    environment = prepare(["packaging==0.0.1"], tmp_path / "cache")
+    [[layer, pydantic]] = ask(environment, name, [{"verb": "look"}], root=scripts)
+    assert layer == "pinned"
+    assert not Path(pydantic).is_relative_to(environment.root)
+
+
+def test_what_is_there_is_not_built_again(shelf, tmp_path):
+    wheel(shelf, "packaging", "0.0.1", "")
+    first = prepare(["packaging==0.0.1"], tmp_path / "cache")
+    (shelf / "packaging-0.0.1-py3-none-any.whl").unlink()
+    assert prepare(["packaging==0.0.1"], tmp_path / "cache") == first
+
+
+def test_the_order_of_pins_does_not_matter(shelf, tmp_path):
+    wheel(shelf, "packaging", "0.0.1", "")
+    wheel(shelf, "idna", "0.0.1", "")
+    first = prepare(["packaging==0.0.1", "idna==0.0.1"], tmp_path / "cache")
+    assert prepare(["idna==0.0.1", "packaging==0.0.1"], tmp_path / "cache") == first
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_pin_that_cannot_be_had_is_named_and_leaves_nothing(tmp_path):
+    with pytest.raises(EnvironmentUnavailable) as caught:
+        prepare(["packaging==0.0.1"], tmp_path / "cache")
+    assert caught.value.requirement == "packaging==0.0.1"
+    assert "packaging==0.0.1" in caught.value.reason
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_two_at_once_make_one(shelf, tmp_path):
+    wheel(shelf, "packaging", "0.0.1", "")
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(lambda _: prepare(["packaging==0.0.1"], tmp_path / "cache"), range(2)))
+    assert made[0] == made[1]
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [made[0].root.name]
+
+
+@pytest.fixture
+def bare(tmp_path: Path):
+    return prepare([], tmp_path / "cache")
+
+
+def test_the_process_sees_neither_our_environment_nor_a_gpu(bare, scripts, monkeypatch):
+    monkeypatch.setenv("TUNEC_SECRET", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    name = script(
+        scripts,
+        "env",
+        "import os\nprint('noise', flush=True)\nos.write(1, b'more noise')\n"
+        "VERBS = {'get': lambda question: os.environ.get(question['name'])}\n",
+    )
+    names = ("TUNEC_SECRET", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "PYTHONHASHSEED")
+    asked: list[Mapping[str, str]] = [{"verb": "get", "name": each} for each in names]
+    assert ask(bare, name, asked, root=scripts) == [None, "", "1", "0"]
+
+
+def test_a_fault_of_the_script_is_no_answer(bare, scripts):
+    name = script(scripts, "broken", "VERBS = {'fail': lambda _: {}['missing']}\n")
+    with pytest.raises(ConsumerFailed, match="raised: KeyError: 'missing'"):
+        ask(bare, name, [{"verb": "fail"}], root=scripts)
+
+
+def test_a_script_that_cannot_start_is_no_answer(bare, scripts):
+    name = script(scripts, "absent", "import no_such_consumer\nVERBS = {}\n")
+    with pytest.raises(ConsumerFailed) as caught:
+        ask(bare, name, [{"verb": "any"}], root=scripts)
+    assert "no_such_consumer" in caught.value.output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for the child under /proc")
+def test_time_out_kills_the_children_too(bare, scripts, tmp_path):
+    name = script(
+        scripts,
+        "slow",
+        "import pathlib, subprocess, sys, time\n"
+        "def wait(question):\n"
+        "    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "    pathlib.Path(question['note']).write_text(str(child.pid))\n"
+        "    time.sleep(600)\n"
+        "VERBS = {'wait': wait}\n",
+    )
+    note = tmp_path / "pid"
+    with pytest.raises(ConsumerFailed, match="took over 2 s"):
+        ask(bare, name, [{"verb": "wait", "note": str(note)}], seconds=2, root=scripts)
+    deadline = time.monotonic() + 5
+    while is_alive(int(note.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(int(note.read_text()))
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs; one that is dead but not yet collected does not."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    except FileNotFoundError:
+        return False
+    return state[0] != "Z"
+
+
+def test_a_release_may_be_given_in_part():
+    assert choose("deepspeed", "0.19").version == "0.19.8"
+    assert choose("transformers", "4").version == "4.57.6"
+    assert choose("transformers", "4.40.2").requirements[0] == "transformers==4.40.2"
+
+
+def test_an_unknown_release_is_unavailable():
+    with pytest.raises(EnvironmentUnavailable, match="no set of packages is known to work"):
+        choose("transformers", "4.39")
+
+
+def test_every_requirement_is_an_exact_pin():
+    pins = [pin for known in SETS.values() for pin in known.requirements]
+    assert pins
+    assert all(pin.count("==") == 1 and "*" not in pin for pin in pins)
+
+
+def test_releases_are_ordered_by_version():
+    assert [known.version for known in releases("transformers")][-2:] == ["5.15.1", "5.23.0"]
+
+
+def test_sets_join_without_repeating():
+    joined = together(choose("deepspeed", "0.16"), choose("transformers", "5.0"))
+    assert joined[0] == "deepspeed==0.16.9"
+    assert len(joined) == len(set(joined))

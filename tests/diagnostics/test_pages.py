@@ -1,0 +1,105 @@
+"""Every code that the source uses has a page, and the page's example really shows the error."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tunec.compiler.diagnostics.codes import AREAS, is_code, known_codes, page, title
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.load import Loaded, load_spec
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TARGETS = ("deepspeed", "huggingface", "simpletuner", "launch")
+
+
+def used_codes(*folders):
+    for folder in folders or ("compiler", "schemas", "targets"):
+        for file in (ROOT / folder).rglob("*.py"):
+            for code in re.findall(r'"(E\d{4})"', file.read_text("utf-8")):
+                yield code, file.relative_to(ROOT)
+
+
+OF_LOADER = {code for code, _ in used_codes("compiler/frontend")}
+"""Codes that reading alone gives; the others need a plan."""
+
+
+@pytest.mark.parametrize("code", sorted({code for code, _ in used_codes()}))
+def test_used_code_has_page(code):
+    assert code in known_codes(), [str(file) for each, file in used_codes() if each == code]
+
+
+def test_pages_are_of_used_codes():
+    assert set(known_codes()) <= {code for code, _ in used_codes()}
+
+
+@pytest.mark.parametrize("code", known_codes())
+def test_page_has_title_and_area(code):
+    text = page(code)
+    assert text.startswith(f"# {code}: {title(code)}\n")
+    assert code[:3] in AREAS
+    assert "## Example" in text
+    assert "## How to mend it" in text
+    assert not title(code).endswith(".")
+
+
+@pytest.mark.parametrize("code", known_codes())
+def test_example_shows_the_error_and_mending_ends_it(code, tmp_path):
+    blocks = [(language, info, text) for language, info, text in BLOCK.findall(page(code))]
+    diagnose = read if code in OF_LOADER else compiled
+    failing = diagnose(run(blocks, "fails", tmp_path / "fails" / "project"))
+    assert code in {each.id for each in failing}, failing
+    mended = diagnose(run(blocks, "fixed", tmp_path / "fixed" / "project"))
+    assert not [each for each in mended if each.severity == "error"]
+
+
+def run(blocks, kind: str, folder: Path) -> Loaded:
+    """Write a page's files, and read the spec of the block that is marked `fails` or `fixed`."""
+    folder.mkdir(parents=True)
+    overrides: list[str] = []
+    name = "spec.yaml"
+    for language, info, text in blocks:
+        if "." in info:
+            (folder / info).write_text(text, "utf-8")
+        elif info == kind and language == "console":
+            overrides = arguments(text)
+        elif info == kind:
+            name = write(folder, language, text)
+    return load_spec(folder / name, overrides, targets=TARGETS)
+
+
+def write(folder: Path, language: str, text: str) -> str:
+    """Write an example; one in Python makes `text`, and maybe `files`."""
+    name = "spec.json" if language == "json" else "spec.yaml"
+    made: dict[str, object] = {"text": text}
+    if language == "python":
+        exec(text, made)  # noqa: S102  our own page
+    content = made["text"]
+    (folder / name).write_bytes(content if isinstance(content, bytes) else str(content).encode())
+    for other, inside in made.get("files", {}).items():
+        (folder / other).write_text(inside, "utf-8")
+    return name
+
+
+def read(loaded: Loaded) -> tuple[Diagnostic, ...]:
+    return loaded.diagnostics
+
+
+def compiled(loaded: Loaded) -> tuple[Diagnostic, ...]:
+    from tunec.compiler.driver import plan
+
+    return plan(loaded).diagnostics
+
+
+def arguments(text: str) -> list[str]:
+    words = shlex.split(text)
+    return [words[at + 1] for at, word in enumerate(words) if word == "--set"]
+
+
+def test_page_of_an_unknown_code_is_a_key_error():
+    with pytest.raises(KeyError):
+        page("E9999")
+    assert not is_code("offload-param-ignored")
+    assert not is_code("E030")

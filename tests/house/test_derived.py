@@ -1,0 +1,44 @@
+"""What is derived is fresh, and the check can tell."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def generate():
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs/generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_page_is_fresh(generate):
+    derived = generate.derived()
+    stale = [path for path, text in derived.items() if (ROOT / path).read_text("utf-8") != text]
+    assert stale == []
+
+
+def test_check_names_a_stale_page_and_leaves_it(generate, tmp_path, monkeypatch, capsys):
+    for path, text in generate.derived().items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text, "utf-8")
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    assert generate.main(["--check"]) == 0
+    (tmp_path / "docs/slots.md").write_text("old\n", "utf-8")
+    assert generate.main(["--check"]) == 1
+    assert capsys.readouterr().err == "stale: docs/slots.md\n"
+    assert (tmp_path / "docs/slots.md").read_text("utf-8") == "old\n"
+    assert generate.main([]) == 0
+    assert generate.main(["--check"]) == 0
+
+
+def test_every_slot_and_code_is_in_its_page(generate):
+    from tunec.compiler.diagnostics.codes import known_codes
+    from tunec.compiler.ir.slots import SLOTS
+
+    assert all(f"`{path}`" in generate.slots_page() for path in SLOTS)
+    assert all(f"[{code}]" in generate.codes_page() for code in known_codes())

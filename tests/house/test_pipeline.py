@@ -1,0 +1,100 @@
+"""Passes keep their contract: each slot decided once, and nothing read that is not declared."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tunec.compiler.driver import run_passes
+from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.gather import gather
+from tunec.compiler.ir.plan import Draft, build_group
+from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.compiler.passes.pipeline import PIPELINE
+
+ROOT = Path(__file__).parents[2]
+SPECS = sorted((ROOT / "examples").rglob("*.yaml"))
+
+
+class Watched(Draft):
+    """A draft that notes which groups are asked for."""
+
+    asked: set[str]
+
+    def _group(self, name):
+        self.asked.add(name)
+        return super()._group(name)
+
+
+def watched(draft: Draft) -> Watched:
+    found = Watched(draft.groups)
+    object.__setattr__(found, "asked", set())
+    return found
+
+
+def facts_of(path: Path):
+    loaded = load_spec(path)
+    assert loaded.spec is not None, loaded.diagnostics
+    return gather(loaded.spec, loaded.base)
+
+
+def test_every_group_is_decided_by_exactly_one_pass():
+    assert Counter(group for each in PIPELINE for group in each.decides) == Counter(GROUPS.keys())
+
+
+def test_passes_have_names_of_their_own():
+    assert len({each.name for each in PIPELINE}) == len(PIPELINE)
+
+
+@pytest.mark.parametrize("each", PIPELINE, ids=lambda each: each.name)
+def test_pass_reads_only_what_is_decided_before_it(each):
+    before = PIPELINE[: PIPELINE.index(each)]
+    assert set(each.reads) <= {group for earlier in before for group in earlier.decides}
+
+
+@pytest.mark.parametrize("each", PIPELINE, ids=lambda each: each.name)
+def test_contract_is_one_sentence(each):
+    assert each.contract.endswith(".")
+    assert len(each.contract) < 100
+
+
+def reads_and_decisions(facts) -> dict[str, tuple[set[str], set[str]]]:
+    """By pass: the groups it asks for, and the slots it decides."""
+    found = {}
+    draft = Draft({})
+    for each in PIPELINE:
+        seen = watched(draft)
+        outcome = each.run(facts, seen)
+        found[each.name] = (seen.asked, set(outcome.decisions))
+        values = {path: facts.pinned(path, d.value) for path, d in outcome.decisions.items()}
+        draft = draft.with_groups({g: build_group(g, values) for g in each.decides})
+    return found
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_passes_read_and_decide_what_they_declare(path):
+    found = reads_and_decisions(facts_of(path))
+    for each in PIPELINE:
+        asked, decided = found[each.name]
+        assert asked <= set(each.reads), f"{each.name} reads {sorted(asked)}"
+        assert decided == {p for p, slot in SLOTS.items() if slot.group in each.decides}
+
+
+def test_every_declared_read_happens_somewhere():
+    """A read that no example shows is a declaration that nothing tests, or one too many."""
+    read: dict[str, set[str]] = {}
+    for path in SPECS:
+        for name, (asked, _) in reads_and_decisions(facts_of(path)).items():
+            read.setdefault(name, set()).update(asked)
+    unread = {each.name: set(each.reads) - read[each.name] for each in PIPELINE}
+    assert {name: groups for name, groups in unread.items() if groups} == {}
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_decisions_are_of_their_slots_type_and_say_why(path):
+    _, ledger, _ = run_passes(facts_of(path))
+    for slot in SLOTS:
+        winner = ledger.winner(slot)
+        assert winner is not None, slot
+        assert winner.reason, slot
+        assert hash(winner.value) is not None

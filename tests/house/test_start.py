@@ -1,0 +1,64 @@
+"""What a start costs: no framework is imported, and `import tunec` imports next to nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SPEC = "examples/minicpm-v-2_6-lora/spec.yaml"
+HEAVY = {
+    *("torch", "numpy", "deepspeed", "transformers", "accelerate", "peft", "trl", "diffusers"),
+    *("pandas", "shtab", "huggingface_hub", "tokenizers", "importlib_metadata", "rich"),
+}
+
+RUN = """
+import json, sys
+from tunec.__main__ import main
+sys.argv = ["tunec", *{arguments}]
+code = main()
+sys.stderr.write(json.dumps([code, sorted({{name.split(".")[0] for name in sys.modules}})]))
+"""
+
+
+def loaded_by(code: str) -> set[str]:
+    code += "\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_import_of_tunec_loads_nothing_of_the_compiler():
+    bare = loaded_by("import os, pathlib, typing, collections.abc, importlib")
+    assert {name for name in loaded_by("import tunec") - bare if "tunec" in name} == {"tunec"}
+    assert loaded_by("import tunec") - bare <= {"tunec"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compile", SPEC, "--target", "deepspeed"],
+        ["compile", SPEC, "--format", "json"],
+        ["plan", SPEC],
+        ["explain", SPEC, "batch.micro"],
+        ["catalog", "targets"],
+        ["schema"],
+        ["init"],
+    ],
+    ids=" ".join,
+)
+def test_command_imports_no_framework(arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", RUN.format(arguments=arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+    assert code == 0, done.stderr
+    assert HEAVY & set(modules) == set()
+    assert "tunec" in modules

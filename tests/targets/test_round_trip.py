@@ -1,0 +1,155 @@
+"""What is emitted is read back: `read(emit(plan))` gives every slot that the files say."""
+
+from collections.abc import Mapping
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from tests.plans import plans
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.emit import emit
+from tunec.compiler.frontend.parse import parse
+from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.read import found_in, read, recognise
+from tunec.compiler.target import Artifact, Found, Target
+from tunec.targets.launch.script import found_in as found_in_script
+from tunec.targets.registry import TARGETS
+
+NAMES = ("deepspeed", "huggingface", "launch")
+settings.register_profile("tables", deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("tables")
+
+
+def found(artifact: Artifact) -> Mapping[str, Found]:
+    """The keys of an emitted text, through the same parsers that read anybody's files."""
+    if artifact.format == "shell":
+        return found_in_script(artifact.text, artifact.name)
+    node, faults = parse(artifact.text, artifact.name, artifact.format)
+    assert not faults
+    return found_in(node)
+
+
+def said_in(target: Target, plan: Plan, version: Version, artifacts) -> set[str]:
+    """The slots that rows of the emitted files say of this plan."""
+    dialect, names = target.dialect(version), {each.name for each in artifacts}
+    return {
+        slot
+        for file in target.files
+        if file.name in names
+        for entry in file.entries
+        if entry.holds_in(dialect) and entry.when(plan)
+        for slot in entry.slots
+    }
+
+
+def lost_in(diagnostics: tuple[Diagnostic, ...]) -> set[str]:
+    return {each.labels[0].path for each in diagnostics if each.id == "E0901"}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[str, str, Plan]:
+    name = draw(st.sampled_from(NAMES))
+    release = draw(st.sampled_from(TARGETS[name].releases))
+    return name, release, draw(plans("deepspeed" if name == "deepspeed" else None))
+
+
+def opened(case: tuple[str, str, Plan]) -> tuple[Target, Plan, Version]:
+    name, release, plan = case
+    return TARGETS[name], plan, Version(release)
+
+
+@given(cases())
+@settings(max_examples=400)
+def test_every_said_slot_comes_back(case):
+    target, plan, version = opened(case)
+    artifacts, diagnostics = emit(target, plan, version)
+    definitions = read(target, {each.name: found(each) for each in artifacts}, version)
+    lost = lost_in(diagnostics)
+    observed = {d.slot: d for d in definitions if d.rank is Rank.OBSERVED}
+    assumed = {d.slot: d for d in definitions if d.rank is Rank.CONSUMER}
+    for slot in said_in(target, plan, version, artifacts) - lost:
+        definition = observed.get(slot) or assumed[slot]
+        assert definition.value == plan[slot], (slot, definition.reason)
+        assert type(definition.value) is type(plan[slot]), slot
+
+
+@given(cases())
+@settings(max_examples=200)
+def test_files_agree_with_each_other(case):
+    """Two files of one run give no slot two values."""
+    target, plan, version = opened(case)
+    artifacts, diagnostics = emit(target, plan, version)
+    said = said_in(target, plan, version, artifacts) - lost_in(diagnostics)
+    seen: dict[str, object] = {}
+    for definition in read(target, {each.name: found(each) for each in artifacts}, version):
+        if definition.rank is Rank.OBSERVED and definition.slot in said:
+            assert seen.setdefault(definition.slot, definition.value) == definition.value
+
+
+@given(cases())
+@settings(max_examples=200)
+def test_emission_faults_are_losses_and_refusals_only(case):
+    """Nothing that is written breaks the reader's own schema, and nothing raises."""
+    _, diagnostics = emit(*opened(case))
+    assert {each.id for each in diagnostics} <= {
+        "E0901",
+        "E0905",
+        "file-left-out",
+        "optimizer-left-to-script",
+    }
+
+
+@given(cases())
+@settings(max_examples=100)
+def test_emission_is_deterministic_and_files_are_recognised(case):
+    target, plan, version = opened(case)
+    artifacts, _ = emit(target, plan, version)
+    assert emit(target, plan, version)[0] == artifacts
+    for artifact in artifacts:
+        file = recognise(target, dict(artifact.values))
+        assert file is not None
+        assert file.name == artifact.name
+
+
+@given(cases())
+@settings(max_examples=100)
+def test_yaml_says_to_yaml_1_1_what_was_meant(case):
+    """PyYAML, which the consumers use, types every value as the rows gave it."""
+    artifacts, _ = emit(*opened(case))
+    for artifact in artifacts:
+        if artifact.format == "yaml":
+            assert yaml.safe_load(artifact.text) == artifact.values
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("auto"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=4,
+)
+
+
+@given(st.data(), st.sampled_from(NAMES))
+@settings(max_examples=300)
+def test_reading_raises_for_no_document(data, name):
+    target = TARGETS[name]
+    version = Version(target.latest)
+    file = data.draw(st.sampled_from(target.files))
+    keys = sorted({key for entry in file.entries for key in entry.keys})
+    document = {
+        key: Found(data.draw(json_values)) for key in data.draw(st.sets(st.sampled_from(keys)))
+    }
+    for definition in read(target, {file.name: document}, version):
+        assert definition.slot in definition.slot
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unsupported_version_is_refused_with_the_range(name):
+    target = TARGETS[name]
+    artifacts, (fault,) = emit(target, plans("deepspeed").example(), Version("0.1"))
+    assert artifacts == ()
+    assert fault.id == "E0902"
+    assert str(target.supported) in fault.notes[0]

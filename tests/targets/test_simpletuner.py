@@ -1,0 +1,720 @@
+"""The simpletuner target: what it writes is what the real parser resolves, and it reads back."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+from packaging.version import Version
+
+from tunec.compiler.consumers.asking import ask
+from tunec.compiler.consumers.environments import Environment, EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.sets import choose
+from tunec.compiler.emit import emit
+from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.read import found_plain, read, recognise
+from tunec.compiler.target import Artifact, File
+from tunec.targets.simpletuner import schema
+from tunec.targets.simpletuner.families import FAMILIES, of_model
+from tunec.targets.simpletuner.optimizers import CHOICES
+from tunec.targets.simpletuner.rows import environment as env
+from tunec.targets.simpletuner.rows import forms
+from tunec.targets.simpletuner.target import TARGET
+
+VERSIONS = ("3.1.6", "4.10.1")
+FLUX_TARGETS = (
+    *("add_k_proj", "add_q_proj", "add_v_proj", "to_add_out"),
+    *("to_k", "to_out.0", "to_q", "to_v"),
+)
+
+FLUX_LORA: Mapping[str, Any] = {
+    "model.path": "black-forest-labs/FLUX.1-dev",
+    "model.family": "FluxTransformer2DModel",
+    "model.kind": "diffusion",
+    "model.parameters": 11_901_408_320,
+    "model.trust_remote_code": False,
+    "devices.model": "a100-80g",
+    "devices.nodes": 1,
+    "devices.per_node": 1,
+    "devices.visible": (),
+    "devices.capability": "8.0",
+    "devices.memory": 80 * 2**30,
+    "devices.budget": 72 * 2**30,
+    "devices.host_budget": None,
+    "data.train": "photos",
+    "data.evaluation": None,
+    "data.samples": 400,
+    "data.sequence": 0,
+    "data.packing": False,
+    "data.images": 1,
+    "data.image_width": 768,
+    "data.image_height": 768,
+    "data.image_tokens": 0,
+    "data.vision_tokens": 0,
+    "precision.compute": "bf16",
+    "precision.loss_scaling": "none",
+    "precision.initial_scale_power": 16,
+    "precision.loss_scale_window": 1000,
+    "precision.hysteresis": 2,
+    "precision.min_loss_scale": 1,
+    "precision.tf32": True,
+    "precision.deprecated_fp16": False,
+    "attention.implementation": "sdpa",
+    "quantization.format": "none",
+    "quantization.double": False,
+    "quantization.compute": "bf16",
+    "quantization.storage": None,
+    "adapter.kind": "lora",
+    "adapter.rank": 8,
+    "adapter.alpha": 32.0,
+    "adapter.dropout": 0.0,
+    "adapter.targets": FLUX_TARGETS,
+    "adapter.bias": "none",
+    "adapter.rslora": False,
+    "adapter.dora": False,
+    "adapter.also_train": (),
+    "adapter.frozen": (),
+    "adapter.trainable_parameters": 9_000_000,
+    "optimizer.name": "adamw_bf16",
+    "optimizer.kernel": "own",
+    "optimizer.learning_rate": 1e-4,
+    "optimizer.beta1": 0.9,
+    "optimizer.beta2": 0.999,
+    "optimizer.epsilon": 1e-8,
+    "optimizer.weight_decay": 0.0,
+    "optimizer.max_grad_norm": 1.0,
+    "parallel.engine": "none",
+    "parallel.world": 1,
+    "parallel.data": 1,
+    "parallel.tensor": 1,
+    "parallel.sequence": 1,
+    "states.weights": "bf16",
+    "states.trainable": "bf16",
+    "states.gradients": "bf16",
+    "states.master_weights": False,
+    "states.optimizer": "bf16",
+    "states.autocast": False,
+    "zero.stage": 0,
+    "zero.offload_optimizer": "none",
+    "zero.offload_param": "none",
+    "zero.nvme_path": None,
+    "zero.pin_memory": True,
+    "zero.overlap_comm": True,
+    "zero.contiguous_gradients": True,
+    "zero.reduce_scatter": True,
+    "zero.reduce_bucket": 500_000_000,
+    "zero.allgather_bucket": 500_000_000,
+    "zero.prefetch_bucket": 50_000_000,
+    "zero.persistence_threshold": 100_000,
+    "zero.max_live_parameters": 1_000_000_000,
+    "zero.max_reuse_distance": 1_000_000_000,
+    "zero.sub_group_size": 1_000_000_000,
+    "zero.gather_on_save": True,
+    "activation_checkpointing.mode": "layer",
+    "activation_checkpointing.reentrant": False,
+    "batch.micro": 2,
+    "batch.accumulation": 3,
+    "batch.global": 6,
+    "batch.evaluation": 1,
+    "schedule.kind": "linear",
+    "schedule.epochs": 3.0,
+    "schedule.steps": 200,
+    "schedule.warmup_steps": 6,
+    "schedule.log_steps": 2,
+    "schedule.save_steps": 67,
+    "schedule.keep_checkpoints": 2,
+    "schedule.evaluation_steps": None,
+    "runtime.seed": 42,
+    "runtime.output": "output",
+    "runtime.dataloader_workers": 4,
+    "runtime.dataloader_pin_memory": True,
+    "runtime.report_to": ("wandb",),
+    "launch.launcher": "accelerate",
+    "launch.environment": (),
+    "launch.script": "train.py",
+}
+
+
+def plan(**changes: Any) -> Plan:
+    """The plan above with other values; `a__b` stands for slot `a.b`."""
+    named = {name.replace("__", "."): value for name, value in changes.items()}
+    assert named.keys() <= SLOTS.keys()
+    return Plan.of({**FLUX_LORA, **named})
+
+
+FOUR_RANKS = {
+    "devices__per_node": 4,
+    "parallel__engine": "ddp",
+    "parallel__world": 4,
+    "parallel__data": 4,
+    "batch__global": 24,
+    "devices__visible": ("0", "2", "3", "4"),
+    "launch__environment": (
+        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+        ("CUDA_VISIBLE_DEVICES", "0,2,3,4"),
+    ),
+}
+FULL = {
+    "adapter__kind": "none",
+    "adapter__rank": 0,
+    "adapter__alpha": 0.0,
+    "adapter__targets": (),
+}
+IN_FP32 = {
+    "precision__compute": "fp32",
+    "quantization__compute": "fp32",
+    "states__weights": "fp32",
+    "states__trainable": "fp32",
+    "states__gradients": "fp32",
+    "states__optimizer": "fp32",
+    "optimizer__name": "adamw",
+    "optimizer__kernel": "fused",
+}
+DEEPSPEED = {
+    **FULL,
+    **FOUR_RANKS,
+    "parallel__engine": "deepspeed",
+    "zero__stage": 2,
+    "optimizer__name": "adamw",
+    "optimizer__kernel": "fused",
+    "optimizer__weight_decay": 0.1,
+    "states__master_weights": True,
+    "states__optimizer": "fp32",
+}
+
+PLANS: Mapping[str, Plan] = {
+    "LoRA": plan(),
+    "LoRA on four": plan(**FOUR_RANKS),
+    "QLoRA": plan(quantization__format="nf4", quantization__double=True),
+    "eight bits": plan(quantization__format="int8"),
+    "full": plan(**FULL),
+    "full in fp32": plan(**FULL, **IN_FP32),
+    "AdamW in pieces": plan(**FULL, **{**IN_FP32, "optimizer__kernel": "foreach"}),
+    "8-bit AdamW": plan(
+        optimizer__name="adamw_8bit", optimizer__kernel="bitsandbytes", states__optimizer="int8"
+    ),
+    "paged AdamW": plan(
+        optimizer__name="paged_adamw_32bit",
+        optimizer__kernel="bitsandbytes",
+        states__optimizer="fp32",
+        optimizer__weight_decay=0.05,
+    ),
+    "lion": plan(optimizer__name="lion", optimizer__beta2=0.99),
+    "cosine": plan(schedule__kind="cosine", schedule__warmup_steps=0),
+    "constant": plan(schedule__kind="constant", schedule__warmup_steps=0),
+    "epochs alone": plan(
+        data__samples=None,
+        schedule__kind="constant",
+        schedule__warmup_steps=0,
+        schedule__steps=None,
+        schedule__save_steps=None,
+        schedule__keep_checkpoints=None,
+    ),
+    "evaluated": plan(data__evaluation="held-out", schedule__evaluation_steps=50),
+    "nothing recomputed": plan(activation_checkpointing__mode="none", precision__tf32=False),
+    "flash": plan(attention__implementation="flash_attention_2", runtime__report_to=()),
+    "eager": plan(attention__implementation="eager", adapter__dora=True),
+    "SDXL": plan(
+        **FULL,
+        model__path="stabilityai/stable-diffusion-xl-base-1.0",
+        model__family="UNet2DConditionModel",
+    ),
+    "SD3 of one's own": plan(
+        model__path="./my-sd3",
+        model__family="SD3Transformer2DModel",
+        adapter__targets=("to_k", "to_out.0", "to_q", "to_v"),
+    ),
+    "DeepSpeed": plan(**DEEPSPEED),
+    "DeepSpeed, cosine": plan(**DEEPSPEED, schedule__kind="cosine"),
+}
+"""Plans that both versions can say."""
+
+ONLY_LATER: Mapping[str, Plan] = {
+    "betas": plan(optimizer__beta1=0.8, optimizer__beta2=0.95, optimizer__weight_decay=0.1),
+    "other modules": plan(adapter__targets=("proj_out", "to_q")),
+    "two trackers": plan(runtime__report_to=("tensorboard", "wandb")),
+}
+"""Plans that 3.1.6 has no words for."""
+
+
+@cache
+def environment(version: str) -> Environment:
+    return prepare(choose("simpletuner", version).requirements)
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def consumer(version: str) -> str:
+    try:
+        environment(version)
+    except EnvironmentUnavailable as fault:
+        pytest.skip(str(fault))
+    return version
+
+
+def sayable(version: str) -> Mapping[str, Plan]:
+    return PLANS if version == "3.1.6" else {**PLANS, **ONLY_LATER}
+
+
+def written(plan: Plan, version: str) -> Mapping[str, Artifact]:
+    artifacts, faults = emit(TARGET, plan, Version(version))
+    assert [fault.message for fault in faults if fault.severity == "error"] == []
+    return {artifact.name: artifact for artifact in artifacts}
+
+
+def errors(plan: Plan, version: str) -> list[str]:
+    _, faults = emit(TARGET, plan, Version(version))
+    return [fault.message for fault in faults if fault.severity == "error"]
+
+
+# ── the table covers everything ──────────────────────────────────────────────────────────────────
+
+
+def test_every_slot_is_said_or_cannot_be(version):
+    said = TARGET.sayable(TARGET.dialect(Version(version)))
+    assert said | TARGET.cannot.keys() == SLOTS.keys()
+
+
+def test_every_row_names_slots_that_there_are():
+    slots = {slot for file in TARGET.files for entry in file.entries for slot in entry.slots}
+    assert slots <= SLOTS.keys()
+
+
+# ── writing and reading ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plan_can_be_said(name, version):
+    assert errors(PLANS[name], version) == []
+
+
+@pytest.mark.parametrize("name", ONLY_LATER)
+def test_plan_that_came_later(name):
+    assert errors(ONLY_LATER[name], "4.10.1") == []
+    assert any("cannot say" in message for message in errors(ONLY_LATER[name], "3.1.6"))
+
+
+def parsed(file: File, text: str) -> Any:
+    return file.parse(text) if file.parse else json.loads(text)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_is_written_reads_back(name, version):
+    plan = PLANS[name]
+    dialect = TARGET.dialect(Version(version))
+    files = {file.name: file for file in TARGET.files}
+    documents = {
+        name: found_plain(parsed(files[name], artifact.text))
+        for name, artifact in written(plan, version).items()
+    }
+    definitions = read(TARGET, documents, Version(version))
+    observed = {each.slot: each for each in definitions if each.rank is Rank.OBSERVED}
+    for slot, definition in observed.items():
+        assert definition.value == plan[slot], slot
+    said = {
+        slot
+        for file in TARGET.files
+        if file.when(plan)
+        for entry in file.entries
+        if entry.holds_in(dialect) and entry.when(plan)
+        for slot in entry.slots
+    }
+    assumed = {each.slot: each.value for each in definitions if each.rank is Rank.CONSUMER}
+    for slot in said - observed.keys():
+        assert assumed[slot] == plan[slot], slot
+
+
+@pytest.mark.parametrize("name", ["LoRA on four", "DeepSpeed"])
+def test_each_file_is_recognised(name, version):
+    files = {file.name: file for file in TARGET.files}
+    for artifact in written(PLANS[name], version).values():
+        document = parsed(files[artifact.name], artifact.text)
+        found = recognise(TARGET, document)
+        assert found is not None
+        assert found.name == artifact.name
+
+
+def test_same_bytes_every_time(version):
+    first = {name: each.text for name, each in written(PLANS["LoRA on four"], version).items()}
+    again = {name: each.text for name, each in written(PLANS["LoRA on four"], version).items()}
+    assert first == again
+
+
+def test_precision_and_processes_are_said_twice_and_agree(version):
+    files = written(PLANS["LoRA on four"], version)
+    config = files["config/config.json"].values
+    variables = env.parse(files["config/config.env"].text)
+    assert variables["MIXED_PRECISION"] == config["mixed_precision"]
+    assert variables["TRAINING_NUM_PROCESSES"] == str(config["num_processes"]) == "4"
+    assert variables["CUDA_VISIBLE_DEVICES"] == "0,2,3,4"
+
+
+# ── what cannot be said ──────────────────────────────────────────────────────────────────────────
+
+REFUSED: Mapping[str, tuple[Plan, str]] = {
+    "adamw_bf16 in fp32": (
+        plan(**{**IN_FP32, "optimizer__name": "adamw_bf16", "optimizer__kernel": "own"}),
+        "adamw_bf16 steps bf16 parameters only",
+    ),
+    "fp16": (
+        plan(precision__compute="fp16", precision__loss_scaling="dynamic"),
+        "GradScaler does not unscale",
+    ),
+    "LoRA with DeepSpeed": (
+        plan(**FOUR_RANKS | {"parallel__engine": "deepspeed"}),
+        "LoRA can not be trained with DeepSpeed",
+    ),
+    "quantised in full": (
+        plan(**FULL, quantization__format="int8"),
+        "full tuning is not compatible with quantisation",
+    ),
+    "SGD with DeepSpeed": (
+        plan(**DEEPSPEED | {"optimizer__name": "sgd", "optimizer__kernel": "foreach"}),
+        "puts AdamW in the place",
+    ),
+    "fp32 parameters under bf16": (
+        plan(optimizer__name="adamw", optimizer__kernel="fused", states__trainable="fp32"),
+        "cannot say states.trainable",
+    ),
+    "cosine with warm-up": (plan(schedule__kind="cosine"), "cannot say schedule.kind"),
+    "half an epoch": (
+        plan(data__samples=None, schedule__steps=None, schedule__epochs=1.5),
+        "cannot say schedule.epochs",
+    ),
+    "fp4": (plan(quantization__format="fp4"), "cannot say quantization.format"),
+    "one quantisation": (
+        plan(quantization__format="nf4"),
+        "cannot say quantization.double",
+    ),
+    "adafactor": (
+        plan(optimizer__name="adafactor"),
+        "cannot say optimizer.name",
+    ),
+    "mlflow": (plan(runtime__report_to=("mlflow",)), "cannot say runtime.report_to"),
+    "clock for a seed": (plan(runtime__seed=0), "cannot say runtime.seed"),
+    "a broad picture": (plan(data__image_height=512), "cannot say data.image_height"),
+    "a language model": (
+        plan(model__kind="causal-lm", model__path="meta-llama/Llama-3.1-8B", model__family="llama"),
+        "cannot say model.kind",
+    ),
+    "a UNet of one's own": (
+        plan(model__path="./unet", model__family="UNet2DConditionModel"),
+        "cannot say model.family",
+    ),
+    "modules by a pattern": (plan(adapter__targets="blocks\\..*"), "cannot say adapter.targets"),
+    "rsLoRA": (plan(adapter__rslora=True), "cannot say adapter.rslora"),
+    "a variable of one's own": (
+        plan(launch__environment=(("NCCL_DEBUG", "INFO"),)),
+        "cannot say launch.environment",
+    ),
+    "tensor parallel": (plan(parallel__tensor=2), "cannot say parallel.tensor"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name(name, version):
+    refused, words = REFUSED[name]
+    messages = errors(refused, version)
+    assert any(words in message for message in messages), messages
+
+
+def test_torchrun_does_not_start_it(version):
+    assert any(
+        "accelerate" in message for message in errors(plan(launch__launcher="torchrun"), version)
+    )
+
+
+# ── the real consumer ────────────────────────────────────────────────────────────────────────────
+
+
+def asked(plan: Plan, version: str) -> dict[str, Any]:
+    return {
+        "verb": "resolve",
+        "backend": "json",
+        "capability": [9, 0],
+        "processes": plan.parallel.world,
+        "files": {name: artifact.text for name, artifact in written(plan, version).items()},
+        "folders": [folder for folder in (plan.data.train, plan.data.evaluation) if folder],
+    }
+
+
+@cache
+def answers(version: str) -> Mapping[str, Any]:
+    """Every question in one process: importing SimpleTuner takes most of the time."""
+    plans = sayable(version)
+    questions = {name: asked(plan, version) for name, plan in plans.items()}
+    questions |= {f"step {name}": stepped(name, version) for name in STEPPED if name in plans}
+    questions |= {f"rates {kind}": scheduled(each, version) for kind, each in SHORT.items()}
+    files = questions["LoRA on four"]["files"]
+    questions["launch"] = {"verb": "launch", "files": files}
+    files = {"config/config.env": VARIABLES}
+    questions["variables"] = {"verb": "resolve", "backend": "env", "files": files}
+    questions["families"] = {"verb": "families"}
+    questions["schema"] = {"verb": "schema"}
+    found = ask(environment(version), schema.CONSUMER, list(questions.values()), schema.SECONDS)
+    return dict(zip(questions, found, strict=True))
+
+
+STEPPED = ("LoRA", "full in fp32", "AdamW in pieces", "lion", "betas")
+SHORT = {
+    "linear": plan(schedule__steps=10, schedule__warmup_steps=2),
+    "cosine": plan(schedule__kind="cosine", schedule__steps=10, schedule__warmup_steps=0),
+}
+
+
+def stepped(name: str, version: str) -> dict[str, Any]:
+    states = sayable(version)[name].states
+    dtypes = {"parameter": DTYPES[states.trainable], "gradient": DTYPES[states.gradients]}
+    return {**asked(sayable(version)[name], version), "verb": "step", **dtypes}
+
+
+def scheduled(plan: Plan, version: str) -> dict[str, Any]:
+    return {**asked(plan, version), "verb": "schedule", "steps": 11}
+
+
+def resolved(version: str) -> Mapping[str, Any]:
+    return {name: answers(version)[name] for name in sayable(version)}
+
+
+def test_real_parser_accepts_every_plan(consumer):
+    faults = {name: each["error"] for name, each in resolved(consumer).items() if "error" in each}
+    assert faults == {}
+
+
+def test_real_parser_resolves_what_was_planned(consumer):
+    for name, planned in sayable(consumer).items():
+        answer = resolved(consumer)[name]
+        arguments = answer["arguments"]
+        assert arguments["weight_dtype"] == DTYPES[planned.states.weights], name
+        assert arguments["is_quantized"] == (planned.quantization.format != "none"), name
+        for flag, slot in SAME.items():
+            assert arguments[flag] == planned[slot], (name, flag)
+        assert arguments["grad_clip_method"] == "norm", name
+        assert not (arguments["max_train_steps"] and arguments["num_train_epochs"]), name
+        if planned.adapter.kind == "lora":
+            for flag, slot in ADAPTER.items():
+                assert arguments[flag] == planned[slot], (name, flag)
+
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+SAME = {
+    "learning_rate": "optimizer.learning_rate",
+    "max_grad_norm": "optimizer.max_grad_norm",
+    "train_batch_size": "batch.micro",
+    "gradient_accumulation_steps": "batch.accumulation",
+    "pretrained_model_name_or_path": "model.path",
+    "resolution": "data.image_width",
+    "seed": "runtime.seed",
+    "output_dir": "runtime.output",
+    "eval_steps_interval": "schedule.evaluation_steps",
+    "num_processes": "parallel.world",
+}
+ADAPTER = {"lora_rank": "adapter.rank", "lora_alpha": "adapter.alpha", "use_dora": "adapter.dora"}
+
+
+def test_real_data_loader_takes_the_data(consumer):
+    for name, planned in sayable(consumer).items():
+        data = resolved(consumer)[name]["data"]
+        assert data["rules"] == [], name
+        train = data["backends"][0]["config"]
+        assert train["instance_data_dir"] == planned.data.train
+        assert train["resolution"] == pytest.approx(planned.data.image_width**2 / 1e6)
+        kinds = [each["dataset_type"] for each in data["backends"]]
+        assert ("eval" in kinds) == (planned.data.evaluation is not None)
+
+
+def test_real_deepspeed_file_is_left_as_it_is(consumer):
+    for name in ("DeepSpeed", "DeepSpeed, cosine"):
+        file = written(PLANS[name], consumer)["ds_config.json"].values
+        kept = resolved(consumer)[name]["deepspeed"]
+        assert kept["optimizer"] == file["optimizer"]
+        assert kept["scheduler"] == file["scheduler"]
+        assert kept["train_micro_batch_size_per_gpu"] == PLANS[name].batch.micro
+
+
+def test_real_launcher_starts_as_planned(consumer):
+    answer = answers(consumer)["launch"]
+    assert answer["command"][2:5] == [
+        "--mixed_precision=bf16",
+        "--num_processes=4",
+        "--num_machines=1",
+    ]
+    assert answer["environment"]["CUDA_VISIBLE_DEVICES"] == "0,2,3,4"
+    assert answer["environment"]["CONFIG_BACKEND"] == "json"
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_real_optimizer_has_the_planned_settings(consumer, name):
+    if name not in sayable(consumer):
+        assert name in ONLY_LATER
+        return
+    planned, answer = sayable(consumer)[name].optimizer, answers(consumer)[f"step {name}"]
+    assert "error" not in answer
+    settings = answer["settings"]
+    assert settings["betas"] == [planned.beta1, planned.beta2]
+    assert settings["weight_decay"] == planned.weight_decay
+    assert settings.get("eps", planned.epsilon) == planned.epsilon
+    switches = {"fused": planned.kernel == "fused", "foreach": planned.kernel == "foreach"}
+    if planned.name == "adamw":
+        assert {each: settings.get(each, False) for each in switches} == switches
+
+
+def test_real_learning_rates_are_the_planned_ones(consumer):
+    rates = {
+        kind: [rate / 1e-4 for rate in answers(consumer)[f"rates {kind}"]["rates"]]
+        for kind in SHORT
+    }
+    assert rates["linear"] == pytest.approx([0, 0.5, *(1 - step / 8 for step in range(9))])
+    assert [rates["cosine"][step] for step in (0, 5, 10)] == pytest.approx([1, 0.5, 0], abs=1e-4)
+
+
+def test_families_are_the_release_s_own(consumer):
+    found = answers(consumer)["families"]
+    for family in FAMILIES:
+        if not family.holds_at(Version(consumer)):
+            assert family.name not in found
+            continue
+        real = found[family.name]
+        assert real["class"].removeprefix("FlowMap") == family.denoiser
+        assert real["default"] == family.default
+        assert family.flavours.items() <= real["flavours"].items()
+
+
+def test_optimizers_are_the_release_s_own(consumer):
+    real = answers(consumer)["schema"]["optimizers"]
+    for choice in CHOICES:
+        settings = real[choice.word]["default_settings"]
+        assert settings.get("betas") == (list(choice.betas) if choice.betas else None)
+        assert settings.get("eps") == choice.epsilon
+        assert settings["weight_decay"] == choice.weight_decay
+
+
+# ── foreign files ────────────────────────────────────────────────────────────────────────────────
+
+
+def settled(version: str, **config: Any) -> Mapping[str, Any]:
+    base = {"model_family": "flux", "model_type": "lora", "optimizer": "adamw_bf16"}
+    documents = {"config/config.json": found_plain({**base, **config})}
+    definitions = read(TARGET, documents, Version(version))
+    return {each.slot: each.value for each in sorted(definitions, key=lambda each: each.rank)}
+
+
+def test_defaults_that_surprise(version):
+    slots = settled(version)
+    assert slots["model.path"] == "black-forest-labs/flux.1-krea-dev"
+    assert slots["adapter.dropout"] == 0.1
+    assert slots["adapter.alpha"] == 16.0
+    assert slots["optimizer.learning_rate"] == 4e-7
+    assert slots["optimizer.weight_decay"] == 0.01
+    assert "optimizer.max_grad_norm" not in slots
+
+
+def test_cosine_that_rises_again_is_not_ours(version):
+    assert "schedule.kind" not in settled(
+        version, lr_scheduler="cosine", lr_warmup_steps=100, max_train_steps=1000
+    )
+
+
+def test_warmup_of_a_constant_rate(version):
+    slots = settled(version, lr_scheduler="constant", lr_warmup_steps=10)
+    kind = "constant" if version == "3.1.6" else "constant_with_warmup"
+    assert slots["schedule.kind"] == kind
+    assert slots["schedule.warmup_steps"] == (0 if version == "3.1.6" else 10)
+
+
+def test_adam_flags_say_nothing(version):
+    slots = settled(version, adam_weight_decay=0.3, adam_beta1=0.5)
+    assert (slots["optimizer.weight_decay"], slots["optimizer.beta1"]) == (0.01, 0.9)
+
+
+COMMAND = """
+simpletuner train --model_family=flux --model_type lora \\
+  --lora_rank=8 --use_dora --output_dir 'my out'  # a comment
+"""
+
+
+def test_command_line_comes_to_the_same_keys():
+    assert forms.parse_flags(COMMAND) == {
+        "model_family": "flux",
+        "model_type": "lora",
+        "lora_rank": 8,
+        "use_dora": True,
+        "output_dir": "my out",
+    }
+
+
+def test_variables_come_to_what_the_real_loader_makes_of_them(consumer):
+    arguments = answers(consumer)["variables"]["arguments"]
+    found = forms.parse_variables(VARIABLES)
+    assert not found.keys() & {"use_dora", "gradient_checkpointing"}
+    assert found["lora_rank"] == 8
+    for flag, value in found.items():
+        assert arguments[flag] in (value, str(value)), flag
+    assert arguments["gradient_checkpointing"] is True
+
+
+VARIABLES = """
+MODEL_FAMILY=flux
+export MODEL_TYPE="lora"
+MODEL_NAME='./my-flux'
+OPTIMIZER=optimi-lion
+OUTPUT_DIR=out
+DATALOADER_CONFIG=config/multidatabackend.json
+MIXED_PRECISION=bf16
+BASE_MODEL_PRECISION=int8-quanto
+LORA_TYPE=standard
+USE_DORA=false
+USE_GRADIENT_CHECKPOINTING=false
+TRAIN_BATCH_SIZE=3
+GRADIENT_ACCUMULATION_STEPS=2
+LEARNING_RATE=2e-5
+LR_SCHEDULE=linear
+LR_WARMUP_STEPS=7
+LR_END=0.5
+MAX_NUM_STEPS=70
+NUM_EPOCHS=0
+CHECKPOINTING_STEPS=35
+CHECKPOINT_EPOCH_INTERVAL=2
+CHECKPOINTING_LIMIT=3
+RESOLUTION=768
+RESOLUTION_TYPE=pixel_area
+TRAINING_SEED=9
+TRAINING_NUM_PROCESSES=2
+TRAINING_NUM_MACHINES=1
+TRAINER_EXTRA_ARGS="--lora_rank=8 --max_grad_norm 0.5"
+"""
+
+
+def test_keys_with_dashes_and_numbers_as_words(version):
+    config = {"--learning_rate": "2e-5", "--use_dora": "true", "--gradient_checkpointing": "false"}
+    slots = settled(version, **config)
+    assert slots["optimizer.learning_rate"] == 2e-5
+    assert slots["adapter.dora"] is True
+    assert "activation_checkpointing.mode" not in slots
+
+
+def test_model_by_repository_or_by_class():
+    assert (
+        of_model("stabilityai/stable-diffusion-xl-base-1.0", "UNet2DConditionModel").name == "sdxl"
+    )
+    assert of_model("./flux", "FluxTransformer2DModel").name == "flux"
+    assert of_model("./unet", "UNet2DConditionModel") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("A=1\n# B=2\nexport C='x  y'\n", {"A": "1", "C": "x y"}),
+        ('X="a"\nX+=" b"\n', {"X": "a b"}),
+        ("no line\n", {}),
+    ],
+)
+def test_variables_are_parsed_as_simpletuner_does(text, found):
+    assert env.parse(text) == found
