@@ -15,6 +15,8 @@ from tunec.compiler.target import Dialect, Documents, Entry, File, Found, Json, 
 
 _AUTO: Final = "auto"
 _MISFIT: Final = object()
+_WRONG_SHAPE: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
+"""What a row's `read` raises for a value of another shape than its key has."""
 
 
 def read(
@@ -107,7 +109,7 @@ def settle(entry: Entry, found: Mapping[str, Json]) -> dict[str, Any]:
     try:
         values = entry.read(found)
         fitted = {slot: _fit(SLOTS[slot].type, value) for slot, value in values.items()}
-    except (TypeError, ValueError, OverflowError):  # of the wrong type; the schema reports it
+    except _WRONG_SHAPE:
         return {}
     return {slot: value for slot, value in fitted.items() if value is not _MISFIT}
 

@@ -44,7 +44,8 @@ def working_repairs(facts: Facts) -> Iterator[str]:
 
     Two changes of intent together are tried only where no single one is enough.
     """
-    singles = [title for kind in INTENT for title in _first(kind, facts)]
+    kinds = (*INTENT, *_pins(facts))
+    singles = [title for kind in kinds for title in _first(kind, facts)]
     pairs = [_both(a, b) for a, b in combinations((r for kind in INTENT for r in kind), 2)]
     yield from singles or _first(pairs, facts)
     for kind in _hardware(facts):
@@ -146,6 +147,20 @@ INTENT: tuple[tuple[Repair, ...], ...] = (
     (_both(_QLORA, _FP16),),
 )
 """Changes of intent by kind, the smallest of each kind first."""
+
+
+def _pins(facts: Facts) -> list[list[Repair]]:
+    """Each pin of the spec given up."""
+    paths = [path for path, pin in facts.pins.items() if pin.author == "spec"]
+    return [[Repair(f"no pin.{path}", _without_pin(path))] for path in paths]
+
+
+def _without_pin(path: str) -> Callable[[Facts], Facts]:
+    def apply(facts: Facts) -> Facts:
+        pins = {slot: pin for slot, pin in facts.pins.items() if slot != path}
+        return replace(facts, pins=pins)
+
+    return apply
 
 
 def _hardware(facts: Facts) -> tuple[list[Repair], list[Repair]]:

@@ -1,4 +1,4 @@
-"""Random plans that hold together: what the pipeline could decide, and every pin it would let by."""
+"""Random plans that hold together: what the pipeline could decide, and what pins would change."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -294,3 +294,177 @@ def _launch(draw: st.DrawFn, values: Values) -> Values:
         "launch.environment": tuple(environment),
         "launch.script": draw(st.sampled_from(scripts)),
     }
+
+
+_BASE: Mapping[str, Any] = {
+    "model.path": "meta-llama/Llama-3.1-8B",
+    "model.family": "llama",
+    "model.kind": "causal-lm",
+    "model.parameters": 8_030_261_248,
+    "model.trust_remote_code": False,
+    "devices.model": "a100-80g",
+    "devices.nodes": 1,
+    "devices.per_node": 8,
+    "devices.visible": (),
+    "devices.capability": "8.0",
+    "devices.memory": 85_899_345_920,
+    "devices.budget": 85_899_345_920,
+    "devices.host_budget": None,
+    "data.train": "train.jsonl",
+    "data.evaluation": None,
+    "data.samples": 64_000,
+    "data.sequence": 2048,
+    "data.packing": False,
+    "data.images": 0,
+    "data.image_width": 0,
+    "data.image_height": 0,
+    "data.image_tokens": 0,
+    "data.vision_tokens": 0,
+    "precision.compute": "bf16",
+    "precision.loss_scaling": "none",
+    "precision.initial_scale_power": 16,
+    "precision.loss_scale_window": 1000,
+    "precision.hysteresis": 2,
+    "precision.min_loss_scale": 1,
+    "precision.tf32": True,
+    "precision.deprecated_fp16": False,
+    "attention.implementation": "sdpa",
+    "quantization.format": "none",
+    "quantization.double": False,
+    "quantization.compute": "bf16",
+    "quantization.storage": None,
+    "adapter.kind": "lora",
+    "adapter.rank": 8,
+    "adapter.alpha": 32.0,
+    "adapter.dropout": 0.1,
+    "adapter.targets": ("k_proj", "o_proj", "q_proj", "v_proj"),
+    "adapter.bias": "none",
+    "adapter.rslora": False,
+    "adapter.dora": False,
+    "adapter.also_train": (),
+    "adapter.frozen": (),
+    "adapter.trainable_parameters": 6_815_744,
+    "optimizer.name": "adamw",
+    "optimizer.kernel": "fused",
+    "optimizer.learning_rate": 1e-5,
+    "optimizer.beta1": 0.9,
+    "optimizer.beta2": 0.95,
+    "optimizer.epsilon": 1e-8,
+    "optimizer.weight_decay": 0.1,
+    "optimizer.max_grad_norm": 0.3,
+    "parallel.engine": "deepspeed",
+    "parallel.world": 8,
+    "parallel.data": 8,
+    "parallel.tensor": 1,
+    "parallel.sequence": 1,
+    "states.weights": "bf16",
+    "states.trainable": "bf16",
+    "states.gradients": "bf16",
+    "states.master_weights": True,
+    "states.optimizer": "fp32",
+    "states.autocast": False,
+    "zero.stage": 2,
+    "zero.offload_optimizer": "none",
+    "zero.offload_param": "none",
+    "zero.nvme_path": None,
+    "zero.pin_memory": False,
+    "zero.overlap_comm": True,
+    "zero.contiguous_gradients": True,
+    "zero.reduce_scatter": True,
+    "zero.reduce_bucket": 16_777_216,
+    "zero.allgather_bucket": 16_777_216,
+    "zero.prefetch_bucket": 0,
+    "zero.persistence_threshold": 0,
+    "zero.max_live_parameters": 0,
+    "zero.max_reuse_distance": 0,
+    "zero.sub_group_size": 0,
+    "zero.gather_on_save": False,
+    "activation_checkpointing.mode": "layer",
+    "activation_checkpointing.reentrant": False,
+    "batch.micro": 2,
+    "batch.accumulation": 4,
+    "batch.global": 64,
+    "batch.evaluation": 3,
+    "schedule.kind": "cosine",
+    "schedule.epochs": 3.0,
+    "schedule.steps": 3000,
+    "schedule.warmup_steps": 90,
+    "schedule.log_steps": 30,
+    "schedule.save_steps": 1000,
+    "schedule.keep_checkpoints": 2,
+    "schedule.evaluation_steps": None,
+    "runtime.seed": 7,
+    "runtime.output": "output",
+    "runtime.dataloader_workers": 4,
+    "runtime.dataloader_pin_memory": True,
+    "runtime.report_to": (),
+    "launch.launcher": "deepspeed",
+    "launch.environment": (),
+    "launch.script": "train.py",
+}
+
+ZERO_1: Mapping[str, Any] = {"zero.stage": 1}
+ZERO_3: Mapping[str, Any] = {
+    "zero.stage": 3,
+    "zero.reduce_scatter": False,
+    "zero.allgather_bucket": 0,
+    "zero.prefetch_bucket": 15_099_494,
+    "zero.persistence_threshold": 40_960,
+    "zero.max_live_parameters": 1_000_000_000,
+    "zero.max_reuse_distance": 900_000_000,
+    "zero.sub_group_size": 800_000_000,
+    "zero.gather_on_save": True,
+}
+OFFLOAD: Mapping[str, Any] = {"zero.offload_optimizer": "cpu", "zero.pin_memory": True}
+NVME: Mapping[str, Any] = {
+    **ZERO_3,
+    "zero.offload_optimizer": "nvme",
+    "zero.offload_param": "nvme",
+    "zero.nvme_path": "/local_nvme",
+    "zero.pin_memory": True,
+}
+ZERO_0: Mapping[str, Any] = {
+    "zero.stage": 0,
+    **{f"zero.{name}": False for name in ("overlap_comm", "contiguous_gradients")},
+    "zero.reduce_scatter": False,
+    "zero.reduce_bucket": 0,
+    "zero.allgather_bucket": 0,
+}
+FP16: Mapping[str, Any] = {
+    "precision.compute": "fp16",
+    "precision.loss_scaling": "dynamic",
+    "precision.loss_scale_window": 400,
+    "quantization.compute": "fp16",
+    **{f"states.{name}": "fp16" for name in ("weights", "trainable", "gradients")},
+}
+FP32: Mapping[str, Any] = {
+    "precision.compute": "fp32",
+    "quantization.compute": "fp32",
+    **{f"states.{name}": "fp32" for name in ("weights", "trainable", "gradients")},
+}
+DDP: Mapping[str, Any] = {
+    **ZERO_0,
+    "parallel.engine": "ddp",
+    "launch.launcher": "torchrun",
+    "states.trainable": "fp32",
+    "states.gradients": "fp32",
+    "states.master_weights": False,
+    "states.autocast": True,
+}
+ONE: Mapping[str, Any] = {
+    **DDP,
+    "parallel.engine": "none",
+    "parallel.world": 1,
+    "parallel.data": 1,
+    "devices.per_node": 1,
+    "batch.global": 8,
+    "launch.launcher": "python",
+}
+
+
+def plan_of(*changes: Mapping[str, Any]) -> Plan:
+    """A LoRA run of an 8B model on ZeRO-2 over eight devices, with slots changed."""
+    values = dict(_BASE)
+    for each in changes:
+        values |= each
+    return Plan.of(values)

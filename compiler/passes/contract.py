@@ -84,9 +84,7 @@ class Scribe:
         rests = (*taken.rests, Origin("spec", at)) if asked is not None else taken.rests
         return self.say(slot, taken.value, reason, *rests, beat=beat)
 
-    def _refuses(
-        self, slot: str, options: Sequence[Option], wish: Any, code: str, at: str
-    ) -> bool:
+    def _refuses(self, slot: str, options: Sequence[Option], wish: Any, code: str, at: str) -> bool:
         """Whether a wish cannot be had; reports why, and what could be."""
         option = _find(options, wish)
         if option is None or option.refused is None:

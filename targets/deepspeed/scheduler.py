@@ -41,10 +41,19 @@ def _has_end(plan: Plan) -> bool:
     return plan.schedule.kind in ("linear", "cosine")
 
 
+def is_known(plan: Plan) -> bool:
+    """Whether the schedule can be said: shapes that end need the number of steps."""
+    return not _has_end(plan) or plan.schedule.steps is not None
+
+
+def _total_is_known(plan: Plan) -> bool:
+    return _has_end(plan) and is_known(plan)
+
+
 def _write(plan: Plan) -> Mapping[str, Any]:
-    """Nothing for a constant rate, and where the end that the shape needs is not known."""
+    """Nothing for a constant rate."""
     kind = plan.schedule.kind
-    if kind not in _TYPES or (_has_end(plan) and plan.schedule.steps is None):
+    if kind not in _TYPES:
         return {}
     total = {_TOTAL: plan.schedule.steps} if _has_end(plan) else {}
     steps = max(1, plan.schedule.warmup_steps)
@@ -90,7 +99,8 @@ SCHEDULER = (
         _read,
         f"{_SOURCE}: without a block the rate stays as the optimizer has it",
         absent=((ALWAYS, {"schedule.kind": "constant", "schedule.warmup_steps": 0}),),
+        when=is_known,
         package=PACKAGE,
     ),
-    same(_TOTAL, "schedule.steps", _SOURCE, when=_has_end, package=PACKAGE),
+    same(_TOTAL, "schedule.steps", _SOURCE, when=_total_is_known, package=PACKAGE),
 )

@@ -1,11 +1,17 @@
 """The deepspeed target: one file for `deepspeed.initialize`."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from packaging.version import Version
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Cannot, File, Target, fixed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
+from tunec.targets.deepspeed.scheduler import is_known
 
 _SCRIPT = "the training script says it: DeepSpeed is given a model, parameters and data"
 _LAUNCH = "the launch command says it"
@@ -50,6 +56,10 @@ _CANNOT: Final = {
     "batch.global": Cannot("micro batch, accumulation and processes say it"),
     "schedule.steps": Cannot(_SCRIPT),
     **{
+        slot: Cannot("the training script builds the schedule, as it knows the number of steps")
+        for slot in ("schedule.kind", "schedule.warmup_steps")
+    },
+    **{
         f"optimizer.{name}": Cannot("the training script builds this optimizer")
         for name in ("name", "kernel", "learning_rate", "beta1", "beta2", "epsilon", "weight_decay")
     },
@@ -69,6 +79,18 @@ _CANNOT: Final = {
 }
 
 
+def _check(plan: Plan, _: Version) -> Iterator[Diagnostic]:
+    """A schedule that ends cannot be written without the number of steps."""
+    if not is_known(plan):
+        yield Diagnostic(
+            "schedule-left-to-script",
+            "note",
+            f"ds_config.json has no scheduler: {plan.schedule.kind} needs the number of steps",
+            (Label("the number of samples is not given", path="data"),),
+            help="give data.samples or train.steps, or build the schedule in the training script",
+        )
+
+
 def _file() -> File:
     file = ds_config(PLAIN)
     engine = fixed("parallel.engine", "deepspeed", "the file is DeepSpeed's", package=PACKAGE)
@@ -84,4 +106,5 @@ TARGET: Final = Target(
     files=(_file(),),
     cannot=_CANNOT,
     requires={"parallel.engine": "deepspeed"},
+    check=_check,
 )

@@ -63,7 +63,6 @@ _FLAGS = Entry(
 )
 _NO_FLAGS = replace(
     _FLAGS,
-    keys=("bf16", "fp16"),
     slots=("precision.loss_scaling", "states.autocast"),
     write=_write_flags,
     when=_has_no_flag,

@@ -139,7 +139,10 @@ def test_nothing_heavy_is_imported_at_module_level():
 
 def test_no_part_imports_what_asks_consumers_on_the_way_to_a_plan():
     edges = graph(lazy=True)
-    seen, left = set(), ["tunec.__main__", "tunec", *(each for each in MODULES if "_command" in each)]
+    seen, left = (
+        set(),
+        ["tunec.__main__", "tunec", *(each for each in MODULES if "_command" in each)],
+    )
     while left:
         name = left.pop()
         if name not in seen:

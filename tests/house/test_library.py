@@ -18,7 +18,9 @@ def test_plan_takes_path_text_and_data_alike():
     assert by_path is not None
     assert tunec.plan(str(PATH)).plan == by_path
     assert tunec.plan(TEXT).plan == by_path
-    assert tunec.plan(yaml.safe_load(TEXT)).plan == by_path
+    data = yaml.safe_load(TEXT)
+    data["train"]["learning_rate"] = 1e-5  # YAML 1.1 has it as a text
+    assert tunec.plan(data).plan == by_path
 
 
 def test_hardware_and_overrides_hold():

@@ -18,7 +18,7 @@ from tunec.targets.simpletuner.rows import environment as env
 from tunec.targets.simpletuner.rows import forms
 from tunec.targets.simpletuner.target import TARGET
 
-slowly = settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
+slowly = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 
 
 @st.composite

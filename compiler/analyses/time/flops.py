@@ -7,6 +7,7 @@ from math import prod
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.analyses.time.tokens import PARTS, part_tokens
+from tunec.compiler.analyses.time.unet import unet_operations, unet_scores
 from tunec.schemas.models.architecture import Architecture, Module, Part, Stack
 
 
@@ -49,6 +50,8 @@ def part_operations(workload: Workload, part: Part) -> Operations:
     """
     tokens = part_tokens(workload, part)
     layers = tokens * 2 * active_weights(workload.architecture, part)
+    if workload.architecture.unet:
+        layers = unet_operations(workload)
     head = tokens * 2 * workload.architecture.vocab * workload.architecture.hidden
     products = layers + (head if part == "text" else 0)
     scores = score_operations(workload, part)
@@ -90,6 +93,8 @@ def score_operations(workload: Workload, part: Part) -> float:
     fused kernels skip the half that a causal mask hides (FlashAttention-2, arXiv 2307.08691, 3.1).
     """
     stacks = [stack for stack in workload.architecture.stacks if stack.part == part]
+    if workload.architecture.unet:
+        return unet_scores(workload)
     fused = workload.attention.implementation != "eager"
     tokens = part_tokens(workload, part)
     images = max(workload.data.images, 1) if part == "vision" else 1

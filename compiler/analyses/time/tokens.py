@@ -6,6 +6,11 @@ from typing import Final
 from tunec.compiler.analyses.memory.activations import Pass, part_activations, text_tokens
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.diffusion import (
+    denoiser_activations,
+    denoiser_tokens,
+    image_elements,
+)
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
 from tunec.schemas.models.architecture import Part
@@ -23,8 +28,17 @@ def part_tokens(workload: Workload, part: Part) -> float:
         "text": text_tokens(workload),
         "vision": data.vision_tokens,
         "projector": data.image_tokens,
+        "denoiser": _denoiser(workload),
     }
     return by_part.get(part, 0)
+
+
+def _denoiser(workload: Workload) -> int:
+    """Tokens of a diffusion transformer; elements of the latent's channel for a UNet."""
+    if workload.architecture.unet:
+        width, height = image_elements(workload)
+        return width * height
+    return denoiser_tokens(workload) if workload.architecture.kind == "diffusion" else 0
 
 
 def sample_tokens(workload: Workload) -> float:
@@ -36,9 +50,12 @@ def sample_tokens(workload: Workload) -> float:
 def kept_bytes(workload: Workload, states: States, part: Part) -> float:
     """Bytes of one sample that a part's layers keep without checkpointing."""
     tokens = part_tokens(workload, part)
-    if not tokens or not any(stack.part == part for stack in workload.architecture.stacks):
+    layered = any(stack.part == part for stack in workload.architecture.stacks)
+    if not tokens or not (layered or workload.architecture.unet):
         return 0
     run = Pass(states, checkpointed=False, padded=False, sequence_parallel=1, tensor_parallel=1)
+    if part == "denoiser":
+        return sum(denoiser_activations(workload, run).kept.values())
     widths = arithmetic(workload, count(workload), states, part)
     images = max(workload.data.images, 1) if part == "vision" else 1
     whole = part_activations(workload, run, part, widths, tokens, tokens / images)

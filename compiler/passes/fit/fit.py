@@ -13,6 +13,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Term
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft
+from tunec.compiler.ir.show import show
 from tunec.compiler.ir.slots import (
     SLOTS,
     Adapter,
@@ -120,7 +121,7 @@ def fit(facts: Facts, draft: Draft) -> Outcome:
     problem = problem_of(facts, draft)
     answer = search(problem)
     if answer.best is None:
-        scribe.diagnostics.append(_infeasible(problem, answer))
+        scribe.diagnostics.append(_infeasible(facts, problem, answer))
     else:
         _idle_devices(scribe, problem, answer.best)
     chosen = answer.best or _fallback(problem, answer)
@@ -226,7 +227,7 @@ def _any_shape(problem: Problem) -> Any:
     return next(iter(shapes(_without_pins(problem))))
 
 
-def _infeasible(problem: Problem, answer: Answer) -> Diagnostic:
+def _infeasible(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
     nearest = answer.nearest
     if nearest is None:
         return _no_layout(problem, answer)
@@ -245,6 +246,7 @@ def _infeasible(problem: Problem, answer: Answer) -> Diagnostic:
             f"the smallest layout is {nearest.shape}, micro batch 1",
             f"its largest term is {largest}: {format_bytes(memory.terms[largest])}",
             *_host_notes(problem, answer),
+            *_pin_notes(facts),
         ),
         sum=(
             *(Term(name, value) for name, value in memory.terms.items()),
@@ -258,6 +260,12 @@ def _host_notes(problem: Problem, answer: Answer) -> list[str]:
     short = [verdict for verdict in answer.verdicts if verdict.host_required]
     nearest = min(short, key=lambda verdict: verdict.host_required, default=None)
     return [f"{nearest.shape}: {describe(nearest, problem)}"] if nearest else []
+
+
+def _pin_notes(facts: Facts) -> list[str]:
+    """The pins under which nothing fits, if there are any."""
+    pins = [f"{path} {show(path, pin.value)}" for path, pin in facts.pins.items()]
+    return [f"under these pins: {', '.join(pins)}"] if pins else []
 
 
 def _no_layout(problem: Problem, answer: Answer) -> Diagnostic:

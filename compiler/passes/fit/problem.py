@@ -96,13 +96,7 @@ def layout_of(problem: Problem, shape: Shape, micro: int, accumulation: int) -> 
     work = problem.workload
     layout = Layout(
         parallel=Parallel(shape.engine, shape.width, shape.width, 1, 1),
-        states=states_of(
-            shape.engine,
-            work.architecture.kind,
-            work.precision,
-            work.adapter,
-            work.optimizer,
-        ),
+        states=states_of(work, shape.engine, shape.stage),
         zero=zero_of(
             shape.stage,
             shape.offload_optimizer,

@@ -1,6 +1,11 @@
 """Which dtype each kind of training state has, by engine, method and precision."""
 
-from tunec.compiler.ir.slots import Adapter, Optimizer, Precision, States
+from dataclasses import replace
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.slots import Adapter, Precision, States
 from tunec.schemas.terms import Engine, FloatDtype, OptimizerName, StateDtype
 
 _MOMENTS: dict[OptimizerName, StateDtype] = {
@@ -10,17 +15,18 @@ _MOMENTS: dict[OptimizerName, StateDtype] = {
 }
 
 
-def states_of(
-    engine: Engine, kind: str, precision: Precision, adapter: Adapter, optimizer: Optimizer
-) -> States:
-    """Follow what the engine and the adapter library do to the dtypes; `kind` is the model's."""
-    if optimizer.name == "adamw_bf16" or (engine != "deepspeed" and _is_pure(kind, precision)):
-        return _pure_bf16(optimizer.name)
+def states_of(workload: Workload, engine: Engine, stage: int) -> States:
+    """Follow what the engine and the adapter library do to the dtypes; `stage` is ZeRO's."""
+    precision, name = workload.precision, workload.optimizer.name
+    pure = engine != "deepspeed" and _is_pure(workload.architecture.kind, precision)
+    if name == "adamw_bf16" or pure:
+        return _pure_bf16(name)
     if engine == "deepspeed":
-        return _deepspeed(precision.compute, optimizer.name)
-    if adapter.kind != "none":
-        return _peft(precision.compute, adapter, optimizer.name)
-    return _mixed(precision.compute, "fp32", optimizer.name)
+        states = _deepspeed(precision.compute, name)
+        return states if stage else _unsharded(states, workload.version("deepspeed"))
+    if workload.adapter.kind != "none":
+        return _peft(precision.compute, workload.adapter, name)
+    return _mixed(precision.compute, "fp32", name)
 
 
 def _is_pure(kind: str, precision: Precision) -> bool:
@@ -46,6 +52,16 @@ def _deepspeed(compute: FloatDtype, name: OptimizerName) -> States:
     """
     moments = _MOMENTS.get(name, "fp32")
     return States(compute, compute, compute, True, moments, autocast=False)
+
+
+def _unsharded(states: States, version: Version | None) -> States:
+    """Without ZeRO, DeepSpeed before 0.17.6 accumulates bf16 gradients in fp32 only.
+
+    runtime/engine.py `_do_optimizer_sanity_check`: NotImplementedError for the other dtype.
+    """
+    if states.trainable != "bf16" or version is None or version >= Version("0.17.6"):
+        return states
+    return replace(states, gradients="fp32")
 
 
 def _peft(compute: FloatDtype, adapter: Adapter, name: OptimizerName) -> States:

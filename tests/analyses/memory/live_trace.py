@@ -88,6 +88,25 @@ def register_kernel() -> str:
     return ATTENTION
 
 
+def fused_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **kwargs: Any
+) -> torch.Tensor:
+    """`scaled_dot_product_attention` by the flash kernel's shape rules."""
+    causal = bool(kwargs.get("is_causal"))
+    return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal)[0]
+
+
+@contextmanager
+def fused_sdpa() -> Iterator[None]:
+    """On meta torch would write attention out, with scores in fp32."""
+    plain = torch.nn.functional.scaled_dot_product_attention
+    torch.nn.functional.scaled_dot_product_attention = fused_attention
+    try:
+        yield
+    finally:
+        torch.nn.functional.scaled_dot_product_attention = plain
+
+
 @contextmanager
 def cuda_dropout() -> Iterator[None]:
     """CUDA's dropout keeps a mask of bools; that of meta and CPU keeps the noise."""

@@ -1,0 +1,138 @@
+"""Diffusion models: the transformers of SD3 and FLUX, and the UNet, in bytes a sample.
+
+Text encoders and VAE lie beside the denoiser where the run keeps them (`Workload.components`); their
+outputs are computed before training, as SimpleTuner does, so that their activations do not count.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from tunec.compiler.analyses.memory.activations import Activations, Pass
+from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.lora import adapters_saved
+from tunec.compiler.analyses.memory.unet import unet_activations
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.models.architecture import Stack
+
+_FP32: Final = 4
+
+TEXT_TOKENS: Final[dict[str, int]] = {"SD3Transformer2DModel": 333, "FluxTransformer2DModel": 512}
+"""Text tokens that the pipeline of each class conditions on: 77 of CLIP and 256 of T5 for SD3, 512
+of T5 for FLUX (diffusers 0.42 `pipelines/stable_diffusion_3`, `pipelines/flux`,
+`max_sequence_length`). UNets attend to 77 of CLIP."""
+
+_HEAD_BY_HEAD: Final = frozenset({"SD3Transformer2DModel"})
+"""Classes that join both streams head by head, so that attention's output is copied for its
+projection; FLUX rotates token by token and needs no copy (traced)."""
+
+
+def image_elements(workload: Workload) -> tuple[int, int]:
+    """Width and height of the latent of one sample."""
+    model, data = workload.architecture, workload.data
+    scale = model.latent_scale * max(model.latent_patch, 1)
+    return data.image_width // scale, data.image_height // scale
+
+
+def denoiser_tokens(workload: Workload) -> int:
+    """Tokens of one sample in a diffusion transformer: the picture's and the text's."""
+    width, height = image_elements(workload)
+    return width * height + TEXT_TOKENS.get(workload.architecture.family, 0)
+
+
+@lru_cache(maxsize=2048)
+def denoiser_activations(workload: Workload, run: Pass) -> Activations:
+    """Activations of the denoiser."""
+    widths = arithmetic(workload, count(workload), run.states, "denoiser")
+    if workload.architecture.unet:
+        return unet_activations(workload, widths, checkpointed=run.checkpointed)
+    tokens = denoiser_tokens(workload) / run.sequence_parallel
+    stacks = workload.architecture.stacks
+    layers = sum(stack.layers for stack in stacks)
+    adapters = adapters_saved(workload, "denoiser", widths) / layers
+    one = [block_saved(workload, stack, widths) + adapters for stack in stacks]
+    working = max(block_working(stack, widths) for stack in stacks)
+    inputs = widths.stream * stacks[0].hidden
+    final = tokens * final_saved(stacks[-1], widths)
+    total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
+    last = working + (max(one) if run.checkpointed else 0)
+    kept = {"denoiser layer inputs": tokens * layers * inputs}
+    if not run.checkpointed:
+        kept = {"denoiser activations": tokens * total}
+    name = "denoiser recomputed layer" if run.checkpointed else "denoiser layer gradients"
+    return Activations(
+        kept={**kept, "final norm": final},
+        last_layer={name: tokens * last},
+        first_layer={name: tokens * (max(one) + working + inputs)},
+        one_layer={name: tokens * (max(one) + inputs)},
+        forward={"denoiser forward pass": tokens * working},
+    )
+
+
+def block_saved(workload: Workload, stack: Stack, widths: Arithmetic) -> float:
+    """Bytes a token that one block keeps, without adapters.
+
+    Traced with diffusers 0.42 in bf16, with h for the hidden width and f for the inner one: a
+    double block 40h + 4f trained and 20h + 2f where only gradients pass (FLUX; SD3 without norms on
+    queries and keys 26h + 4f and 12h + 2f), a single block 36h + 4f and 20h + 2f.
+    """
+    if stack.joint == "single":
+        return _single_saved(stack, widths)
+    ordered = workload.architecture.family in _HEAD_BY_HEAD
+    return _double_saved(stack, widths, ordered=ordered)
+
+
+def _double_saved(stack: Stack, widths: Arithmetic, *, ordered: bool) -> float:
+    """Two streams, each with its own projections, norms and feed-forward."""
+    hidden, trained = stack.hidden, widths.trained
+    saved = _joint_attention(stack, widths) + 2 * _norm_input(widths) * hidden
+    saved += widths.compute * stack.ffn * (2 if trained else 1)
+    if trained:
+        gates = 2 * widths.compute * hidden
+        order = widths.compute * hidden if ordered else 0
+        saved += 2 * _modulated(stack, widths) + gates + order
+    return saved
+
+
+def _single_saved(stack: Stack, widths: Arithmetic) -> float:
+    """One stream, in which attention and feed-forward share their input and their last product."""
+    hidden, trained = stack.hidden, widths.trained
+    joined = widths.stream * hidden
+    saved = _joint_attention(stack, widths) + _norm_input(widths) * hidden + joined
+    saved += widths.compute * stack.ffn
+    if trained:
+        product, gate = widths.compute * (hidden + stack.ffn), widths.compute * hidden
+        saved += _modulated(stack, widths) + product + gate
+    return saved
+
+
+def _joint_attention(stack: Stack, widths: Arithmetic) -> float:
+    """Queries, keys, values, output, and the norms of queries and keys in fp32.
+
+    torch's own RMSNorm, as composed of single operations; fused kernels of later releases keep 6
+    bytes an element less where they are used.
+    """
+    width = stack.heads * stack.head_dim
+    normed = 2 * _FP32 * (2 if widths.trained else 1) if stack.qk_norm else 0
+    return width * (4 * widths.compute + normed) + _FP32 * stack.heads
+
+
+def _modulated(stack: Stack, widths: Arithmetic) -> float:
+    """The normed hidden state, for the gradient of its scale, and what the products read."""
+    return (_norm_input(widths) + widths.compute) * stack.hidden
+
+
+def _norm_input(widths: Arithmetic) -> int:
+    """Bytes an element of LayerNorm's input, which autocast makes fp32."""
+    return _FP32 if widths.autocast else widths.stream
+
+
+def final_saved(stack: Stack, widths: Arithmetic) -> float:
+    """Bytes a token of the last, modulated norm."""
+    return _norm_input(widths) * stack.hidden + (_modulated(stack, widths) if widths.trained else 0)
+
+
+def block_working(stack: Stack, widths: Arithmetic) -> float:
+    """Bytes a token of gradients on their way: 12h, 24h in a single block with adapters (traced)."""
+    single = stack.joint == "single" and not widths.trained
+    return widths.compute * stack.hidden * (12 if single else 6)

@@ -1,0 +1,164 @@
+"""The UNet: residual blocks and transformers at several resolutions, in bytes a sample.
+
+Traced with diffusers 0.42: SDXL at 1024 x 1024 and Stable Diffusion 1.5 at 512 x 512, trained in
+full and with LoRA, with and without checkpointing (`tests/analyses/memory/test_diffusion.py`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from tunec.compiler.analyses.memory.activations import Activations
+from tunec.compiler.analyses.memory.arithmetic import Arithmetic
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.models.architecture import Module, UnetLevel
+
+_FP32: Final = 4
+
+TEXT_TOKENS: Final = 77
+"""Tokens of CLIP that every transformer attends to (diffusers 0.42
+`pipelines/stable_diffusion_xl`, `model_max_length`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One resolution, with its place between the others."""
+
+    level: UnetLevel
+    positions: int
+    """Elements of one channel."""
+    inputs: int
+    """Channels that all its residual blocks read, together."""
+
+    @property
+    def layers(self) -> int:
+        """Transformer layers."""
+        return self.level.transformers * self.level.depth
+
+
+def levels(workload: Workload) -> Iterator[Level]:
+    """Every resolution of the model for one sample."""
+    model, data = workload.architecture, workload.data
+    width, height = (side // model.latent_scale for side in (data.image_width, data.image_height))
+    for index, level in enumerate(model.unet):
+        positions = (width // level.scale) * (height // level.scale)
+        yield Level(level, positions, _inputs(model.unet, index))
+
+
+def _inputs(every: tuple[UnetLevel, ...], index: int) -> int:
+    """Channels that a level's residual blocks read: going up, what went down is read again.
+
+    n blocks go down and n + 1 up (2n + 1 in all, and two in the middle of the last level). The
+    first down reads the level above, the others this one; each up reads this level's width from
+    beside, the first together with the level below, the last with the level above beside it.
+    """
+    level, is_last = every[index], index == len(every) - 1
+    above = every[max(index - 1, 0)].channels
+    below = every[min(index + 1, len(every) - 1)].channels
+    down = (level.resnets - 1 - 2 * is_last) // 2
+    going_down = above + (down - 1) * level.channels
+    going_up = (below + above) + 2 * down * level.channels
+    return going_down + going_up + 2 * is_last * level.channels
+
+
+def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Activations:
+    """Activations of the UNet; the level that works in most counts as last and first layer."""
+    every = tuple(levels(workload))
+    rest = sum(e.positions * transformer_ends(e, widths) for e in every)
+    if checkpointed:
+        kept = {"denoiser layer inputs": rest + sum(e.positions * inputs_saved(e) for e in every)}
+    else:
+        whole = sum(
+            e.positions * (resnets_saved(e, widths) + e.layers * layer_saved(e.level, widths))
+            for e in every
+        )
+        kept = {"denoiser activations": rest + whole + adapters_saved(workload, widths, every)}
+    largest = max(
+        e.positions * max(resnet_working(e), layer_working(e.level, widths, checkpointed))
+        for e in every
+    )
+    return Activations(
+        kept={name: float(size) for name, size in kept.items()},
+        last_layer={"denoiser recomputed block": largest},
+        first_layer={"denoiser recomputed block": 2 * largest},
+        one_layer={"denoiser recomputed block": largest},
+        forward={"denoiser forward pass": largest},
+    )
+
+
+def resnets_saved(at: Level, widths: Arithmetic) -> float:
+    """Bytes a position that residual blocks keep.
+
+    The input of each norm, of each SiLU and of each convolution, twice: autograd keeps a
+    convolution's input whether its weight is trained or not (traced).
+    """
+    norms, others = (_FP32 if widths.autocast else widths.stream), widths.compute
+    return (norms + 2 * others) * (at.inputs + at.level.resnets * at.level.channels)
+
+
+def transformer_ends(at: Level, widths: Arithmetic) -> float:
+    """Bytes a position that transformers keep around their layers: norm and projections."""
+    tensors = 4 if widths.trained else 2
+    return at.level.transformers * widths.compute * at.level.channels * tensors
+
+
+def layer_saved(level: UnetLevel, widths: Arithmetic) -> float:
+    """Bytes a position that one transformer layer keeps, without adapters.
+
+    With c for the channels and f for the inner width of GEGLU: 24c + 8f trained, 18c + 6f where
+    only gradients pass (three norms; self and cross attention, whose keys and values come from the
+    text; the gate's two halves, its activation and the product).
+    """
+    norm = _FP32 if widths.autocast else widths.stream
+    attention = 6 * widths.compute * level.channels + 2 * _FP32 * level.heads
+    read = 3 * widths.compute * level.channels if widths.trained else 0
+    feed_forward = widths.compute * level.ffn * (4 if widths.trained else 3)
+    return 3 * norm * level.channels + attention + read + feed_forward
+
+
+def inputs_saved(at: Level) -> float:
+    """Bytes a position that checkpointing keeps: every block's and every layer's input."""
+    return 2 * (at.inputs + at.layers * at.level.channels)
+
+
+def resnet_working(at: Level) -> float:
+    """Bytes a position of the widest residual block, recomputed and differentiated."""
+    return 2 * 8 * (at.inputs / at.level.resnets + at.level.channels)
+
+
+def layer_working(level: UnetLevel, widths: Arithmetic, checkpointed: bool) -> float:
+    """Bytes a position of one transformer layer, recomputed and differentiated."""
+    gradients = widths.compute * 3 * level.ffn
+    return gradients + (layer_saved(level, widths) if checkpointed else 0)
+
+
+def adapters_saved(workload: Workload, widths: Arithmetic, every: tuple[Level, ...]) -> float:
+    """Bytes of one sample that adapters keep.
+
+    Adapters in the base's own dtype share the input of the modules beside them.
+    """
+    inner = widths.adapter_product * workload.adapter.rank
+    masked = bool(workload.adapter.dropout)
+    shared = widths.adapters_share_inputs and not masked
+    read: set[tuple[str, int]] = set()
+    saved = 0.0
+    for module in workload.adapted:
+        inputs, parent = prod(module.shape[1:]), module.path.rpartition(".")[0]
+        again = shared and (parent, inputs) in read
+        read.add((parent, inputs))
+        bytes_read = 0 if again else (widths.adapter_product + masked) * inputs
+        saved += module.copies * module_positions(module, every) * (inner + bytes_read)
+    return saved
+
+
+def module_positions(module: Module, every: tuple[Level, ...]) -> int:
+    """Elements of one channel where a module works: those of its level, or the text's tokens.
+
+    Keys and values of cross attention read the text; everything else is told by its width.
+    """
+    positions = {each.level.channels: each.positions for each in reversed(every)}
+    texts = {each.level.cross_attention for each in every} - {0}
+    if module.kind == "linear" and module.shape[1] in texts and module.shape[1] not in positions:
+        return TEXT_TOKENS
+    return positions.get(module.shape[0], positions.get(module.shape[1], 0))

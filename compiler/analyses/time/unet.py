@@ -1,0 +1,24 @@
+"""Operations of a UNet, whose modules work at several resolutions."""
+
+from math import prod
+
+from tunec.compiler.analyses.memory.unet import TEXT_TOKENS, levels, module_positions
+from tunec.compiler.analyses.memory.workload import Workload
+
+
+def unet_operations(workload: Workload) -> float:
+    """Operations of one sample's products and convolutions, forward."""
+    every = tuple(levels(workload))
+    return sum(
+        2 * prod(module.shape) * module.copies * module_positions(module, every)
+        for module in workload.architecture.modules
+        if module.kind in ("linear", "conv")
+    )
+
+
+def unet_scores(workload: Workload) -> float:
+    """Operations of one sample's attention scores, forward: to its own level and to the text."""
+    return sum(
+        4 * at.level.channels * at.positions * (at.positions + TEXT_TOKENS) * at.layers
+        for at in levels(workload)
+    )

@@ -1,0 +1,210 @@
+"""catalog, schema, init, completion, the grammar itself, and the process around it."""
+
+import subprocess
+import sys
+
+import pytest
+from jsonschema import Draft202012Validator
+from shell import FIVE, files_below
+
+from tunec import __version__
+from tunec.compiler.ir.slots import SLOTS
+from tunec.schemas.models.catalogue import card_names
+
+KINDS = ("devices", "clusters", "models", "targets", "slots", "passes", "codes")
+
+# ── catalog ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_catalog_lists_its_kinds(tunec):
+    result = tunec("catalog")
+    assert (result.code, result.err) == (0, "")
+    assert [line.split()[0] for line in result.out.splitlines()] == list(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_lists_entries_and_each_entry_shows_itself(tunec, kind):
+    rows = tunec("catalog", kind, "--format", "json").json
+    assert rows
+    assert len(tunec("catalog", kind).out.splitlines()) == len(rows)
+    for name in list(rows)[:3]:
+        result = tunec("catalog", kind, name)
+        assert (result.code, result.err) == (0, "")
+        assert result.out.strip()
+        assert tunec("catalog", kind, name, "--format", "json").json
+
+
+def test_a_derived_cluster_shows_itself(tunec):
+    assert tunec("catalog", "clusters", "a100-80g-x8").code == 0
+
+
+def test_a_code_is_shown_as_its_page(tunec):
+    assert tunec("catalog", "codes", "E0701").out.startswith("# E0701")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_unknown_entry_is_wrong_usage(tunec, kind):
+    result = tunec("catalog", kind, "nothing-of-that-name")
+    assert (result.code, result.out) == (2, "")
+    assert "nothing-of-that-name" in result.err
+
+
+def test_an_unknown_kind_names_those_there_are(tunec):
+    result = tunec("catalog", "gpus")
+    assert result.code == 2
+    assert "devices" in result.err
+
+
+# ── schema ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", ["spec", "cluster", "device", "model"])
+def test_each_schema_is_one(tunec, kind):
+    result = tunec("schema", kind)
+    assert (result.code, result.err) == (0, "")
+    Draft202012Validator.check_schema(result.json)
+
+
+def test_the_spec_schema_is_printed_unasked_and_accepts_the_examples(tunec):
+    import yaml
+
+    schema = tunec("schema").json
+    assert schema == tunec("schema", "spec").json
+    with open(FIVE, encoding="utf-8") as file:
+        Draft202012Validator(schema).validate(yaml.safe_load(file))
+
+
+def test_an_unknown_schema_names_those_there_are(tunec):
+    result = tunec("schema", "plan")
+    assert result.code == 2
+    assert "spec" in result.err
+
+
+# ── init ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "glm-4v-9b", "sdxl-base-1.0"])
+def test_what_init_prints_compiles(tunec, tmp_path, model):
+    written = tunec("init", "--model", model, "--hardware", "a100-80g-x2")
+    assert (written.code, written.err) == (0, "")
+    (tmp_path / "spec.yaml").write_text(written.out, "utf-8")
+    result = tunec("compile", tmp_path / "spec.yaml", "-o", tmp_path / "out")
+    assert result.code == 0, result.err
+    assert files_below(tmp_path / "out")
+
+
+@pytest.mark.parametrize("method", ["full", "lora", "qlora", "int8_lora"])
+def test_init_takes_every_method(tunec, tmp_path, method):
+    (tmp_path / "spec.yaml").write_text(tunec("init", "--method", method).out, "utf-8")
+    assert tunec("plan", tmp_path / "spec.yaml").code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--model", "llama-3.1-9b"], ["--hardware", "a100-90g-x8"]]
+)
+def test_init_of_something_unknown_is_wrong_usage(tunec, arguments):
+    result = tunec("init", *arguments)
+    assert (result.code, result.out) == (2, "")
+    assert arguments[1] in result.err
+
+
+# ── completion ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_bash_completion_parses(tunec, tmp_path):
+    result = tunec("completion", "bash")
+    assert (result.code, result.err) == (0, "")
+    script = tmp_path / "tunec.bash"
+    script.write_text(result.out, "utf-8")
+    subprocess.run(["bash", "-n", script], check=True)  # noqa: S607
+    assert "compile" in result.out
+
+
+@pytest.mark.parametrize("shell", ["zsh", "tcsh"])
+def test_other_shells_have_one_too(tunec, shell):
+    assert tunec("completion", shell).out
+
+
+# ── the grammar ──────────────────────────────────────────────────────────────────────────────────
+
+COMMANDS = ("compile", "plan", "explain", "catalog", "schema", "init", "completion")
+
+
+def test_help_lists_the_commands_and_the_exit_codes(tunec):
+    result = tunec("--help")
+    assert (result.code, result.err) == (0, "")
+    assert all(command in result.out for command in COMMANDS)
+    assert "exit codes" in result.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(tunec, command):
+    result = tunec(command, "--help")
+    assert (result.code, result.err) == (0, "")
+    assert command in result.out
+
+
+def test_the_version(tunec):
+    assert tunec("--version").out == f"tunec {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["complie"], ["compile"], ["plan"], ["plan", FIVE, "--format", "xml"], ["init", "extra"]],
+)
+def test_wrong_usage_is_2(tunec, arguments):
+    result = tunec(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert "usage: tunec" in result.err
+
+
+# ── the process ──────────────────────────────────────────────────────────────────────────────────
+
+
+def process(*arguments, **options):
+    return subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "tunec", *arguments], capture_output=True, check=False, **options
+    )
+
+
+def test_the_module_runs_and_returns_its_code():
+    done = process("--version", text=True)
+    assert (done.returncode, done.stdout) == (0, f"tunec {__version__}\n")
+    assert process("explain", "E9999").returncode == 2
+
+
+def test_a_reader_that_goes_away_is_no_fault_to_tell():
+    command = f'"{sys.executable}" -m tunec catalog slots | head -n 1; exit "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, text=True)  # noqa: S603, S607
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_spec_of_another_directory_is_read_as_from_there(tmp_path):
+    done = process("plan", FIVE, "--format", "json", cwd=tmp_path, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_bug_is_70_and_says_how_to_report_it(capsys, monkeypatch):
+    from tunec.compiler.cli import main
+    from tunec.targets.registry import REGISTRY
+
+    def broken(*_):
+        raise RuntimeError("unexpected")
+
+    monkeypatch.setattr(main, "_dispatch", broken)
+    assert main.run(["catalog"], REGISTRY, "0") == 70
+    assert "please report it" in capsys.readouterr().err
+
+
+def test_starting_imports_nothing_heavy():
+    code = "import sys, tunec.compiler.cli.main as m, tunec.targets.registry as r\n"
+    code += f"m.run(['plan', {FIVE!r}], r.REGISTRY, '0')\n"
+    code += "print(sorted({'torch', 'deepspeed', 'transformers', 'peft'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)  # noqa: S603
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_catalogue_model_can_be_listed(tunec):
+    assert list(tunec("catalog", "models", "--format", "json").json) == sorted(card_names())
+    assert list(tunec("catalog", "slots", "--format", "json").json) == list(SLOTS)

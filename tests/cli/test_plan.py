@@ -1,0 +1,183 @@
+"""`tunec plan` and `tunec explain`: what they print, for people and for machines."""
+
+import json
+
+import pytest
+from shell import EXAMPLES, FIVE, GLM, INFEASIBLE, MIXED
+
+from tunec.compiler.diagnostics.codes import known_codes
+from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.compiler.passes.pipeline import PIPELINE
+
+# ── plan ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_plan_is_text_by_group(tunec):
+    result = tunec("plan", FIVE)
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert [line for line in lines if line in GROUPS] == list(GROUPS)
+    assert any(line.startswith("memory of a device: ") for line in lines)
+    assert any(line.startswith("memory of a node's host: ") for line in lines)
+    assert any(line.startswith("time of a step: ") for line in lines)
+
+
+def test_json_has_the_shape_that_the_design_fixes(tunec):
+    found = tunec("plan", GLM, "--format", "json").json
+    assert set(found) == {"plan", "decisions", "memory", "time", "diagnostics"}
+    assert list(found["plan"]) == list(SLOTS)
+    assert set(found["decisions"]) == set(SLOTS)
+    for slot, decision in found["decisions"].items():
+        assert decision["value"] == found["plan"][slot]
+        assert set(decision) == {"value", "rank", "author", "reason", "rests", "beat"}
+    gpu = found["memory"]["gpu"]
+    assert {"peak_bytes", "budget_bytes", "terms"} <= set(gpu)
+    assert gpu["budget_bytes"] == 72 * 2**30
+    assert sum(gpu["terms"].values()) == pytest.approx(gpu["peak_bytes"], abs=len(gpu["terms"]))
+    needs = gpu["peak_bytes"] + sum(gpu["margin"].values())
+    assert needs == pytest.approx(gpu["required_bytes"], abs=len(gpu["margin"]) + 1)
+    assert all(isinstance(value, int) for value in gpu["terms"].values())
+    assert "host" in found["memory"]
+    assert {"step_seconds", "tokens_per_second", "terms"} <= set(found["time"])
+    assert sum(found["time"]["terms"].values()) > 0
+
+
+def test_json_of_a_diagnostic_has_the_shape_that_the_design_fixes(tunec):
+    result = tunec("plan", INFEASIBLE, "--format", "json")
+    assert (result.code, result.err) == (1, "")
+    found = result.json
+    assert found["plan"] is None
+    (told,) = found["diagnostics"]
+    assert set(told) >= {"id", "severity", "message", "labels", "notes", "help", "fix", "sum"}
+    assert (told["id"], told["severity"]) == ("E0701", "error")
+    (label,) = told["labels"]
+    assert set(label) == {
+        *("file", "line", "column", "end_line", "end_column", "text", "path", "primary"),
+    }
+    assert label["path"] == "hardware"
+    line = (EXAMPLES / "visualglm-6b-p100/spec.yaml").read_text("utf-8").splitlines()
+    assert line[label["line"] - 1].startswith("hardware: p100-x1")
+    assert told["sum"]
+
+
+def test_results_and_diagnostics_keep_to_their_streams(tunec):
+    result = tunec("plan", EXAMPLES / "glm-4v-9b-lora/all-query-key-value.yaml")
+    assert result.code == 0
+    assert "lora-reaches-vision" in result.err
+    assert "lora-reaches-vision" not in result.out
+    assert "memory of a device" not in result.err
+
+
+def test_an_infeasible_spec_prints_no_plan(tunec):
+    result = tunec("plan", INFEASIBLE)
+    assert (result.code, result.out) == (1, "")
+    assert "error[E0701]: nothing fits" in result.err
+    assert "= sum: frozen weights" in result.err
+
+
+@pytest.mark.parametrize("name", [each.name for each in PIPELINE])
+def test_the_plan_after_a_pass_has_what_is_decided_by_then(tunec, name):
+    result = tunec("plan", FIVE, "--emit", "plan", "--after", name, "--format", "json")
+    assert result.code == 0
+    at = [each.name for each in PIPELINE].index(name)
+    groups = {group for each in PIPELINE[: at + 1] for group in each.decides}
+    assert set(result.json["plan"]) == {slot for slot in SLOTS if SLOTS[slot].group in groups}
+
+
+def test_the_plan_after_a_pass_as_text(tunec):
+    result = tunec("plan", FIVE, "--emit", "plan", "--after", "choose-precision")
+    assert result.code == 0
+    assert "precision.compute                bf16" in result.out
+    assert "batch.micro" not in result.out
+
+
+def test_the_plan_after_a_pass_shows_also_where_nothing_fits(tunec):
+    result = tunec("plan", INFEASIBLE, "--emit", "plan", "--after", "choose-precision")
+    assert result.code == 1
+    assert "precision.compute                fp32" in result.out
+
+
+def test_an_unknown_pass_is_wrong_usage(tunec):
+    result = tunec("plan", FIVE, "--emit", "plan", "--after", "fit-memory")
+    assert result.code == 2
+    assert "choose-precision" in result.err
+
+
+def test_pins_and_budgets_come_from_the_command_line(tunec):
+    result = tunec("plan", FIVE, "--format", "json", "--set", "pin.zero.stage=2")
+    assert result.json["plan"]["zero.stage"] == 2
+    assert result.json["decisions"]["zero.stage"]["rank"] == "PIN"
+    result = tunec("plan", FIVE, "--format", "json", "--set", "budget.gpu_memory=40GiB")
+    gpu = result.json["memory"]["gpu"]
+    assert gpu["required_bytes"] <= gpu["budget_bytes"] == 40 * 2**30
+
+
+# ── explain ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("slot", sorted(SLOTS))
+def test_every_slot_can_be_explained(tunec, slot):
+    result = tunec("explain", FIVE, slot)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(f"{slot} = ")
+    assert "decided by" in result.out
+    found = tunec("explain", FIVE, slot, "--format", "json").json
+    assert found["slot"] == slot
+    assert found["definitions"][0]["value"] == found["value"]
+
+
+def test_an_explanation_reaches_the_lines_it_rests_on(tunec):
+    text = tunec("explain", MIXED, "adapter.rank").out
+    assert "spec.yaml:7:16: method.lora.rank" in text
+
+
+def test_an_explanation_names_the_fact_and_its_source(tunec):
+    text = tunec("explain", MIXED, "precision.compute").out
+    assert "device titan-rtx: precisions.fp16 = native" in text
+    assert "NVIDIA" in text
+    assert "instead of" in text
+    assert "bf16: " in text
+
+
+def test_a_pin_is_explained_with_what_it_overrules(tunec):
+    text = tunec("explain", FIVE, "batch.micro", "--set", "pin.batch.micro=1").out
+    assert text.startswith("batch.micro = 1\n")
+    assert "pinned" in text
+    assert "fit would have chosen " in text
+
+
+def test_a_value_can_be_explained_although_nothing_fits(tunec):
+    result = tunec("explain", INFEASIBLE, "precision.compute")
+    assert result.code == 1
+    assert result.out.startswith("precision.compute = fp32")
+    assert "E0701" in result.err
+
+
+@pytest.mark.parametrize("code", known_codes())
+def test_every_code_can_be_explained(tunec, code):
+    result = tunec("explain", code)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(f"# {code}: ")
+    assert tunec("explain", code, "--format", "json").json["id"] == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["E0710"], "E0701"),
+        (["nothing"], "SPEC SLOT"),
+        ([FIVE, "zero.stag"], "zero.stage"),
+        ([FIVE, ""], "there is no slot"),
+    ],
+)
+def test_what_is_not_known_has_near_names(tunec, arguments, hint):
+    result = tunec("explain", *arguments)
+    assert (result.code, result.out) == (2, "")
+    assert hint in result.err
+
+
+def test_explaining_a_spec_that_is_wrong(tunec, tmp_path):
+    (tmp_path / "spec.yaml").write_text(json.dumps({"tunec": 1}), "utf-8")
+    result = tunec("explain", tmp_path / "spec.yaml", "zero.stage")
+    assert (result.code, result.out) == (1, "")
+    assert "error[E0" in result.err
