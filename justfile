@@ -23,7 +23,7 @@ lint:
 # strict types of the package, its generators and its benchmarks
 types:
     mypy
-    mypy docs/generate.py
+    mypy docs/generate.py benchmarks/*.py
 
 # who may import whom
 imports:
@@ -37,7 +37,7 @@ generated:
 
 # every test; arguments go to pytest, as in `just test -k house`
 test *arguments:
-    python -m pytest -n 2 --dist worksteal -q {{ arguments }}
+    python -m pytest -n 2 --dist worksteal {{ arguments }}
 
 # format everything in place, and mend what the linter can mend
 format:
@@ -57,6 +57,10 @@ schemas:
 # fail if they are not what the consumers say (needs PyPI, minutes)
 schemas-check:
     python -m tunec.targets.generate_schemas --check
+
+# write what the literate cases find as what they expect; read the difference before you keep it
+bless:
+    python -m pytest tests/cases -q --bless
 
 # start-up, plans per second, and the accounts; see benchmarks/README.md
 bench:

@@ -76,7 +76,7 @@ def plan(
         return Planned(loaded, locate((*loaded.diagnostics, *unresolved.diagnostics), loaded))
     draft, ledger, found = run_passes(facts, hook)
     decided = draft.plan()
-    found = (*loaded.diagnostics, *found, *_breaches(decided, facts))
+    found = (*loaded.diagnostics, *found, *_breaches(decided, facts, fits=not _has_errors(found)))
     if _has_errors(found):
         found = tuple(repairs(facts, found))
         return Planned(loaded, locate(found, loaded), facts, ledger)
@@ -168,10 +168,13 @@ def _requirements(asked: Iterable[Asked]) -> list[Definition]:
     ]
 
 
-def _breaches(plan: Plan, facts: Facts) -> list[Diagnostic]:
+def _breaches(plan: Plan, facts: Facts, *, fits: bool) -> list[Diagnostic]:
+    """What the pins break; where nothing fits, only what they break among themselves."""
     found: list[Diagnostic] = []
     for each in breaches(plan):
         pinned = [path for path in each.slots if path in facts.pins]
+        if not fits and len(pinned) < len(each.slots):
+            continue
         values = ", ".join(f"{path} is {plan[path]}" for path in each.slots)
         labels = tuple(Label("pinned here", path=f"pin.{path}") for path in pinned)
         found.append(

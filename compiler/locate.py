@@ -28,7 +28,13 @@ def locate(diagnostics: Iterable[Diagnostic], loaded: Loaded) -> tuple[Diagnosti
 def _located(label: Label, spans: dict[str, Span]) -> Label:
     if label.span is not None or not label.path:
         return label
-    path = label.path
+    return replace(label, span=_nearest(label.path, spans))
+
+
+def _nearest(path: str, spans: dict[str, Span]) -> Span | None:
+    """Where a path or the next thing around it is written; a slot's pin, if it has one."""
+    if f"pin.{path}" in spans:
+        return spans[f"pin.{path}"]
     while path and path not in spans:
         path = path.rpartition(".")[0]
-    return replace(label, span=spans.get(path))
+    return spans[path] if path else None

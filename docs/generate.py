@@ -1,10 +1,14 @@
-"""Writes the reference pages and indexes that are derived from the code and its tables.
+"""Writes the pages and indexes that are derived from the code and its tables.
 
 `python docs/generate.py` writes them; with `--check` it writes nothing, names those that are stale
-and ends with status 1 if there is one.
+and ends with status 1 if there is one. Of README.md, what stands below a `$` in a `console` block
+is derived: it is what the command prints.
 """
 
 import argparse
+import os
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,15 +32,15 @@ _MADE: Final = "<!-- made by docs/generate.py; `just generate` renews it -->"
 Rows = Iterable[Sequence[str]]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the files, or with `--check` compare them; return the exit status."""
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Write the files below `root`, or with `--check` compare them; return the exit status."""
     parser = argparse.ArgumentParser(prog="python docs/generate.py")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if one is stale")
     options = parser.parse_args(arguments)
-    stale = {path: text for path, text in derived().items() if _text_at(ROOT / path) != text}
+    stale = {path: text for path, text in derived().items() if _text_at(root / path) != text}
     for path, text in stale.items():
         if not options.check:
-            (ROOT / path).write_text(text, "utf-8")
+            (root / path).write_text(text, "utf-8")
         sys.stderr.write(f"{'stale' if options.check else 'written'}: {path}\n")
     return 1 if options.check and stale else 0
 
@@ -288,7 +292,39 @@ def _linked(code: str) -> str:
     return f"[{code}](../compiler/diagnostics/pages/{code}.md)"
 
 
+# ── README.md ────────────────────────────────────────────────────────────────────────────────────
+
+_CONSOLE: Final = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
+
+
+def readme() -> str:
+    """README.md with what each of its commands prints."""
+    return _CONSOLE.sub(_ran, (ROOT / "README.md").read_text("utf-8"))
+
+
+def _ran(block: re.Match[str]) -> str:
+    commands = (line for line in block[1].splitlines() if line.startswith("$ "))
+    return "".join(f"{each}\n{_output(each[2:])}" for each in commands)
+
+
+def _output(command: str) -> str:
+    """What a command line prints, in the root of the repository, with this interpreter's tunec."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(  # noqa: S602  the commands are our README's own
+        command,
+        shell=True,
+        cwd=ROOT,
+        env={**os.environ, "PATH": path, "PYTHONUTF8": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    return done.stdout.decode("utf-8")
+
+
 _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
+    "README.md": readme,
     "docs/cli.md": cli_page,
     "docs/slots.md": slots_page,
     "docs/targets.md": targets_page,

@@ -67,19 +67,24 @@ _RENAMED = {"model.language_model.": r"(model\.language_model|language_model\.mo
 @lru_cache(maxsize=512)
 def name_modules(architecture: Architecture, wanted: tuple[Module, ...]) -> str | tuple[str, ...]:
     """Say modules as PEFT reads it: names by suffix if these match nothing else, or a regex."""
-    suffixes = tuple(sorted({_suffix(module.path) for module in wanted}))
-    if set(matching(architecture, suffixes)) == set(wanted):
-        return suffixes
+    for parts in (1, 2, 3):
+        suffixes = tuple(sorted({_suffix(module.path, parts) for module in wanted}))
+        if set(matching(architecture, suffixes)) == set(wanted):
+            return suffixes
     return _regex(wanted)
 
 
-def _suffix(path: str) -> str:
-    """The last part of a path that says what the module is: `q_proj`, `to_out.0`."""
-    parts = path.split(".")
-    start = next(
-        at for at in range(len(parts) - 1, -1, -1) if not re.fullmatch(r"\d+|\{\}", parts[at])
-    )
-    return ".".join(parts[start:])
+def _suffix(path: str, parts: int = 1) -> str:
+    """The last parts of a path that say what the module is: `q_proj`, `to_out.0`, `ff.net.2`.
+
+    Numbers do not count as parts, and a suffix does not reach up to an index.
+    """
+    names = path.split(".")
+    start, counted = len(names), 0
+    while start and counted < parts and names[start - 1] != "{}":
+        start -= 1
+        counted += not names[start].isdigit()
+    return ".".join(names[start:])
 
 
 def _regex(modules: Iterable[Module]) -> str:

@@ -146,7 +146,7 @@ def _schema(commands: "Subparsers") -> None:
         metavar="KIND",
         nargs="?",
         default="spec",
-        help="spec (default), cluster, device, model",
+        help="spec (default), cluster, device, model-card",
     )
 
 

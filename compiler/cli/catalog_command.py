@@ -31,6 +31,8 @@ def run(options: Namespace, session: Session) -> int:
         raise Misuse(f"there is no {options.kind.rstrip('s')} {options.name!r}") from None
     if session.format == "json":
         session.json(found)
+    elif isinstance(found, str):
+        session.result(found)
     else:
         session.result(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=100))
     return OK

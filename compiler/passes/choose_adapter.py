@@ -70,7 +70,7 @@ def _lora(scribe: Scribe, lora: Lora, name: str) -> None:
 
 def _targets(scribe: Scribe, lora: Lora, at: str) -> None:
     architecture = scribe.facts.model.architecture
-    asked = lora.targets
+    asked = _asked_targets(scribe, lora)
     if asked in ("attention", "mlp", "all-linear"):
         wanted = tuple(m for m in architecture.modules if _belongs(m, asked, vision=lora.vision))
         targets = name_modules(architecture, wanted) if wanted else ()
@@ -79,7 +79,18 @@ def _targets(scribe: Scribe, lora: Lora, at: str) -> None:
     else:
         targets, why = asked, "as the method says"
     targets = scribe.say("adapter.targets", targets, why, spec(f"{at}.targets"), model("config"))
-    _check_targets(scribe, targets, f"{at}.targets")
+    _check_targets(scribe, targets, scribe.place("adapter.targets", f"{at}.targets"))
+
+
+def _asked_targets(scribe: Scribe, lora: Lora) -> str | tuple[str, ...]:
+    """The method's wish; by default every linear module, for diffusion models attention alone.
+
+    diffusers' and SimpleTuner's own default for LoRA is `to_k, to_q, to_v, to_out.0`.
+    """
+    diffusion = scribe.facts.model.architecture.kind == "diffusion"
+    if diffusion and "targets" not in lora.model_fields_set:
+        return "attention"
+    return lora.targets
 
 
 def _adapted_part(scribe: Scribe) -> str:
@@ -149,7 +160,7 @@ def _also_train(scribe: Scribe, lora: Lora, at: str) -> None:
         scribe.error(
             "E0605",
             f"{scribe.facts.model.path} has no module that {', '.join(map(repr, unknown))} names",
-            f"{at}.also_train",
+            scribe.place("adapter.also_train", f"{at}.also_train"),
         )
 
 

@@ -89,11 +89,15 @@ class Scribe:
         option = _find(options, wish)
         if option is None or option.refused is None:
             return False
-        place = f"pin.{slot}" if slot in self.facts.pins else at
+        place = self.place(slot, at)
         others = [each for each in options if each.refused is None]
         hint = f"use {others[0].value}: {others[0].reason}" if others else None
         self.error(code, f"{slot} cannot be {wish}: {option.refused}", place, help=hint)
         return True
+
+    def place(self, slot: str, at: str) -> str:
+        """Where a slot's value is said: its pin, or else the path of the spec that gives it."""
+        return f"pin.{slot}" if slot in self.facts.pins else at
 
     def error(
         self,

@@ -38,11 +38,11 @@ def _launcher(scribe: Scribe, draft: Draft) -> None:
         spec("launcher"),
         slot("parallel.engine"),
     )
-    if chosen == "python" and draft.parallel.world > 1:
+    if chosen == "python" and draft.parallel.world > 1 and draft.parallel.engine != "none":
         scribe.error(
             "E0803",
             f"python starts one process, and the plan has {draft.parallel.world}",
-            "launcher",
+            scribe.place("launch.launcher", "launcher"),
             help="use torchrun, deepspeed or accelerate",
         )
 

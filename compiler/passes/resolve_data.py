@@ -55,7 +55,7 @@ def _sequence(scribe: Scribe) -> None:
             "E0801",
             f"a sequence of {sequence} tokens is longer than the {architecture.context} "
             "that the model's positions allow",
-            "data.sequence",
+            scribe.place("data.sequence", "data.sequence"),
             help=f"use at most {architecture.context}",
         )
 

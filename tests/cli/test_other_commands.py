@@ -58,7 +58,7 @@ def test_an_unknown_kind_names_those_there_are(tunec):
 # ── schema ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("kind", ["spec", "cluster", "device", "model"])
+@pytest.mark.parametrize("kind", ["spec", "cluster", "device", "model-card"])
 def test_each_schema_is_one(tunec, kind):
     result = tunec("schema", kind)
     assert (result.code, result.err) == (0, "")

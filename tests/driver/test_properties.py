@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from planning import decided, errors, example, example_files, pins_of, planned, spec_of
+from planning import codes, decided, errors, example, example_files, pins_of, planned, spec_of
 
 from tunec.compiler.driver import layout_of_plan, plan
 from tunec.compiler.frontend.load import load_mapping
@@ -268,3 +269,37 @@ def test_loss_scaling_follows_the_compute_dtype(compute):
     made = decided(precision=compute, hardware="a100-80g-x1")
     assert made.precision.compute == compute
     assert (made.precision.loss_scaling == "dynamic") == (compute == "fp16")
+
+
+@pytest.mark.parametrize("engine", ["none", "deepspeed"])
+def test_an_engine_that_is_asked_for_is_the_plans(engine):
+    made = decided(engine=engine, hardware="a100-80g-x1")
+    assert made.parallel.engine == engine
+    assert decided(engine="ddp").parallel.engine == "ddp"
+
+
+def test_an_engine_that_cannot_run_is_told_where_it_stands():
+    found = planned(engine="none", hardware="a100-80g-x2", batch={"global": 8})
+    if found.plan is not None:
+        assert found.plan.parallel.engine == "none"
+        return
+    (told,) = [each for each in found.diagnostics if each.id == "E0702"]
+    assert [label.path for label in told.labels] == ["engine"]
+    assert codes(found) == {"E0702"}
+
+
+def test_a_breach_between_pins_is_told_once_and_nothing_that_follows_from_it():
+    found = planned(pin={"batch.micro": 3, "batch.accumulation": 1, "batch.global": 16})
+    assert codes(found) == {"E0702"}
+    found = planned(pin={"zero.stage": 1, "zero.offload_param": "cpu"})
+    assert codes(found) == {"E0702", "E0402"}
+
+
+def test_the_example_with_every_slot_pinned_is_that_of_five_lines():
+    from planning import EXAMPLES
+
+    five = example("five-lines/spec.yaml").plan
+    pinned = EXAMPLES / "every-slot-pinned/spec.yaml"
+    spec = yaml.safe_load(pinned.read_text("utf-8"))
+    assert spec["pin"] == pins_of(five)
+    assert example("every-slot-pinned/spec.yaml").plan == five

@@ -22,18 +22,17 @@ def test_every_page_is_fresh(generate):
     assert stale == []
 
 
-def test_check_names_a_stale_page_and_leaves_it(generate, tmp_path, monkeypatch, capsys):
+def test_check_names_a_stale_page_and_leaves_it(generate, tmp_path, capsys):
     for path, text in generate.derived().items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text, "utf-8")
-    monkeypatch.setattr(generate, "ROOT", tmp_path)
-    assert generate.main(["--check"]) == 0
+    assert generate.main(["--check"], tmp_path) == 0
     (tmp_path / "docs/slots.md").write_text("old\n", "utf-8")
-    assert generate.main(["--check"]) == 1
+    assert generate.main(["--check"], tmp_path) == 1
     assert capsys.readouterr().err == "stale: docs/slots.md\n"
     assert (tmp_path / "docs/slots.md").read_text("utf-8") == "old\n"
-    assert generate.main([]) == 0
-    assert generate.main(["--check"]) == 0
+    assert generate.main([], tmp_path) == 0
+    assert generate.main(["--check"], tmp_path) == 0
 
 
 def test_every_slot_and_code_is_in_its_page(generate):

@@ -16,28 +16,24 @@ class Account:
     workload: Workload
     layout: Layout
     lines: tuple[Phase, ...]
+    peak: Phase
+    peak_bytes: int
+    """Bytes allocated at the peak, without margin."""
 
     @property
     def phases(self) -> dict[str, dict[str, int]]:
         """Bytes by phase of a training step and by name; terms of zero bytes are left out."""
-        return {line.name: line.terms(self._samples(line)) for line in self.lines}
+        return {line.name: line.terms(samples(line, self.layout)) for line in self.lines}
 
     @property
     def peak_phase(self) -> str:
         """The phase that needs most."""
-        return self._peak().name
-
-    @property
-    def peak_bytes(self) -> int:
-        """Bytes allocated at the peak, without margin."""
-        peak = self._peak()
-        return sum(peak.terms(self._samples(peak)).values())
+        return self.peak.name
 
     @property
     def terms(self) -> dict[str, int]:
         """The peak phase's terms, largest first."""
-        peak = self._peak()
-        terms = peak.terms(self._samples(peak))
+        terms = self.peak.terms(samples(self.peak, self.layout))
         return dict(sorted(terms.items(), key=lambda term: -term[1]))
 
     @property
@@ -56,12 +52,10 @@ class Account:
         """Memory of the host of one node."""
         return host_account(self.workload, self.layout)
 
-    def _samples(self, line: Phase) -> int:
-        batch = self.layout.batch
-        return batch.evaluation if line.evaluates else batch.micro
 
-    def _peak(self) -> Phase:
-        return max(self.lines, key=lambda line: line.at(self._samples(line)))
+def samples(line: Phase, layout: Layout) -> int:
+    """Samples that a phase holds at once."""
+    return layout.batch.evaluation if line.evaluates else layout.batch.micro
 
 
 def account(workload: Workload, layout: Layout) -> Account:
@@ -69,7 +63,10 @@ def account(workload: Workload, layout: Layout) -> Account:
 
     A micro batch of several samples is padded to the longest, unless samples are packed.
     """
-    return Account(workload, layout, _lines(workload, layout, several=layout.batch.micro > 1))
+    lines = _lines(workload, layout, several=layout.batch.micro > 1)
+    sizes = [line.at(samples(line, layout)) for line in lines]
+    most = max(sizes)
+    return Account(workload, layout, lines, lines[sizes.index(most)], most)
 
 
 def largest_micro_batch(workload: Workload, layout: Layout, budget_bytes: int) -> int:

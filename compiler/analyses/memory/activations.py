@@ -5,7 +5,6 @@ from functools import lru_cache
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.attention import padding_saved
-from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.layers import (
     final_input_saved,
     forward_working,
@@ -58,7 +57,7 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     """Activations of the language model up to its final norm, in bytes a sample."""
     keys = text_tokens(workload)
     tokens = keys / run.sequence_parallel
-    widths = arithmetic(workload, count(workload), run.states, "text")
+    widths = arithmetic(workload, run.states, "text")
     part = part_activations(workload, run, "text", widths, tokens, keys)
     last = _stacks(workload.architecture, "text", 1)[-1]
     norm = tokens * (norm_saved(last, widths) + final_input_saved(last, widths))
@@ -71,7 +70,7 @@ def part_activations(
     """Activations of the layers of one part, in bytes a sample of `tokens` tokens."""
     stacks = _stacks(workload.architecture, part, run.tensor_parallel)
     layers = sum(stack.layers for stack in stacks)
-    adapters = adapters_saved(workload, part, widths) / layers
+    adapters = _adapters(workload, part, widths) / layers
     padding = sum(padding_saved(s, widths, keys) for s in stacks) / len(stacks) if run.padded else 0
     one = [layer_saved(s, widths, keys) + adapters + padding for s in stacks]
     working = max(layer_working(stack, widths) for stack in stacks)
@@ -109,3 +108,9 @@ def _stacks(model: Architecture, part: Part, tensor_parallel: int) -> tuple[Stac
         for stack in model.stacks
         if stack.part == part
     )
+
+
+def _adapters(workload: Workload, part: Part, widths: Arithmetic) -> float:
+    """Bytes a token that all adapters of a part keep together."""
+    modules = [module for module in workload.adapted if module.part == part]
+    return adapters_saved(workload, modules, widths, lambda _: 1)

@@ -1,8 +1,9 @@
 """How one part of a model computes: what every activation formula asks."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from tunec.compiler.analyses.memory.counts import Counts
+from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.flavours import Activation, Norm, Rotary, Router, flavour
 from tunec.compiler.analyses.memory.workload import Workload
@@ -54,9 +55,10 @@ class Arithmetic:
         return self.adapter == self.compute == self.stream
 
 
-def arithmetic(workload: Workload, counts: Counts, states: States, part: Part) -> Arithmetic:
+@lru_cache(maxsize=1024)
+def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     """Find how a part of the model computes."""
-    trained = part in counts.trained_parts
+    trained = part in count(workload).trained_parts
     full = workload.adapter.kind == "none" and trained
     stream = BYTES[states.trainable if full else states.weights]
     special = flavour(workload.architecture.family, part)

@@ -4,16 +4,16 @@ Text encoders and VAE lie beside the denoiser where the run keeps them (`Workloa
 outputs are computed before training, as SimpleTuner does, so that their activations do not count.
 """
 
+import re
 from functools import lru_cache
 from typing import Final
 
 from tunec.compiler.analyses.memory.activations import Activations, Pass
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
-from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.lora import adapters_saved
 from tunec.compiler.analyses.memory.unet import unet_activations
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.schemas.models.architecture import Stack
+from tunec.schemas.models.architecture import Module, Stack
 
 _FP32: Final = 4
 
@@ -21,6 +21,9 @@ TEXT_TOKENS: Final[dict[str, int]] = {"SD3Transformer2DModel": 333, "FluxTransfo
 """Text tokens that the pipeline of each class conditions on: 77 of CLIP and 256 of T5 for SD3, 512
 of T5 for FLUX (diffusers 0.42 `pipelines/stable_diffusion_3`, `pipelines/flux`,
 `max_sequence_length`). UNets attend to 77 of CLIP."""
+
+_MODULATION: Final = re.compile(r"norm\w*\.linear$")
+_TEXT_STREAM: Final = re.compile(r"\.add_|to_add_out|_context\b|context_embedder")
 
 _HEAD_BY_HEAD: Final = frozenset({"SD3Transformer2DModel"})
 """Classes that join both streams head by head, so that attention's output is copied for its
@@ -34,6 +37,21 @@ def image_elements(workload: Workload) -> tuple[int, int]:
     return data.image_width // scale, data.image_height // scale
 
 
+def module_tokens(workload: Workload, module: Module) -> int:
+    """Tokens of one sample that a module of a diffusion transformer works on.
+
+    Double blocks have modules of their own for the text; modulation and the embeddings of time and
+    pooled text make one vector a sample (diffusers 0.42 `transformer_flux.py`).
+    """
+    text = TEXT_TOKENS.get(workload.architecture.family, 0)
+    if module.path.startswith("time_text_embed") or _MODULATION.search(module.path):
+        return 1
+    if _TEXT_STREAM.search(module.path):
+        return text
+    single = module.path.startswith("single_")
+    return denoiser_tokens(workload) - (0 if single else text)
+
+
 def denoiser_tokens(workload: Workload) -> int:
     """Tokens of one sample in a diffusion transformer: the picture's and the text's."""
     width, height = image_elements(workload)
@@ -43,13 +61,13 @@ def denoiser_tokens(workload: Workload) -> int:
 @lru_cache(maxsize=2048)
 def denoiser_activations(workload: Workload, run: Pass) -> Activations:
     """Activations of the denoiser."""
-    widths = arithmetic(workload, count(workload), run.states, "denoiser")
+    widths = arithmetic(workload, run.states, "denoiser")
     if workload.architecture.unet:
         return unet_activations(workload, widths, checkpointed=run.checkpointed)
     tokens = denoiser_tokens(workload) / run.sequence_parallel
     stacks = workload.architecture.stacks
     layers = sum(stack.layers for stack in stacks)
-    adapters = adapters_saved(workload, "denoiser", widths) / layers
+    adapters = _adapters(workload, widths) / (layers * denoiser_tokens(workload))
     one = [block_saved(workload, stack, widths) + adapters for stack in stacks]
     working = max(block_working(stack, widths) for stack in stacks)
     inputs = widths.stream * stacks[0].hidden
@@ -66,6 +84,13 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
         first_layer={name: tokens * (max(one) + working + inputs)},
         one_layer={name: tokens * (max(one) + inputs)},
         forward={"denoiser forward pass": tokens * working},
+    )
+
+
+def _adapters(workload: Workload, widths: Arithmetic) -> float:
+    """Bytes of one sample that all adapters keep."""
+    return adapters_saved(
+        workload, workload.adapted, widths, lambda module: module_tokens(workload, module)
     )
 
 

@@ -1,35 +1,37 @@
-"""What adapters keep for their backward pass, in bytes a token."""
+"""What adapters keep for their backward pass, in bytes."""
 
+from collections.abc import Callable, Iterable
 from math import prod
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.schemas.models.architecture import Module, Part
+from tunec.schemas.models.architecture import Module
 
 
-def adapters_saved(workload: Workload, part: Part, widths: Arithmetic) -> float:
-    """Bytes a token that all adapters of a part keep together.
+def adapters_saved(
+    workload: Workload,
+    modules: Iterable[Module],
+    widths: Arithmetic,
+    tokens: Callable[[Module], float],
+) -> float:
+    """Bytes of one sample that the adapters on some modules keep.
 
-    Each fp32 adapter casts its input for itself (peft 0.21 `tuners/lora/layer.py`, `Linear.forward`)
-    and keeps the cast: 4 bytes an input without autocast, 2 under it, one more for the dropout mask;
-    and its inner activation. Adapters in the base's own dtype read the base's input; modules that
-    read the same input share it. Traced with peft 0.21.2.
+    Each fp32 adapter casts its input for itself (peft 0.21 `tuners/lora/layer.py`,
+    `Linear.forward`) and keeps the cast: 4 bytes an input without autocast, 2 under it, one more for
+    the dropout mask; and its inner activation. Adapters in the base's own dtype read the base's
+    input; modules beside each other that read the same share it. Traced with peft 0.21.2.
+
+    `tokens`: how many tokens of one sample a module works on.
     """
-    modules = [module for module in workload.adapted if module.part == part]
     inner = widths.adapter_product * workload.adapter.rank
-    saved = sum(inner * module.copies for module in modules)
-    if workload.adapter.dropout:
-        return saved + (widths.adapter_product + 1) * _inputs(modules)
-    if widths.adapters_share_inputs:
-        return saved + widths.compute * _shared_inputs(modules)
-    return saved + widths.adapter_product * _inputs(modules)
-
-
-def _inputs(modules: list[Module]) -> int:
-    return sum(prod(module.shape[1:]) * module.copies for module in modules)
-
-
-def _shared_inputs(modules: list[Module]) -> int:
-    """Inputs of adapted modules, once for all that stand beside each other."""
-    shared = {(m.path.rpartition(".")[0], m.shape[1], m.copies) for m in modules}
-    return sum(width * copies for _, width, copies in shared)
+    masked = bool(workload.adapter.dropout)
+    shared = widths.adapters_share_inputs and not masked
+    read: set[tuple[str, int, int]] = set()
+    saved = 0.0
+    for module in modules:
+        source = (module.path.rpartition(".")[0], prod(module.shape[1:]), module.copies)
+        again = shared and source in read
+        read.add(source)
+        bytes_read = 0 if again else (widths.adapter_product + masked) * source[1]
+        saved += module.copies * tokens(module) * (inner + bytes_read)
+    return saved

@@ -11,8 +11,34 @@ _FP32: Final = 4
 _CHUNK: Final = 256
 """Tokens that TRL's `chunked_nll` projects at once (trl 1.16, `chunked_nll`)."""
 
-_LOSS_MODULE: Final = Version("4.46")
 _PADDED_LABELS: Final = Version("4.49")
+_SINCE: Final[dict[Version, frozenset[str]]] = {
+    Version("4.46"): frozenset(
+        {"llama", "gemma", "gemma2", "cohere", "glm", "mixtral", "mllama"}
+        | {"olmo", "olmoe", "phi", "phi3", "qwen2", "qwen2_moe"}
+    ),
+    Version("4.47"): frozenset({"olmo2", "starcoder2"}),
+    Version("4.48"): frozenset(
+        {"mistral", "granite", "granitemoe", "bloom", "falcon", "gpt2", "gpt_bigcode"}
+        | {"gpt_neo", "gptj", "codegen", "mpt", "opt", "stablelm"}
+    ),
+    Version("4.49"): frozenset({"gpt_neox"}),
+    Version("4.52"): frozenset({"llava", "llava_next", "qwen2_vl", "qwen2_5_vl"}),
+    Version("5.0"): frozenset({"gemma3"}),
+}
+"""Since when a family calls the shared `loss_function` instead of a loss of its own; families not
+listed always did. Read in the wheels 4.40.2, 4.44.2, 4.45.2, 4.46.3, 4.47.1, 4.48.3, 4.49.0, 4.50.3,
+4.51.3, 4.52.4, 4.53.3, 4.57.1 and 5.23.0 (`models/<family>/modeling_<family>.py`); gemma3 changed
+somewhere between the last two."""
+
+_ALWAYS_OWN: Final = frozenset({"chatglm", "VisualGLMModel"})
+"""Families whose own code (`trust_remote_code`) has a loss of its own, in fp32."""
+
+_SIXTEEN_BIT: Final = frozenset(
+    {"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "codegen"}
+    | {"mpt", "opt", "stablelm", "llava", "llava_next"}
+)
+"""Families whose own loss, before that, does not convert the logits to fp32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,33 +52,60 @@ class LossBytes:
     fixed: float = 0
 
 
-def loss_bytes(workload: Workload, logits: int, *, head_trained: bool) -> LossBytes:
-    """Bytes that the loss of a language model takes; `logits` bytes an element as the head gives them.
+def loss_bytes(workload: Workload, logits: int, *, head_trained: bool, autocast: bool) -> LossBytes:
+    """Bytes that the loss of a language model takes.
 
-    Forward, by transformers' own history (`loss/loss_utils.py`, `modeling_llama.py`; read in the
-    releases 4.40.2 to 5.23.0): before 4.46 the model rebinds its logits to fp32, then makes the
-    shifted copy and the log-softmax, 4 + 4 + 4; from 4.46 the caller still holds the 16-bit logits,
-    2 + 4 + 4 + 4; from 4.49 labels are padded instead of logits shifted, 2 + 4 + 4. Backward: the
-    log-softmax and two fp32 gradients, 12 (traced).
+    `logits`: bytes an element as the head gives them. Backward: the log-softmax and two gradients
+    of its dtype (traced: 12 bytes an element in fp32).
     """
     model = workload.architecture
     if workload.loss == "fused":
         return _fused(model.hidden, model.vocab, head_trained=head_trained)
     if workload.loss == "chunked":
         return LossBytes(0, 0, 0, fixed=_CHUNK * model.vocab * 3 * _FP32)
-    forward = forward_bytes(workload.version("transformers"), logits, capped=model.logit_softcap)
-    return LossBytes(forward * model.vocab, 3 * _FP32 * model.vocab, 0)
+    version = workload.version("transformers")
+    own = has_own_loss(model.family, version)
+    wide = not (own and model.family in _SIXTEEN_BIT) or autocast
+    cap = logits if model.logit_softcap else 0
+    forward = (
+        _own_forward(logits, model.family, autocast=autocast)
+        if own
+        else _shared_forward(logits, version)
+    )
+    backward = 3 * (_FP32 if wide else logits)
+    return LossBytes((forward + cap) * model.vocab, (backward + cap) * model.vocab, 0)
 
 
-def forward_bytes(version: Version | None, logits: int, *, capped: bool) -> int:
-    """Bytes an element of the logits at the peak of the loss's forward pass."""
+def has_own_loss(family: str, version: Version | None) -> bool:
+    """Whether a family computes its loss itself in a release of transformers; none: the newest."""
+    if family in _ALWAYS_OWN:
+        return True
+    if version is None:
+        return False
+    return any(version < since and family in named for since, named in _SINCE.items())
+
+
+def _own_forward(logits: int, family: str, *, autocast: bool) -> int:
+    """Bytes an element where the model computes its loss.
+
+    Its name for the logits is bound to their fp32 copy; then come the shifted copy and the
+    log-softmax: 4 + 4 + 4. Without the conversion all three have the logits' dtype; under autocast
+    the cross entropy converts the shifted copy.
+    """
+    if family not in _SIXTEEN_BIT:
+        return 3 * _FP32
+    return 2 * logits + (2 * _FP32 if autocast else logits)
+
+
+def _shared_forward(logits: int, version: Version | None) -> int:
+    """Bytes an element in transformers' `loss/loss_utils.py`, `ForCausalLMLoss`.
+
+    The caller still holds the 16-bit logits beside their fp32 copy and the log-softmax; until 4.49
+    a shifted copy of them, since then labels are padded instead: 2 + 4 + 4 + 4 or 2 + 4 + 4.
+    """
     upcast = 0 if logits == _FP32 else _FP32
-    cap = logits if capped else 0
-    if version is None or version >= _PADDED_LABELS:
-        return logits + upcast + _FP32 + cap
-    if version >= _LOSS_MODULE:
-        return logits + upcast + 2 * _FP32 + cap
-    return 3 * _FP32 + cap
+    shifted = _FP32 if version is not None and version < _PADDED_LABELS else 0
+    return logits + upcast + shifted + _FP32
 
 
 def _fused(hidden: int, vocab: int, *, head_trained: bool) -> LossBytes:

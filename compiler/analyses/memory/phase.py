@@ -1,21 +1,36 @@
 """One moment of a training step: a sum of named terms, each a line over the micro batch."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 Terms = Mapping[str, float]
 """Bytes by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Group(NamedTuple):
+    """Terms that come and go together, in whole bytes, with their sum."""
+
+    terms: Mapping[str, int]
+    total: int
+
+
+def group(*parts: Terms) -> Group:
+    """Round terms to bytes and add them up; the parts name different things."""
+    terms = {name: round(size) for part in parts for name, size in part.items()}
+    return Group(terms, sum(terms.values()))
+
+
+NOTHING: Final = Group({}, 0)
+
+
+class Phase(NamedTuple):
     """One moment of a training step; its bytes are a line over the samples of a micro batch."""
 
     name: str
-    fixed: tuple[tuple[str, int], ...]
-    """Bytes by name, whatever the micro batch."""
-    per_sample: tuple[tuple[str, int], ...]
-    """Bytes a sample by name."""
+    fixed: tuple[Group, ...]
+    """What does not depend on the micro batch; the groups name different things."""
+    per_sample: tuple[Group, ...]
+    """What each sample adds."""
     fixed_bytes: int
     sample_bytes: int
     evaluates: bool = False
@@ -27,41 +42,19 @@ class Phase:
 
     def terms(self, samples: int) -> dict[str, int]:
         """Bytes by name for a micro batch, empty terms left out."""
-        terms = {name: size for name, size in self.fixed if size}
-        for name, size in self.per_sample:
-            if size:
-                terms[name] = terms.get(name, 0) + size * samples
-        return terms
+        found = {n: size for each in self.fixed for n, size in each.terms.items() if size}
+        for each in self.per_sample:
+            found |= {n: size * samples for n, size in each.terms.items() if size * samples}
+        return found
 
 
-def phase(name: str, *, fixed: Iterable[Terms], samples: Iterable[Terms]) -> Phase:
-    """Put a phase of training together; terms of the same name must mean the same bytes."""
-    return _phase(name, fixed, samples, evaluates=False)
+def phase(name: str, fixed: tuple[Group, ...], samples: tuple[Group, ...] = ()) -> Phase:
+    """Put a phase of training together."""
+    whole, each = sum(one.total for one in fixed), sum(one.total for one in samples)
+    return Phase(name, fixed, samples, whole, each)
 
 
-def evaluation_phase(name: str, *, fixed: Iterable[Terms], samples: Iterable[Terms]) -> Phase:
+def evaluation_phase(name: str, fixed: tuple[Group, ...], samples: tuple[Group, ...]) -> Phase:
     """Put a phase of evaluation together, whose samples are those of an evaluation batch."""
-    return _phase(name, fixed, samples, evaluates=True)
-
-
-def _phase(
-    name: str, fixed: Iterable[Terms], samples: Iterable[Terms], *, evaluates: bool
-) -> Phase:
-    whole, each = _joined(fixed), _joined(samples)
-    return Phase(
-        name=name,
-        fixed=tuple(whole.items()),
-        per_sample=tuple(each.items()),
-        fixed_bytes=sum(whole.values()),
-        sample_bytes=sum(each.values()),
-        evaluates=evaluates,
-    )
-
-
-def _joined(groups: Iterable[Terms]) -> dict[str, int]:
-    """Take the larger value where two groups name the same bytes."""
-    joined: dict[str, int] = {}
-    for group in groups:
-        for name, size in group.items():
-            joined[name] = max(joined.get(name, 0), round(size))
-    return joined
+    whole, each = sum(one.total for one in fixed), sum(one.total for one in samples)
+    return Phase(name, fixed, samples, whole, each, evaluates=True)

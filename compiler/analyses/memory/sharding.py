@@ -179,9 +179,13 @@ def _stage0_backward(plan: Sharding) -> Terms:
     """All gradients, and what DeepSpeed concatenates for their all-reduce."""
     terms = {"gradients": float(plan.gradient * plan.counts.trainable)}
     if plan.deepspeed:
-        reduced = min(plan.counts.trainable, _UNSHARDED_REDUCTION)
-        terms["gradient all-reduce"] = float(plan.parameter * reduced)
+        terms["gradient all-reduce"] = float(plan.parameter * reduction_elements(plan.counts))
     return terms
+
+
+def reduction_elements(counts: Counts) -> int:
+    """Elements that stage 0 concatenates at once, after the last backward pass."""
+    return min(counts.trainable, _UNSHARDED_REDUCTION)
 
 
 def _stage1_backward(plan: Sharding) -> Terms:
@@ -216,7 +220,7 @@ def _stage3_backward(plan: Sharding) -> Terms:
 
 def optimizer_step(workload: Workload, plan: Sharding) -> Terms:
     """Gradients and temporaries while the optimizer steps, in bytes."""
-    terms = _step_gradients(plan)
+    terms = dict(_step_gradients(plan))
     if not plan.optimizer_away:
         stepped = plan.shard(plan.counts.trainable, 1)
         if plan.stage == PARAMETERS:

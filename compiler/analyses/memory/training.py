@@ -1,8 +1,7 @@
 """The phases of a training step, from the layout's figures."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from tunec.compiler.analyses.memory.activations import (
     Activations,
@@ -10,9 +9,9 @@ from tunec.compiler.analyses.memory.activations import (
     text_activations,
     text_tokens,
 )
-from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
+from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.casts import backward_casts, forward_casts
-from tunec.compiler.analyses.memory.counts import Counts, count
+from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.diffusion import denoiser_activations
 from tunec.compiler.analyses.memory.gradients import (
     at_embedding,
@@ -22,7 +21,14 @@ from tunec.compiler.analyses.memory.gradients import (
     at_loss,
 )
 from tunec.compiler.analyses.memory.loss import LossBytes, loss_bytes
-from tunec.compiler.analyses.memory.phase import Phase, Terms, evaluation_phase, phase
+from tunec.compiler.analyses.memory.phase import (
+    NOTHING,
+    Group,
+    Phase,
+    evaluation_phase,
+    group,
+    phase,
+)
 from tunec.compiler.analyses.memory.sharding import (
     Sharding,
     kept_gradients,
@@ -30,31 +36,48 @@ from tunec.compiler.analyses.memory.sharding import (
     resident,
     sharding,
 )
-from tunec.compiler.analyses.memory.vision import Images, image_activations
+from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.weights import gathered, gathered_layer, weights
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import ActivationCheckpointing, Parallel, States, Zero
 from tunec.schemas.models.architecture import Part
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Everything that a training step of one layout is made of."""
+class Samples(NamedTuple):
+    """What one sample adds, and what autocast copies, at each moment of a step."""
 
-    workload: Workload
-    counts: Counts
-    plan: Sharding
-    run: Pass
-    widths: Arithmetic
-    always: Terms
+    at_images: Group
+    at_loss: Group
+    at_loss_backward: Group
+    at_last_layer: Group
+    at_first_layer: Group
+    at_experts: Group
+    after_text: Group
+    at_images_backward: Group
+    in_evaluation: Group
+    forward_copies: Group
+    """16-bit copies of weights; these and the buffers do not depend on the samples."""
+    backward_copies: Group
+    loss_buffers: Group
+
+
+class Fixed(NamedTuple):
+    """What a layout holds on the device at each moment, whatever the micro batch."""
+
+    always: Group
     """Weights and training state that never leave."""
-    turning: Terms
+    turning: Group
     """Parameters that ZeRO stage 3 has made whole where forward turns to backward."""
-    ending: Terms
+    ending: Group
     """The same near the end of the backward pass."""
-    passed: Activations
-    loss: LossBytes
-    images: Images
+    kept: Group
+    """Gradients of earlier micro batches."""
+    at_loss: Group
+    at_last_layer: Group
+    at_first_layer: Group
+    at_experts: Group
+    at_embedding: Group
+    in_step: Group
 
 
 @lru_cache(maxsize=8192)
@@ -69,8 +92,6 @@ def phases(
     padded: bool,
 ) -> tuple[Phase, ...]:
     """All phases of a training step and of evaluation."""
-    counts = count(workload)
-    plan = sharding(counts, parallel, states, zero, accumulates=accumulates)
     run = Pass(
         states=states,
         checkpointed=checkpointing.mode == "layer",
@@ -78,108 +99,87 @@ def phases(
         sequence_parallel=parallel.sequence,
         tensor_parallel=parallel.tensor,
     )
+    plan = sharding(count(workload), parallel, states, zero, accumulates=accumulates)
+    samples = samples_of(workload, run)
+    fixed = fixed_of(workload, plan, checkpointed=run.checkpointed)
+    running = (fixed.always, fixed.turning)
+    ending = (fixed.always, fixed.ending)
+    found = [
+        phase(
+            "loss forward",
+            (*running, samples.forward_copies, fixed.kept, samples.loss_buffers),
+            (samples.at_loss,),
+        ),
+        phase(
+            "loss backward",
+            (*running, samples.backward_copies, fixed.at_loss, samples.loss_buffers),
+            (samples.at_loss_backward,),
+        ),
+        phase(
+            "last layer backward",
+            (*running, samples.backward_copies, fixed.at_last_layer),
+            (samples.at_last_layer,),
+        ),
+        phase("first layer backward", (*ending, fixed.at_first_layer), (samples.at_first_layer,)),
+        phase("embedding backward", (*ending, fixed.at_embedding), (samples.after_text,)),
+        phase("optimizer step", (fixed.always, fixed.in_step)),
+        evaluation_phase("evaluation", running, (samples.in_evaluation,)),
+    ]
+    if plan.counts.experts:
+        at_own = (*ending, fixed.at_experts)
+        found.append(phase("experts backward", at_own, (samples.at_experts,)))
+    if samples.at_images.total:
+        found.append(phase("vision forward", (*running, fixed.kept), (samples.at_images,)))
+    if samples.at_images_backward.total:
+        at_end = (*ending, fixed.at_embedding)
+        found.append(phase("vision backward", at_end, (samples.at_images_backward,)))
+    return tuple(found)
+
+
+def fixed_of(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Fixed:
+    """What a layout holds at each moment, whatever the micro batch."""
     layers = sum(stack.layers for stack in workload.architecture.stacks)
-    step = Step(
-        workload=workload,
-        counts=counts,
-        plan=plan,
-        run=run,
-        widths=arithmetic(workload, counts, states, main_part(workload)),
-        always={**weights(workload, plan), **resident(workload, plan)},
-        turning=gathered(plan, layers, checkpointed=run.checkpointed),
-        ending=gathered_layer(plan, layers),
-        passed=activations(workload, run),
-        loss=loss_of(workload, states),
-        images=image_activations(workload, run),
-    )
-    return (*_forward(step), *_backward(step), *_update(step), _evaluation(step))
-
-
-def _forward(step: Step) -> Iterable[Phase]:
-    """From the images to the loss."""
-    kept = kept_gradients(step.plan)
-    copies = forward_casts(step.counts, step.widths, checkpointed=step.run.checkpointed)
-    if step.images.forward:
-        yield phase(
-            "vision forward",
-            fixed=(step.always, step.turning, kept),
-            samples=(step.images.forward,),
-        )
-    yield phase(
-        "loss forward",
-        fixed=(step.always, step.turning, copies, kept, {"loss buffers": step.loss.fixed}),
-        samples=(step.images.kept, step.passed.kept, _per_sample(step, step.loss.forward)),
+    return Fixed(
+        always=group(weights(workload, plan), resident(workload, plan)),
+        turning=group(gathered(plan, layers, checkpointed=checkpointed)),
+        ending=group(gathered_layer(plan, layers)),
+        kept=group(kept_gradients(plan)),
+        at_loss=group(at_loss(plan)),
+        at_last_layer=group(at_last_layer(plan)),
+        at_first_layer=group(at_first_layer(plan)),
+        at_experts=group(at_experts(plan)) if plan.counts.experts else NOTHING,
+        at_embedding=group(at_embedding(plan)),
+        in_step=group(optimizer_step(workload, plan)),
     )
 
 
-def _backward(step: Step) -> Iterable[Phase]:
-    """From the loss to the embedding, and on to the images where a gradient goes there."""
-    copies = backward_casts(step.counts, step.widths, checkpointed=step.run.checkpointed)
-    yield phase(
-        "loss backward",
-        fixed=(
-            step.always,
-            step.turning,
-            copies,
-            at_loss(step.plan),
-            {"loss buffers": step.loss.fixed},
+@lru_cache(maxsize=2048)
+def samples_of(workload: Workload, run: Pass) -> Samples:
+    """What one sample of a workload adds at each moment; remembered for all layouts that run so."""
+    passed, images = activations(workload, run), image_activations(workload, run)
+    loss, counts = loss_of(workload, run.states), count(workload)
+    widths = arithmetic(workload, run.states, main_part(workload))
+    tokens = text_tokens(workload) / run.sequence_parallel
+    logits = widths.compute * workload.architecture.vocab * workload.kept_evaluation_batches
+    kept = {**images.kept, **passed.kept}
+    copies = {"checkpointed": run.checkpointed}
+    return Samples(
+        at_images=group(images.forward),
+        at_loss=group(kept, {"logits and loss": tokens * loss.forward}),
+        at_loss_backward=group(kept, {"logits and loss": tokens * loss.backward}),
+        at_last_layer=group(kept, passed.last_layer, {"logits and loss": tokens * loss.kept}),
+        at_first_layer=group(images.kept, passed.first_layer),
+        at_experts=group(images.kept, passed.one_layer),
+        after_text=group(images.kept),
+        at_images_backward=group(images.kept, images.backward) if images.backward else NOTHING,
+        in_evaluation=group(
+            passed.forward,
+            {"logits and loss": tokens * loss.forward},
+            {"kept evaluation logits": text_tokens(workload) * logits},
         ),
-        samples=(step.images.kept, step.passed.kept, _per_sample(step, step.loss.backward)),
-    )
-    yield phase(
-        "last layer backward",
-        fixed=(step.always, step.turning, copies, at_last_layer(step.plan)),
-        samples=(
-            step.images.kept,
-            step.passed.kept,
-            step.passed.last_layer,
-            _per_sample(step, step.loss.kept),
-        ),
-    )
-    yield phase(
-        "first layer backward",
-        fixed=(step.always, step.ending, at_first_layer(step.plan)),
-        samples=(step.images.kept, step.passed.first_layer),
-    )
-    if step.counts.experts:
-        yield phase(
-            "experts backward",
-            fixed=(step.always, step.ending, at_experts(step.plan)),
-            samples=(step.images.kept, step.passed.one_layer),
-        )
-    yield phase(
-        "embedding backward",
-        fixed=(step.always, step.ending, at_embedding(step.plan)),
-        samples=(step.images.kept,),
-    )
-    if step.images.backward:
-        yield phase(
-            "vision backward",
-            fixed=(step.always, step.ending, at_embedding(step.plan)),
-            samples=(step.images.kept, step.images.backward),
-        )
-
-
-def _update(step: Step) -> Iterable[Phase]:
-    yield phase(
-        "optimizer step",
-        fixed=(step.always, optimizer_step(step.workload, step.plan)),
-        samples=(),
-    )
-
-
-def _evaluation(step: Step) -> Phase:
-    """Evaluation under no_grad: one layer's working set, then the loss, and logits that are kept."""
-    tokens, model = text_tokens(step.workload), step.workload.architecture
-    logits = step.widths.compute * model.vocab * step.workload.kept_evaluation_batches
-    return evaluation_phase(
-        "evaluation",
-        fixed=(step.always, step.turning),
-        samples=(
-            step.passed.forward,
-            _per_sample(step, step.loss.forward),
-            {"kept evaluation logits": float(tokens * logits)},
-        ),
+        forward_copies=group(forward_casts(counts, widths, **copies)),
+        backward_copies=group(backward_casts(counts, widths, **copies)),
+        loss_buffers=group({"loss buffers": loss.fixed}),
     )
 
 
@@ -195,13 +195,10 @@ def activations(workload: Workload, run: Pass) -> Activations:
     return text_activations(workload, run)
 
 
+@lru_cache(maxsize=1024)
 def loss_of(workload: Workload, states: States) -> LossBytes:
     """What the loss of this workload holds, in bytes a token."""
     counts = count(workload)
-    widths = arithmetic(workload, counts, states, main_part(workload))
-    return loss_bytes(workload, widths.compute, head_trained=counts.head > 0 or counts.tied)
-
-
-def _per_sample(step: Step, token_bytes: float) -> Terms:
-    tokens = text_tokens(step.workload) / step.run.sequence_parallel
-    return {"logits and loss": tokens * token_bytes}
+    widths = arithmetic(workload, states, main_part(workload))
+    trained = counts.head > 0 or counts.tied
+    return loss_bytes(workload, widths.compute, head_trained=trained, autocast=states.autocast)

@@ -6,11 +6,11 @@ full and with LoRA, with and without checkpointing (`tests/analyses/memory/test_
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 from typing import Final
 
 from tunec.compiler.analyses.memory.activations import Activations
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
+from tunec.compiler.analyses.memory.lora import adapters_saved
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module, UnetLevel
 
@@ -66,6 +66,9 @@ def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bo
     """Activations of the UNet; the level that works in most counts as last and first layer."""
     every = tuple(levels(workload))
     rest = sum(e.positions * transformer_ends(e, widths) for e in every)
+    adapters = adapters_saved(
+        workload, workload.adapted, widths, lambda module: module_positions(module, every)
+    )
     if checkpointed:
         kept = {"denoiser layer inputs": rest + sum(e.positions * inputs_saved(e) for e in every)}
     else:
@@ -73,7 +76,7 @@ def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bo
             e.positions * (resnets_saved(e, widths) + e.layers * layer_saved(e.level, widths))
             for e in every
         )
-        kept = {"denoiser activations": rest + whole + adapters_saved(workload, widths, every)}
+        kept = {"denoiser activations": rest + whole + adapters}
     largest = max(
         e.positions * max(resnet_working(e), layer_working(e.level, widths, checkpointed))
         for e in every
@@ -131,25 +134,6 @@ def layer_working(level: UnetLevel, widths: Arithmetic, checkpointed: bool) -> f
     """Bytes a position of one transformer layer, recomputed and differentiated."""
     gradients = widths.compute * 3 * level.ffn
     return gradients + (layer_saved(level, widths) if checkpointed else 0)
-
-
-def adapters_saved(workload: Workload, widths: Arithmetic, every: tuple[Level, ...]) -> float:
-    """Bytes of one sample that adapters keep.
-
-    Adapters in the base's own dtype share the input of the modules beside them.
-    """
-    inner = widths.adapter_product * workload.adapter.rank
-    masked = bool(workload.adapter.dropout)
-    shared = widths.adapters_share_inputs and not masked
-    read: set[tuple[str, int]] = set()
-    saved = 0.0
-    for module in workload.adapted:
-        inputs, parent = prod(module.shape[1:]), module.path.rpartition(".")[0]
-        again = shared and (parent, inputs) in read
-        read.add((parent, inputs))
-        bytes_read = 0 if again else (widths.adapter_product + masked) * inputs
-        saved += module.copies * module_positions(module, every) * (inner + bytes_read)
-    return saved
 
 
 def module_positions(module: Module, every: tuple[Level, ...]) -> int:

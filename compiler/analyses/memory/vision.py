@@ -43,18 +43,18 @@ def image_activations(workload: Workload, run: Pass) -> Images:
     if not data.vision_tokens or not stacks:
         return NO_IMAGES
     counts = count(workload)
-    tower = _tower(workload, run, counts)
+    tower = _tower(workload, run)
     projector = _projector(workload, counts, run)
     if "vision" in counts.trained_parts | counts.adapted_parts:
         return Images({}, {**tower.kept, **projector}, tower.last_layer)
     return Images(tower.forward, projector, {})
 
 
-def _tower(workload: Workload, run: Pass, counts: Counts) -> Activations:
+def _tower(workload: Workload, run: Pass) -> Activations:
     data = workload.data
     checkpointed = run.checkpointed and workload.architecture.family not in _NEVER_CHECKPOINTED
     alone = replace(run, checkpointed=checkpointed, padded=False, sequence_parallel=1)
-    widths = arithmetic(workload, counts, run.states, "vision")
+    widths = arithmetic(workload, run.states, "vision")
     keys = data.vision_tokens / max(data.images, 1)
     return part_activations(workload, alone, "vision", widths, data.vision_tokens, keys)
 
@@ -64,7 +64,7 @@ def _projector(workload: Workload, counts: Counts, run: Pass) -> Terms:
     needs = counts.trained_parts | counts.adapted_parts
     if not needs & {"vision", "projector"}:
         return {}
-    widths = arithmetic(workload, counts, run.states, "projector")
+    widths = arithmetic(workload, run.states, "projector")
     tokens = workload.data.image_tokens
     return {"projector activations": tokens * _projector_widths(workload, widths)}
 

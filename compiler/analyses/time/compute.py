@@ -7,7 +7,7 @@ from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.dtypes import BYTES, quantized_bytes
 from tunec.compiler.analyses.memory.training import loss_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.analyses.time.flops import operations
+from tunec.compiler.analyses.time.flops import module_tokens, operations
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.tokens import PARTS, kept_bytes, part_tokens
 from tunec.compiler.ir.slots import States
@@ -83,7 +83,7 @@ def _adapter_outputs(workload: Workload, states: States) -> float:
     """Bytes of one sample's adapter outputs."""
     dtype = workload.precision.compute if states.autocast else states.trainable
     return sum(
-        BYTES[dtype] * part_tokens(workload, module.part) * module.shape[0] * module.copies
+        BYTES[dtype] * module_tokens(workload, module) * module.shape[0] * module.copies
         for module in workload.adapted
     )
 

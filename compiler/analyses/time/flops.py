@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from tunec.compiler.analyses.memory import diffusion
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.analyses.time.tokens import PARTS, part_tokens
-from tunec.compiler.analyses.time.unet import unet_operations, unet_scores
+from tunec.compiler.analyses.time.unet import unet_products, unet_scores, unet_tokens
 from tunec.schemas.models.architecture import Architecture, Module, Part, Stack
 
 
@@ -49,30 +50,45 @@ def part_operations(workload: Workload, part: Part) -> Operations:
     weights, 4n for frozen ones that a gradient passes, 2n where none does.
     """
     tokens = part_tokens(workload, part)
-    layers = tokens * 2 * active_weights(workload.architecture, part)
-    if workload.architecture.unet:
-        layers = unet_operations(workload)
+    layers = 2 * products(workload, part)
     head = tokens * 2 * workload.architecture.vocab * workload.architecture.hidden
-    products = layers + (head if part == "text" else 0)
+    through = layers + (head if part == "text" else 0)
     scores = score_operations(workload, part)
-    adapters = tokens * 6 * _adapter_weights(workload, part)
+    adapters = 6 * _adapter_products(workload, part)
     passes, trains = _passes(workload, part), part in count(workload).trained_parts
     return Operations(
-        forward=products + scores,
-        backward=(products * (1 + trains) + scores * _score_backward(workload)) * passes,
+        forward=through + scores,
+        backward=(through * (1 + trains) + scores * _score_backward(workload)) * passes,
         layers=(layers + scores) * passes,
         adapters=adapters,
     )
 
 
-def active_weights(model: Architecture, part: Part) -> float:
-    """Weights of a part's layers that one token meets, the output projection not counted."""
-    share = _active_share(model, part)
+def products(workload: Workload, part: Part) -> float:
+    """Weights that one sample's tokens meet in a part's layers, each as often as a token meets it.
+
+    The output projection is not counted; a token meets only the active experts.
+    """
+    if workload.architecture.unet:
+        return unet_products(workload)
+    share = _active_share(workload.architecture, part)
     return sum(
-        prod(module.shape) * module.copies * (share if ".experts" in module.path else 1)
-        for module in model.modules
-        if module.part == part and _multiplies(module) and module.path != model.head
+        module_tokens(workload, module)
+        * prod(module.shape)
+        * module.copies
+        * (share if ".experts" in module.path else 1)
+        for module in workload.architecture.modules
+        if module.part == part and _multiplies(module) and module.path != workload.architecture.head
     )
+
+
+def module_tokens(workload: Workload, module: Module) -> float:
+    """Tokens of one sample on which a module works."""
+    if module.part == "denoiser":
+        if workload.architecture.unet:
+            return unet_tokens(workload, module)
+        return diffusion.module_tokens(workload, module)
+    return part_tokens(workload, module.part)
 
 
 def _multiplies(module: Module) -> bool:
@@ -123,12 +139,13 @@ def _score_backward(workload: Workload) -> float:
     return 2 if workload.attention.implementation == "eager" else 2.5
 
 
-def _adapter_weights(workload: Workload, part: Part) -> float:
+def _adapter_products(workload: Workload, part: Part) -> float:
+    """Weights of adapters that one sample's tokens meet."""
     rank = workload.adapter.rank
     return sum(
-        rank * (module.shape[0] + prod(module.shape[1:])) * module.copies
-        for module in workload.adapted
-        if module.part == part
+        module_tokens(workload, m) * rank * (m.shape[0] + prod(m.shape[1:])) * m.copies
+        for m in workload.adapted
+        if m.part == part
     )
 
 

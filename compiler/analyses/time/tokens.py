@@ -5,7 +5,6 @@ from typing import Final
 
 from tunec.compiler.analyses.memory.activations import Pass, part_activations, text_tokens
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
-from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.diffusion import (
     denoiser_activations,
     denoiser_tokens,
@@ -56,7 +55,7 @@ def kept_bytes(workload: Workload, states: States, part: Part) -> float:
     run = Pass(states, checkpointed=False, padded=False, sequence_parallel=1, tensor_parallel=1)
     if part == "denoiser":
         return sum(denoiser_activations(workload, run).kept.values())
-    widths = arithmetic(workload, count(workload), states, part)
+    widths = arithmetic(workload, states, part)
     images = max(workload.data.images, 1) if part == "vision" else 1
     whole = part_activations(workload, run, part, widths, tokens, tokens / images)
     return sum(whole.kept.values())

@@ -4,16 +4,22 @@ from math import prod
 
 from tunec.compiler.analyses.memory.unet import TEXT_TOKENS, levels, module_positions
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.models.architecture import Module
 
 
-def unet_operations(workload: Workload) -> float:
-    """Operations of one sample's products and convolutions, forward."""
+def unet_products(workload: Workload) -> float:
+    """Weights of products and convolutions, each as often as one sample's elements meet it."""
     every = tuple(levels(workload))
     return sum(
-        2 * prod(module.shape) * module.copies * module_positions(module, every)
+        prod(module.shape) * module.copies * module_positions(module, every)
         for module in workload.architecture.modules
         if module.kind in ("linear", "conv")
     )
+
+
+def unet_tokens(workload: Workload, module: Module) -> float:
+    """Elements of one channel on which a module works."""
+    return module_positions(module, tuple(levels(workload)))
 
 
 def unet_scores(workload: Workload) -> float:

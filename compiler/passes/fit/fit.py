@@ -24,7 +24,7 @@ from tunec.compiler.ir.slots import (
     Quantization,
 )
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
-from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, layout_of
+from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layout_of
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes
 from tunec.schemas.models.architecture import Architecture
@@ -46,10 +46,7 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
     selection = facts.selection
     host = selection.node.host
     batch = facts.pinned("batch.global", facts.spec.batch.global_)
-    engine = facts.pinned("parallel.engine", facts.spec.engine)
     pins = {path: pin.value for path, pin in facts.pins.items() if SLOTS[path].group in GROUPS}
-    if engine is not None:
-        pins["parallel.engine"] = engine
     return Problem(
         workload=workload_of(facts, draft),
         machine=machine_of(
@@ -68,6 +65,7 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
         per_node=draft.devices.per_node,
         global_batch=batch,
         trainable=draft.adapter.trainable_parameters,
+        engine=facts.spec.engine,
         pins=tuple(sorted(pins.items())),
     )
 
@@ -137,14 +135,14 @@ def _say(scribe: Scribe, problem: Problem, chosen: Candidate) -> None:
 @lru_cache(maxsize=4096)
 def _decisions(problem: Problem, layout: Layout) -> dict[str, Decision]:
     """A decision for each slot; a pinned one says what would have been chosen without the pin."""
-    answer = search(problem)
-    free = _unpinned(problem) if problem.pins else None
+    answer, pins = search(problem), dict(problem.pins)
+    free = _unpinned(problem) if pins else None
     decisions: dict[str, Decision] = {}
     for group in GROUPS:
         decided, wished = getattr(layout, group), getattr(free.layout if free else layout, group)
         for each in fields(decided):
             path = f"{group}.{each.name.rstrip('_')}"
-            value = getattr(wished if path in problem.pinned else decided, each.name)
+            value = getattr(wished if path in pins else decided, each.name)
             reason, rests = _reason(path, problem, answer)
             beaten = tuple(_beaten(path, value, problem, answer))
             decisions[path] = Decision(value, reason, rests, beaten)
@@ -163,6 +161,8 @@ def _without_pins(problem: Problem) -> Problem:
 
 def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Origin, ...]]:
     rests = (slot("devices.budget"), slot("model.parameters"), slot("adapter.trainable_parameters"))
+    if path == "parallel.engine" and problem.engine is not None:
+        return "the spec asks for it", (spec("engine"),)
     if path in SHAPE_SLOTS or path in ("batch.micro", "batch.accumulation"):
         count = sum(verdict.best is not None for verdict in answer.verdicts)
         return f"the fastest of {count} layouts that fit {format_bytes(problem.budget)}", rests
@@ -217,20 +217,22 @@ def _idle_devices(scribe: Scribe, problem: Problem, best: Candidate) -> None:
 
 def _fallback(problem: Problem, answer: Answer) -> Candidate:
     """A layout to go on with after an error, so that later passes can report their own faults."""
-    shape = (answer.nearest or answer.verdicts[0]).shape if answer.verdicts else _any_shape(problem)
+    shape = answer.nearest.shape if answer.nearest else _any_shape(problem, answer)
     share = max(1, global_batch(problem, shape.width) // shape.width)
     layout = layout_of(problem, shape, 1, share)
     return Candidate(shape, layout, step_time(problem.workload, layout, problem.machine))
 
 
-def _any_shape(problem: Problem) -> Any:
-    return next(iter(shapes(_without_pins(problem))))
+def _any_shape(problem: Problem, answer: Answer) -> Shape:
+    """A shape whose engine starts as many processes as there are devices, if there is one."""
+    every = [verdict.shape for verdict in answer.verdicts] or list(shapes(_without_pins(problem)))
+    return min(every, key=lambda shape: (shape.engine == "none") != (shape.width == 1))
 
 
 def _infeasible(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
     nearest = answer.nearest
     if nearest is None:
-        return _no_layout(problem, answer)
+        return _no_layout(facts, problem, answer)
     share = global_batch(problem, nearest.shape.width) // nearest.shape.width
     memory = account(problem.workload, layout_of(problem, nearest.shape, 1, share))
     short = nearest.required - problem.budget
@@ -268,14 +270,31 @@ def _pin_notes(facts: Facts) -> list[str]:
     return [f"under these pins: {', '.join(pins)}"] if pins else []
 
 
-def _no_layout(problem: Problem, answer: Answer) -> Diagnostic:
-    reasons = dict.fromkeys(f"{v.shape}: {describe(v, problem)}" for v in answer.verdicts)
-    pinned = ", ".join(f"{path}={value}" for path, value in problem.pins)
-    message = "no layout can run" + (f" with {pinned}" if pinned else "")
+def _no_layout(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
+    pinned = ", ".join(f"{path} {show(path, value)}" for path, value in problem.pinned.items())
     return Diagnostic(
         "E0702",
         "error",
-        message,
-        (Label("", path="pin" if pinned else "hardware"),),
-        tuple(list(reasons)[:8]),
+        "no layout can run" + (f" with {pinned}" if pinned else ""),
+        tuple(Label("", path=path) for path in _givers(facts, problem)),
+        tuple(_reasons(problem, answer)[:8]),
+        help="change or drop what the reasons name" if pinned else None,
     )
+
+
+def _givers(facts: Facts, problem: Problem) -> list[str]:
+    """Where the spec says what the search is bound to; its hardware where nothing does."""
+    pins = [f"pin.{path}" for path, _ in problem.pins if facts.pins[path].author == "spec"]
+    asked = ["engine"] if facts.spec.engine else []
+    return [*pins, *asked] or ["hardware"]
+
+
+def _reasons(problem: Problem, answer: Answer) -> list[str]:
+    """Why the layouts cannot run, each reason once, with how many it rules out."""
+    ruled_out: dict[str, list[Shape]] = {}
+    for verdict in answer.verdicts:
+        ruled_out.setdefault(describe(verdict, problem), []).append(verdict.shape)
+    return [
+        f"{every[0]}{f' and {len(every) - 1} more' if len(every) > 1 else ''}: {reason}"
+        for reason, every in ruled_out.items()
+    ]

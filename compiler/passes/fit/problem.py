@@ -28,6 +28,8 @@ class Problem:
     global_batch: int | None
     """Samples in one optimizer step, if the spec or a pin says."""
     trainable: int
+    engine: Engine | None
+    """The engine that the spec asks for; a pin is stronger."""
     pins: tuple[tuple[str, Any], ...]
     """Pinned slots of the groups that the search decides."""
 
@@ -38,8 +40,9 @@ class Problem:
 
     @property
     def pinned(self) -> Mapping[str, Any]:
-        """The pins by slot."""
-        return dict(self.pins)
+        """What is not for the search to choose, by slot: the pins and the spec's engine."""
+        asked = {"parallel.engine": self.engine} if self.engine else {}
+        return {**asked, **dict(self.pins)}
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -131,8 +131,8 @@ def _micro_batches(problem: Problem, share: int, most: int) -> list[int]:
 
 
 def _batch_refusal(problem: Problem, share: int, most: int) -> str:
-    pinned = {slot: value for slot, value in problem.pins if slot.startswith("batch.")}
-    return f"a share of {share} samples a device has no micro batch up to {most} with {pinned}"
+    pins = (f"{slot} {value}" for slot, value in problem.pins if slot.startswith("batch."))
+    return f"{share} samples a device, {most} at once at most: that is not {', '.join(pins)}"
 
 
 def _candidate(problem: Problem, shape: Shape, micro: int, accumulation: int) -> Candidate:

@@ -18,7 +18,7 @@ _USUAL_GLOBAL_BATCH_IMAGES = 4
 def shapes(problem: Problem) -> Iterator[Shape]:
     """Every shape that the pins allow, possible or not; without pins, all that could run."""
     nodes, per_node = devices_used(problem)
-    pinned = {slot: value for slot, value in problem.pins if slot in SHAPE_SLOTS}
+    pinned = {slot: value for slot, value in problem.pinned.items() if slot in SHAPE_SLOTS}
     for kind in _EVERY if pinned else _SENSIBLE:
         shape = Shape(*kind, nodes, per_node)
         if all(shape.says(slot) == value for slot, value in pinned.items()):

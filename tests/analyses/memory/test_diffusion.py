@@ -1,4 +1,7 @@
-"""Denoisers against traces of the real diffusers models."""
+"""Denoisers against traces of the real diffusers models.
+
+SD3's trace holds 0.1 GiB of position table, a buffer that an architecture does not list.
+"""
 
 from typing import Any
 
@@ -150,5 +153,4 @@ def test_peak_is_within_8_percent_of_the_trace(
     found = accounted(name, lora_rank=lora_rank, checkpointed=checkpointed)
     backward = [phase for phase in found.phases if "backward" in phase]
     most = max(sum(found.phases[phase].values()) for phase in backward)
-    print(name, lora_rank, checkpointed, "static", peaks.static / 2**30, "trace", peaks.backward / 2**30, "account", most / 2**30, f"{100*(most/peaks.backward-1):+.1f}%", "kept", (peaks.kept-peaks.static)/2**30, {p: round(sum(found.phases[p].values())/2**30,3) for p in backward})
     assert most == pytest.approx(peaks.backward, rel=0.08)

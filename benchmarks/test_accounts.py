@@ -1,0 +1,73 @@
+"""Micro benchmarks of what the search calls most: the memory account, the time account, itself.
+
+Each round begins with every cache of the analyses and of the search empty, as for a new problem.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from tunec.compiler.analyses.memory.account import account, largest_micro_batch
+from tunec.compiler.analyses.memory.workload import Layout
+from tunec.compiler.analyses.time.account import step_time
+from tunec.compiler.driver import run_passes
+from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.gather import gather
+from tunec.compiler.passes.fit.fit import problem_of
+from tunec.compiler.passes.fit.problem import Problem
+from tunec.compiler.passes.fit.search import search
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ("five-lines", "minicpm-v-2_6-lora", "glm-4v-9b-lora")
+ROUNDS = 200
+
+
+@pytest.fixture(params=EXAMPLES)
+def problem(request: pytest.FixtureRequest) -> Problem:
+    loaded = load_spec(ROOT / "examples" / request.param / "spec.yaml")
+    assert loaded.spec is not None
+    facts = gather(loaded.spec, loaded.base)
+    draft, _, _ = run_passes(facts)
+    return problem_of(facts, draft)
+
+
+@pytest.fixture
+def layout(problem: Problem) -> Layout:
+    best = search(problem).best
+    assert best is not None
+    return best.layout
+
+
+def forget() -> None:
+    """Empty the caches of the analyses and of the search."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("tunec.compiler.analyses.", "tunec.compiler.passes.fit.")):
+            for value in vars(module).values():
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
+
+
+def cold(benchmark: BenchmarkFixture, run: Callable[[], Any]) -> Any:
+    return benchmark.pedantic(run, setup=forget, rounds=ROUNDS)  # type: ignore[no-untyped-call]
+
+
+def test_memory(benchmark: BenchmarkFixture, problem: Problem, layout: Layout) -> None:
+    assert cold(benchmark, lambda: account(problem.workload, layout).required_bytes) > 0
+
+
+def test_largest_micro_batch(benchmark: BenchmarkFixture, problem: Problem, layout: Layout) -> None:
+    workload, budget = problem.workload, problem.budget
+    assert cold(benchmark, lambda: largest_micro_batch(workload, layout, budget)) > 0
+
+
+def test_time(benchmark: BenchmarkFixture, problem: Problem, layout: Layout) -> None:
+    found = cold(benchmark, lambda: step_time(problem.workload, layout, problem.machine))
+    assert found.step_seconds > 0
+
+
+def test_search(benchmark: BenchmarkFixture, problem: Problem) -> None:
+    assert cold(benchmark, lambda: search(problem)).best is not None

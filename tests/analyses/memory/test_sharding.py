@@ -1,0 +1,174 @@
+"""Bytes per parameter against DeepSpeed 0.19.8, traced with real tensors on a CPU.
+
+A model of 40 equal layers, bf16, gradient clipping, torch's fused AdamW, four ranks of a fake
+process group, buckets of 1000 elements; storages counted while the engine ran its fourth step.
+"""
+
+from typing import Any
+
+import pytest
+from workload_builders import LLAMA_32_1B, MIXED, full, layout, model
+
+from tunec.compiler.analyses.memory.account import account
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.gradients import at_loss
+from tunec.compiler.analyses.memory.sharding import (
+    Sharding,
+    backward_gradients,
+    kept_gradients,
+    optimizer_step,
+    reduction_elements,
+    resident,
+    sharding,
+)
+from tunec.compiler.analyses.memory.weights import gathered, weights
+from tunec.compiler.analyses.memory.workload import Workload
+
+MODEL = model(
+    LLAMA_32_1B
+    | {"hidden_size": 512, "intermediate_size": 2048, "vocab_size": 128, "num_hidden_layers": 40}
+    | {"num_attention_heads": 8}
+)
+FULL = full(MODEL)
+SMALL: dict[str, Any] = {
+    "reduce_bucket": 0,
+    "prefetch_bucket": 0,
+    "persistence_threshold": 0,
+    "max_live_parameters": 0,
+    "max_reuse_distance": 0,
+}
+FP32_GRADIENTS = MIXED | {"gradients": "fp32"}
+
+
+def plan(stage: int, *, ranks: int = 4, accumulation: int = 1, **changes: Any) -> Sharding:
+    states = {**MIXED, **SMALL, **changes}
+    made = layout(
+        engine="deepspeed", world=ranks, stage=stage, accumulation=accumulation, **states
+    )
+    return sharding(
+        count(FULL), made.parallel, made.states, made.zero, accumulates=accumulation > 1
+    )
+
+
+def per_parameter(*groups: Any) -> float:
+    return sum(sum(terms.values()) for terms in groups) / count(FULL).trainable
+
+
+def live(made: Sharding, workload: Workload = FULL) -> float:
+    return per_parameter(weights(workload, made), resident(workload, made))
+
+
+@pytest.mark.parametrize(
+    ("stage", "states", "traced"),
+    [
+        (0, MIXED, 14.0),
+        (1, MIXED, 5.0),
+        (1, FP32_GRADIENTS, 9.0),
+        (2, MIXED, 5.0),
+        (2, FP32_GRADIENTS, 5.0),
+        (3, MIXED, 4.0),
+        (3, FP32_GRADIENTS, 4.5),
+    ],
+)
+def test_state_between_steps(stage: int, states: dict[str, Any], traced: float) -> None:
+    assert live(plan(stage, **states)) == pytest.approx(traced, rel=0.001)
+
+
+def test_state_between_steps_on_64_ranks() -> None:
+    assert live(plan(2, ranks=64)) == pytest.approx(2.19, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("stage", "states", "accumulation", "traced"),
+    [
+        (0, MIXED, 1, 18.0),
+        (1, MIXED, 1, 7.5),
+        (1, FP32_GRADIENTS, 1, 13.0),
+        (2, MIXED, 1, 5.546),
+        (2, MIXED, 2, 6.046),
+        (2, FP32_GRADIENTS, 1, 6.545),
+    ],
+)
+def test_peak_of_the_backward_pass(
+    stage: int, states: dict[str, Any], accumulation: int, traced: float
+) -> None:
+    made = plan(stage, accumulation=accumulation, **states)
+    found = live(made) + per_parameter(backward_gradients(made))
+    assert found == pytest.approx(traced, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("stage", "states", "traced"),
+    [
+        (0, MIXED, 20.0),
+        (1, MIXED, 7.0),
+        (1, FP32_GRADIENTS, 11.0),
+        (2, MIXED, 7.0),
+        (2, FP32_GRADIENTS, 6.1),
+        (3, MIXED, 5.5),
+        (3, FP32_GRADIENTS, 5.5),
+    ],
+)
+def test_peak_of_the_optimizer_step(stage: int, states: dict[str, Any], traced: float) -> None:
+    made = plan(stage, **states)
+    found = live(made) + per_parameter(optimizer_step(FULL, made))
+    assert found == pytest.approx(traced, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("stage", "states", "traced"),
+    [(0, MIXED, 16.0), (1, MIXED, 7.0), (2, MIXED, 5.5), (2, FP32_GRADIENTS, 6.0), (3, MIXED, 4.0)],
+)
+def test_gradients_that_accumulate(stage: int, states: dict[str, Any], traced: float) -> None:
+    made = plan(stage, accumulation=2, **states)
+    assert live(made) + per_parameter(kept_gradients(made)) == pytest.approx(traced, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("live_share", "reuse_share", "checkpointed", "traced"),
+    [
+        (0.1, 0.1, False, 0.1),
+        (0.1, 0.4, False, 0.2),
+        (0.1, 1.0, False, 0.5),
+        (0.1, 1.6, False, 0.8),
+        (0.1, 0.4, True, 0.1375),
+        (0.1, 1.0, True, 0.3375),
+        (0.1, 1.6, True, 0.5375),
+        (0.4, 0.2, False, 0.4),
+        (0.2, 50.0, False, 1.0),
+    ],
+)
+def test_parameters_whole_at_the_turn(
+    live_share: float, reuse_share: float, checkpointed: bool, traced: float
+) -> None:
+    total = count(FULL).base
+    made = plan(
+        3,
+        max_live_parameters=int(live_share * total),
+        max_reuse_distance=int(reuse_share * total),
+    )
+    whole = gathered(made, 40, checkpointed=checkpointed)["gathered parameters"]
+    assert whole / (2 * total) == pytest.approx(traced, abs=0.013)
+
+
+def test_reduce_buckets_keep_their_size_however_little_is_trained() -> None:
+    one = plan(2, reduce_bucket=500_000_000)
+    two = plan(2, reduce_bucket=500_000_000, overlap_comm=True)
+    assert at_loss(one)["reduce buckets"] == 1e9
+    assert at_loss(two)["reduce buckets"] == 2e9
+    assert "reduce buckets" not in at_loss(plan(2, contiguous_gradients=False))
+
+
+def test_stage_0_reduces_at_most_half_a_billion_elements_at_once() -> None:
+    large = full(model(LLAMA_32_1B))
+    assert reduction_elements(count(large)) == 500_000_000
+    assert reduction_elements(count(FULL)) == count(FULL).trainable
+
+
+def test_ddp_holds_a_second_copy_of_all_gradients() -> None:
+    alone = account(FULL, layout()).phases["loss forward"]
+    among = account(FULL, layout(engine="ddp", world=4)).phases["loss forward"]
+    added = {name: among[name] - alone.get(name, 0) for name in among}
+    assert {n: size for n, size in added.items() if size} == {
+        "gradient buckets": 2 * count(FULL).trainable
+    }

@@ -1,0 +1,51 @@
+"""The README of each example shows commands with what they really print.
+
+A `console` block holds one command after `$ ` and its output, both streams. `--bless` rewrites them.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PAGES = sorted(EXAMPLES.glob("*/README.md"))
+BLOCK = re.compile(r"^```console\n\$ (?P<command>.+)\n(?P<output>.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMANDS = [(page, match["command"]) for page in PAGES for match in BLOCK.finditer(page.read_text())]
+
+
+def printed(command: str, folder: Path) -> str:
+    """Run a command as a reader of the page does, in its folder."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(  # noqa: S603
+        ["bash", "-c", command],  # noqa: S607
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return "\n".join(line.rstrip() for line in done.stdout.rstrip("\n").split("\n")) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("page", "command"), COMMANDS, ids=[f"{page.parent.name}: {c}" for page, c in COMMANDS]
+)
+def test_a_page_shows_what_its_command_prints(page, command, request):
+    found = printed(command, page.parent)
+    assert "Traceback" not in found
+    text = page.read_text("utf-8")
+    (match,) = [each for each in BLOCK.finditer(text) if each["command"] == command]
+    if request.config.getoption("--bless", default=False):
+        page.write_text(text[: match.start("output")] + found + text[match.end("output") :], "utf-8")
+        return
+    assert match["output"] == found
+
+
+def test_every_example_has_a_page_with_commands():
+    folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
+    assert folders == {page.parent.name for page, _ in COMMANDS}

@@ -1,0 +1,497 @@
+"""The Trainer's files against nine real releases of transformers, with peft, trl and deepspeed."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.version import Version
+from tests.plans import (
+    DDP,
+    FP16,
+    FP32,
+    NVME,
+    OFFLOAD,
+    ONE,
+    ZERO_0,
+    ZERO_3,
+    plan_of,
+)
+
+import tunec.compiler
+from tunec.compiler.consumers.asking import ask
+from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.schemas import automatic_keys, class_defaults
+from tunec.compiler.consumers.sets import SETS, choose, releases
+from tunec.compiler.emit import emit
+from tunec.compiler.ir.ledger import Ledger, Rank
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.read import found_plain, read, recognise, settle
+from tunec.compiler.target import Artifact, Found
+from tunec.targets.deepspeed.config import FILLED
+from tunec.targets.huggingface.packages import PEFT_RELEASES, TRL_RELEASES, companions
+from tunec.targets.huggingface.target import TARGET, TRAINING_ARGS
+
+VERSIONS = tuple(known.version for known in releases("transformers"))
+SCRIPT = "tunec.targets.huggingface.consumer"
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 100,
+}
+
+
+def method(**values: Any) -> Mapping[str, Any]:
+    return {f"adapter.{name}": value for name, value in values.items()}
+
+
+FULL = method(kind="none", rank=0, alpha=0.0, dropout=0.0, targets=())
+QLORA = {
+    "quantization.format": "nf4",
+    "quantization.double": True,
+}
+CASES: Mapping[str, Plan] = {
+    "zero 2": plan_of(),
+    "zero 0": plan_of(ZERO_0, FP16),
+    "zero 3": plan_of(ZERO_3),
+    "offload": plan_of(OFFLOAD),
+    "nvme": plan_of(NVME),
+    "fp16 on zero 2": plan_of(FP16),
+    "fp32 on zero 2": plan_of(FP32),
+    "ddp": plan_of(DDP),
+    "ddp in fp16": plan_of(FP16, DDP),
+    "ddp in fp32": plan_of(FP32, DDP, {"states.autocast": False, "precision.tf32": False}),
+    "one device": plan_of(ONE),
+    "pure bf16": plan_of(
+        ONE,
+        FULL,
+        {"states.autocast": False, "states.trainable": "bf16", "states.optimizer": "bf16"},
+    ),
+    "full": plan_of(ZERO_3, FULL),
+    "qlora": plan_of(ONE, QLORA),
+    "int8": plan_of(ONE, {"quantization.format": "int8"}),
+    "regular expression": plan_of(method(targets=r"model\.layers\.\d+\.self_attn\.(q|v)_proj")),
+    "one target": plan_of(method(targets=("q_proj",))),
+    "also trained": plan_of(method(also_train=("embed_tokens", "lm_head"))),
+    "rslora": plan_of(method(rslora=True)),
+    "dora": plan_of(method(dora=True)),
+    "reentrant": plan_of({"activation_checkpointing.reentrant": True}),
+    "no checkpointing": plan_of({"activation_checkpointing.mode": "none"}),
+    "by epochs": plan_of({"schedule.steps": None, "schedule.warmup_steps": 0}),
+    "by steps": plan_of({"schedule.epochs": None}),
+    "saved by epoch": plan_of({"schedule.save_steps": None, "schedule.keep_checkpoints": None}),
+    "evaluated": plan_of({"schedule.evaluation_steps": 500, "data.evaluation": "eval.jsonl"}),
+    "tracked": plan_of({"runtime.report_to": ("tensorboard",)}),
+    "not clipped": plan_of({"optimizer.max_grad_norm": 0.0}),
+    "with images": plan_of(
+        {"model.kind": "vision-language", "data.images": 1, "data.image_tokens": 1600}
+    ),
+    "by name": plan_of({"data.train": "org/set"}),
+    "packed": plan_of({"data.packing": True}),
+    **{
+        f"optimizer {name}": plan_of({"optimizer.name": name, "optimizer.kernel": kernel})
+        for name, kernel in (
+            *(("adamw", "foreach"), ("adamw_8bit", "bitsandbytes"), ("adafactor", "own")),
+            *(("paged_adamw_8bit", "bitsandbytes"), ("paged_adamw_32bit", "bitsandbytes")),
+            *(("lion", "own"), ("sgd", "foreach")),
+        )
+    },
+    **{
+        f"schedule {kind}": plan_of({"schedule.kind": kind, "schedule.warmup_steps": warmup})
+        for kind, warmup in (
+            *(("constant", 0), ("constant_with_warmup", 10), ("linear", 10), ("cosine", 0)),
+        )
+    },
+}
+
+
+def emitted(name: str, version: str) -> dict[str, Artifact]:
+    artifacts, diagnostics = emit(TARGET, CASES[name], Version(version))
+    assert {each.severity for each in diagnostics} <= {"note"}, diagnostics
+    return {each.name: each for each in artifacts}
+
+
+def question(name: str, version: str) -> dict[str, Any]:
+    files = emitted(name, version)
+    beside = {key: files[key].text for key in ("ds_config.json",) if key in files}
+    return {
+        "verb": "resolve",
+        "yaml": files["training_args.yaml"].text,
+        "files": beside,
+        "world_size": CASES[name].parallel.world,
+        "capability": [8, 0],
+        "model_config": LLAMA,
+        "max_steps": CASES[name].schedule.steps or 100,
+    }
+
+
+def adaptation(name: str, version: str) -> dict[str, Any]:
+    adapter = emitted(name, version).get("adapter_config.json")
+    lora = dict(adapter.values) if adapter else {}
+    known = {key: value for key, value in lora.items() if key != "peft_type"}
+    return {"verb": "adapt", "model_config": LLAMA, "lora": known, "dtype": "bfloat16"}
+
+
+def rate(name: str) -> dict[str, Any]:
+    plan = CASES[name]
+    return {
+        "verb": "rates",
+        "schedule": plan.schedule.kind,
+        "learning_rate": plan.optimizer.learning_rate,
+        "warmup_steps": plan.schedule.warmup_steps,
+        "steps": 40,
+    }
+
+
+ADAPTED = tuple(name for name, plan in CASES.items() if plan.adapter.kind == "lora")
+SCHEDULED = tuple(name for name in CASES if name.startswith("schedule"))
+
+
+def told(version: str) -> dict[str, dict[str, Any]]:
+    asked = {("resolve", name): question(name, version) for name in CASES}
+    asked |= {("adapt", name): adaptation(name, version) for name in ADAPTED}
+    asked |= {("rates", name): rate(name) for name in SCHEDULED}
+    environment = prepare(choose("transformers", version).requirements)
+    replies = ask(environment, SCRIPT, list(asked.values()), 400)
+    return dict(zip(asked, replies, strict=True))
+
+
+def of_each(tell) -> dict[str, Any]:
+    try:
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            return dict(zip(VERSIONS, pool.map(tell, VERSIONS), strict=True))
+    except EnvironmentUnavailable as unavailable:
+        pytest.skip(f"not checked: {unavailable}")
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """Each release's answers to all cases, asked once."""
+    return of_each(told)
+
+
+every_case = pytest.mark.parametrize("name", CASES)
+every_version = pytest.mark.parametrize("version", VERSIONS)
+
+
+def plan_slots(version: str, plan: Plan, files: frozenset[str]) -> dict[str, Any]:
+    """The slots that rows of some files say of a plan, with the plan's values."""
+    dialect = TARGET.dialect(Version(version))
+    return {
+        slot: plan[slot]
+        for file in TARGET.files
+        if file.name in files
+        for entry in file.entries
+        if entry.holds_in(dialect) and entry.when(plan)
+        for slot in entry.slots
+    }
+
+
+def read_back(version: str, documents: Mapping[str, Mapping[str, Found]]) -> dict[str, Any]:
+    ledger = Ledger().add(read(TARGET, documents, Version(version)))
+    return {each.slot: each.value for each in ledger.winners()}
+
+
+@every_version
+@every_case
+def test_the_trainer_takes_the_arguments_without_a_warning(answers, name, version):
+    answer = answers[version]["resolve", name]
+    assert answer["refused"] is None
+    assert answer["warnings"] == []
+
+
+@every_version
+@every_case
+def test_resolved_arguments_are_the_plan(answers, name, version):
+    """Every field, unset ones too, read back from what the class itself settled on."""
+    values = answers[version]["resolve", name]["values"]
+    plan = CASES[name]
+    document = {key: value for key, value in values.items() if value is not None}
+    resolved = read_back(version, {"training_args.yaml": found_plain(document)})
+    for slot, value in plan_slots(version, plan, frozenset({"training_args.yaml"})).items():
+        assert resolved[slot] == value, slot
+
+
+@every_version
+@every_case
+def test_the_trainer_finds_no_mismatch_with_ds_config(answers, name, version):
+    """MC010, MC011: every shared value agrees to the last digit, and nothing is left to fill in."""
+    answer = answers[version]["resolve", name]
+    files = emitted(name, version)
+    if CASES[name].parallel.engine != "deepspeed":
+        assert "ds_config.json" not in files
+        return
+    assert answer["refused"] is None
+    engine = answer["deepspeed"]
+    assert engine == {
+        **files["ds_config.json"].values,
+        "steps_per_print": engine["steps_per_print"],
+    }
+    assert "auto" not in json.dumps(engine)
+
+
+@every_version
+@every_case
+def test_the_trainer_derives_batch_and_warm_up(answers, name, version):
+    derived = answers[version]["resolve", name]["derived"]
+    plan = CASES[name]
+    assert derived["warmup_steps"] == plan.schedule.warmup_steps
+    assert derived["train_batch_size"] == plan.batch.micro
+
+
+@every_version
+@pytest.mark.parametrize("name", ADAPTED)
+def test_peft_adapts_what_the_plan_names(answers, name, version):
+    answer = answers[version]["adapt", name]
+    plan = CASES[name]
+    assert answer["refused"] is None
+    adapted = {module.rpartition(".")[2] for module in answer["modules"]}
+    targets = plan.adapter.targets
+    assert adapted == ({"q_proj", "v_proj"} if isinstance(targets, str) else set(targets))
+    trained = {part for path in answer["trained_in_full"] for part in path.split(".")}
+    assert set(plan.adapter.also_train) <= trained
+
+
+@every_version
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_rates_are_what_the_other_table_s_test_takes_for_planned(answers, name, version):
+    """The formula that DeepSpeed's schedules are held to is transformers' own."""
+    from tests.targets.test_deepspeed import planned_rate
+
+    plan = CASES[name]
+    short = replace(plan, schedule=replace(plan.schedule, steps=40))
+    rates = answers[version]["rates", name]["rates"]
+    assert rates == pytest.approx([planned_rate(short, step) for step in range(40)], rel=1e-9)
+
+
+@every_version
+def test_defaults_of_absent_keys_are_the_release_s_own(version):
+    real = class_defaults("training_arguments", version)
+    dialect = TARGET.dialect(Version(version))
+    checked = 0
+    for entry in TRAINING_ARGS.entries:
+        keys = [key for key in entry.keys if real.get(key) is not None]
+        if not keys or not entry.holds_in(dialect):
+            continue
+        ours = entry.defaults_at(dialect[entry.package])
+        theirs = settle(entry, {key: real[key] for key in keys})
+        for slot in ours.keys() & theirs.keys() - {"runtime.output"}:  # the table names one
+            assert ours[slot] == theirs[slot], (entry.keys, slot)
+            checked += 1
+    assert checked >= 20
+
+
+@every_version
+def test_auto_is_filled_in_for_the_keys_that_the_release_fills(version):
+    known = {key for key in automatic_keys(version) if not key.startswith("amp.")}
+    assert known == FILLED
+
+
+def test_companions_are_sets_that_are_known_to_work():
+    for known in SETS.values():
+        if known.consumer == "transformers":
+            pins = dict(pin.split("==") for pin in known.companions)
+            usual = companions(Version(known.version))
+            assert (usual["trl"], usual["peft"]) == (pins["trl"], pins["peft"])
+            assert usual["trl"] in TRL_RELEASES.releases
+            assert usual["peft"] in PEFT_RELEASES.releases
+
+
+# ── trl ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def asked_of_trl(version: str) -> dict[tuple[str, str], dict[str, Any]]:
+    found = {}
+    for name in CASES:
+        files = emitted(name, version)
+        common = {"world_size": CASES[name].parallel.world, "capability": [8, 0]}
+        found["model", name] = {**common, "verb": "model", "text": files["model_args.yaml"].text}
+        if "sft.yaml" in files:
+            texts = {
+                each: files[each].text for each in ("sft.yaml", "ds_config.json") if each in files
+            }
+            found["sft", name] = {**common, "verb": "parse", "files": texts}
+    return found
+
+
+def told_by_trl(version: str) -> dict[tuple[str, str], Any]:
+    asked = asked_of_trl(version)
+    environment = prepare(choose("transformers", version).requirements)
+    root = Path(tunec.compiler.__file__).parent.parent
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "DS_ACCELERATOR": "cpu"}
+    with tempfile.TemporaryDirectory() as folder:
+        answers = Path(folder, "answers.json")
+        subprocess.run(
+            [environment.python, Path(__file__).with_name("trl_oracle.py"), root, answers],
+            input=json.dumps(list(asked.values())),
+            env={**os.environ, **hidden, "PYTHONWARNINGS": "ignore"},
+            text=True,
+            check=True,
+            capture_output=True,
+            timeout=400,
+        )
+        return dict(zip(asked, json.loads(answers.read_text()), strict=True))
+
+
+@pytest.fixture(scope="module")
+def trl():
+    return of_each(told_by_trl)
+
+
+@every_version
+@every_case
+def test_trl_takes_the_whole_run_in_one_file(trl, name, version):
+    """`trl sft --config sft.yaml`: no key is unknown, and every value is the plan's."""
+    answer = trl[version].get(("sft", name))
+    if answer is None:
+        return
+    assert "refused" not in answer, answer
+    document = {key: value for key, value in answer["values"].items() if value is not None}
+    resolved = read_back(version, {"sft.yaml": found_plain(document)})
+    for slot, value in plan_slots(version, CASES[name], frozenset({"sft.yaml"})).items():
+        assert resolved[slot] == value, slot
+
+
+@every_version
+@every_case
+def test_trl_builds_the_planned_adapter_and_quantisation(trl, name, version):
+    answer = trl[version].get(("sft", name))
+    if answer is None:
+        return
+    plan = CASES[name]
+    assert (answer["adapter"] is not None) == (plan.adapter.kind == "lora")
+    if answer["adapter"] is not None:
+        found = answer["adapter"]
+        targets = found["target_modules"]
+        assert found["r"] == plan.adapter.rank
+        assert found["use_dora"] == plan.adapter.dora
+        if plan.adapter.targets == ("q_proj",):
+            assert targets == r"(.*\.)?q_proj"
+        elif isinstance(plan.adapter.targets, str):
+            assert targets == plan.adapter.targets
+        else:
+            assert sorted(targets) == sorted(plan.adapter.targets)
+    assert (answer["quantization"] is None) == (plan.quantization.format == "none")
+    if plan.quantization.format == "nf4":
+        assert answer["quantization"]["bnb_4bit_quant_type"] == "nf4"
+        assert answer["quantization"]["bnb_4bit_compute_dtype"] == "bfloat16"
+        assert answer["quantization"]["bnb_4bit_use_double_quant"] is True
+
+
+@every_version
+@every_case
+def test_model_args_are_a_model_config(trl, name, version):
+    answer = trl[version]["model", name]
+    assert "refused" not in answer, answer
+    assert answer["values"]["model_name_or_path"] == CASES[name].model.path
+
+
+def test_some_case_reaches_trl_in_every_release():
+    for version in VERSIONS:
+        assert len([key for key in asked_of_trl(version) if key[0] == "sft"]) >= 1
+
+
+def test_a_run_that_trl_cannot_say_leaves_its_file_out_with_a_note():
+    plan = CASES["evaluated"]
+    artifacts, (note,) = emit(TARGET, plan, Version("5.23.0"))
+    assert "sft.yaml" not in {each.name for each in artifacts}
+    assert (note.id, note.severity) == ("file-left-out", "note")
+    assert "data.evaluation eval.jsonl" in note.message
+
+
+# ── dialects ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def keys(version: str, name: str = "training_args.yaml", case: str = "evaluated") -> set[str]:
+    return set(emitted(case, version)[name].values)
+
+
+def test_evaluation_is_renamed():
+    assert "evaluation_strategy" in keys("4.40.2")
+    assert "evaluation_strategy" not in keys("4.41.0")
+    assert "eval_strategy" in keys("4.41.0")
+
+
+def test_checkpointing_is_renamed():
+    assert "gradient_checkpointing" in keys("5.22.2")
+    assert "gradient_checkpointing" not in keys("5.23.0")
+    assert "activation_checkpointing" in keys("5.23.0")
+
+
+def test_what_version_5_removed_is_never_written():
+    """MC108."""
+    gone = {"warmup_ratio", "no_cuda", "overwrite_output_dir", "group_by_length", "logging_dir"}
+    for version in VERSIONS:
+        assert not gone & keys(version)
+
+
+def test_a_named_companion_selects_its_dialect():
+    old, _ = emit(TARGET, CASES["ddp"], Version("4.57.6"), software={"trl": "0.17"})
+    new, _ = emit(TARGET, CASES["ddp"], Version("4.57.6"))
+    args = [
+        dict(next(a for a in found if a.name == "model_args.yaml").values) for found in (old, new)
+    ]
+    assert ["torch_dtype" in each for each in args] == [True, False]
+    assert ["dtype" in each for each in args] == [False, True]
+
+
+def test_an_unsupported_companion_is_refused():
+    artifacts, (fault,) = emit(TARGET, CASES["ddp"], Version("4.57.6"), software={"trl": "0.1"})
+    assert artifacts == ()
+    assert (fault.id, fault.labels[0].path) == ("E0902", "software.trl")
+
+
+def test_the_optimizer_stands_in_one_place():
+    """MC019, MC043: DeepSpeed builds it only where its states are offloaded."""
+    assert "optimizer" not in emitted("zero 2", "5.23.0")["ds_config.json"].values
+    assert "optimizer" in emitted("offload", "5.23.0")["ds_config.json"].values
+    for name in CASES:
+        if CASES[name].parallel.engine == "deepspeed":
+            assert "scheduler" not in emitted(name, "5.23.0")["ds_config.json"].values
+
+
+def test_reading_auto_says_nothing_where_the_trainer_fills_it_in():
+    document = {
+        "train_micro_batch_size_per_gpu": "auto",
+        "fp16": {"enabled": "auto", "loss_scale": 0},
+        "zero_optimization": {"stage": 3, "stage3_max_live_parameters": "auto"},
+    }
+    found = {
+        each.slot: each
+        for each in read(TARGET, {"ds_config.json": found_plain(document)}, Version("5.23.0"))
+    }
+    assert "batch.micro" not in found
+    assert "precision.compute" not in found
+    assert found["zero.stage"].rank is Rank.OBSERVED
+    assert found["zero.max_live_parameters"].rank is Rank.CONSUMER
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        ({"output_dir": "out", "bf16": True}, "training_args.yaml"),
+        ({"peft_type": "LORA", "r": 8}, "adapter_config.json"),
+        ({"model_name_or_path": "m", "use_peft": True}, "model_args.yaml"),
+        ({"model_name_or_path": "m", "output_dir": "out"}, "sft.yaml"),
+        ({"zero_optimization": {"stage": 2}}, "ds_config.json"),
+        ({"bf16": {"enabled": "auto"}}, "ds_config.json"),
+    ],
+)
+def test_files_are_known_by_what_they_hold(document, name):
+    file = recognise(TARGET, document)
+    assert file is not None
+    assert file.name == name
+
+
+def test_a_file_of_something_else_is_not_ours():
+    for document in ({}, [], None, {"name": "x"}, {"scripts": {"build": "make"}}):
+        assert recognise(TARGET, document) is None
