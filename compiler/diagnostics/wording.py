@@ -8,9 +8,14 @@ _MOST: Final = 60
 
 
 def shortened(text: str, most: int = _MOST) -> str:
-    """A text on one line, cut with an ellipsis where it is long."""
-    line = " ".join(text.split())
+    """A text on one line, cut with an ellipsis where it is long, unprintable characters replaced."""
+    line = " ".join(text[: 4 * most].split())
+    line = line if line.isprintable() else "".join(map(_printable, line))
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else "\ufffd"
 
 
 def shown(value: Any) -> str:

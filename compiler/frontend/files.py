@@ -52,10 +52,14 @@ class Unreadable(Exception):
     """A file that cannot be read; the message says why."""
 
 
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""Opening a pipe must not wait for someone to write into it."""
+
+
 def read_bytes(path: Path) -> bytes:
     """The bytes of a regular file, one more than allowed at most; raise Unreadable."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(os.open(path, _FLAGS), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise Unreadable("it is not a regular file")
             return file.read(MAX_BYTES + 1)

@@ -50,6 +50,19 @@ def displaced(base: Node, over: Node) -> Iterator[Path]:
         chosen = {name for name in members if _gives(after, name)}
         if chosen:
             yield from ((*path, name) for name in members if name in before.fields.keys() - chosen)
+    yield from _clashes(base, over)
+
+
+def _clashes(base: Node, over: Node, path: Path = ()) -> Iterator[Path]:
+    """Where a list and a mapping meet; OmegaConf refuses to merge them, the later one replaces."""
+    for key, child in (over.fields or {}).items():
+        below = base.child(key)
+        if below is None or below.is_leaf or child.is_leaf:
+            continue
+        if (below.items is None) != (child.items is None):
+            yield (*path, key)
+        else:
+            yield from _clashes(below, child, (*path, key))
 
 
 def _gives(node: Node, name: str) -> bool:

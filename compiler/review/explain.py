@@ -1,6 +1,6 @@
 """Explain one slot: the tree from its value down to the lines it rests on, and what it beat."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tunec.compiler.driver import Planned
@@ -96,8 +96,15 @@ def _device_fact(origin: Origin, facts: Facts) -> str:
     value: Any = known.get(name)
     for part in field.split("."):
         value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
-    source = known[name].sources.get(field, "") if name in known else ""
+    source = _source(known[name].sources, field) if name in known else ""
     return f"device {name}: {field} = {value}" + (f" ({source})" if source else "")
+
+
+def _source(sources: Mapping[str, str], field: str) -> str:
+    """The source of a field, or of what holds it."""
+    while field and field not in sources:
+        field = field.rpartition(".")[0]
+    return sources.get(field, "")
 
 
 def _overruled(ledger: Ledger, slot: str, winner: Definition) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Entry, derived, fixed, same
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
-from tunec.targets.deepspeed.reader import BUILT, PACKAGE, TESTED, Reader
+from tunec.targets.deepspeed.reader import BUILT, PACKAGE, TESTED, TESTED_OF_OTHERS, Reader
 
 _ENGINE = "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`"
 _TYPE = "optimizer.type"
@@ -146,7 +146,9 @@ def _read_betas(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _switches(built: Callable[[Plan], bool]) -> tuple[Entry, ...]:
     def untested(plan: Plan) -> bool | None:
-        return True if plan.zero.stage and plan.optimizer.name not in TESTED else None
+        name = plan.optimizer.name
+        is_tested = name in TESTED if built(plan) else name in TESTED_OF_OTHERS
+        return True if plan.zero.stage and not is_tested else None
 
     def own_on_cpu(plan: Plan) -> bool | None:
         return False if plan.zero.offload_optimizer != "none" and not built(plan) else None

@@ -14,7 +14,8 @@ deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: its o
 and `lion`, and any class of torch.optim by its exact name.
 """
 TESTED: tuple[OptimizerName, ...] = ("adamw", "lion")
-"""Those of them that ZeRO takes without `zero_allow_untested_optimizer`.
+TESTED_OF_OTHERS: tuple[OptimizerName, ...] = ("adamw",)
+"""Those that ZeRO takes without `zero_allow_untested_optimizer`: built by DeepSpeed, and by others.
 
 deepspeed 0.14.5 to 0.19.8 runtime/zero/utils.py `ZERO_SUPPORTED_OPTIMIZERS`.
 """

@@ -109,7 +109,8 @@ def _mode(keys: tuple[str, ...]) -> Entry:
     return Entry(keys, ("activation_checkpointing.mode",), write, read, _SOURCE, absent=absent)
 
 
-def _recomputes(plan: Plan) -> bool:
+def recomputes(plan: Plan) -> bool:
+    """Activations are recomputed."""
     return plan.activation_checkpointing.mode == "layer"
 
 
@@ -123,7 +124,7 @@ def _variant(keys: tuple[str, ...]) -> Entry:
         "transformers modeling_utils.py `gradient_checkpointing_enable`: reentrant until 4.57, "
         "not from 5.0",
         absent=((ALWAYS, {slot: True}), ("5.0", {slot: False})),
-        when=_recomputes,
+        when=recomputes,
     )
 
 

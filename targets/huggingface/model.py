@@ -222,7 +222,17 @@ ADAPTER = (
         package=TRL,
     ),
     _key("use_rslora", "rslora", False, since="0.10"),
-    _never("rslora", "0.10"),
     _key("use_dora", "dora", False, since="0.16"),
-    _never("dora", "0.16"),
 )
+PLAIN_LORA = (
+    _never("rslora", "0.10"),
+    _never("dora", "0.16"),
+    fixed(
+        "adapter.bias",
+        "none",
+        "trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`",
+        when=has_adapter,
+        package=TRL,
+    ),
+)
+"""What TRL builds where ModelConfig has no key for it; adapter_config.json says more."""

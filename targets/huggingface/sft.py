@@ -6,9 +6,8 @@ from typing import Any
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, same
-from tunec.targets.huggingface.adapter import has_adapter
-from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION
-from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, trust
+from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION, recomputes
+from tunec.targets.huggingface.model import ADAPTER, MODEL, PLAIN_LORA, QUANTIZATION, trust
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.huggingface.training import (
     BATCH,
@@ -139,16 +138,16 @@ _SAMPLES = (
     ),
 )
 
-_UNSAYABLE = (
-    fixed(
-        "adapter.bias",
-        "none",
-        "trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`",
-        when=has_adapter,
-        package=TRL,
-    ),
-    fixed("adapter.frozen", (), "trl 0.8.6 to 1.16.0: no key freezes a part", package=TRL),
+_REENTRANT = derived(
+    "gradient_checkpointing_use_reentrant",
+    lambda plan: plan.activation_checkpointing.reentrant,
+    "trl 0.8.6 to 0.26.2 `ScriptArguments`: in 0.8 its parser overwrites "
+    "gradient_checkpointing_kwargs",
+    until="0.27",
+    when=recomputes,
+    package=TRL,
 )
+_WHOLE = fixed("adapter.frozen", (), "trl 0.8.6 to 1.16.0: no key freezes a part", package=TRL)
 
 
 def _fits_script(plan: Plan) -> bool:
@@ -170,6 +169,7 @@ SFT = File(
         trust(until=None),
         *QUANTIZATION,
         *ADAPTER,
+        *PLAIN_LORA,
         *_DATA,
         *_SAMPLES,
         *BATCH,
@@ -178,12 +178,13 @@ SFT = File(
         *LENGTH,
         *PRECISION,
         *CHECKPOINTING,
+        _REENTRANT,
         *LOGGING,
         TRL_LOG_STEPS,
         *SAVING,
         *EVALUATION,
         *RUNTIME,
-        *_UNSAYABLE,
+        _WHOLE,
     ),
     recognise=_is_sft,
     when=_fits_script,

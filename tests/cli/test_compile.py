@@ -218,7 +218,9 @@ def test_a_missing_spec(tunec, tmp_path):
     assert "nothing.yaml" in result.err
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe", b"[1, 2", b"- a\n- b\n", b"&a [*a]", b"3"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00\xff\xfe", b"[1, 2", b"- a\n- b\n", b"&a [*a]", b"3"]
+)
 def test_a_file_that_is_no_spec(tunec, tmp_path, content):
     (tmp_path / "spec.yaml").write_bytes(content)
     result = tunec("compile", tmp_path / "spec.yaml", "--target", "launch")
@@ -244,7 +246,7 @@ def test_an_artifacts_place_that_is_a_directory(tunec, tmp_path):
 
 
 def test_nothing_is_left_when_a_file_cannot_be_written(tunec, tmp_path):
-    """The second target's folder cannot be made, so the first one's files are not written either."""
+    """The second target's folder cannot be made, so the first one's files stay unwritten too."""
     (tmp_path / "launch").write_text("a file where a folder must be", "utf-8")
     result = tunec("compile", MIXED, "-o", tmp_path)
     assert result.code == 2

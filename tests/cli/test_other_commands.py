@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -70,8 +71,7 @@ def test_the_spec_schema_is_printed_unasked_and_accepts_the_examples(tunec):
 
     schema = tunec("schema").json
     assert schema == tunec("schema", "spec").json
-    with open(FIVE, encoding="utf-8") as file:
-        Draft202012Validator(schema).validate(yaml.safe_load(file))
+    Draft202012Validator(schema).validate(yaml.safe_load(Path(FIVE).read_text("utf-8")))
 
 
 def test_an_unknown_schema_names_those_there_are(tunec):
@@ -99,9 +99,7 @@ def test_init_takes_every_method(tunec, tmp_path, method):
     assert tunec("plan", tmp_path / "spec.yaml").code == 0
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--model", "llama-3.1-9b"], ["--hardware", "a100-90g-x8"]]
-)
+@pytest.mark.parametrize("arguments", [["--model", "llama-3.1-9b"], ["--hardware", "a100-90g-x8"]])
 def test_init_of_something_unknown_is_wrong_usage(tunec, arguments):
     result = tunec("init", *arguments)
     assert (result.code, result.out) == (2, "")
@@ -116,7 +114,7 @@ def test_the_bash_completion_parses(tunec, tmp_path):
     assert (result.code, result.err) == (0, "")
     script = tmp_path / "tunec.bash"
     script.write_text(result.out, "utf-8")
-    subprocess.run(["bash", "-n", script], check=True)  # noqa: S607
+    subprocess.run(["bash", "-n", script], check=True)
     assert "compile" in result.out
 
 
@@ -162,7 +160,7 @@ def test_wrong_usage_is_2(tunec, arguments):
 
 
 def process(*arguments, **options):
-    return subprocess.run(  # noqa: S603
+    return subprocess.run(
         [sys.executable, "-m", "tunec", *arguments], capture_output=True, check=False, **options
     )
 
@@ -175,7 +173,7 @@ def test_the_module_runs_and_returns_its_code():
 
 def test_a_reader_that_goes_away_is_no_fault_to_tell():
     command = f'"{sys.executable}" -m tunec catalog slots | head -n 1; exit "${{PIPESTATUS[0]}}"'
-    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, text=True)  # noqa: S603, S607
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, text=True)
     assert done.stderr == ""
     assert len(done.stdout.splitlines()) == 1
 
@@ -201,7 +199,7 @@ def test_starting_imports_nothing_heavy():
     code = "import sys, tunec.compiler.cli.main as m, tunec.targets.registry as r\n"
     code += f"m.run(['plan', {FIVE!r}], r.REGISTRY, '0')\n"
     code += "print(sorted({'torch', 'deepspeed', 'transformers', 'peft'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
 

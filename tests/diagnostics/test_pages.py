@@ -88,9 +88,13 @@ def read(loaded: Loaded) -> tuple[Diagnostic, ...]:
 
 
 def compiled(loaded: Loaded) -> tuple[Diagnostic, ...]:
-    from tunec.compiler.driver import plan
+    """What planning the spec says, and writing the files of the targets that it names."""
+    from tunec.compiler.driver import compile_spec
+    from tunec.targets.registry import REGISTRY
 
-    return plan(loaded).diagnostics
+    spec = loaded.spec
+    asked = tuple(REGISTRY.resolve(n, spec.software) for n in spec.targets) if spec else ()
+    return compile_spec(loaded, asked).diagnostics
 
 
 def arguments(text: str) -> list[str]:

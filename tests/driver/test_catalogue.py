@@ -1,4 +1,4 @@
-"""Every catalogue model on unlike hardware with every method: a plan, or errors that say why not."""
+"""Every catalogue model on unlike hardware by every method: a plan, or errors that say why."""
 
 import pytest
 from planning import planned

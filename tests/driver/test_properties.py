@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from planning import codes, decided, errors, example, example_files, pins_of, planned, spec_of
@@ -226,7 +225,10 @@ def test_every_decision_has_a_reason():
 
 def test_the_hook_is_called_after_each_pass_in_order():
     seen = []
-    plan(load_mapping(spec_of()), hook=lambda each, ledger: seen.append((each.name, len(ledger.entries))))
+    plan(
+        load_mapping(spec_of()),
+        hook=lambda each, ledger: seen.append((each.name, len(ledger.entries))),
+    )
     assert [name for name, _ in seen] == [each.name for each in PIPELINE]
     counts = [count for _, count in seen]
     assert counts == sorted(counts)
@@ -255,7 +257,7 @@ def test_the_accounts_are_those_of_the_plan():
     found = planned()
     layout = layout_of_plan(found.plan)
     assert layout.batch == found.plan.batch
-    assert {name for name in FIT_GROUPS} == {
+    assert set(FIT_GROUPS) == {
         "parallel",
         "states",
         "zero",
@@ -293,13 +295,3 @@ def test_a_breach_between_pins_is_told_once_and_nothing_that_follows_from_it():
     assert codes(found) == {"E0702"}
     found = planned(pin={"zero.stage": 1, "zero.offload_param": "cpu"})
     assert codes(found) == {"E0702", "E0402"}
-
-
-def test_the_example_with_every_slot_pinned_is_that_of_five_lines():
-    from planning import EXAMPLES
-
-    five = example("five-lines/spec.yaml").plan
-    pinned = EXAMPLES / "every-slot-pinned/spec.yaml"
-    spec = yaml.safe_load(pinned.read_text("utf-8"))
-    assert spec["pin"] == pins_of(five)
-    assert example("every-slot-pinned/spec.yaml").plan == five

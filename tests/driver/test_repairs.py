@@ -95,7 +95,7 @@ def test_the_sum_of_an_infeasible_layout_is_what_it_needs():
     total = sum(term.value for term in told.sum)
     needs = float(re.search(r"needs ([\d.]+) GiB", told.message)[1])
     assert total / 2**30 == pytest.approx(needs, abs=0.06)
-    # 16 bytes a parameter for bf16 training with fp32 states, by the ZeRO paper's count (1910.02054)
+    # 16 bytes a parameter for 16-bit training with fp32 states: ZeRO, arXiv 1910.02054
     assert needs > 8.03e9 * 16 / 2**30
 
 

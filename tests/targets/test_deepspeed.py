@@ -27,6 +27,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.read import found_plain, read, settle
 from tunec.compiler.target import Found
 from tunec.targets.deepspeed.target import TARGET
+from tunec.targets.huggingface.target import TARGET as TRAINER
 
 VERSIONS = TARGET.releases
 STEPS = 40
@@ -100,8 +101,29 @@ def question(name: str, version: str) -> dict[str, Any]:
     }
 
 
+HANDED_ON = tuple(name for name in CASES if not name.startswith(("own", "loop", "sgd fused")))
+"""Cases that the Trainer has words for too, and hands on to DeepSpeed in a file of its own."""
+
+
+def handed_on(name: str, version: str):
+    """ds_config.json as the huggingface target writes it for this release of DeepSpeed."""
+    latest = Version(TRAINER.latest)
+    artifacts, faults = emit(TRAINER, CASES[name], latest, software={"deepspeed": version})
+    return next(each for each in artifacts if each.name == "ds_config.json"), faults
+
+
+def handed_on_question(name: str, version: str) -> dict[str, Any]:
+    config = dict(handed_on(name, version)[0].values)
+    client = {"adamw": "AdamW", "sgd": "SGD", "lion": "SGD"}[CASES[name].optimizer.name]
+    chosen = {} if "optimizer" in config else {"client_optimizer": client}
+    return {**question(name, version), "config": config, "steps": 0, **chosen}
+
+
 def questions(version: str) -> dict[str, dict[str, Any]]:
-    return {name: question(name, version) for name in CASES if sayable(name, version)}
+    every = [name for name in CASES if sayable(name, version)]
+    plain = {name: question(name, version) for name in every}
+    trainer = {f"trainer: {n}": handed_on_question(n, version) for n in every if n in HANDED_ON}
+    return plain | trainer
 
 
 def told(version: str) -> dict[str, Any]:
@@ -198,6 +220,22 @@ def test_the_engine_builds_the_planned_optimizer(answers, name, version):
     offloaded = plan.zero.offload_optimizer != "none"
     key = (plan.optimizer.name, plan.optimizer.kernel, offloaded)
     assert answer["engine"]["optimizer"] == _BUILT[key]
+
+
+@every_version
+@pytest.mark.parametrize("name", HANDED_ON)
+def test_the_trainer_s_file_starts_the_engine_as_planned(answers, name, version):
+    """With the optimizer that the Trainer brings, or DeepSpeed's own where it is offloaded."""
+    answer = answers[version].get(f"trainer: {name}")
+    if answer is None:
+        return
+    faults = [each for each in handed_on(name, version)[1] if each.severity == "error"]
+    assert bool(answer["refused"]) == bool(faults), (answer["refused"], faults)
+    assert answer["ignored"] == []
+    if answer["engine"] is not None:
+        model = answer["engine"]["model_dtype"].removeprefix("torch.")
+        words = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+        assert model == words[CASES[name].precision.compute]
 
 
 def planned_rate(plan: Plan, step: int) -> float:

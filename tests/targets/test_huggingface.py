@@ -59,46 +59,53 @@ QLORA = {
     "quantization.format": "nf4",
     "quantization.double": True,
 }
+
+
+def run(*changes: Mapping[str, Any]) -> Plan:
+    """A plan that every release of TRL can say: its data has a name."""
+    return plan_of({"data.train": "org/set"}, *changes)
+
+
 CASES: Mapping[str, Plan] = {
-    "zero 2": plan_of(),
-    "zero 0": plan_of(ZERO_0, FP16),
-    "zero 3": plan_of(ZERO_3),
-    "offload": plan_of(OFFLOAD),
-    "nvme": plan_of(NVME),
-    "fp16 on zero 2": plan_of(FP16),
-    "fp32 on zero 2": plan_of(FP32),
-    "ddp": plan_of(DDP),
-    "ddp in fp16": plan_of(FP16, DDP),
-    "ddp in fp32": plan_of(FP32, DDP, {"states.autocast": False, "precision.tf32": False}),
-    "one device": plan_of(ONE),
-    "pure bf16": plan_of(
+    "zero 2": run(),
+    "zero 0": run(ZERO_0, FP16),
+    "zero 3": run(ZERO_3),
+    "offload": run(OFFLOAD),
+    "nvme": run(NVME),
+    "fp16 on zero 2": run(FP16),
+    "fp32 on zero 2": run(FP32),
+    "ddp": run(DDP),
+    "ddp in fp16": run(FP16, DDP, {"precision.loss_scale_window": 1000}),
+    "ddp in fp32": run(FP32, DDP, {"states.autocast": False, "precision.tf32": False}),
+    "one device": run(ONE),
+    "pure bf16": run(
         ONE,
         FULL,
         {"states.autocast": False, "states.trainable": "bf16", "states.optimizer": "bf16"},
     ),
-    "full": plan_of(ZERO_3, FULL),
-    "qlora": plan_of(ONE, QLORA),
-    "int8": plan_of(ONE, {"quantization.format": "int8"}),
-    "regular expression": plan_of(method(targets=r"model\.layers\.\d+\.self_attn\.(q|v)_proj")),
-    "one target": plan_of(method(targets=("q_proj",))),
-    "also trained": plan_of(method(also_train=("embed_tokens", "lm_head"))),
-    "rslora": plan_of(method(rslora=True)),
-    "dora": plan_of(method(dora=True)),
-    "reentrant": plan_of({"activation_checkpointing.reentrant": True}),
-    "no checkpointing": plan_of({"activation_checkpointing.mode": "none"}),
-    "by epochs": plan_of({"schedule.steps": None, "schedule.warmup_steps": 0}),
-    "by steps": plan_of({"schedule.epochs": None}),
-    "saved by epoch": plan_of({"schedule.save_steps": None, "schedule.keep_checkpoints": None}),
-    "evaluated": plan_of({"schedule.evaluation_steps": 500, "data.evaluation": "eval.jsonl"}),
-    "tracked": plan_of({"runtime.report_to": ("tensorboard",)}),
-    "not clipped": plan_of({"optimizer.max_grad_norm": 0.0}),
-    "with images": plan_of(
+    "full": run(ZERO_3, FULL),
+    "qlora": run(ONE, QLORA),
+    "int8": run(ONE, {"quantization.format": "int8"}),
+    "regular expression": run(method(targets=r"model\.layers\.\d+\.self_attn\.(q|v)_proj")),
+    "one target": run(method(targets=("q_proj",))),
+    "also trained": run(method(also_train=("embed_tokens", "lm_head"))),
+    "rslora": run(method(rslora=True)),
+    "dora": run(method(dora=True)),
+    "reentrant": run({"activation_checkpointing.reentrant": True}),
+    "no checkpointing": run({"activation_checkpointing.mode": "none"}),
+    "by epochs": run({"schedule.steps": None, "schedule.warmup_steps": 0}),
+    "by steps": run({"schedule.epochs": None}),
+    "saved by epoch": run({"schedule.save_steps": None, "schedule.keep_checkpoints": None}),
+    "evaluated": run({"schedule.evaluation_steps": 500, "data.evaluation": "eval.jsonl"}),
+    "tracked": run({"runtime.report_to": ("tensorboard",)}),
+    "not clipped": run({"optimizer.max_grad_norm": 0.0}),
+    "with images": run(
         {"model.kind": "vision-language", "data.images": 1, "data.image_tokens": 1600}
     ),
-    "by name": plan_of({"data.train": "org/set"}),
-    "packed": plan_of({"data.packing": True}),
+    "from a file": run({"data.train": "train.jsonl"}),
+    "packed": run({"data.packing": True}),
     **{
-        f"optimizer {name}": plan_of({"optimizer.name": name, "optimizer.kernel": kernel})
+        f"optimizer {name}": run({"optimizer.name": name, "optimizer.kernel": kernel})
         for name, kernel in (
             *(("adamw", "foreach"), ("adamw_8bit", "bitsandbytes"), ("adafactor", "own")),
             *(("paged_adamw_8bit", "bitsandbytes"), ("paged_adamw_32bit", "bitsandbytes")),
@@ -106,7 +113,7 @@ CASES: Mapping[str, Plan] = {
         )
     },
     **{
-        f"schedule {kind}": plan_of({"schedule.kind": kind, "schedule.warmup_steps": warmup})
+        f"schedule {kind}": run({"schedule.kind": kind, "schedule.warmup_steps": warmup})
         for kind, warmup in (
             *(("constant", 0), ("constant_with_warmup", 10), ("linear", 10), ("cosine", 0)),
         )
@@ -196,6 +203,13 @@ def plan_slots(version: str, plan: Plan, files: frozenset[str]) -> dict[str, Any
     }
 
 
+def settled(plan: Plan, values: Mapping[str, Any]) -> dict[str, Found]:
+    """What a class settled on, as a document; epochs count for nothing beside steps."""
+    ignored = {"num_train_epochs"} if plan.schedule.epochs is None else set()
+    document = {key: each for key, each in values.items() if each is not None}
+    return found_plain({key: each for key, each in document.items() if key not in ignored})
+
+
 def read_back(version: str, documents: Mapping[str, Mapping[str, Found]]) -> dict[str, Any]:
     ledger = Ledger().add(read(TARGET, documents, Version(version)))
     return {each.slot: each.value for each in ledger.winners()}
@@ -215,8 +229,7 @@ def test_resolved_arguments_are_the_plan(answers, name, version):
     """Every field, unset ones too, read back from what the class itself settled on."""
     values = answers[version]["resolve", name]["values"]
     plan = CASES[name]
-    document = {key: value for key, value in values.items() if value is not None}
-    resolved = read_back(version, {"training_args.yaml": found_plain(document)})
+    resolved = read_back(version, {"training_args.yaml": settled(plan, values)})
     for slot, value in plan_slots(version, plan, frozenset({"training_args.yaml"})).items():
         assert resolved[slot] == value, slot
 
@@ -236,7 +249,7 @@ def test_the_trainer_finds_no_mismatch_with_ds_config(answers, name, version):
         **files["ds_config.json"].values,
         "steps_per_print": engine["steps_per_print"],
     }
-    assert "auto" not in json.dumps(engine)
+    assert '"auto"' not in json.dumps(engine)
 
 
 @every_version
@@ -355,8 +368,7 @@ def test_trl_takes_the_whole_run_in_one_file(trl, name, version):
     if answer is None:
         return
     assert "refused" not in answer, answer
-    document = {key: value for key, value in answer["values"].items() if value is not None}
-    resolved = read_back(version, {"sft.yaml": found_plain(document)})
+    resolved = read_back(version, {"sft.yaml": settled(CASES[name], answer["values"])})
     for slot, value in plan_slots(version, CASES[name], frozenset({"sft.yaml"})).items():
         assert resolved[slot] == value, slot
 
@@ -395,9 +407,9 @@ def test_model_args_are_a_model_config(trl, name, version):
     assert answer["values"]["model_name_or_path"] == CASES[name].model.path
 
 
-def test_some_case_reaches_trl_in_every_release():
+def test_most_cases_reach_trl_in_every_release():
     for version in VERSIONS:
-        assert len([key for key in asked_of_trl(version) if key[0] == "sft"]) >= 1
+        assert len([key for key in asked_of_trl(version) if key[0] == "sft"]) >= 30
 
 
 def test_a_run_that_trl_cannot_say_leaves_its_file_out_with_a_note():

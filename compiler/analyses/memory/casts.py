@@ -9,8 +9,8 @@ def forward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool) -> 
     """Copies alive at the end of a forward pass.
 
     Autocast caches the copy of a weight that gets gradients until the context ends (torch
-    `aten/src/ATen/autocast_mode.cpp`, `cached_cast`); a frozen weight's copy is kept by each product
-    whose input needs a gradient, which checkpointing undoes for all but the head.
+    `aten/src/ATen/autocast_mode.cpp`, `cached_cast`); a frozen weight's copy is kept by each
+    product whose input needs a gradient, which checkpointing undoes for all but the head.
     """
     if not widths.casts:
         return {}

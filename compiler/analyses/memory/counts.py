@@ -1,7 +1,7 @@
-"""How many elements of each kind a workload holds: the part of the account that no layout changes."""
+"""How many elements of each kind a workload holds: what no layout changes."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Final
@@ -52,7 +52,7 @@ class Counts:
     experts: int
     """Trained in the experts of one layer, on average."""
     multiplied: int
-    """In weights of products (linear layers, convolutions, a tied head) that are trained in full."""
+    """In trained weights of products: linear layers, convolutions, a tied head."""
     multiplied_frozen: int
     """In weights of products that are neither trained nor quantised."""
     output: int
@@ -68,6 +68,25 @@ class Counts:
     def trainable(self) -> int:
         """Everything that has a gradient."""
         return self.trained + self.adapters
+
+
+_SPLIT: Final = (
+    "base",
+    "frozen",
+    "quantized",
+    "quantized_rows",
+    "trained",
+    "adapters",
+    "largest",
+    "embedding",
+    "head",
+    "late",
+    "experts",
+    "multiplied",
+    "multiplied_frozen",
+    "output",
+    "output_frozen",
+)
 
 
 @lru_cache(maxsize=256)
@@ -109,6 +128,14 @@ def count(workload: Workload) -> Counts:
         adapted_parts=frozenset(module.part for module in workload.adapted),
         trained_parts=frozenset(m.part for m in workload.trained if _below_head(model, m)),
     )
+
+
+def split(counts: Counts, ways: int) -> Counts:
+    """What one rank of a tensor-parallel group holds: its share of everything.
+
+    Norms, which every rank holds whole, are less than a thousandth of a model.
+    """
+    return replace(counts, **{name: -(-getattr(counts, name) // ways) for name in _SPLIT})
 
 
 def quantizes(workload: Workload, module: Module) -> bool:

@@ -1,7 +1,7 @@
 """Diffusion models: the transformers of SD3 and FLUX, and the UNet, in bytes a sample.
 
-Text encoders and VAE lie beside the denoiser where the run keeps them (`Workload.components`); their
-outputs are computed before training, as SimpleTuner does, so that their activations do not count.
+Text encoders and VAE lie beside the denoiser where the run keeps them (`Workload.components`).
+Their outputs are computed before training, as SimpleTuner does: their activations do not count.
 """
 
 import re
@@ -24,10 +24,6 @@ of T5 for FLUX (diffusers 0.42 `pipelines/stable_diffusion_3`, `pipelines/flux`,
 
 _MODULATION: Final = re.compile(r"norm\w*\.linear$")
 _TEXT_STREAM: Final = re.compile(r"\.add_|to_add_out|_context\b|context_embedder")
-
-_HEAD_BY_HEAD: Final = frozenset({"SD3Transformer2DModel"})
-"""Classes that join both streams head by head, so that attention's output is copied for its
-projection; FLUX rotates token by token and needs no copy (traced)."""
 
 
 def image_elements(workload: Workload) -> tuple[int, int]:
@@ -68,7 +64,7 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
     stacks = workload.architecture.stacks
     layers = sum(stack.layers for stack in stacks)
     adapters = _adapters(workload, widths) / (layers * denoiser_tokens(workload))
-    one = [block_saved(workload, stack, widths) + adapters for stack in stacks]
+    one = [block_saved(stack, widths) + adapters for stack in stacks]
     working = max(block_working(stack, widths) for stack in stacks)
     inputs = widths.stream * stacks[0].hidden
     final = tokens * final_saved(stacks[-1], widths)
@@ -94,7 +90,7 @@ def _adapters(workload: Workload, widths: Arithmetic) -> float:
     )
 
 
-def block_saved(workload: Workload, stack: Stack, widths: Arithmetic) -> float:
+def block_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes a token that one block keeps, without adapters.
 
     Traced with diffusers 0.42 in bf16, with h for the hidden width and f for the inner one: a
@@ -103,18 +99,17 @@ def block_saved(workload: Workload, stack: Stack, widths: Arithmetic) -> float:
     """
     if stack.joint == "single":
         return _single_saved(stack, widths)
-    ordered = workload.architecture.family in _HEAD_BY_HEAD
-    return _double_saved(stack, widths, ordered=ordered)
+    return _double_saved(stack, widths)
 
 
-def _double_saved(stack: Stack, widths: Arithmetic, *, ordered: bool) -> float:
+def _double_saved(stack: Stack, widths: Arithmetic) -> float:
     """Two streams, each with its own projections, norms and feed-forward."""
     hidden, trained = stack.hidden, widths.trained
     saved = _joint_attention(stack, widths) + 2 * _norm_input(widths) * hidden
     saved += widths.compute * stack.ffn * (2 if trained else 1)
     if trained:
         gates = 2 * widths.compute * hidden
-        order = widths.compute * hidden if ordered else 0
+        order = widths.compute * hidden if widths.rotary == "concatenated" else 0
         saved += 2 * _modulated(stack, widths) + gates + order
     return saved
 
@@ -158,6 +153,6 @@ def final_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def block_working(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token of gradients on their way: 12h, 24h in a single block with adapters (traced)."""
+    """Bytes a token of gradients on their way; traced: 12h, 24h in a single block with adapters."""
     single = stack.joint == "single" and not widths.trained
     return widths.compute * stack.hidden * (12 if single else 6)

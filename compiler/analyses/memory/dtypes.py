@@ -10,7 +10,7 @@ BYTES: Final[dict[StateDtype, int]] = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 
 _FOUR_BIT_BLOCK: Final = 64
 """Elements that share a scale in 4-bit storage (bitsandbytes 0.43, `functional.quantize_4bit`)."""
 _SCALE_BLOCK: Final = 256
-"""Block scales that share a scale when they are quantised too (same place, `compress_statistics`)."""
+"""Block scales that share a scale when they are quantised too (`compress_statistics`)."""
 
 
 def quantized_bytes(quantization: Quantization) -> float:

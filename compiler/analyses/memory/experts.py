@@ -19,9 +19,9 @@ _INDICES: Final = 40
 def experts_saved(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
     """Bytes a token that routed and shared experts keep.
 
-    Of each active expert gate and up, the activation and the result that the router weighs; trained,
-    also the token itself and the product. The router keeps its probabilities, and may read the
-    token in fp32.
+    Of each active expert gate and up, the activation and the result that the router weighs;
+    trained, also the token itself and the product. The router keeps its probabilities, and may
+    read the token in fp32.
     """
     tensors = 4 if widths.trained else 3
     routed = widths.compute * (tensors * experts.ffn + (2 if widths.trained else 1) * stack.hidden)

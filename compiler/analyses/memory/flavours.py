@@ -49,6 +49,8 @@ _CONCATENATED: Final = frozenset(
 _NARROW_ROUTER: Final = frozenset({"qwen2_moe", "qwen3_moe", "olmoe", "granitemoe"})
 _DOUBLE_ROUTER: Final = frozenset({"deepseek_v2", "deepseek_v3"})
 _QUICK_TOWERS: Final = frozenset({"llava", "llava_next", "qwen2_vl"})
+_HEAD_BY_HEAD: Final = frozenset({"SD3Transformer2DModel"})
+"""Denoisers that join both streams head by head; FLUX rotates token by token (traced)."""
 _ROTATED_TOWERS: Final = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl"})
 
 
@@ -60,7 +62,7 @@ def flavour(family: str, part: Part) -> Flavour:
         activation: Activation = "quick" if family in _QUICK_TOWERS else "single"
         rotary: Rotary = "whole" if family in _ROTATED_TOWERS else "none"
         return Flavour(activation, rotary=rotary)
-    return Flavour()
+    return Flavour(rotary="concatenated" if family in _HEAD_BY_HEAD else "whole")
 
 
 def _activation(family: str) -> Activation:

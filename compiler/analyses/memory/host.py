@@ -76,11 +76,12 @@ def host_account(workload: Workload, layout: Layout) -> HostAccount:
     )
     ranks = -(-layout.parallel.world // workload.nodes)
     processes = {"processes": float(_PROCESS * ranks)}
-    away = offloaded(workload, plan, ranks)
+    before = _parameters(plan, ranks) if plan.parameters_away else {}
+    away = {**before, **(_optimizer(workload, plan, ranks) if plan.optimizer_away else {})}
     training = {**processes, **away, **_data_loading(workload, layout, ranks)}
     return HostAccount(
         {
-            "loading": _rounded({**processes, **away, **loading(workload, plan, ranks)}),
+            "loading": _rounded({**processes, **before, **loading(workload, plan, ranks)}),
             "training": _rounded(training),
             "saving": _rounded({**training, **saving(workload, plan)}),
         }
@@ -101,22 +102,13 @@ def loading(workload: Workload, plan: Sharding, ranks: int) -> Terms:
     return {"weights while loading": float(size * (counts.base + counts.components) * copies)}
 
 
-def offloaded(workload: Workload, plan: Sharding, ranks: int) -> Terms:
-    """State that ZeRO moves off the devices of one node, with DeepSpeed's buffers.
+def _optimizer(workload: Workload, plan: Sharding, ranks: int) -> Terms:
+    """Training state that ZeRO moves off the devices of one node, with DeepSpeed's buffers.
 
     On the CPU a trained element takes its fp32 copy, its moments and an fp32 gradient: 16 bytes for
-    Adam; where stage 3 moves parameters too, 2 more for each element of the model.
+    Adam.
     """
     share = ranks / plan.shards
-    terms: dict[str, float] = {}
-    if plan.optimizer_away:
-        terms |= _optimizer(workload, plan, share, ranks)
-    if plan.parameters_away:
-        terms |= _parameters(plan, share, ranks)
-    return terms
-
-
-def _optimizer(workload: Workload, plan: Sharding, share: float, ranks: int) -> Terms:
     trainable = plan.counts.trainable * share
     if plan.zero.offload_optimizer == "nvme":
         group = min(plan.counts.trainable / plan.shards, plan.zero.sub_group_size)
@@ -132,7 +124,9 @@ def _optimizer(workload: Workload, plan: Sharding, share: float, ranks: int) -> 
     }
 
 
-def _parameters(plan: Sharding, share: float, ranks: int) -> Terms:
+def _parameters(plan: Sharding, ranks: int) -> Terms:
+    """Parameters that stage 3 moves off the devices of one node, 2 bytes an element in 16 bit."""
+    share = ranks / plan.shards
     size, elements = BYTES[plan.states.weights], plan.counts.base + plan.counts.adapters
     if plan.zero.offload_param == "nvme":
         kept = min(elements / plan.shards, _NVME_PARAMS_IN_CPU)

@@ -1,11 +1,18 @@
 """What adapters keep for their backward pass, in bytes."""
 
+import re
 from collections.abc import Callable, Iterable
 from math import prod
+from typing import Final
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module
+
+_READS_ATTENTION: Final = re.compile(
+    r"(o_proj|out_proj|to_out\.0|to_add_out|attn\.proj|attention\.dense)$"
+)
+"""Projections of the attention's output, which its kernel keeps anyway."""
 
 
 def adapters_saved(
@@ -17,9 +24,10 @@ def adapters_saved(
     """Bytes of one sample that the adapters on some modules keep.
 
     Each fp32 adapter casts its input for itself (peft 0.21 `tuners/lora/layer.py`,
-    `Linear.forward`) and keeps the cast: 4 bytes an input without autocast, 2 under it, one more for
-    the dropout mask; and its inner activation. Adapters in the base's own dtype read the base's
-    input; modules beside each other that read the same share it. Traced with peft 0.21.2.
+    `Linear.forward`) and keeps the cast: 4 bytes an input without autocast, 2 under it, one more
+    for the dropout mask; and its inner activation. Adapters in the base's own dtype read the base's
+    input: modules beside each other share one, and the attention's output is kept anyway, unless it
+    has to be put in order first. Traced with peft 0.21.2.
 
     `tokens`: how many tokens of one sample a module works on.
     """
@@ -30,8 +38,12 @@ def adapters_saved(
     saved = 0.0
     for module in modules:
         source = (module.path.rpartition(".")[0], prod(module.shape[1:]), module.copies)
-        again = shared and source in read
+        again = shared and (source in read or _is_kept(module, widths))
         read.add(source)
         bytes_read = 0 if again else (widths.adapter_product + masked) * source[1]
         saved += module.copies * tokens(module) * (inner + bytes_read)
     return saved
+
+
+def _is_kept(module: Module, widths: Arithmetic) -> bool:
+    return widths.rotary != "concatenated" and bool(_READS_ATTENTION.search(module.path))

@@ -27,9 +27,9 @@ _SINCE: Final[dict[Version, frozenset[str]]] = {
     Version("5.0"): frozenset({"gemma3"}),
 }
 """Since when a family calls the shared `loss_function` instead of a loss of its own; families not
-listed always did. Read in the wheels 4.40.2, 4.44.2, 4.45.2, 4.46.3, 4.47.1, 4.48.3, 4.49.0, 4.50.3,
-4.51.3, 4.52.4, 4.53.3, 4.57.1 and 5.23.0 (`models/<family>/modeling_<family>.py`); gemma3 changed
-somewhere between the last two."""
+listed always did. Read in the wheels 4.40.2, 4.44.2, 4.45.2, 4.46.3, 4.47.1, 4.48.3, 4.49.0,
+4.50.3, 4.51.3, 4.52.4, 4.53.3, 4.57.1 and 5.23.0 (`models/<family>/modeling_<family>.py`); gemma3
+changed somewhere between the last two."""
 
 _ALWAYS_OWN: Final = frozenset({"chatglm", "VisualGLMModel"})
 """Families whose own code (`trust_remote_code`) has a loss of its own, in fp32."""

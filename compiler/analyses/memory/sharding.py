@@ -8,7 +8,7 @@ share the shards.
 from dataclasses import dataclass
 from typing import Final
 
-from tunec.compiler.analyses.memory.counts import Counts
+from tunec.compiler.analyses.memory.counts import Counts, split
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.states import MASTER_BYTES, moment_bytes, step_bytes
@@ -71,7 +71,7 @@ def sharding(
     """Gather what decides where training state lies."""
     deepspeed = parallel.engine == "deepspeed"
     return Sharding(
-        counts=counts,
+        counts=split(counts, parallel.tensor) if parallel.tensor > 1 else counts,
         states=states,
         zero=zero,
         stage=zero.stage if deepspeed else 0,
@@ -202,7 +202,7 @@ def _stage1_backward(plan: Sharding) -> Terms:
 
 
 def _stage2_backward(plan: Sharding) -> Terms:
-    """One partition as it arrives; with accumulation, or fp32 accumulation, a second to add it to."""
+    """One partition as it arrives; to accumulate, or in fp32, a second to add it to."""
     elements = plan.counts.trainable / plan.shards
     terms = {"largest gradient": float(plan.parameter * plan.counts.largest)}
     if plan.optimizer_away:

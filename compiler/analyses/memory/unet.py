@@ -4,7 +4,6 @@ Traced with diffusers 0.42: SDXL at 1024 x 1024 and Stable Diffusion 1.5 at 512 
 full and with LoRA, with and without checkpointing (`tests/analyses/memory/test_diffusion.py`).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,8 +27,10 @@ class Level:
     level: UnetLevel
     positions: int
     """Elements of one channel."""
+    blocks: int
+    """Residual blocks that a gradient passes."""
     inputs: int
-    """Channels that all its residual blocks read, together."""
+    """Channels that those blocks read, together."""
 
     @property
     def layers(self) -> int:
@@ -37,34 +38,44 @@ class Level:
         return self.level.transformers * self.level.depth
 
 
-def levels(workload: Workload) -> Iterator[Level]:
-    """Every resolution of the model for one sample."""
+def levels(workload: Workload, *, trained: bool = True) -> tuple[Level, ...]:
+    """Every resolution of the model for one sample.
+
+    With adapters alone no gradient passes what lies before the first transformer, going down.
+    """
     model, data = workload.architecture, workload.data
     width, height = (side // model.latent_scale for side in (data.image_width, data.image_height))
-    for index, level in enumerate(model.unet):
-        positions = (width // level.scale) * (height // level.scale)
-        yield Level(level, positions, _inputs(model.unet, index))
+    first = next((i for i, level in enumerate(model.unet) if level.transformers), 0)
+    return tuple(
+        Level(
+            level,
+            (width // level.scale) * (height // level.scale),
+            *_blocks(model.unet, index, goes_down=trained or index >= first),
+        )
+        for index, level in enumerate(model.unet)
+    )
 
 
-def _inputs(every: tuple[UnetLevel, ...], index: int) -> int:
-    """Channels that a level's residual blocks read: going up, what went down is read again.
+def _blocks(every: tuple[UnetLevel, ...], index: int, *, goes_down: bool) -> tuple[int, int]:
+    """How many residual blocks a level has, and the channels that they read together.
 
     n blocks go down and n + 1 up (2n + 1 in all, and two in the middle of the last level). The
     first down reads the level above, the others this one; each up reads this level's width from
     beside, the first together with the level below, the last with the level above beside it.
     """
-    level, is_last = every[index], index == len(every) - 1
+    level, middle = every[index], 2 * (index == len(every) - 1)
     above = every[max(index - 1, 0)].channels
     below = every[min(index + 1, len(every) - 1)].channels
-    down = (level.resnets - 1 - 2 * is_last) // 2
-    going_down = above + (down - 1) * level.channels
-    going_up = (below + above) + 2 * down * level.channels
-    return going_down + going_up + 2 * is_last * level.channels
+    down = (level.resnets - 1 - middle) // 2
+    going_up = (below + above) + (2 * down + middle) * level.channels
+    if not goes_down:
+        return down + 1 + middle, going_up
+    return level.resnets, going_up + above + (down - 1) * level.channels
 
 
 def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Activations:
     """Activations of the UNet; the level that works in most counts as last and first layer."""
-    every = tuple(levels(workload))
+    every = levels(workload, trained=widths.trained)
     rest = sum(e.positions * transformer_ends(e, widths) for e in every)
     adapters = adapters_saved(
         workload, workload.adapted, widths, lambda module: module_positions(module, every)
@@ -97,7 +108,7 @@ def resnets_saved(at: Level, widths: Arithmetic) -> float:
     convolution's input whether its weight is trained or not (traced).
     """
     norms, others = (_FP32 if widths.autocast else widths.stream), widths.compute
-    return (norms + 2 * others) * (at.inputs + at.level.resnets * at.level.channels)
+    return (norms + 2 * others) * (at.inputs + at.blocks * at.level.channels)
 
 
 def transformer_ends(at: Level, widths: Arithmetic) -> float:
@@ -127,7 +138,7 @@ def inputs_saved(at: Level) -> float:
 
 def resnet_working(at: Level) -> float:
     """Bytes a position of the widest residual block, recomputed and differentiated."""
-    return 2 * 8 * (at.inputs / at.level.resnets + at.level.channels)
+    return 2 * 8 * (at.inputs / at.blocks + at.level.channels)
 
 
 def layer_working(level: UnetLevel, widths: Arithmetic, checkpointed: bool) -> float:

@@ -70,7 +70,7 @@ def _projector(workload: Workload, counts: Counts, run: Pass) -> Terms:
 
 
 def _projector_widths(workload: Workload, widths: Arithmetic) -> float:
-    """Bytes a token: one tensor between each two layers, and each layer's input if it is trained."""
+    """Bytes a token: what lies between two layers, and each layer's input if it is trained."""
     linears = [
         module
         for module in workload.architecture.modules

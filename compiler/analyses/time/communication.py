@@ -14,8 +14,16 @@ REACHED: Final = 0.75
 judgement, not a measurement."""
 
 HIDDEN: Final = 0.9
-"""Share of an exchange that can run while the device computes, where the engine overlaps them: the
-last bucket never can. A judgement."""
+"""Share of a gradient exchange that can run while the device computes, where the engine overlaps
+them: the last bucket never can. A judgement."""
+
+PREFETCHED: Final = 0.7
+"""The same for parameters that stage 3 gathers: the first of each pass and those that wait for
+memory cannot. A judgement."""
+
+GATHER: Final = 50e-6
+"""Seconds that stage 3 adds to each module in each pass over it: its hooks run in Python and each
+starts a collective (deepspeed 0.19.8 `runtime/zero/parameter_offload.py`). A judgement."""
 
 
 def communication(
@@ -35,10 +43,19 @@ def communication(
     gradients = ring_seconds(gradient_bytes(counts, layout), layout, machine)
     parameters = ring_seconds(parameter_bytes(counts, layout), layout, machine)
     overlapped = busy if overlaps(layout) else 0
-    terms["gradient exchange"] = _exposed(gradients, overlapped / 2)
-    prefetched = busy if layout.zero.stage == PARAMETERS else 0
-    terms["parameter exchange"] = _exposed(parameters, prefetched / 2)
+    terms["gradient exchange"] = _exposed(gradients, HIDDEN, overlapped / 2)
+    if _stage(layout) < PARAMETERS:
+        return {**terms, "parameter exchange": parameters}
+    terms["parameter exchange"] = _exposed(parameters, PREFETCHED, busy / 2)
+    terms["parameter gathering"] = GATHER * gathers(workload, layout)
     return terms
+
+
+def gathers(workload: Workload, layout: Layout) -> int:
+    """How often stage 3 gathers a module in one optimizer step: in every pass of a micro batch."""
+    modules = sum(module.copies for module in workload.architecture.modules)
+    passes = 3 if layout.activation_checkpointing.mode == "layer" else 2
+    return modules * passes * layout.batch.accumulation
 
 
 def gradient_bytes(counts: Counts, layout: Layout) -> float:
@@ -90,9 +107,9 @@ def overlaps(layout: Layout) -> bool:
     return layout.parallel.engine == "ddp"
 
 
-def _exposed(seconds: float, room: float) -> float:
-    """What is left of an exchange when `room` seconds of computing can hide it."""
-    return seconds - min(HIDDEN * seconds, room)
+def _exposed(seconds: float, share: float, room: float) -> float:
+    """What is left of an exchange when `room` seconds of computing can hide a share of it."""
+    return seconds - min(share * seconds, room)
 
 
 def _stage(layout: Layout) -> int:
@@ -100,7 +117,7 @@ def _stage(layout: Layout) -> int:
 
 
 def _tensor_parallel(workload: Workload, layout: Layout, machine: Machine) -> float:
-    """Four all-reduces of the hidden states a layer, two in each direction (arXiv 1909.08053, 3)."""
+    """Four all-reduces of the hidden states a layer (Megatron-LM, arXiv 1909.08053, 3)."""
     width = layout.parallel.tensor
     if width == 1:
         return 0

@@ -9,7 +9,7 @@ from tunec.schemas.models.architecture import Module
 
 def unet_products(workload: Workload) -> float:
     """Weights of products and convolutions, each as often as one sample's elements meet it."""
-    every = tuple(levels(workload))
+    every = levels(workload)
     return sum(
         prod(module.shape) * module.copies * module_positions(module, every)
         for module in workload.architecture.modules
@@ -19,7 +19,7 @@ def unet_products(workload: Workload) -> float:
 
 def unet_tokens(workload: Workload, module: Module) -> float:
     """Elements of one channel on which a module works."""
-    return module_positions(module, tuple(levels(workload)))
+    return module_positions(module, levels(workload))
 
 
 def unet_scores(workload: Workload) -> float:

@@ -10,8 +10,8 @@ from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.machine import Machine
 
 _FOREACH: Final = 3
-"""Passes over the state that torch's foreach kernels take where a fused kernel takes one: AdamW is a
-chain of about ten list operations over three to five tensors (torch `optim/adamw.py`)."""
+"""Passes over the state that torch's foreach kernels take where a fused kernel takes one: AdamW is
+a chain of about ten list operations over three to five tensors (torch `optim/adamw.py`)."""
 
 REACHED: Final = 0.7
 """Share of a PCIe slot's, a memory bus's or a drive's bandwidth that long copies reach. A

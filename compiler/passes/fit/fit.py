@@ -165,7 +165,10 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
         return "the spec asks for it", (spec("engine"),)
     if path in SHAPE_SLOTS or path in ("batch.micro", "batch.accumulation"):
         count = sum(verdict.best is not None for verdict in answer.verdicts)
-        return f"the fastest of {count} layouts that fit {format_bytes(problem.budget)}", rests
+        those = (
+            f"the fastest of {count} layouts that fit" if count > 1 else "the only layout that fits"
+        )
+        return f"{those} {format_bytes(problem.budget)}", rests
     if path == "batch.global":
         given = problem.global_batch is not None
         why = "as the spec has it" if given else "not given: a usual size, divided by the devices"
@@ -265,8 +268,9 @@ def _host_notes(problem: Problem, answer: Answer) -> list[str]:
 
 
 def _pin_notes(facts: Facts) -> list[str]:
-    """The pins under which nothing fits, if there are any."""
-    pins = [f"{path} {show(path, pin.value)}" for path, pin in facts.pins.items()]
+    """The spec's pins, under which nothing fits."""
+    given = [(path, pin.value) for path, pin in facts.pins.items() if pin.author == "spec"]
+    pins = [f"{path} {show(path, value)}" for path, value in given]
     return [f"under these pins: {', '.join(pins)}"] if pins else []
 
 

@@ -52,7 +52,7 @@ SDXL: dict[str, Any] = {
     "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"],
     "block_out_channels": [320, 640, 1280],
     "layers_per_block": 2,
-    "transformer_layers_per_block": [1, 2, 10],
+    "transformer_layers_per_block": [1, 2, 4],
     "attention_head_dim": [5, 10, 20],
     "cross_attention_dim": 2048,
     "addition_embed_type": "text_time",

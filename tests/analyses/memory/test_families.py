@@ -128,9 +128,7 @@ def traced(name: str, *, checkpointed: bool, targets: tuple[str, ...] = ()) -> P
             settings, dtype=torch.bfloat16, attn_implementation=register_kernel()
         )
         if targets:
-            built = peft.get_peft_model(
-                built, peft.LoraConfig(r=16, target_modules=list(targets))
-            )
+            built = peft.get_peft_model(built, peft.LoraConfig(r=16, target_modules=list(targets)))
     built.train()
     if checkpointed:
         built.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -22,7 +22,14 @@ def bytes_an_element(version: str, architecture: object = LLAMA, **changes: bool
 
 @pytest.mark.parametrize(
     ("version", "forward"),
-    [("4.40.2", 12), ("4.45.2", 12), ("4.46.0", 14), ("4.48.1", 14), ("4.49.0", 10), ("5.23.0", 10)],
+    [
+        ("4.40.2", 12),
+        ("4.45.2", 12),
+        ("4.46.0", 14),
+        ("4.48.1", 14),
+        ("4.49.0", 10),
+        ("5.23.0", 10),
+    ],
 )
 def test_forward_of_llama(version: str, forward: int) -> None:
     assert bytes_an_element(version) == forward

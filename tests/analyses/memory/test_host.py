@@ -1,0 +1,101 @@
+"""The memory of the host."""
+
+from typing import Any
+
+import pytest
+from workload_builders import LLAMA_3_8B, MIXED, full, layout, lora, model, nf4
+
+from tunec.compiler.analyses.memory.account import account
+from tunec.compiler.analyses.memory.host import HostAccount
+from tunec.compiler.analyses.memory.workload import Workload
+
+MODEL = model(LLAMA_3_8B)
+FULL = full(MODEL)
+
+
+def host(workload: Workload = FULL, **changes: Any) -> HostAccount:
+    settings = {"engine": "deepspeed", "world": 8, "stage": 2} | MIXED | changes
+    return account(workload, layout(**settings)).host
+
+
+def offloaded(found: HostAccount) -> float:
+    terms = found.phases["training"]
+    return sum(size for name, size in terms.items() if name.startswith("offloaded"))
+
+
+@pytest.mark.parametrize(
+    ("stage", "param", "bytes_an_element"), [(2, "none", 16), (3, "none", 16), (3, "cpu", 18)]
+)
+def test_offload_takes_what_deepspeeds_estimator_says(
+    stage: int, param: str, bytes_an_element: int
+) -> None:
+    found = host(stage=stage, offload_optimizer="cpu", offload_param=param)
+    assert offloaded(found) == pytest.approx(1.5 * bytes_an_element * MODEL.parameters, rel=1e-6)
+
+
+def test_the_estimator_of_the_installed_deepspeed_agrees() -> None:
+    stage3 = pytest.importorskip("deepspeed.runtime.zero.stage3")
+    estimated, *_ = stage3.estimate_zero3_model_states_mem_needs(
+        MODEL.parameters, 1, num_gpus_per_node=8, num_nodes=1
+    )
+    found = host(stage=3, offload_optimizer="cpu", offload_param="cpu")
+    assert offloaded(found) == pytest.approx(estimated, rel=1e-6)
+
+
+def test_a_node_holds_its_own_ranks_share() -> None:
+    one = host(offload_optimizer="cpu", world=16)
+    two = host(full(MODEL, nodes=2), offload_optimizer="cpu", world=16)
+    assert offloaded(two) == pytest.approx(offloaded(one) / 2, rel=1e-6)
+
+
+def test_a_published_failure_is_foreseen() -> None:
+    """9.4e9 parameters, ZeRO-3 with both offloads, 252 GB of RAM: the run was killed."""
+    glm = full(model(LLAMA_3_8B | {"num_hidden_layers": 38}))
+    found = host(glm, stage=3, offload_optimizer="cpu", offload_param="cpu")
+    assert glm.architecture.parameters == pytest.approx(9.4e9, rel=0.01)
+    assert found.peak_bytes > 252e9
+
+
+def test_every_rank_loads_a_whole_model_below_stage_3() -> None:
+    whole = 2 * MODEL.parameters
+    assert host(stage=2).phases["loading"]["weights while loading"] == 8 * whole
+    assert host(stage=3).phases["loading"]["weights while loading"] == whole
+
+
+def test_quantised_weights_pass_one_by_one() -> None:
+    found = host(lora(MODEL, quantization=nf4()), stage=2)
+    assert found.phases["loading"]["weights while loading"] == 8 * 2 * MODEL.vocab * MODEL.hidden
+
+
+def test_saving_at_stage_3_gathers_on_rank_0() -> None:
+    gathered = host(stage=3).phases["saving"]["gathered weights"]
+    assert gathered == 2 * MODEL.parameters
+    assert "gathered weights" not in host(stage=3, gather_on_save=False).phases["saving"]
+
+
+def test_checkpoint_files_grew_in_transformers_5() -> None:
+    old = full(MODEL, versions=(("transformers", "4.57.1"),))
+    assert host(old).phases["saving"]["checkpoint file"] == 5 * 10**9
+    assert host().phases["saving"]["checkpoint file"] == 2 * MODEL.parameters
+
+
+def test_nvme_takes_buffers_instead_of_states() -> None:
+    cpu = host(stage=3, offload_optimizer="cpu")
+    nvme = host(stage=3, offload_optimizer="nvme", sub_group_size=10**8)
+    assert offloaded(nvme) < offloaded(cpu)
+    assert nvme.phases["training"]["NVMe optimizer buffers"] == 8 * 4 * 4 * 10**8
+
+
+def test_workers_and_images_take_memory() -> None:
+    plain, busy = host(), host(full(MODEL, dataloader_workers=4))
+    processes = busy.phases["training"]["data loading processes"]
+    assert processes > 0
+    assert "data loading processes" not in plain.phases["training"]
+    pictures = host(full(MODEL, images=2, image_width=1024, image_height=1024))
+    assert pictures.phases["training"]["decoded batches"] > 8 * 2 * 1024 * 1024 * 3 * 4
+
+
+def test_the_peak_is_the_largest_phase() -> None:
+    found = host(stage=3, offload_optimizer="cpu", offload_param="cpu")
+    assert found.peak_bytes == max(sum(terms.values()) for terms in found.phases.values())
+    assert sum(found.terms.values()) == found.peak_bytes
