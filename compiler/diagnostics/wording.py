@@ -8,7 +8,7 @@ _MOST: Final = 60
 
 
 def shortened(text: str, most: int = _MOST) -> str:
-    """A text on one line, cut with an ellipsis where it is long, unprintable characters replaced."""
+    """A text on one line, cut with an ellipsis where it is long, without unprintable characters."""
     line = " ".join(text[: 4 * most].split())
     line = line if line.isprintable() else "".join(map(_printable, line))
     return line if len(line) <= most else line[: most - 1] + "…"

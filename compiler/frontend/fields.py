@@ -1,7 +1,8 @@
 """What may stand where in a shape: its fields by path, read off the types."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
@@ -45,11 +46,45 @@ def description(shape: type[Shape], path: Path) -> str | None:
     """What a field says of itself, as the text of a note."""
     if not path or not isinstance(path[-1], str):
         return None
-    info = fields_at(shape, path[:-1]).get(path[-1])
-    if info is None or not info.description:
-        return None
-    text = " ".join(info.description.split()).rstrip(".")
-    return text if text[:2].isupper() else text[:1].lower() + text[1:]
+    found = (field_docs(each).get(path[-1]) for each in shapes_at(shape, path[:-1]))
+    text = next((each for each in found if each), "").rstrip(".")
+    return (text if text[:2].isupper() else text[:1].lower() + text[1:]) or None
+
+
+@lru_cache(maxsize=64)
+def field_docs(shape: type[Shape]) -> Mapping[str, str]:
+    """What the text below each field says, on one line, by the names that people write.
+
+    Read from the source when it is asked for: having pydantic do it costs a third of the time that
+    building a shape takes.
+    """
+    docs: dict[str, str] = {}
+    for each in reversed(shape.__mro__):
+        if issubclass(each, Shape) and each is not Shape:
+            docs |= _docs_of(each)
+    written = {name: info.alias or name for name, info in shape.model_fields.items()}
+    return {written[name]: text for name, text in docs.items() if name in written}
+
+
+def _docs_of(shape: type[Shape]) -> dict[str, str]:
+    import ast
+    import inspect
+    import textwrap
+
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(shape)))
+    except OSError:
+        return {}
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
 
 
 @lru_cache(maxsize=8)

@@ -95,16 +95,20 @@ def project_root(path: Path) -> Path:
 
 def read_layers(path: Path, *, allow_outside: bool) -> Layers:
     """Read a spec and what it extends, the most basic file first."""
-    full = path.resolve()
-    reader = _Reader(full, None if allow_outside else project_root(full))
     try:
+        full = path.resolve()
         content = read_bytes(path)
-    except Unreadable as fault:
-        message = f"cannot read {path}: {fault}"
-        span = Span(str(path), 1, 1, 1, 1)
-        return Layers((), (error("E0201", message, span, help=near_files(full)),), Read())
+    except (Unreadable, OSError, ValueError, RuntimeError) as fault:
+        return Layers((), (_no_spec(path, fault),), Read())
+    reader = _Reader(full, None if allow_outside else project_root(full))
     nodes = tuple(reader.layers(full, str(path), content, ()))
     return Layers(nodes, tuple(reader.faults), reader.read())
+
+
+def _no_spec(path: Path, fault: Exception) -> Diagnostic:
+    why = str(fault) if isinstance(fault, Unreadable) else "no such name"
+    span = Span(str(path), 1, 1, 1, 1)
+    return error("E0201", f"cannot read `{path}`: {why}", span, help=near_files(path))
 
 
 def read_text_layers(

@@ -6,13 +6,14 @@ it only compares.
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from tunec.compiler.frontend.fields import field_docs, shapes_in
 from tunec.compiler.ir.slots import SLOTS, Slot
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.card import ModelCard
@@ -74,10 +75,35 @@ def _spec(schema: Json) -> Json:
     return {**kept, "properties": properties}
 
 
-def _of(shape: type[Shape], description: str) -> Json:
-    schema = shape.model_json_schema(by_alias=True, mode="validation")
-    found: Json = _tidied(schema)
-    return {"$schema": _DIALECT, **found, "title": shape.__name__, "description": description}
+def _of(shape: type[Shape], says: str) -> Json:
+    schema: Json = _tidied(shape.model_json_schema(by_alias=True, mode="validation"))
+    schema = _described(schema, shape)
+    parts = {each.__name__: each for each in _parts(shape)}
+    definitions = {
+        name: _described(each, parts[name]) if name in parts else each
+        for name, each in schema.get("$defs", {}).items()
+    }
+    known = {"$defs": definitions} if definitions else {}
+    return {"$schema": _DIALECT, **schema, **known, "title": shape.__name__, "description": says}
+
+
+def _parts(shape: type[Shape]) -> Iterator[type[Shape]]:
+    """The shapes that a shape is made of, at any depth."""
+    for info in shape.model_fields.values():
+        for each in shapes_in(info.annotation):
+            yield each
+            yield from _parts(each)
+
+
+def _described(schema: Json, shape: type[Shape]) -> Json:
+    """The schema with what each field's own text says."""
+    docs = field_docs(shape)
+    properties = {
+        name: ({"description": docs[name]} if name in docs else {})
+        | {key: value for key, value in each.items() if key != "description"}
+        for name, each in schema["properties"].items()
+    }
+    return {**schema, "properties": properties}
 
 
 def _tidied(value: Any) -> Any:

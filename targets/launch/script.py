@@ -52,10 +52,8 @@ def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
     exports = "".join(
         f"export {name}={shlex.quote(value)}\n" for name, value in values["environment"].items()
     )
-    return (
-        f"#!/usr/bin/env bash\n{comment}set -euo pipefail\n\n"
-        f"{exports}{_needed(values)}\n{_command(values)}\n"
-    )
+    parts = ("set -euo pipefail\n", exports, _needed(values), f"{_command(values)}\n")
+    return f"#!/usr/bin/env bash\n{comment}" + "\n".join(filter(None, parts))
 
 
 def _needed(values: Mapping[str, Json]) -> str:

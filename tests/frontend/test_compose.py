@@ -205,14 +205,45 @@ def test_references():
 
 
 REFERENCES = st.sampled_from(
-    ["${a}", "${b}", "${c.a}", "${c}", "${.a}", "${..b}", "${a", "${oc.env:HOME}", "${x:1}", "${}",
-     "${a}${b}", "x${a}", r"\${a}", r"\\${a}", "${a.${b}}", "${${a}}", "${ a }", "$", "{a}", "${a:b}",
-     "${c[a]}", "${c.d[0]}", "${oc.create:${a}}", "${.}", "${a}}", "1", "${zero.stage}"]
-)  # fmt: skip
+    [
+        "${a}",
+        "${b}",
+        "${c.a}",
+        "${c}",
+        "${.a}",
+        "${..b}",
+        "${a",
+        "${oc.env:HOME}",
+        "${x:1}",
+        "${}",
+        "${a}${b}",
+        "x${a}",
+        r"\${a}",
+        r"\\${a}",
+        "${a.${b}}",
+        "${${a}}",
+        "${ a }",
+        "$",
+        "{a}",
+        "${a:b}",
+        "${c[a]}",
+        "${c.d[0]}",
+        "${oc.create:${a}}",
+        "${.}",
+        "${a}}",
+        "1",
+        "${zero.stage}",
+    ]
+)
 REFERRING = st.fixed_dictionaries(
-    {"a": REFERENCES, "b": REFERENCES, "c": st.fixed_dictionaries({"a": REFERENCES, "b": REFERENCES,
-     "d": st.lists(REFERENCES, max_size=2)})}
-)  # fmt: skip
+    {
+        "a": REFERENCES,
+        "b": REFERENCES,
+        "c": st.fixed_dictionaries(
+            {"a": REFERENCES, "b": REFERENCES, "d": st.lists(REFERENCES, max_size=2)}
+        ),
+    }
+)
 
 
 @settings(max_examples=500, deadline=None)
@@ -315,9 +346,7 @@ def test_extends_in_order(tmp_path):
         "a.yaml",
         "deep/c.yaml",
     ]
-    files = {
-        dotted(path): os.path.basename(span.file) for path, span in spans_of(found.tree).items()
-    }
+    files = {dotted(path): Path(span.file).name for path, span in spans_of(found.tree).items()}
     assert files == {"": "spec.yaml", "x": "a.yaml", "y": "b.yaml", "z": "c.yaml", "w": "spec.yaml"}
 
 
@@ -370,6 +399,16 @@ def test_a_spec_that_is_no_file(tmp_path):
     found = read_layers(tmp_path / "none.yaml", allow_outside=False)
     assert [each.id for each in found.faults] == ["E0201"]
     assert not found.nodes
+
+
+@pytest.mark.parametrize("name", ["loop", "dir", "nul\0", "x" * 5000, "spce.yaml"])
+def test_a_spec_that_cannot_be_read(tmp_path, name):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "dir").mkdir()
+    write(tmp_path, spec="a: 1\n")
+    (fault,) = read_layers(tmp_path / name, allow_outside=False).faults
+    assert fault.id == "E0201"
+    assert (fault.help == "did you mean `spec.yaml`?") == (name == "spce.yaml")
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):

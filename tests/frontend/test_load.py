@@ -234,8 +234,10 @@ def test_files_and_digests(tmp_path):
 
 def test_json_specs(tmp_path):
     file = tmp_path / "spec.json"
-    file.write_text('{"tunec": 1, "model": "llama-3.1-8b", "method": "lora", "data": {"train": "x"},'
-                    ' "hardware": "a100-80g-x8"}')  # fmt: skip
+    file.write_text(
+        '{"tunec": 1, "model": "llama-3.1-8b", "method": "lora", "data": {"train": "x"},'
+        ' "hardware": "a100-80g-x8"}'
+    )
     assert load_spec(file).spec.name == "spec"
 
 
@@ -276,8 +278,14 @@ def test_is_path(tmp_path):
 
 
 def test_mappings():
-    data = {"tunec": 1, "model": "llama-3.1-8b", "method": "lora", "data": {"train": Path("x")},
-            "hardware": load_text(INLINE).cluster, "targets": ("deepspeed",)}  # fmt: skip
+    data = {
+        "tunec": 1,
+        "model": "llama-3.1-8b",
+        "method": "lora",
+        "data": {"train": Path("x")},
+        "hardware": load_text(INLINE).cluster,
+        "targets": ("deepspeed",),
+    }
     loaded = check(load_mapping(data))
     assert not loaded.diagnostics
     assert loaded.spec.targets == ("deepspeed",)
@@ -424,12 +432,42 @@ def test_random_edits(name, chance: random.Random):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.sampled_from([
-    "train.seed=1", "train.seed=x", "pin.zero.stage=9", "pin.zero={}", "x[0]=1", "=", "a=[", "targets[0]=x",
-    "hardware=", "hardware=.", "model={}", "method=full", "method.lora.rank=0", "train=1", "data=???",
-    "name=${name}", "name=${data.train}", "extends=x", "pin.zero.stage.reason=", "allow.x=", "train.warmup=1",
-    "hardware.nodes[0].count=2", "software.x=1.0", "batch.global=1e3", "a.b=1\nc", "name=\0", "name=\ud800",
-]), max_size=5))  # fmt: skip
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "train.seed=1",
+                "train.seed=x",
+                "pin.zero.stage=9",
+                "pin.zero={}",
+                "x[0]=1",
+                "=",
+                "a=[",
+                "targets[0]=x",
+                "hardware=",
+                "hardware=.",
+                "model={}",
+                "method=full",
+                "method.lora.rank=0",
+                "train=1",
+                "data=???",
+                "name=${name}",
+                "name=${data.train}",
+                "extends=x",
+                "pin.zero.stage.reason=",
+                "allow.x=",
+                "train.warmup=1",
+                "hardware.nodes[0].count=2",
+                "software.x=1.0",
+                "batch.global=1e3",
+                "a.b=1\nc",
+                "name=\0",
+                "name=\ud800",
+            ]
+        ),
+        max_size=5,
+    )
+)
 def test_random_overrides(overrides):
     check(load_text(INLINE, overrides=overrides, targets=TARGETS))
 
@@ -476,9 +514,22 @@ def test_junk_in_any_field(junk):
 
 
 NESTED = [
-    "model.path", "model.config", "method", "data.train", "data.images", "data.sequence", "hardware.nodes",
-    "hardware.name", "train.warmup", "train.optimizer", "train.epochs", "devices", "pin", "allow", "software",
-]  # fmt: skip
+    "model.path",
+    "model.config",
+    "method",
+    "data.train",
+    "data.images",
+    "data.sequence",
+    "hardware.nodes",
+    "hardware.name",
+    "train.warmup",
+    "train.optimizer",
+    "train.epochs",
+    "devices",
+    "pin",
+    "allow",
+    "software",
+]
 
 
 @settings(max_examples=300, deadline=None)

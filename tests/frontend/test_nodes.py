@@ -45,7 +45,64 @@ def codes(text, format="yaml"):
 
 # ── YAML as PyYAML reads it ──────────────────────────────────────────────────────────────────────
 
-SCALARS = ["1", "-1", "+1", "0", "017", "0o17", "0x1F", "0b11", "1_000", "1:30", "190:20:30", "1.5", "1e3", "1e-4", "1.0e-4", "1.0e+4", "5e8", ".5", "5.", ".inf", "-.INF", ".nan", "~", "null", "Null", "true", "True", "yes", "Yes", "on", "off", "No", "y", "n", "=", "<<", "2024-01-01", "2024-01-01T10:00:00Z", "abc", "1.2.3", "'x'", '"y\\n"', "a#b", "a:b", "-x", "?x", "+12e03", "-2E+05", "685.230_15e+03", "12e-3", "0.", "-0", "+.5", "0x_1", "08", "1e"]
+SCALARS = [
+    "1",
+    "-1",
+    "+1",
+    "0",
+    "017",
+    "0o17",
+    "0x1F",
+    "0b11",
+    "1_000",
+    "1:30",
+    "190:20:30",
+    "1.5",
+    "1e3",
+    "1e-4",
+    "1.0e-4",
+    "1.0e+4",
+    "5e8",
+    ".5",
+    "5.",
+    ".inf",
+    "-.INF",
+    ".nan",
+    "~",
+    "null",
+    "Null",
+    "true",
+    "True",
+    "yes",
+    "Yes",
+    "on",
+    "off",
+    "No",
+    "y",
+    "n",
+    "=",
+    "<<",
+    "2024-01-01",
+    "2024-01-01T10:00:00Z",
+    "abc",
+    "1.2.3",
+    "'x'",
+    '"y\\n"',
+    "a#b",
+    "a:b",
+    "-x",
+    "?x",
+    "+12e03",
+    "-2E+05",
+    "685.230_15e+03",
+    "12e-3",
+    "0.",
+    "-0",
+    "+.5",
+    "0x_1",
+    "08",
+    "1e",
+]
 
 
 @pytest.mark.parametrize("text", SCALARS)
@@ -132,12 +189,36 @@ def test_dumped_yaml_is_read_back(data, flow):
 
 YAMLISH = st.lists(
     st.sampled_from(
-        [*"abx:-?,[]{}#&*!|>'\"%@` \n\t.0123", "\n  ", "- ", ": ", "<<: ", "*a", "&a ", "!!str ",
-         "!!int ", "!!python/name:os.x ", "---\n", "...\n", "\\", "é", "\u2028", "\r\n", "\ufeff",
-         "1e-4", "yes", "~", "${a}", "# tunec: allow(x) y\n", "extends: ", "a: ", "b: "]
+        [
+            *"abx:-?,[]{}#&*!|>'\"%@` \n\t.0123",
+            "\n  ",
+            "- ",
+            ": ",
+            "<<: ",
+            "*a",
+            "&a ",
+            "!!str ",
+            "!!int ",
+            "!!python/name:os.x ",
+            "---\n",
+            "...\n",
+            "\\",
+            "é",
+            "\u2028",
+            "\r\n",
+            "\ufeff",
+            "1e-4",
+            "yes",
+            "~",
+            "${a}",
+            "# tunec: allow(x) y\n",
+            "extends: ",
+            "a: ",
+            "b: ",
+        ]
     ),
     max_size=40,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @settings(max_examples=500, deadline=None)
@@ -296,10 +377,28 @@ def test_dumped_json_is_read_back(data, indent, ascii_only):
 
 
 JSONISH = st.lists(
-    st.sampled_from([*'{}[]",:.-+e0123 \n\t\\/ux', "true", "NaN", "-Infinity", "null", '"a"', '"a":',
-                     "// x\n", "/* x */", "'", "None", "é", "\u2028", "1e5", "0x1", "\\u00e9"]),
+    st.sampled_from(
+        [
+            *'{}[]",:.-+e0123 \n\t\\/ux',
+            "true",
+            "NaN",
+            "-Infinity",
+            "null",
+            '"a"',
+            '"a":',
+            "// x\n",
+            "/* x */",
+            "'",
+            "None",
+            "é",
+            "\u2028",
+            "1e5",
+            "0x1",
+            "\\u00e9",
+        ]
+    ),
     max_size=25,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @settings(max_examples=500, deadline=None)

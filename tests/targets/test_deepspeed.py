@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import pytest
@@ -85,6 +86,7 @@ def sayable(name: str, version: str) -> bool:
     return Version(version) >= Version(bounds.get("until", "0"))
 
 
+@cache
 def written(name: str, version: str):
     (artifact,), diagnostics = emit(TARGET, CASES[name], Version(version))
     return artifact, diagnostics
@@ -105,6 +107,7 @@ HANDED_ON = tuple(name for name in CASES if not name.startswith(("own", "loop", 
 """Cases that the Trainer has words for too, and hands on to DeepSpeed in a file of its own."""
 
 
+@cache
 def handed_on(name: str, version: str):
     """ds_config.json as the huggingface target writes it for this release of DeepSpeed."""
     latest = Version(TRAINER.latest)

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from tunec.compiler.target import Artifact, Found
 from tunec.targets.deepspeed.config import FILLED
 from tunec.targets.huggingface.packages import PEFT_RELEASES, TRL_RELEASES, companions
 from tunec.targets.huggingface.target import TARGET, TRAINING_ARGS
+from tunec.targets.launch.target import TARGET as LAUNCH
 
 VERSIONS = tuple(known.version for known in releases("transformers"))
 SCRIPT = "tunec.targets.huggingface.consumer"
@@ -121,6 +123,7 @@ CASES: Mapping[str, Plan] = {
 }
 
 
+@cache
 def emitted(name: str, version: str) -> dict[str, Artifact]:
     artifacts, diagnostics = emit(TARGET, CASES[name], Version(version))
     assert {each.severity for each in diagnostics} <= {"note"}, diagnostics
@@ -322,6 +325,16 @@ def test_companions_are_sets_that_are_known_to_work():
 # ── trl ──────────────────────────────────────────────────────────────────────────────────────────
 
 
+LAUNCHED = ("zero 3", "ddp", "ddp in fp16", "one device")
+
+
+def accelerate_yaml(name: str) -> str:
+    plan = CASES[name]
+    plan = replace(plan, launch=replace(plan.launch, launcher="accelerate"))
+    artifacts, _ = emit(LAUNCH, plan, Version(LAUNCH.latest))
+    return next(each.text for each in artifacts if each.name == "accelerate.yaml")
+
+
 def asked_of_trl(version: str) -> dict[tuple[str, str], dict[str, Any]]:
     found = {}
     for name in CASES:
@@ -333,6 +346,9 @@ def asked_of_trl(version: str) -> dict[tuple[str, str], dict[str, Any]]:
                 each: files[each].text for each in ("sft.yaml", "ds_config.json") if each in files
             }
             found["sft", name] = {**common, "verb": "parse", "files": texts}
+    for name in LAUNCHED:
+        text = accelerate_yaml(name)
+        found["accelerate", name] = {"verb": "accelerate", "text": text, "world_size": 1}
     return found
 
 
@@ -405,6 +421,18 @@ def test_model_args_are_a_model_config(trl, name, version):
     answer = trl[version]["model", name]
     assert "refused" not in answer, answer
     assert answer["values"]["model_name_or_path"] == CASES[name].model.path
+
+
+@every_version
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_accelerate_loads_its_file(trl, name, version):
+    """accelerate 0.30.1 to 1.15.0, as they stand beside these releases."""
+    answer = trl[version]["accelerate", name]
+    assert "refused" not in answer, answer
+    kinds = {"none": "NO", "ddp": "MULTI_GPU", "deepspeed": "DEEPSPEED"}
+    engine = CASES[name].parallel.engine
+    assert answer["values"]["distributed_type"].rpartition(".")[2] == kinds[engine]
+    assert answer["values"]["num_processes"] == CASES[name].parallel.world
 
 
 def test_most_cases_reach_trl_in_every_release():

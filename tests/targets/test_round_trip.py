@@ -7,7 +7,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
-from tests.plans import plans
+from tests.plans import plan_of, plans
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.emit import emit
@@ -126,6 +126,31 @@ def test_yaml_says_to_yaml_1_1_what_was_meant(case):
             assert yaml.safe_load(artifact.text) == artifact.values
 
 
+@given(cases())
+@settings(max_examples=200)
+def test_ds_config_has_none_of_the_known_misconfigurations(case):
+    artifacts, _ = emit(*opened(case))
+    for artifact in artifacts:
+        if artifact.name == "ds_config.json":
+            check_ds_config(artifact)
+
+
+def check_ds_config(artifact: Artifact) -> None:
+    values, zero = artifact.values, artifact.values["zero_optimization"]
+    assert '"auto"' not in artifact.text  # MC004, MC039
+    assert {"enabled"} == set(values["bf16"]) or values["bf16"]["enabled"]
+    assert not {"loss_scale", "hysteresis"} & set(values["bf16"])  # MC034
+    assert not (values["bf16"]["enabled"] and values["fp16"]["enabled"])
+    assert "offload_param" not in zero or zero["stage"] == 3  # MC041
+    assert "aio" not in zero  # MC032
+    assert all(type(zero[key]) is int for key in zero if key.endswith("size"))  # MC037
+    assert {"gradient_clipping", "steps_per_print"} <= set(values)  # MC036
+    for block in ("offload_optimizer", "offload_param"):
+        assert block not in zero or "pin_memory" in zero[block]  # MC036
+    warmup = values.get("scheduler", {}).get("params", {}).get("warmup_num_steps", 1)
+    assert warmup >= 1  # MC021
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("auto"),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
@@ -150,7 +175,7 @@ def test_reading_raises_for_no_document(data, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_an_unsupported_version_is_refused_with_the_range(name):
     target = TARGETS[name]
-    artifacts, (fault,) = emit(target, plans("deepspeed").example(), Version("0.1"))
+    artifacts, (fault,) = emit(target, plan_of(), Version("0.1"))
     assert artifacts == ()
     assert fault.id == "E0902"
     assert str(target.supported) in fault.notes[0]

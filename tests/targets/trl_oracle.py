@@ -1,4 +1,4 @@
-"""Hands sft.yaml and model_args.yaml to TRL's own parser; runs where TRL is, not in the tests.
+"""Hands files to the parsers of trl and accelerate; runs where these are, not in the tests.
 
 `trl_oracle.py ROOT ANSWERS < QUESTIONS`: ROOT is the folder of the package tunec.
 """
@@ -83,6 +83,19 @@ def parse_model(question):
     return {"values": asdict(held)}
 
 
+def parse_accelerate(question):
+    """accelerate.yaml on its own, as `accelerate launch` loads it."""
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "accelerate.yaml")
+        path.write_text(question["text"])
+        return {"values": load_config_from_file(str(path)).to_dict()}
+
+
+_VERBS = {"parse": parse, "model": parse_model, "accelerate": parse_accelerate}
+
+
 def answer(question, hardware):
     devices = importlib.import_module("tunec.compiler.consumers.devices")
     real = metadata.version
@@ -94,7 +107,7 @@ def answer(question, hardware):
     machine = hardware.machine(devices.declared(question), question["world_size"])
     with machine, patch.object(metadata, "version", version):
         try:
-            return {"parse": parse, "model": parse_model}[question["verb"]](question)
+            return _VERBS[question["verb"]](question)
         except (Exception, SystemExit) as refused:  # noqa: BLE001  that is the answer
             return {"refused": f"{type(refused).__name__}: {refused}"}
 

@@ -99,8 +99,5 @@ def _most(workload: Workload, layout: Layout, budget: int, lines: tuple[Phase, .
     training = [line for line in lines if not line.evaluates]
     if any(line.fixed_bytes > room for line in training):
         return 0
-    return min(
-        int((room - line.fixed_bytes) // line.sample_bytes)
-        for line in training
-        if line.sample_bytes
-    )
+    grow = [line for line in training if line.sample_bytes]
+    return min((int((room - line.fixed_bytes) // line.sample_bytes) for line in grow), default=1)

@@ -63,6 +63,7 @@ class Counts:
     """Elements of one parameter and of all parameters of that size, smallest first."""
     adapted_parts: frozenset[Part]
     trained_parts: frozenset[Part]
+    """Parts whose layers are trained, not only an embedding or the head."""
 
     @property
     def trainable(self) -> int:
@@ -126,7 +127,7 @@ def count(workload: Workload) -> Counts:
         output_frozen=0 if head or tied else output,
         sizes=_by_size(model),
         adapted_parts=frozenset(module.part for module in workload.adapted),
-        trained_parts=frozenset(m.part for m in workload.trained if _below_head(model, m)),
+        trained_parts=frozenset(m.part for m in workload.trained if _is_inside(model, m)),
     )
 
 
@@ -181,8 +182,9 @@ def _multiplies(module: Module) -> bool:
     return module.kind in ("linear", "conv")
 
 
-def _below_head(model: Architecture, module: Module) -> bool:
-    return module.path != model.head
+def _is_inside(model: Architecture, module: Module) -> bool:
+    """Whether a module is one of those that the layers of its part consist of."""
+    return module.kind in ("linear", "conv") and module.path != model.head
 
 
 def _late(model: Architecture, trained: Iterable[Module]) -> int:

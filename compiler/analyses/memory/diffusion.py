@@ -64,11 +64,14 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
     stacks = workload.architecture.stacks
     layers = sum(stack.layers for stack in stacks)
     adapters = _adapters(workload, widths) / (layers * denoiser_tokens(workload))
-    one = [block_saved(stack, widths) + adapters for stack in stacks]
+    seconds = second_attentions(workload)
+    second = second_saved(stacks[0], widths) if seconds else 0
+    one = [block_saved(stack, widths) + adapters + second for stack in stacks]
     working = max(block_working(stack, widths) for stack in stacks)
     inputs = widths.stream * stacks[0].hidden
     final = tokens * final_saved(stacks[-1], widths)
     total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
+    total -= second * (layers - seconds)
     last = working + (max(one) if run.checkpointed else 0)
     kept = {"denoiser layer inputs": tokens * layers * inputs}
     if not run.checkpointed:
@@ -100,6 +103,24 @@ def block_saved(stack: Stack, widths: Arithmetic) -> float:
     if stack.joint == "single":
         return _single_saved(stack, widths)
     return _double_saved(stack, widths)
+
+
+def second_attentions(workload: Workload) -> int:
+    """Double blocks in which the picture attends to itself once more (`dual_attention_layers`)."""
+    return sum(
+        module.copies
+        for module in workload.architecture.modules
+        if module.path.startswith("transformer_blocks") and module.path.endswith(".attn2.to_q")
+    )
+
+
+def second_saved(stack: Stack, widths: Arithmetic) -> float:
+    """Bytes a token that such a second attention keeps; trained, its input and gate as well."""
+    saved = _joint_attention(stack, widths)
+    if widths.trained:
+        saved += 2 * widths.compute * stack.hidden
+        saved += widths.compute * stack.hidden * (widths.rotary == "concatenated")
+    return saved
 
 
 def _double_saved(stack: Stack, widths: Arithmetic) -> float:

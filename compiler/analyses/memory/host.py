@@ -6,11 +6,10 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.phase import Terms
-from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, sharding
-from tunec.compiler.analyses.memory.states import MASTER_BYTES, moment_bytes
+from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, moments_of, sharding
+from tunec.compiler.analyses.memory.states import MASTER_BYTES
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.schemas.units import MIB
 
@@ -68,7 +67,7 @@ class HostAccount:
 def host_account(workload: Workload, layout: Layout) -> HostAccount:
     """Account for the RAM of the node that holds rank 0; the others need no more."""
     plan = sharding(
-        count(workload),
+        workload,
         layout.parallel,
         layout.states,
         layout.zero,
@@ -116,7 +115,7 @@ def _optimizer(workload: Workload, plan: Sharding, ranks: int) -> Terms:
             "NVMe optimizer buffers": MASTER_BYTES * group * _NVME_OPTIMIZER_BUFFERS * ranks,
             "offloaded gradients": MASTER_BYTES * trainable * _PINNED,
         }
-    moments = moment_bytes(workload.optimizer, plan.states, plan.counts) * share
+    moments = moments_of(workload, plan) * share
     return {
         "offloaded master weights": MASTER_BYTES * trainable * _PINNED,
         "offloaded optimizer states": moments * _PINNED,

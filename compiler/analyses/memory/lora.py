@@ -38,9 +38,10 @@ def adapters_saved(
     saved = 0.0
     for module in modules:
         source = (module.path.rpartition(".")[0], prod(module.shape[1:]), module.copies)
-        again = shared and (source in read or _is_kept(module, widths))
-        read.add(source)
-        bytes_read = 0 if again else (widths.adapter_product + masked) * source[1]
+        kept = shared and (source in read or _is_kept(module, widths))
+        if not kept:
+            read.add(source)
+        bytes_read = 0 if kept else (widths.adapter_product + masked) * source[1]
         saved += module.copies * tokens(module) * (inner + bytes_read)
     return saved
 

@@ -5,10 +5,10 @@ The figures for DeepSpeed are traced allocations of version 0.19.8 with real ten
 share the shards.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from tunec.compiler.analyses.memory.counts import Counts, split
+from tunec.compiler.analyses.memory.counts import Counts, count, split
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.states import MASTER_BYTES, moment_bytes, step_bytes
@@ -29,6 +29,9 @@ class Sharding:
     """Everything that decides where training state lies."""
 
     counts: Counts
+    """Elements of one rank; those trained beside adapters in the adapters' dtype."""
+    whole: Counts
+    """The same with every element counted once."""
     states: States
     zero: Zero
     stage: int
@@ -66,12 +69,16 @@ class Sharding:
 
 
 def sharding(
-    counts: Counts, parallel: Parallel, states: States, zero: Zero, *, accumulates: bool
+    workload: Workload, parallel: Parallel, states: States, zero: Zero, *, accumulates: bool
 ) -> Sharding:
     """Gather what decides where training state lies."""
     deepspeed = parallel.engine == "deepspeed"
+    counts = count(workload)
+    whole = split(counts, parallel.tensor) if parallel.tensor > 1 else counts
+    beside = workload.adapter.kind == "lora" and whole.trained and not deepspeed
     return Sharding(
-        counts=split(counts, parallel.tensor) if parallel.tensor > 1 else counts,
+        counts=in_adapter_dtype(whole, states) if beside else whole,
+        whole=whole,
         states=states,
         zero=zero,
         stage=zero.stage if deepspeed else 0,
@@ -80,6 +87,17 @@ def sharding(
         shards=parallel.data * parallel.sequence,
         accumulates=accumulates,
     )
+
+
+def in_adapter_dtype(counts: Counts, states: States) -> Counts:
+    """Elements trained beside adapters, as so many of the adapters' dtype as take the same bytes.
+
+    peft converts adapters to fp32, but leaves modules in `modules_to_save` in the base's dtype
+    (peft 0.21 `tuners/tuners_utils.py`, `cast_adapter_dtype`); DeepSpeed converts all alike.
+    """
+    share = BYTES[states.weights] / BYTES[states.trainable]
+    names = ("trained", "embedding", "head", "late", "experts")
+    return replace(counts, **{name: round(share * getattr(counts, name)) for name in names})
 
 
 def resident(workload: Workload, plan: Sharding) -> Terms:
@@ -94,7 +112,13 @@ def resident(workload: Workload, plan: Sharding) -> Terms:
 
 
 def _moments(workload: Workload, plan: Sharding) -> float:
-    return plan.shard(moment_bytes(workload.optimizer, plan.states, plan.counts), 1)
+    return plan.shard(moments_of(workload, plan), 1)
+
+
+def moments_of(workload: Workload, plan: Sharding) -> float:
+    """Bytes of the optimizer's moments over all ranks; only torch's own follow the parameters."""
+    follows = plan.states.optimizer != "int8" and workload.optimizer.name != "adafactor"
+    return moment_bytes(workload.optimizer, plan.states, plan.counts if follows else plan.whole)
 
 
 def _masters(plan: Sharding) -> float:

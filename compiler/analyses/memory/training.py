@@ -99,7 +99,7 @@ def phases(
         sequence_parallel=parallel.sequence,
         tensor_parallel=parallel.tensor,
     )
-    plan = sharding(count(workload), parallel, states, zero, accumulates=accumulates)
+    plan = sharding(workload, parallel, states, zero, accumulates=accumulates)
     samples = samples_of(workload, run)
     fixed = fixed_of(workload, plan, checkpointed=run.checkpointed)
     running = (fixed.always, fixed.turning)

@@ -2,10 +2,9 @@
 
 from typing import Final
 
-from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.sharding import Sharding, sharding
-from tunec.compiler.analyses.memory.states import MASTER_BYTES, moment_bytes
+from tunec.compiler.analyses.memory.sharding import Sharding, moments_of, sharding
+from tunec.compiler.analyses.memory.states import MASTER_BYTES
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.machine import Machine
 
@@ -20,7 +19,7 @@ judgement."""
 
 def update(workload: Workload, layout: Layout, machine: Machine) -> dict[str, float]:
     """Seconds of one optimizer step and of offloading in the micro batches before it."""
-    plan = sharding(count(workload), layout.parallel, layout.states, layout.zero, accumulates=False)
+    plan = sharding(workload, layout.parallel, layout.states, layout.zero, accumulates=False)
     terms = _moved_parameters(plan, layout, machine)
     if not plan.optimizer_away:
         return {**terms, "optimizer step": _device_step(workload, plan, machine)}
@@ -40,7 +39,7 @@ def _device_step(workload: Workload, plan: Sharding, machine: Machine) -> float:
 def _state_bytes(workload: Workload, plan: Sharding) -> float:
     """Bytes that a step reads and writes on one rank."""
     trained = plan.shard(plan.counts.trainable, 1)
-    moments = plan.shard(moment_bytes(workload.optimizer, plan.states, plan.counts), 1)
+    moments = plan.shard(moments_of(workload, plan), 1)
     master = MASTER_BYTES if plan.states.master_weights else 0
     return 2 * moments + trained * (2 * master + 2 * plan.parameter + plan.gradient)
 
@@ -51,7 +50,7 @@ def _host_step(workload: Workload, plan: Sharding, machine: Machine) -> float:
     All ranks of a node share its memory bus (DeepSpeed's CPU Adam, arXiv 2101.06840, section 5).
     """
     share = machine.per_node / plan.shards
-    moments = moment_bytes(workload.optimizer, plan.states, plan.counts)
+    moments = moments_of(workload, plan)
     elements = plan.counts.trainable * (3 * MASTER_BYTES + plan.parameter)
     return share * (2 * moments + elements) / (REACHED * machine.host_bandwidth)
 
@@ -78,7 +77,7 @@ def _moved_parameters(plan: Sharding, layout: Layout, machine: Machine) -> dict[
 def _nvme_states(workload: Workload, plan: Sharding, machine: Machine) -> float:
     """Masters and moments of a node's shards are read and written once a step."""
     share = machine.per_node / plan.shards
-    moments = moment_bytes(workload.optimizer, plan.states, plan.counts)
+    moments = moments_of(workload, plan)
     size = share * (moments + MASTER_BYTES * plan.counts.trainable)
     return size / (REACHED * _read(machine)) + size / (REACHED * _write(machine))
 

@@ -215,6 +215,18 @@ def test_a_trained_module_beside_an_adapter_is_kept_twice() -> None:
     assert beside["trained weights"] == 2 * LARGE.vocab * LARGE.hidden
 
 
+def test_only_adapters_become_fp32() -> None:
+    """peft leaves a module in `modules_to_save` in the base's dtype; torch's states follow it."""
+    embedding = tuple(m for m in LARGE.modules if m.path == LARGE.embedding)
+    plan = layout(**BF16_LORA)
+    without = account(lora(LARGE), plan).phases["optimizer step"]
+    beside = account(lora(LARGE, also_train=embedding), plan).phases["optimizer step"]
+    elements = LARGE.vocab * LARGE.hidden
+    assert beside["trained weights"] == 2 * elements
+    assert beside["gradients"] - without["gradients"] == 2 * elements
+    assert beside["optimizer states"] - without["optimizer states"] == 4 * elements
+
+
 @pytest.mark.parametrize(
     ("name", "bytes_an_element"),
     [("adamw", 4), ("adamw_8bit", 2.03), ("adamw_bf16", 6), ("lion", 2), ("sgd", 0)],

@@ -121,7 +121,9 @@ LORA_TARGETS = {"llama": ALL_LINEAR, "qwen3": ("q_proj", "v_proj"), "gemma2": AT
 }
 
 
-def traced(name: str, *, checkpointed: bool, targets: tuple[str, ...] = ()) -> Peaks:
+def traced(
+    name: str, *, checkpointed: bool, targets: tuple[str, ...] = (), wide: bool = True
+) -> Peaks:
     settings = transformers.AutoConfig.for_model(**CONFIGS[name])
     with torch.device("meta"):
         built = transformers.AutoModelForCausalLM.from_config(
@@ -129,6 +131,7 @@ def traced(name: str, *, checkpointed: bool, targets: tuple[str, ...] = ()) -> P
         )
         if targets:
             built = peft.get_peft_model(built, peft.LoraConfig(r=16, target_modules=list(targets)))
+            built = built if wide else built.to(torch.bfloat16)
     built.train()
     if checkpointed:
         built.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -159,4 +162,16 @@ def test_lora_is_within_5_percent(name: str, checkpointed: bool) -> None:
     peaks = traced(name, checkpointed=checkpointed, targets=targets)
     workload = lora(model(CONFIGS[name]), targets=targets, name="sgd", sequence=TOKENS)
     found = account(workload, layout(checkpointed=checkpointed, **BF16_LORA))
+    assert backward_peak(found) == pytest.approx(peaks.backward, rel=0.05)
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
+@pytest.mark.parametrize("targets", [ALL_LINEAR, ATTENTION, ("q_proj", "v_proj")])
+def test_adapters_in_the_models_own_dtype_are_within_5_percent(
+    targets: tuple[str, ...], checkpointed: bool
+) -> None:
+    """What DeepSpeed makes of adapters when bf16 is enabled."""
+    peaks = traced("llama", checkpointed=checkpointed, targets=targets, wide=False)
+    workload = lora(model(CONFIGS["llama"]), targets=targets, name="sgd", sequence=TOKENS)
+    found = account(workload, layout(checkpointed=checkpointed))
     assert backward_peak(found) == pytest.approx(peaks.backward, rel=0.05)

@@ -149,6 +149,45 @@ def test_zero_table_of_llama_7b(name: str, error: float) -> None:
     assert found == pytest.approx(row["mem"]["value"], rel=error)
 
 
+QWEN_7B = model(LLAMA_2_7B | {"vocab_size": 151936})
+"""Llama's layers, but for one projection in place of three."""
+SINGLE = {"autocast": True, **BF16_LORA}
+
+
+def qwen_account(row: dict[str, Any]) -> Account:
+    """What finetune/*.sh of QwenLM/Qwen start."""
+    given: dict[str, Any] = {
+        "sequence": row["seq_len"],
+        "attention": FLASH,
+        "versions": (("transformers", "4.45.0"),),
+    }
+    sharded = {"engine": "deepspeed", "reduce_bucket": 4096**2, **MIXED}
+    ranks = row["parallel"]["gpus"]
+    if row["method"] == "full":
+        plan = layout(checkpointed=True, accumulation=8, world=ranks, stage=3, **sharded)
+        return account(full(QWEN_7B, **given), plan)
+    ends = "embeddings" in row["peft"]["targets"]
+    outer = (QWEN_7B.embedding, QWEN_7B.head)
+    beside = tuple(module for module in QWEN_7B.modules if module.path in outer)
+    workload = lora(QWEN_7B, rank=64, dropout=0.05, also_train=beside if ends else (), **given)
+    states: dict[str, Any] = SINGLE
+    if ranks > 1:
+        states = {"world": ranks, "stage": 2, "overlap_comm": True, **sharded}
+    return account(workload, layout(checkpointed=True, accumulation=8, **states))
+
+
+def test_21_readings_of_qwen_7b_are_within_11_percent_of_what_is_required() -> None:
+    errors = {}
+    for row in rows("memory.jsonl"):
+        if row["id"].startswith("qwen") and row["method"] != "qlora":
+            ranks = row["parallel"]["gpus"] if "sum" in row["mem"]["per"] else 1
+            measured = row["mem"]["value"] / ranks
+            errors[row["id"]] = qwen_account(row).required_bytes / 1e9 / measured - 1
+    assert len(errors) == 21
+    assert max(map(abs, errors.values())) < 0.11, errors
+    assert mean(map(abs, errors.values())) < 0.06, errors
+
+
 def five(name: str) -> float:
     """The measured value of a row of the five systems."""
     found = next(row for row in rows("memory_five_systems.jsonl") if row["id"] == name)

@@ -43,9 +43,7 @@ FP32_GRADIENTS = MIXED | {"gradients": "fp32"}
 def plan(stage: int, *, ranks: int = 4, accumulation: int = 1, **changes: Any) -> Sharding:
     states = {**MIXED, **SMALL, **changes}
     made = layout(engine="deepspeed", world=ranks, stage=stage, accumulation=accumulation, **states)
-    return sharding(
-        count(FULL), made.parallel, made.states, made.zero, accumulates=accumulation > 1
-    )
+    return sharding(FULL, made.parallel, made.states, made.zero, accumulates=accumulation > 1)
 
 
 def per_parameter(*groups: Any) -> float:

@@ -1,0 +1,395 @@
+"""Renderers: each shows what the diagnostic says, in the form that its reader expects."""
+
+import json as stdlib_json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from tunec.compiler.diagnostics import github, json, sarif
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix, Label, Term
+from tunec.compiler.diagnostics.source_lines import cells, printable, show
+from tunec.compiler.diagnostics.sums import sum_lines
+from tunec.compiler.diagnostics.terminal import render, render_all, summary
+from tunec.schemas.source import Span
+
+SPEC = "tunec: 1\ntrain:\n  epochs: 3\n  epochs: 5\n"
+SOURCES = {"spec.yaml": SPEC, "base.yaml": "a: 1\n"}
+TWICE = Diagnostic(
+    "E0107",
+    "error",
+    "the key `epochs` is given twice",
+    (
+        Label("given again here", Span("spec.yaml", 4, 3, 4, 9), "train.epochs"),
+        Label("first given here", Span("spec.yaml", 3, 3, 3, 9), "train.epochs", primary=False),
+    ),
+    ("most readers keep the last one",),
+    "keep one of them",
+    Fix((Edit(Span("spec.yaml", 4, 1, 5, 1), ""),), "unsafe"),
+)
+
+
+def at(line, column, end_line, end_column, file="spec.yaml", text="here", **more):
+    label = Label(text, Span(file, line, column, end_line, end_column), **more)
+    return Diagnostic("some-lint", "warning", "a thing", (label,))
+
+
+# ── terminal ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_terminal():
+    assert render(TWICE, SOURCES) == (
+        "error[E0107]: the key `epochs` is given twice\n"
+        " --> spec.yaml:4:3\n"
+        "  │\n"
+        "3 │   epochs: 3\n"
+        "  │   ------ first given here\n"
+        "4 │   epochs: 5\n"
+        "  │   ^^^^^^ given again here\n"
+        "  │\n"
+        "  = note: most readers keep the last one\n"
+        "  = help: keep one of them\n"
+    )
+
+
+def test_terminal_with_a_sum():
+    terms = (Term("weights", 15.0 * 2**30), Term("optimizer states", 2.5 * 2**30))
+    text = render(Diagnostic("E0701", "error", "it does not fit", sum=terms, help="use less"), {})
+    assert text == (
+        "error[E0701]: it does not fit\n"
+        "  = sum: weights           15.00 GiB\n"
+        "         optimizer states   2.50 GiB\n"
+        "         ───────────────────────\n"
+        "         total             17.50 GiB\n"
+        "  = help: use less\n"
+    )
+
+
+def test_labels_of_two_files():
+    found = Diagnostic(
+        "E0308",
+        "error",
+        "both",
+        (
+            Label("given here", Span("spec.yaml", 2, 1, 2, 6)),
+            Label("and here", Span("base.yaml", 1, 1, 1, 2), primary=False),
+        ),
+    )
+    assert render(found, SOURCES).splitlines()[1:] == [
+        " --> spec.yaml:2:1",
+        "  │",
+        "2 │ train:",
+        "  │ ^^^^^ given here",
+        " ::: base.yaml:1:1",
+        "  │",
+        "1 │ a: 1",
+        "  │ - and here",
+    ]
+
+
+def test_lines_that_are_far_apart():
+    source = "\n".join(f"line{n}" for n in range(1, 30))
+    found = Diagnostic(
+        "x",
+        "note",
+        "m",
+        (Label("", Span("f", 20, 1, 20, 5)), Label("b", Span("f", 3, 1, 3, 5), primary=False)),
+    )
+    assert "\n...\n" in render(found, {"f": source})
+    assert "\n20 │ line20\n   │ ^^^^\n" in render(found, {"f": source})
+
+
+def test_a_place_in_an_unknown_file_is_named():
+    assert render(at(7, 2, 7, 5, file="gone.yaml"), {}) == (
+        "warning[some-lint]: a thing\n --> gone.yaml:7:2\n  │ here\n"
+    )
+
+
+def test_a_place_behind_the_end_is_named_only():
+    assert "9" in render(at(9, 1, 9, 2), SOURCES)
+
+
+def test_an_empty_place_has_one_mark():
+    assert "  │        ^ here\n" in render(at(2, 8, 2, 8), {"spec.yaml": "a: 1\ntrain:  \n"})
+
+
+def test_a_place_of_several_lines_is_marked_to_the_end_of_the_first():
+    text = render(at(2, 1, 4, 3), SOURCES)
+    assert "2 │ train:\n  │ ^^^^^^ here\n" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "span", "shown", "start", "width"),
+    [
+        ("a: b", (4, 5), "a: b", 3, 1),
+        ("\ta: b", (5, 6), "    a: b", 7, 1),
+        ("名前: x", (5, 6), "名前: x", 6, 1),
+        ("名前: x", (1, 3), "名前: x", 0, 4),
+        ("e\u0301: x", (5, 6), "e\u0301: x", 3, 1),
+        ("a\x1b[31m: x", (9, 10), "a␛[31m: x", 8, 1),
+        ("a\u202eb", (1, 2), "a\ufffdb", 0, 1),
+        ("x" * 300 + "HERE" + "y" * 300, (301, 305), None, 41, 4),
+        ("x" * 10 + "H" * 500, (11, 511), None, 10, 120),
+    ],
+)
+def test_what_is_shown_of_a_line(line, span, shown, start, width):
+    found = show(Span("f", 1, span[0], 1, span[1]), line)
+    assert found.start == start
+    assert found.width == width
+    assert shown is None or found.text == shown
+    assert cells(found.text) < 200
+
+
+def test_color_is_asked_for():
+    colored = render(TWICE, SOURCES, color=True)
+    assert "\x1b[1;31merror[E0107]\x1b[0m" in colored
+    plain = colored
+    for style in ("\x1b[0m", "\x1b[1m", "\x1b[1;31m", "\x1b[1;34m"):
+        plain = plain.replace(style, "")
+    assert plain == render(TWICE, SOURCES)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=40), st.integers(1, 5), st.integers(1, 20), st.text(max_size=10))
+def test_nothing_of_a_file_moves_the_terminal(source, line, column, word):
+    span = Span(word, line, column, line, column + 3)
+    found = Diagnostic("x", "note", word, (Label(word, span),), (word,), word)
+    text = render(found, {word: source})
+    assert "\x1b" not in text
+    assert all(each == "\n" or printable(each) == each for each in text)
+
+
+def test_all_and_their_number():
+    text = render_all([TWICE, at(1, 1, 1, 2), TWICE], SOURCES)
+    assert text.endswith("\n2 errors, 1 warning\n")
+    assert summary([]) == ""
+    assert render_all([], {}) == ""
+
+
+# ── sums ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_sums():
+    assert list(sum_lines(())) == []
+    assert list(sum_lines((Term("one", 512.0),))) == ["one  512 B"]
+    assert list(sum_lines((Term("a", 3, "samples"), Term("bb", 1234.5, "samples")))) == [
+        "a            3 samples",
+        "bb     1,234.5 samples",
+        "──────────────",
+        "total  1,237.5 samples",
+    ]
+    mixed = list(sum_lines((Term("a", 2**20), Term("b", 3, "steps"))))
+    assert mixed == ["a  1.0 MiB", "b    3 steps"]
+
+
+# ── JSON, GitHub ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_json():
+    (found,) = stdlib_json.loads(json.render([TWICE]))
+    assert found == TWICE.to_json()
+    assert found["labels"][0]["path"] == "train.epochs"
+    assert found["fix"]["applicability"] == "unsafe"
+    lines = json.render_lines([TWICE, TWICE]).splitlines()
+    assert [stdlib_json.loads(line) for line in lines] == [found, found]
+    assert json.render([]) == "[]\n"
+
+
+def test_github():
+    assert github.render(TWICE) == (
+        "::error file=spec.yaml,line=4,endLine=4,col=3,endColumn=8,title=E0107::"
+        "the key `epochs` is given twice%0Anote: most readers keep the last one"
+        "%0Ahelp: keep one of them\n"
+    )
+    assert github.render(at(1, 1, 2, 2)).startswith(
+        "::warning file=spec.yaml,line=1,endLine=2,title=some-lint::"
+    )
+    assert github.render(Diagnostic("x", "note", "50%\r\n")) == "::notice title=x::50%25%0D%0A\n"
+    hostile = at(1, 1, 1, 2, file="a,b:c\n::error::.yaml")
+    assert "file=a%2Cb%3Ac%0A%3A%3Aerror%3A%3A.yaml," in github.render(hostile)
+
+
+@given(st.text(max_size=30))
+def test_a_message_makes_no_second_command(text):
+    found = github.render(Diagnostic("x", "error", text, (Label("", Span(text, 1, 1, 1, 1)),)))
+    assert found.count("\n") == 1
+    assert "\r" not in found
+
+
+# ── SARIF ────────────────────────────────────────────────────────────────────────────────────────
+
+TEXT = {
+    "type": "object",
+    "required": ["text"],
+    "additionalProperties": False,
+    "properties": {"text": {"type": "string"}, "markdown": {"type": "string"}},
+}
+LINE = {"type": "integer", "minimum": 1}
+REGION = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"startLine": LINE, "startColumn": LINE, "endLine": LINE, "endColumn": LINE},
+}
+ARTIFACT = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["uri"],
+    "properties": {"uri": {"type": "string", "pattern": "^[A-Za-z0-9%/._~:-]+$"}},
+}
+LOCATION = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "physicalLocation": {
+            "type": "object",
+            "required": ["artifactLocation"],
+            "additionalProperties": False,
+            "properties": {"artifactLocation": ARTIFACT, "region": REGION},
+        },
+        "logicalLocations": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "fullyQualifiedName": {"type": "string"},
+                    "kind": {"const": "member"},
+                },
+            },
+        },
+        "message": TEXT,
+    },
+}
+FIX = {
+    "type": "object",
+    "required": ["artifactChanges"],
+    "additionalProperties": False,
+    "properties": {
+        "description": TEXT,
+        "artifactChanges": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["artifactLocation", "replacements"],
+                "additionalProperties": False,
+                "properties": {
+                    "artifactLocation": ARTIFACT,
+                    "replacements": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": {
+                            "type": "object",
+                            "required": ["deletedRegion"],
+                            "additionalProperties": False,
+                            "properties": {"deletedRegion": REGION, "insertedContent": TEXT},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+SARIF = {
+    "type": "object",
+    "required": ["version", "runs"],
+    "additionalProperties": False,
+    "properties": {
+        "$schema": {"type": "string", "format": "uri"},
+        "version": {"const": "2.1.0"},
+        "runs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["tool"],
+                "additionalProperties": False,
+                "properties": {
+                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+                    "tool": {
+                        "type": "object",
+                        "required": ["driver"],
+                        "properties": {
+                            "driver": {
+                                "type": "object",
+                                "required": ["name"],
+                                "additionalProperties": False,
+                                "properties": {
+                                    "name": {"type": "string"},
+                                    "version": {"type": "string"},
+                                    "rules": {
+                                        "type": "array",
+                                        "uniqueItems": True,
+                                        "items": {
+                                            "type": "object",
+                                            "required": ["id"],
+                                            "additionalProperties": False,
+                                            "properties": {
+                                                "id": {"type": "string"},
+                                                "shortDescription": TEXT,
+                                                "help": TEXT,
+                                            },
+                                        },
+                                    },
+                                },
+                            }
+                        },
+                    },
+                    "results": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["message"],
+                            "additionalProperties": False,
+                            "properties": {
+                                "ruleId": {"type": "string"},
+                                "ruleIndex": {"type": "integer", "minimum": -1},
+                                "level": {"enum": ["none", "note", "warning", "error"]},
+                                "message": TEXT,
+                                "locations": {"type": "array", "items": LOCATION},
+                                "relatedLocations": {"type": "array", "items": LOCATION},
+                                "fixes": {"type": "array", "items": FIX},
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+"""The objects that tunec writes, as the OASIS schema of SARIF 2.1.0 (errata 01) has them: 3.13 log,
+3.14 run, 3.18 tool, 3.19 driver, 3.27 result, 3.28 location, 3.30 region, 3.49 rule, 3.55 fix."""
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [],
+        [TWICE],
+        [TWICE, at(1, 1, 1, 2), Diagnostic("x", "note", "m")],
+        [at(1, 1, 1, 1, file="/abs/ü x.yaml"), at(1, 1, 2, 1, file="<command line>")],
+    ],
+)
+def test_sarif(found):
+    log = stdlib_json.loads(sarif.render(found, "1.2.3"))
+    errors = [f"{e.json_path}: {e.message}" for e in Draft202012Validator(SARIF).iter_errors(log)]
+    assert not errors
+    (run,) = log["runs"]
+    assert len(run["results"]) == len(found)
+    rules = run["tool"]["driver"]["rules"]
+    for result, each in zip(run["results"], found, strict=True):
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == each.id
+        assert result["message"]["text"].startswith(each.message)
+
+
+def test_sarif_says_where_and_how_to_mend():
+    (result,) = sarif.log([TWICE], "0")["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "spec.yaml"
+    assert place["region"] == {"startLine": 4, "startColumn": 3, "endLine": 4, "endColumn": 9}
+    assert result["relatedLocations"][0]["message"]["text"] == "first given here"
+    change = result["fixes"][0]["artifactChanges"][0]["replacements"][0]
+    assert change["insertedContent"] == {"text": ""}
+    absolute = sarif.log([at(1, 1, 1, 1, file="/a b")], "0")["runs"][0]["results"][0]
+    uri = absolute["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == "file:///a%20b"

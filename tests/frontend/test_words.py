@@ -1,0 +1,88 @@
+"""Words of other programs: each is really theirs, and leads to a real place of a spec."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tunec.compiler.frontend.fields import fields_at, places
+from tunec.compiler.frontend.words import FIELD_WORDS, VALUE_WORDS, place_of
+from tunec.compiler.ir.slots import SLOTS
+from tunec.schemas import terms
+from tunec.schemas.spec import EXCLUSIVE, Spec
+
+EVERY = [(word, place) for rows in FIELD_WORDS.values() for word, place in rows.items()]
+ALL_WORDS = [word for rows in FIELD_WORDS.values() for word in rows]
+
+
+def source(package: str, *path: str) -> str:
+    """The text of a file of an installed package, without importing it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.submodule_search_locations is None:
+        pytest.skip(f"{package} is not installed")
+    return Path(next(iter(spec.submodule_search_locations)), *path).read_text("utf-8")
+
+
+def fields_of(text: str, name: str) -> set[str]:
+    """Names of the annotated fields of a class."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}
+    raise LookupError(name)
+
+
+def test_words_of_transformers():
+    known = fields_of(source("transformers", "training_args.py"), "TrainingArguments")
+    assert set(FIELD_WORDS["transformers.TrainingArguments"]) <= known
+
+
+def test_words_of_peft():
+    known = fields_of(source("peft", "tuners", "lora", "config.py"), "LoraConfig")
+    inherited = fields_of(source("peft", "config.py"), "PeftConfig")
+    assert set(FIELD_WORDS["peft.LoraConfig"]) <= known | inherited
+
+
+def test_words_of_deepspeed():
+    text = source("deepspeed", "runtime", "constants.py")
+    zero = source("deepspeed", "runtime", "zero", "config.py")
+    for word in FIELD_WORDS["deepspeed"]:
+        assert f'"{word}"' in text or f"    {word}:" in zero or f'"{word}"' in zero, word
+
+
+@pytest.mark.parametrize(("word", "place"), EVERY)
+def test_words_lead_to_real_places(word, place):
+    head, _, slot = place.partition(".")
+    if slot and head == "pin":
+        assert slot in SLOTS
+    else:
+        path = tuple(place.split("."))
+        assert path[-1] in fields_at(Spec, path[:-1])
+
+
+def test_a_word_is_listed_once_and_is_no_field_at_the_top():
+    assert len(ALL_WORDS) == len(set(ALL_WORDS))
+    assert not set(ALL_WORDS) & set(Spec.model_fields)
+
+
+def test_words_are_found_in_any_spelling():
+    assert place_of("Per-Device-Train-Batch-Size") == "pin.batch.micro"
+    assert place_of("xyzzy") is None
+
+
+def test_meant_values_exist():
+    choices = {c for kind in vars(terms).values() for c in getattr(kind, "__args__", ())}
+    choices |= set(EXCLUSIVE[("method",)])
+    assert {each for meant in VALUE_WORDS.values() for each in meant} <= choices
+    assert not set(VALUE_WORDS) & choices
+
+
+def test_exclusive_fields_are_fields():
+    for path, members in EXCLUSIVE.items():
+        assert set(members) <= set(fields_at(Spec, path))
+
+
+def test_places():
+    assert places(Spec)["learning_rate"] == (("train", "learning_rate"),)
+    assert ("method", "qlora", "rank") in places(Spec)["rank"]
+    assert ("batch", "global") in places(Spec)["global"]
