@@ -53,10 +53,12 @@ generate:
 # renew the consumers' JSON Schemas, asking each release of each consumer (needs PyPI, minutes)
 schemas:
     python -m tunec.targets.generate_schemas
+    python -m tunec.targets.simpletuner.schema
 
 # fail if they are not what the consumers say (needs PyPI, minutes)
 schemas-check:
     python -m tunec.targets.generate_schemas --check
+    python -m tunec.targets.simpletuner.schema --check
 
 # write what the literate cases find as what they expect; read the difference before you keep it
 bless:

@@ -10,6 +10,5 @@ class Shape(BaseModel):
         frozen=True,
         extra="forbid",
         validate_default=False,
-        use_attribute_docstrings=True,
         protected_namespaces=(),
     )

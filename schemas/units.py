@@ -39,6 +39,8 @@ _PERCENT = re.compile(rf"{_NUMBER}\s*%", re.ASCII)
 _INT64: Final = 2**63 - 1
 """The programs that read these numbers hold them in 64 bits."""
 _INT32: Final = 2**31 - 1
+_LONGEST: Final = 40
+"""Characters of the longest quantity; no sensible one comes near."""
 
 
 Quantity = Literal["amount", "count", "share"]
@@ -50,15 +52,21 @@ class NotAQuantity(ValueError):
     def __init__(self, quantity: Quantity, value: Any, why: str) -> None:
         self.quantity = quantity
         self.value = value
-        super().__init__(f"`{value}` {why}")
+        text = str(value)
+        super().__init__(f"`{text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}` {why}")
+
+
+def _matched(text: str, quantity: Quantity, pattern: re.Pattern[str], what: str) -> re.Match[str]:
+    match = pattern.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    if match is None:
+        raise NotAQuantity(quantity, text, f"is not {what}")
+    return match
 
 
 def _scaled(
     text: str, quantity: Quantity, pattern: re.Pattern[str], units: Mapping[str, int], what: str
 ) -> Fraction:
-    match = pattern.fullmatch(text.strip())
-    if match is None:
-        raise NotAQuantity(quantity, text, f"is not {what}")
+    match = _matched(text, quantity, pattern, what)
     return Fraction(match["number"].replace("_", "")) * units[match["unit"]]
 
 
@@ -84,9 +92,7 @@ def parse_count(value: Any) -> Any:
 def parse_share(value: Any) -> Any:
     """Read `90%` or a number between 0 and 1; raise NotAQuantity for any other text."""
     if isinstance(value, str):
-        match = _PERCENT.fullmatch(value.strip())
-        if match is None:
-            raise NotAQuantity("share", value, "is not a share, such as 90% or 0.9")
+        match = _matched(value, "share", _PERCENT, "a share, such as 90% or 0.9")
         return float(Fraction(match["number"].replace("_", "")) / 100)
     return value
 

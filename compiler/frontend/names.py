@@ -229,11 +229,11 @@ def check_software(value: Any, tree: Node) -> Iterator[Diagnostic]:
 
 
 def _is_version(text: str) -> bool:
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         Version(text)
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion is one; so is a number of too many digits
         return False
     return True
 

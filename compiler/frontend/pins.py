@@ -19,11 +19,12 @@ from tunec.compiler.diagnostics.wording import (
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node, descend, place
 from tunec.compiler.frontend.traps import trap
+from tunec.compiler.frontend.type_faults import quantity_remedy
 from tunec.compiler.frontend.typed import tuples
 from tunec.compiler.frontend.words import VALUE_WORDS, place_of
 from tunec.compiler.ir.slots import GROUPS, SLOTS, Slot
 from tunec.schemas.source import Path
-from tunec.schemas.units import parse_bytes, parse_count, parse_share
+from tunec.schemas.units import NotAQuantity, parse_bytes, parse_count, parse_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +110,21 @@ def _typed(slot: Slot, given: Any, path: Path, tree: Node) -> Diagnostic | tuple
         value = TypeAdapter(slot.type).validate_python(value, strict=True)
     except ValidationError:
         return _wrong_value(slot, given, path, node)
-    except ValueError as fault:
-        return error(
-            "E0403",
-            f"the pin of `{slot.path}`: {fault}",
-            place(node),
-            path=path,
-            notes=(f"`{slot.path}`: {slot.doc}",),
-        )
+    except NotAQuantity as fault:
+        return _not_a_quantity(slot, fault, path, node)
     return _out_of_range(slot, value, path, node) or (value,)
+
+
+def _not_a_quantity(slot: Slot, fault: NotAQuantity, path: Path, node: Node) -> Diagnostic:
+    return error(
+        "E0403",
+        f"the pin of `{slot.path}`: {fault}",
+        place(node),
+        label="not understood",
+        path=path,
+        notes=(f"`{slot.path}`: {slot.doc}",),
+        help=quantity_remedy(fault.quantity, fault.value),
+    )
 
 
 def _with_unit(slot: Slot, value: Any) -> Any:

@@ -273,14 +273,15 @@ def _say(first: Mapping[str, Any], value: Any) -> str:
 
 def _remedy(raised: Any, kind: str, value: Any) -> str:
     if isinstance(raised, NotAQuantity):
-        return _quantity_remedy(raised.quantity, value)
+        return quantity_remedy(raised.quantity, value)
     if kind == "string_pattern_mismatch":
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", value).strip("-._")[:100]
         return f"write `{plain}`" if plain else "use letters and digits"
     return "write a value of the form that the note describes"
 
 
-def _quantity_remedy(quantity: Quantity, value: Any) -> str:
+def quantity_remedy(quantity: Quantity, value: Any) -> str:
+    """How to write a quantity that was not understood."""
     if quantity == "count":
         return "write a whole number, `64k` or `2M`"
     if quantity == "share":

@@ -349,6 +349,41 @@ def test_json_has_no_comments():
 # ── nothing raises ───────────────────────────────────────────────────────────────────────────────
 
 
+NINES = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"batch: {{global: '{NINES}'}}",
+        f"batch: {{global: '{NINES}.5k'}}",
+        f"budget: {{gpu_memory: '{NINES}GiB'}}",
+        f"budget: {{gpu_memory: '{NINES}%'}}",
+        f"train: {{warmup: '0.{NINES}%'}}",
+        f"pin: {{zero.stage: '{NINES}'}}",
+        f"pin: {{adapter.dropout: '{NINES}%'}}",
+        f"pin: {{zero.stage: {NINES}}}",
+        f"train: {{epochs: {NINES}.5}}",
+        f"train: {{epochs: 0.{NINES}e-{NINES}}}",
+        f"train: {{seed: 1e{NINES}}}",
+        f"name: {NINES}x",
+        f"{NINES}x: 1",
+        f"pin: {{{NINES}x: 1}}",
+        f"model: {NINES}x\nhardware: {NINES}x",
+        f"targets: ['{NINES}@{NINES}']",
+        f"software: {{x: '{NINES}'}}",
+        f"--- *{NINES}",
+        f"name: '${{{NINES}}}'",
+    ],
+)
+def test_long_values_make_short_messages(text):
+    loaded = check(load_text(text + "\n", targets=TARGETS))
+    assert loaded.spec is None
+    for each in loaded.diagnostics:
+        assert len(each.message) <= 500
+        assert len(terminal.render(each, loaded.sources)) < 3000
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=300))
 def test_random_bytes(content):
