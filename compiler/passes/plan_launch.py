@@ -28,13 +28,11 @@ def plan_launch(facts: Facts, draft: Draft) -> Outcome:
 
 def _launcher(scribe: Scribe, draft: Draft) -> None:
     asked = scribe.facts.spec.launcher
-    usual = _USUAL[draft.parallel.engine]
-    if draft.model.kind == "diffusion":
-        usual = "accelerate"
+    usual, why = _usual(draft)
     chosen = scribe.say(
         "launch.launcher",
         asked or usual,
-        "the spec asks for it" if asked else f"the usual one for engine {draft.parallel.engine}",
+        "the spec asks for it" if asked else why,
         spec("launcher"),
         slot("parallel.engine"),
     )
@@ -45,6 +43,16 @@ def _launcher(scribe: Scribe, draft: Draft) -> None:
             scribe.place("launch.launcher", "launcher"),
             help="use torchrun, deepspeed or accelerate",
         )
+
+
+def _usual(draft: Draft) -> tuple[Launcher, str]:
+    engine = draft.parallel.engine
+    if draft.model.kind == "diffusion":
+        return "accelerate", "diffusion trainers start by it"
+    if engine == "deepspeed" and not all(name.isdigit() for name in draft.devices.visible):
+        # deepspeed/launcher/runner.py reads device numbers only
+        return "torchrun", "the deepspeed launcher takes device numbers, not UUIDs"
+    return _USUAL[engine], f"the usual one for engine {engine}"
 
 
 def environment_of(draft: Draft) -> tuple[tuple[str, str], ...]:
