@@ -16,7 +16,7 @@ from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.gather import Unresolved, gather
 from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
-from tunec.compiler.ir.plan import Draft, Plan, build_group
+from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.locate import locate
 from tunec.compiler.passes.contract import Outcome, Pass
 from tunec.compiler.passes.fit.fit import problem_of
@@ -130,7 +130,7 @@ def run_passes(
     for each in PIPELINE:
         outcome = each.run(facts, draft)
         ledger = ledger.add(_definitions(each, outcome))
-        draft = draft.with_groups(_groups(each, outcome, facts))
+        draft = draft.with_groups(each.groups(outcome, facts))
         found += outcome.diagnostics
         hook(each, ledger)
     return draft, ledger, tuple(found)
@@ -146,11 +146,6 @@ def _definitions(each: Pass, outcome: Outcome) -> tuple[Definition, ...]:
         Definition(path, d.value, Rank.DERIVED, each.name, d.reason, d.rests, d.beat)
         for path, d in outcome.decisions.items()
     )
-
-
-def _groups(each: Pass, outcome: Outcome, facts: Facts) -> dict[str, object]:
-    values = {path: facts.pinned(path, d.value) for path, d in outcome.decisions.items()}
-    return {group: build_group(group, values) for group in each.decides}
 
 
 def _requirements(asked: Iterable[Asked]) -> list[Definition]:

@@ -8,7 +8,7 @@ from tunec.compiler.analyses.selection import select
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
 from tunec.compiler.gather import devices_of
-from tunec.compiler.ir.plan import Draft, build_group
+from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.fit.fit import GROUPS
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.hardware.catalogue import UnknownName, cluster
@@ -77,8 +77,7 @@ def fits(facts: Facts) -> bool:
         outcome = each.run(facts, draft)
         if any(fault.severity == "error" for fault in outcome.diagnostics):
             return False
-        values = {path: facts.pinned(path, d.value) for path, d in outcome.decisions.items()}
-        draft = draft.with_groups({g: build_group(g, values) for g in each.decides})
+        draft = draft.with_groups(each.groups(outcome, facts))
         if each.decides == GROUPS:
             return True
     return True

@@ -7,7 +7,7 @@ from typing import Any
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
-from tunec.compiler.ir.plan import Draft
+from tunec.compiler.ir.plan import Draft, build_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,11 @@ class Pass:
     reads: tuple[str, ...]
     decides: tuple[str, ...]
     run: Callable[[Facts, Draft], Outcome]
+
+    def groups(self, outcome: Outcome, facts: Facts) -> dict[str, object]:
+        """The groups that an outcome of this pass decides, pins put in."""
+        values = {path: facts.pinned(path, d.value) for path, d in outcome.decisions.items()}
+        return {group: build_group(group, values) for group in self.decides}
 
     @property
     def contract(self) -> str:

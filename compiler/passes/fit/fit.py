@@ -1,6 +1,6 @@
 """fit: ZeRO stage, offload, checkpointing and batch, chosen together: the fastest that fits."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -151,12 +151,7 @@ def _decisions(problem: Problem, layout: Layout) -> dict[str, Decision]:
 
 def _unpinned(problem: Problem) -> Candidate | None:
     """What the search would choose if nothing were pinned."""
-    return search(_without_pins(problem)).best
-
-
-def _without_pins(problem: Problem) -> Problem:
-    values = {each.name: getattr(problem, each.name) for each in fields(problem)}
-    return Problem(**{**values, "pins": ()})
+    return search(replace(problem, pins=())).best
 
 
 def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Origin, ...]]:
@@ -228,7 +223,9 @@ def _fallback(problem: Problem, answer: Answer) -> Candidate:
 
 def _any_shape(problem: Problem, answer: Answer) -> Shape:
     """A shape whose engine starts as many processes as there are devices, if there is one."""
-    every = [verdict.shape for verdict in answer.verdicts] or list(shapes(_without_pins(problem)))
+    every = [verdict.shape for verdict in answer.verdicts] or list(
+        shapes(replace(problem, pins=()))
+    )
     return min(every, key=lambda shape: (shape.engine == "none") != (shape.width == 1))
 
 
