@@ -16,7 +16,7 @@ from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from tunec.compiler.cli.arguments import build_parser
-from tunec.compiler.diagnostics.codes import AREAS, known_codes, title
+from tunec.compiler.diagnostics.codes import AREAS, known_codes, known_names, title
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.target import Entry, Target
@@ -282,10 +282,12 @@ def _cluster_row(found: Cluster) -> Sequence[str]:
 
 
 def codes_page() -> str:
-    """Every code with its title, by area."""
+    """Every code with its title, by area; then every note and warning of a compilation."""
     rows = ((_linked(code), AREAS[code[:3]], title(code)) for code in known_codes())
+    names = ((_linked(name), "note or warning", title(name)) for name in known_names())
     intro = "`tunec explain CODE` prints a page, with an example and the way to mend it."
-    return _page("Diagnostic codes", intro, _table(("code", "area", "what is wrong"), rows))
+    table = _table(("code", "area", "what it says"), (*rows, *names))
+    return _page("Diagnostic codes", intro, table)
 
 
 def _linked(code: str) -> str:

@@ -27,7 +27,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _compile(spec: str, options: Namespace, session: Session) -> Compiled:
-    loaded = load(spec, options)
+    loaded = load(spec, options, session)
     asked = asked_targets(options.targets, loaded, session)
     if not asked and loaded.spec is not None:
         known = ", ".join(session.registry.names())

@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from tunec.compiler.cli.inputs import asked_targets, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
-from tunec.compiler.diagnostics.codes import known_codes, page
+from tunec.compiler.diagnostics.codes import known_ids, page
 from tunec.compiler.driver import plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.review.explain import explain_json, explain_text
@@ -17,7 +17,7 @@ def run(options: Namespace, session: Session) -> int:
         return _code(options.what, session)
     if options.slot not in SLOTS:
         raise Misuse(f"there is no slot {options.slot!r}{_near(options.slot, list(SLOTS))}")
-    loaded = load(options.what, options)
+    loaded = load(options.what, options, session)
     result = plan(loaded, asked_targets(options.targets, loaded, session))
     session.diagnose(result.diagnostics, loaded.sources)
     if result.ledger.winner(options.slot) is None:
@@ -30,8 +30,8 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _code(code: str, session: Session) -> int:
-    if code not in known_codes():
-        hint = _near(code, sorted(known_codes()))
+    if code not in known_ids():
+        hint = _near(code, sorted(known_ids()))
         what = "to explain a value, name a slot too: tunec explain SPEC SLOT"
         raise Misuse(f"there is no code {code!r}{hint}; {what}")
     text = page(code)

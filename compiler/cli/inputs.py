@@ -9,9 +9,14 @@ from tunec.compiler.driver import Asked, Planned, plan
 from tunec.compiler.frontend.load import Loaded, load_spec
 
 
-def load(spec: str, options: Namespace) -> Loaded:
+def load(spec: str, options: Namespace, session: Session) -> Loaded:
     """Read a spec with the command line's overrides put in."""
-    return load_spec(Path(spec), overrides=options.overrides, hardware=options.hardware)
+    return load_spec(
+        Path(spec),
+        overrides=options.overrides,
+        hardware=options.hardware,
+        targets=session.registry.names(),
+    )
 
 
 def asked_targets(names: Sequence[str], loaded: Loaded, session: Session) -> tuple[Asked, ...]:
@@ -26,5 +31,5 @@ def asked_targets(names: Sequence[str], loaded: Loaded, session: Session) -> tup
 
 def planned(options: Namespace, session: Session) -> Planned:
     """Load and plan the one spec of a command."""
-    loaded = load(options.spec, options)
+    loaded = load(options.spec, options, session)
     return plan(loaded, asked_targets(options.targets, loaded, session))

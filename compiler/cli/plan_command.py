@@ -17,7 +17,7 @@ def run(options: Namespace, session: Session) -> int:
     if options.after and options.after not in {each.name for each in PIPELINE}:
         names = ", ".join(each.name for each in PIPELINE)
         raise Misuse(f"there is no pass {options.after!r}; the passes are {names}")
-    loaded = load(options.spec, options)
+    loaded = load(options.spec, options, session)
     ledgers: dict[str, Ledger] = {}
 
     def keep(each: Pass, ledger: Ledger) -> None:

@@ -1,4 +1,7 @@
-"""The codes of hard errors. Each has a page in `pages/`, and the pages are the table."""
+"""What diagnostics are called: codes of hard errors, names of notes and warnings.
+
+Each has a page in `pages/`, and the pages are the table.
+"""
 
 import re
 from collections.abc import Mapping
@@ -30,23 +33,32 @@ def is_code(id: str) -> bool:
 
 
 @lru_cache(maxsize=1)
+def known_ids() -> tuple[str, ...]:
+    """Every code and name that has a page, sorted; codes come first."""
+    names = (entry.name for entry in _folder().iterdir())
+    return tuple(sorted(name.removesuffix(".md") for name in names if name.endswith(".md")))
+
+
 def known_codes() -> tuple[str, ...]:
     """Every code that has a page, sorted."""
-    names = (entry.name for entry in _folder().iterdir())
-    stems = (name.removesuffix(".md") for name in names if name.endswith(".md"))
-    return tuple(sorted(filter(is_code, stems)))
+    return tuple(filter(is_code, known_ids()))
 
 
-def page(code: str) -> str:
-    """The page of a code, as Markdown; raise KeyError for a code that has none."""
-    if code not in known_codes():
-        raise KeyError(code)
-    return _folder().joinpath(f"{code}.md").read_text("utf-8")
+def known_names() -> tuple[str, ...]:
+    """Every note and warning that has a page, sorted."""
+    return tuple(each for each in known_ids() if not is_code(each))
 
 
-def title(code: str) -> str:
-    """What a code says in a few words: the heading of its page, without the code."""
-    return page(code).partition("\n")[0].removeprefix(f"# {code}: ")
+def page(id: str) -> str:
+    """The page of a code or a name, as Markdown; raise KeyError for one that has none."""
+    if id not in known_ids():
+        raise KeyError(id)
+    return _folder().joinpath(f"{id}.md").read_text("utf-8")
+
+
+def title(id: str) -> str:
+    """What a code or a name says in a few words: the heading of its page, without itself."""
+    return page(id).partition("\n")[0].removeprefix(f"# {id}: ")
 
 
 def _folder() -> Traversable:

@@ -45,6 +45,7 @@ _LIMITS: Final[Mapping[str, tuple[float, float | None]]] = {
     "precision.initial_scale_power": (0, 127),
     "precision.loss_scale_window": (1, None),
     "precision.hysteresis": (1, None),
+    "precision.min_loss_scale": (1, None),
     "devices.nodes": (1, None),
     "devices.per_node": (1, None),
     "parallel.world": (1, None),
@@ -63,7 +64,8 @@ _LIMITS: Final[Mapping[str, tuple[float, float | None]]] = {
 }
 """Least and greatest value; every other number is at least 0. ZeRO has the stages 0 to 3
 (arXiv 1910.02054); seeds are what `numpy.random.seed` takes; 2**127 is the largest power of two in
-fp32, which holds the loss scale."""
+fp32, which holds the loss scale; its floor must be above 0
+(deepspeed/runtime/precision_config.py, `DeepSpeedFP16Config`, 0.19.8)."""
 _LARGEST: Final = 2**63 - 1
 
 
