@@ -11,6 +11,7 @@ examples:
   tunec compile spec.yaml --target huggingface@4.44 --target launch -o out
   tunec explain spec.yaml zero.stage
   tunec explain E0701
+  tunec diff old.yaml new.yaml
 
 exit codes: 0 fine, 1 the input is at fault, 2 wrong usage, 70 a bug in tunec
 """
@@ -26,7 +27,7 @@ def build_parser(version: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tunec {version}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for add in (_compile, _plan, _explain, _catalog, _schema, _init, _completion):
+    for add in (_compile, _plan, _explain, _diff, _catalog, _schema, _init, _completion):
         add(commands)
     return parser
 
@@ -58,6 +59,11 @@ def _intent(parser: argparse.ArgumentParser) -> None:
         help="plan for this hardware instead: a catalogue name, a device with a count "
         "(a100-80g-x8), or a cluster file",
     )
+    _set(parser)
+    _target(parser)
+
+
+def _set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set",
         dest="overrides",
@@ -66,6 +72,9 @@ def _intent(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="overrule a value of the spec, such as data.sequence=1024 or pin.zero.stage=2",
     )
+
+
+def _target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target",
         dest="targets",
@@ -120,6 +129,44 @@ def _explain(commands: "Subparsers") -> None:
     parser.add_argument("slot", metavar="SLOT", nargs="?", help="a slot, such as zero.stage")
     _intent(parser)
     _format(parser)
+
+
+def _diff(commands: "Subparsers") -> None:
+    parser = _new(
+        commands,
+        "diff",
+        "say what a change of specs does: to intent, decisions, clusters and files",
+        "examples:\n"
+        "  tunec diff old.yaml new.yaml --hardware a100-40g-x8 --hardware h100-sxm-x8\n"
+        "  tunec diff main.. specs --fail-on breaking\n"
+        "  tunec diff main..HEAD specs --format markdown",
+    )
+    parser.add_argument("old", metavar="OLD", help="a spec, a directory, or revisions: main..HEAD")
+    parser.add_argument(
+        "new", metavar="NEW", nargs="?", help="the other; with revisions, where to look for specs"
+    )
+    parser.add_argument(
+        "--hardware",
+        metavar="H",
+        action="append",
+        help="compare on this hardware; may be repeated; each spec's own if absent",
+    )
+    _set(parser)
+    _target(parser)
+    parser.add_argument(
+        "--fail-on",
+        choices=("breaking", "performance", "cosmetic"),
+        help="exit with 1 for changes that are this grave or graver",
+    )
+    parser.add_argument(
+        "--files", action="store_true", help="show what changes in the files of the targets"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "markdown"),
+        default="text",
+        help="for people, for machines, or for a pull request",
+    )
 
 
 def _catalog(commands: "Subparsers") -> None:

@@ -1,0 +1,1 @@
+"""What a change of a spec does: to the intent, to the decisions, and to each cluster."""

@@ -1,0 +1,83 @@
+"""What a change of a spec does on one cluster."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.review.diff.meaning import Kind, Meaning, meaning_of, worst
+from tunec.compiler.review.outcome import Outcome, Pair
+
+_LIMITS: Final = frozenset({"devices.budget", "devices.host_budget"})
+"""Slots that bound a plan: they change nothing of what runs."""
+Fate = Literal["fits", "no longer fits", "fits now", "still does not fit"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotChange:
+    """One slot before and after, with the new plan's reason."""
+
+    slot: str
+    old: object
+    new: object
+    reason: str
+    meaning: Meaning
+    follows: bool = False
+    """Whether it follows from other slots alone, one of which changed too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What changes for one pair."""
+
+    old: Outcome
+    new: Outcome
+    fate: Fate
+    slots: tuple[SlotChange, ...]
+
+    @property
+    def pair(self) -> Pair:
+        """The pair that is spoken of."""
+        return self.new.pair
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything changes at all: a decision, or whether it fits."""
+        return bool(self.slots) or self.fate not in ("fits", "still does not fit")
+
+    @property
+    def kind(self) -> Kind:
+        """The gravest class of what changes."""
+        if self.fate == "no longer fits":
+            return "breaking"
+        if self.fate == "fits now":
+            return "performance"
+        return worst([change.meaning.kind for change in self.slots])
+
+
+def effect_of(old: Outcome, new: Outcome) -> Effect:
+    """Compare two outcomes of one pair."""
+    fate = _fate(old.fits, new.fits)
+    both = old.fits and new.fits
+    return Effect(old, new, fate, _changes(old, new) if both else ())
+
+
+def _fate(before: bool, after: bool) -> Fate:
+    if before:
+        return "fits" if after else "no longer fits"
+    return "fits now" if after else "still does not fit"
+
+
+def _changes(old: Outcome, new: Outcome) -> tuple[SlotChange, ...]:
+    slots = (slot for slot in SLOTS if slot not in _LIMITS)
+    changed = [slot for slot in slots if old.values[slot] != new.values[slot]]
+    return tuple(
+        SlotChange(
+            slot,
+            old.values[slot],
+            new.values[slot],
+            new.reasons.get(slot, ""),
+            meaning_of(slot, old.values, new.values),
+            follows=not set(changed).isdisjoint(new.rests.get(slot, ())),
+        )
+        for slot in changed
+    )

@@ -1,0 +1,108 @@
+"""Grouping: a thousand clusters read as a few sentences.
+
+Pairs belong together if they share a fate and the same slots change, categorical ones to the same
+value. What a group is called comes from what sets its clusters apart from all others: the device,
+its memory, the number of nodes; where nothing does, they are named.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tunec.compiler.review.diff.effects import Effect, Fate, SlotChange
+from tunec.compiler.review.diff.meaning import Kind
+from tunec.compiler.review.outcome import Traits
+from tunec.schemas.units import format_bytes
+
+_NAMED: Final = 3
+"""Clusters of a group that are named before the rest is only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pairs on which a change does the same."""
+
+    effects: tuple[Effect, ...]
+    where: str
+    """What its pairs are: `the 60 with 40.0 GiB a device`, or their names."""
+
+    @property
+    def fate(self) -> Fate:
+        """Whether the pairs fit, before and after."""
+        return self.effects[0].fate
+
+    @property
+    def kind(self) -> Kind:
+        """The class of the change."""
+        return self.effects[0].kind
+
+    @property
+    def slots(self) -> tuple[SlotChange, ...]:
+        """The changed slots, of the first pair."""
+        return self.effects[0].slots
+
+    def values(self, slot: str) -> tuple[list[Any], list[Any]]:
+        """Old and new values of a slot over the group, each once, in the order of the pairs."""
+        changes = [each for effect in self.effects for each in effect.slots if each.slot == slot]
+        return (
+            list(dict.fromkeys(each.old for each in changes)),
+            list(dict.fromkeys(each.new for each in changes)),
+        )
+
+
+def grouped(effects: Iterable[Effect]) -> tuple[Group, ...]:
+    """Groups of what changes: the gravest class first, then the largest group."""
+    every = tuple(effects)
+    found: dict[Hashable, list[Effect]] = {}
+    for effect in every:
+        if effect.changes:
+            found.setdefault(_key(effect), []).append(effect)
+    groups = [Group(tuple(each), _where(each, every)) for each in found.values()]
+    order: tuple[Kind, ...] = ("breaking", "performance", "cosmetic")
+    return tuple(sorted(groups, key=lambda g: (order.index(g.kind), -len(g.effects), g.where)))
+
+
+def _key(effect: Effect) -> Hashable:
+    return (effect.fate, effect.kind, tuple(_said(change) for change in effect.slots))
+
+
+def _said(change: SlotChange) -> Hashable:
+    """A number may differ from cluster to cluster; a word makes another story."""
+    if isinstance(change.new, bool | str) or change.slot == "zero.stage":
+        return (change.slot, change.old, change.new)
+    return change.slot
+
+
+_TRAITS: Final[tuple[Callable[[Traits], tuple[Hashable, str]], ...]] = (
+    lambda t: (t.memory, f"with {format_bytes(t.memory)} a device"),
+    lambda t: (t.devices, f"with {t.devices}"),
+    lambda t: (t.capability, f"of compute capability {t.capability or 'none'}"),
+    lambda t: (t.nodes, f"of {t.nodes} nodes" if t.nodes > 1 else "of one node"),
+    lambda t: (t.per_node, f"with {t.per_node} devices a node"),
+)
+
+
+def _where(group: Sequence[Effect], every: Sequence[Effect]) -> str:
+    if len(group) == len(every):
+        return "everywhere" if len(every) > 1 else group[0].pair.cluster
+    for trait in _TRAITS:
+        said = _by(trait, group, every)
+        if said:
+            return f"the {len(group)} {said}"
+    names = [effect.pair.cluster for effect in group[:_NAMED]]
+    more = len(group) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def _by(
+    trait: Callable[[Traits], tuple[Hashable, str]],
+    group: Sequence[Effect],
+    every: Sequence[Effect],
+) -> str | None:
+    """The words of a trait that all of the group have, and no other pair."""
+    inside = {trait(t) for effect in group if (t := effect.new.traits or effect.old.traits)}
+    if len(inside) != 1 or len(group) == 1:
+        return None
+    (value, words) = next(iter(inside))
+    holders = sum(1 for e in every if (t := e.new.traits or e.old.traits) and trait(t)[0] == value)
+    return words if holders == len(group) else None

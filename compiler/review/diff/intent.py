@@ -1,0 +1,70 @@
+"""What changed in what a person wrote: fields of the composed spec, by dotted path."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tunec.compiler.frontend.load import Loaded
+from tunec.schemas.source import Span, dotted
+
+NOT_GIVEN: Final = "not given"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field of a spec before and after; None: it was not given."""
+
+    path: str
+    old: Any
+    new: Any
+    old_text: str
+    """As the old spec writes it."""
+    new_text: str
+    span: Span | None = None
+    """Where the new spec says it, or the old one what is gone."""
+
+
+def intent_changes(old: Loaded, new: Loaded) -> tuple[FieldChange, ...]:
+    """Fields that differ, in the order of their paths; what no spec gives is not listed."""
+    before, after = dict(_fields(old)), dict(_fields(new))
+    return tuple(
+        FieldChange(
+            path,
+            before.get(path),
+            after.get(path),
+            _written(path, before, old),
+            _written(path, after, new),
+            _span(path, new) or _span(path, old),
+        )
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
+    )
+
+
+def _fields(loaded: Loaded) -> Iterator[tuple[str, Any]]:
+    if loaded.spec is not None:
+        given = loaded.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        yield from _flat(given, "")
+
+
+def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping) or not value:
+        yield path, value
+        return
+    for key, child in value.items():
+        yield from _flat(child, f"{path}.{key}" if path else str(key))
+
+
+def _written(path: str, fields: Mapping[str, Any], loaded: Loaded) -> str:
+    """The value's own characters where they stand on one line, else the value."""
+    if path not in fields:
+        return NOT_GIVEN
+    span = _span(path, loaded)
+    lines = loaded.sources.get(span.file, "").splitlines() if span else []
+    if span is None or span.line != span.end_line or span.line > len(lines):
+        return str(fields[path])
+    return lines[span.line - 1][span.column - 1 : span.end_column - 1]
+
+
+def _span(path: str, loaded: Loaded) -> Span | None:
+    return next((span for each, span in loaded.spans.items() if dotted(each) == path), None)

@@ -1,0 +1,144 @@
+"""The outcome of one spec on one cluster, as plain data: what fleet, diff and report speak of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.driver import Planned
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.ledger import Definition
+from tunec.schemas.hardware.profile import Cluster
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pair:
+    """A spec and the hardware it is planned for."""
+
+    spec: str
+    cluster: str
+
+    def __str__(self) -> str:
+        """Write it as people say it: `invoices on a100-80g-x8`."""
+        return f"{self.spec} on {self.cluster}"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What clusters are told apart by when many of them are spoken of at once."""
+
+    devices: str
+    """Names of the device models, joined."""
+    memory: int
+    """Memory of the smallest device, in bytes, as the driver reports it."""
+    capability: str | None
+    """Compute capability of the oldest device, `7.0`; none for other vendors than NVIDIA."""
+    nodes: int
+    per_node: int
+    """Devices of the smallest node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Memory and speed of a plan."""
+
+    required: int
+    """Bytes of a device, margin included."""
+    budget: int
+    """Bytes of a device that the run may take."""
+    host_required: int
+    """Bytes of a node's host."""
+    host_budget: int | None
+    step_seconds: float
+    tokens_per_second: float
+    samples_per_second: float
+    run_cost: float | None
+    """Dollars for the whole run, where price and length are known."""
+
+    @property
+    def headroom(self) -> int:
+        """Bytes of the budget that stay free on a device."""
+        return self.budget - self.required
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one pair."""
+
+    pair: Pair
+    traits: Traits | None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Every slot's value; empty where there is no plan."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why each has that value."""
+    rests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The slots that each follows from, where it follows from slots alone."""
+    needs: Needs | None = None
+    faults: tuple[Diagnostic, ...] = ()
+    """The errors; empty where there is a plan."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is a plan."""
+        return self.needs is not None
+
+
+def outcome_of(planned: Planned, pair: Pair) -> Outcome:
+    """Reduce a planned spec to what is compared, listed and kept."""
+    faults = tuple(each for each in planned.diagnostics if each.severity == "error")
+    traits = traits_of(planned.facts) if planned.facts else None
+    if planned.plan is None or planned.facts is None or faults:
+        return Outcome(pair, traits, faults=faults)
+    winners = tuple(planned.ledger.winners())
+    return Outcome(
+        pair,
+        traits,
+        planned.plan.values(),
+        {each.slot: each.reason for each in winners},
+        {each.slot: slots for each in winners if (slots := _slots_below(each))},
+        _needs(planned, planned.facts.cluster),
+    )
+
+
+def _slots_below(definition: Definition) -> tuple[str, ...]:
+    if any(origin.kind != "slot" for origin in definition.rests):
+        return ()
+    return tuple(origin.path for origin in definition.rests)
+
+
+def traits_of(facts: Facts) -> Traits:
+    """What the cluster of a spec is told apart by."""
+    used = [facts.devices[name] for name in sorted(facts.devices)]
+    groups = [group for node in facts.cluster.nodes for group in node.accelerators]
+    sizes = [group.memory or facts.devices[group.device].memory for group in groups]
+    capabilities = [device.compute_capability for device in used if device.compute_capability]
+    oldest = min(capabilities, default=None)
+    return Traits(
+        devices=", ".join(dict.fromkeys(device.name for device in used)),
+        memory=min(sizes),
+        capability="{}.{}".format(*oldest) if oldest else None,
+        nodes=facts.cluster.node_count,
+        per_node=min(node.device_count for node in facts.cluster.nodes),
+    )
+
+
+def _needs(planned: Planned, cluster: Cluster) -> Needs | None:
+    plan, memory, time = planned.plan, planned.memory, planned.time
+    if plan is None or memory is None or time is None:
+        return None
+    return Needs(
+        required=memory.required_bytes,
+        budget=plan.devices.budget,
+        host_required=memory.host.peak_bytes,
+        host_budget=plan.devices.host_budget,
+        step_seconds=time.step_seconds,
+        tokens_per_second=time.tokens_per_second,
+        samples_per_second=time.samples_per_second,
+        run_cost=_cost(cluster, plan.schedule.steps, time.step_seconds),
+    )
+
+
+def _cost(cluster: Cluster, steps: int | None, step_seconds: float) -> float | None:
+    if cluster.price_per_hour is None or steps is None:
+        return None
+    return cluster.price_per_hour * steps * step_seconds / 3600
