@@ -62,13 +62,17 @@ schemas-check:
 
 # write what the literate cases find as what they expect; read the difference before you keep it
 bless:
-    python -m pytest tests/cases -q --bless
+    python -m pytest tests/cases tests/fleet -q --bless
 
 # start-up, plans per second, and the accounts; see benchmarks/README.md
 bench:
     python benchmarks/startup.py
     python benchmarks/throughput.py
     python -m pytest benchmarks -q --benchmark-only --benchmark-columns=min,median,rounds
+
+# trace every combination of docs/memory-accuracy.md anew (half an hour on two cores)
+trace-table *arguments:
+    python benchmarks/trace_table.py {{ arguments }}
 
 # build the wheel into dist/
 wheel:

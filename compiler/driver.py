@@ -1,10 +1,9 @@
 """The whole flow, on one screen: spec -> facts -> passes -> plan -> accounts -> artifacts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import partial
 from hashlib import sha256
-
-from packaging.version import Version
 
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
@@ -15,18 +14,17 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.gather import Unresolved, gather
 from tunec.compiler.ir.invariants import breaches
-from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
+from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.locate import locate
 from tunec.compiler.passes.contract import Outcome, Pass
 from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.pipeline import PIPELINE
-from tunec.compiler.repair import repairs
-from tunec.compiler.target import Artifact, Target
+from tunec.compiler.requirements import Asked, contradicted, requirements
+from tunec.compiler.target import Artifact
 from tunec.compiler.version import __version__
+from tunec.schemas.frozen import dataclass
 
-Asked = tuple[Target, Version]
-"""A target and the version that was asked for."""
 Hook = Callable[[Pass, Ledger], None]
 """Called after each pass, with all that is known by then."""
 
@@ -71,13 +69,16 @@ def plan(
         return Planned(loaded, loaded.diagnostics)
     versions = {target.package: str(version) for target, version in asked}
     try:
-        facts = gather(loaded.spec, loaded.base, _requirements(asked), versions)
+        facts = gather(loaded.spec, loaded.base, requirements(asked), versions, loaded.followed)
     except Unresolved as unresolved:
         return Planned(loaded, locate((*loaded.diagnostics, *unresolved.diagnostics), loaded))
     draft, ledger, found = run_passes(facts, hook)
     decided = draft.plan()
-    found = (*loaded.diagnostics, *found, *_breaches(decided, facts, fits=not _has_errors(found)))
+    said = (*loaded.diagnostics, *contradicted(loaded, asked), *found)
+    found = (*said, *_breaches(decided, facts, fits=not _has_errors(found)))
     if _has_errors(found):
+        from tunec.compiler.repair import repairs
+
         found = tuple(repairs(facts, found))
         return Planned(loaded, locate(found, loaded), facts, ledger)
     problem = problem_of(facts, draft)
@@ -129,7 +130,7 @@ def run_passes(
     ledger = Ledger().add(tuple(facts.pins.values()))
     for each in PIPELINE:
         outcome = each.run(facts, draft)
-        ledger = ledger.add(_definitions(each, outcome))
+        ledger = ledger.later(partial(_definitions, each, outcome))
         draft = draft.with_groups(each.groups(outcome, facts))
         found += outcome.diagnostics
         hook(each, ledger)
@@ -146,21 +147,6 @@ def _definitions(each: Pass, outcome: Outcome) -> tuple[Definition, ...]:
         Definition(path, d.value, Rank.DERIVED, each.name, d.reason, d.rests, d.beat)
         for path, d in outcome.decisions.items()
     )
-
-
-def _requirements(asked: Iterable[Asked]) -> list[Definition]:
-    return [
-        Definition(
-            path,
-            value,
-            Rank.PIN,
-            "target",
-            f"target {target.name} needs it",
-            (Origin("target", target.name),),
-        )
-        for target, _ in asked
-        for path, value in target.requires.items()
-    ]
 
 
 def _breaches(plan: Plan, facts: Facts, *, fits: bool) -> list[Diagnostic]:

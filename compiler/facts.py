@@ -1,11 +1,11 @@
 """What a plan is made from: the spec with every name in it resolved."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tunec.compiler.analyses.selection import Selection
 from tunec.compiler.ir.ledger import Definition
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.card import ModelCard

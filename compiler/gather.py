@@ -4,9 +4,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
-
-import yaml
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 from tunec.compiler.analyses.architecture import (
     Fault,
@@ -17,13 +16,15 @@ from tunec.compiler.analyses.architecture import (
 from tunec.compiler.analyses.selection import select
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.facts import Facts, ResolvedModel
-from tunec.compiler.frontend.names import is_path
+from tunec.compiler.frontend.names import check_hardware, check_model, is_path
+from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
 from tunec.schemas.hardware.catalogue import cluster, device
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.card import ModelCard
 from tunec.schemas.models.catalogue import card
+from tunec.schemas.source import Span
 from tunec.schemas.spec import InlineModel, Spec
 from tunec.schemas.terms import FloatDtype
 
@@ -43,15 +44,18 @@ def gather(
     base: Path,
     requires: Iterable[Definition] = (),
     versions: Mapping[str, str] | None = None,
+    followed: Mapping[str, Any] | None = None,
 ) -> Facts:
     """Resolve a spec; `base` is the directory that its paths are relative to.
 
     `requires` are pins that the asked targets bring, `versions` the versions that the command line
-    names. Raises Unresolved with a diagnostic for every name that leads nowhere.
+    names, `followed` what the frontend has read from the spec's paths already. Raises Unresolved
+    with a diagnostic for every name that leads nowhere.
     """
     faults: list[Diagnostic] = []
-    model = _attempt(lambda: resolve_model(spec.model, base), "model", faults)
-    hardware = _attempt(lambda: resolve_cluster(spec.hardware, base), "hardware", faults)
+    read = followed or {}
+    model = _attempt(lambda: resolve_model(spec.model, base, read), "model", faults)
+    hardware = _attempt(lambda: resolve_cluster(spec.hardware, base, read), "hardware", faults)
     if model is None or hardware is None:
         raise Unresolved(tuple(faults))
     devices = devices_of(hardware)
@@ -69,6 +73,8 @@ def gather(
 def _attempt(read: Callable[[], _Read], at: str, faults: list[Diagnostic]) -> _Read | None:
     try:
         return read()
+    except Unresolved as fault:
+        faults += fault.diagnostics
     except UnusableConfig as fault:
         faults += [_config_fault(each, at) for each in fault.faults]
     except (LookupError, ValueError, OSError) as fault:
@@ -88,26 +94,43 @@ def _words(fault: Exception) -> str:
     return str(fault.args[0]) if fault.args else str(fault)
 
 
-def resolve_model(model: str | InlineModel, base: Path) -> ResolvedModel:
+def resolve_model(
+    model: str | InlineModel, base: Path, followed: Mapping[str, Any] = MappingProxyType({})
+) -> ResolvedModel:
     """Find a model by catalogue name, by the path of its config, or by inline facts."""
     if isinstance(model, InlineModel):
         config = model.config
-        facts = _read_config(base / config) if isinstance(config, str) else config
-        return ResolvedModel(model.path, derive(facts), (), model.stored_dtype, None)
+        facts = _config(config, base, followed) if isinstance(config, str) else config
+        return ResolvedModel(model.path, _derived(facts), (), model.stored_dtype, None)
     if is_path(model, base):
-        facts = _read_config(base / model)
+        facts = _config(model, base, followed)
         where = base / model
         directory = where.parent if where.is_file() else where
-        return ResolvedModel(str(directory), derive(facts), (), _stored(facts), None)
+        return ResolvedModel(str(directory), _derived(facts), (), _stored(facts), None)
     return _of_card(card(model).name)
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    file = path / "config.json" if path.is_dir() else path
-    facts = json.loads(file.read_text("utf-8"))
-    if not isinstance(facts, dict):
-        raise ValueError(f"{file} is not a config.json: it holds no mapping")
-    return facts
+def _config(path: str, base: Path, followed: Mapping[str, Any]) -> Mapping[str, Any]:
+    if path in followed:
+        facts: Mapping[str, Any] = followed[path]
+        return facts
+    found = check_model(path, _NOWHERE, base)
+    if found.config is None:
+        raise Unresolved(found.faults)
+    return found.config
+
+
+_NOWHERE: Final = Node(Span("", 1, 1, 1, 1))
+"""A tree without places: what is read for its own sake stands in no spec."""
+
+
+def _derived(config: Mapping[str, Any]) -> Architecture:
+    return _of_text(json.dumps(config, default=list))
+
+
+@lru_cache(maxsize=64)
+def _of_text(config: str) -> Architecture:
+    return derive(json.loads(config))
 
 
 def _stored(config: Mapping[str, Any]) -> FloatDtype:
@@ -123,14 +146,21 @@ def _of_card(name: str) -> ResolvedModel:
     return ResolvedModel(found.repo, architecture, components, found.stored_dtype, found)
 
 
-def resolve_cluster(hardware: str | Cluster, base: Path) -> Cluster:
+def resolve_cluster(
+    hardware: str | Cluster, base: Path, followed: Mapping[str, Any] = MappingProxyType({})
+) -> Cluster:
     """Find a cluster by catalogue name or file, or take the inline one."""
     if isinstance(hardware, Cluster):
         return hardware
-    if is_path(hardware, base):
-        text = (base / hardware).read_text("utf-8")
-        return Cluster.model_validate(yaml.safe_load(text))
-    return cluster(hardware)
+    if hardware in followed:
+        known: Cluster = followed[hardware]
+        return known
+    if not is_path(hardware, base):
+        return cluster(hardware)
+    found = check_hardware(hardware, _NOWHERE, base)
+    if found.cluster is None:
+        raise Unresolved(found.faults)
+    return found.cluster
 
 
 def devices_of(hardware: Cluster) -> dict[str, Device]:

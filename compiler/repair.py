@@ -9,7 +9,8 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
 from tunec.compiler.gather import devices_of
 from tunec.compiler.ir.plan import Draft
-from tunec.compiler.passes.fit.fit import GROUPS
+from tunec.compiler.passes.fit import search
+from tunec.compiler.passes.fit.fit import GROUPS, problem_of
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.hardware.catalogue import UnknownName, cluster
 from tunec.schemas.hardware.profile import Cluster
@@ -74,12 +75,12 @@ def fits(facts: Facts) -> bool:
     """Whether the passes up to the search find a plan without an error."""
     draft = Draft({})
     for each in PIPELINE:
+        if each.decides == GROUPS:
+            return search.fits(problem_of(facts, draft))
         outcome = each.run(facts, draft)
         if any(fault.severity == "error" for fault in outcome.diagnostics):
             return False
         draft = draft.with_groups(each.groups(outcome, facts))
-        if each.decides == GROUPS:
-            return True
     return True
 
 

@@ -7,7 +7,7 @@ functions of a row, not in a second description.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -17,6 +17,7 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Plan
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 
 Json = Any
@@ -202,6 +203,8 @@ class Target:
     """Versions of these that go with one of the own package, where nobody names them."""
     together: Callable[[Documents], Iterable[Definition]] = field(default=lambda _: ())
     """What documents say only together."""
+    verify: str = ""
+    """Dotted name of the module whose `PROGRAMS` read the files (compiler/verify/contract.py)."""
 
     def dialect(self, version: Version, software: Mapping[str, str] | None = None) -> Dialect:
         """The versions that select keys: as named in `software`, else what goes with the target's.

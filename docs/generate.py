@@ -18,6 +18,8 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 from tunec.compiler.cli.arguments import build_parser
 from tunec.compiler.diagnostics.codes import AREAS, known_codes, known_names, title
 from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.compiler.lints.index import rule_title, rules, subject
+from tunec.compiler.lints.rule import CONSEQUENCES, Rule
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.target import Entry, Target
 from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, device_names
@@ -294,6 +296,31 @@ def _linked(code: str) -> str:
     return f"[{code}](../compiler/diagnostics/pages/{code}.md)"
 
 
+# ── docs/rules.md ────────────────────────────────────────────────────────────────────────────────
+
+
+def rules_page() -> str:
+    """Every rule of `tunec lint`, by subject."""
+    every = [(subject(each.name), each) for each in rules()]
+    intro = (
+        f"{len(every)} rules. `tunec explain NAME` prints a page, with examples that are run as "
+        "tests; `tunec lint FILE...` reads existing files together and says what breaks them."
+    )
+    sections = []
+    for name in dict.fromkeys(sorted(each for each, _ in every)):
+        held = [each for subject_, each in every if subject_ == name]
+        head = ("rule", "severity", "what happens", "what it says")
+        table = _table(head, (_rule_row(name, each) for each in held))
+        sections.append(f"## {name.replace('_', ' ')}\n\n{table}")
+    return _page("Rules", intro, "\n".join(sections))
+
+
+def _rule_row(subject_: str, found: Rule) -> tuple[str, ...]:
+    page = f"../compiler/lints/{subject_}/{found.name}.md"
+    what = CONSEQUENCES[found.consequence]
+    return (f"[{found.name}]({page})", found.severity, what, rule_title(found.name))
+
+
 # ── README.md ────────────────────────────────────────────────────────────────────────────────────
 
 _CONSOLE: Final = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
@@ -332,6 +359,7 @@ _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/targets.md": targets_page,
     "docs/catalogue.md": catalogue_page,
     "docs/codes.md": codes_page,
+    "docs/rules.md": rules_page,
     "schemas/models/names.json": index_text,
 }
 

@@ -11,4 +11,5 @@ class Shape(BaseModel):
         extra="forbid",
         validate_default=False,
         protected_namespaces=(),
+        defer_build=True,  # most shapes are only parts of others, which build them in
     )

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from tunec.schemas.frozen import dataclass
 
 Path = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the root."""

@@ -1,7 +1,8 @@
 """The spec: what a person wants to train, on what, inside what memory.
 
 Every field says an intent, never a consumer's key. Descriptions are the field's own docstrings and
-go into the generated JSON Schema, which editors show.
+go into the generated JSON Schema, which editors show. Defaults are constructed, not validated: that
+spares building a validator for each of their shapes (tests hold them to be valid).
 """
 
 from collections.abc import Mapping
@@ -214,12 +215,12 @@ class Train(Shape):
     """Shape of the learning rate over time."""
     warmup: Annotated[
         Warmup, BeforeValidator(_warmup_by_value, json_schema_input_type=Count | Share | Warmup)
-    ] = Warmup(share=0.03)
+    ] = Warmup.model_construct(share=0.03)
     """How long the learning rate rises: steps (`100`) or a share of all steps (`3%`)."""
     optimizer: Annotated[
         Optimizer,
         BeforeValidator(_optimizer_by_name, json_schema_input_type=OptimizerName | Optimizer),
-    ] = Optimizer()
+    ] = Optimizer.model_construct()
     """The optimizer, by name or with its settings."""
     evaluations: Count | None = None
     """How many times to evaluate over the run; absent: once an epoch where there is data for it."""
@@ -307,18 +308,18 @@ class Spec(Shape):
     devices: Annotated[
         DeviceChoice,
         BeforeValidator(_devices_by_name, json_schema_input_type=DeviceUse | DeviceChoice),
-    ] = DeviceChoice()
+    ] = DeviceChoice.model_construct()
     """Which devices of the hardware to use."""
-    budget: Memory = Memory()
+    budget: Memory = Memory.model_construct()
     """What the run may take."""
-    batch: BatchIntent = BatchIntent()
+    batch: BatchIntent = BatchIntent.model_construct()
     """How many samples make one optimizer step."""
-    train: Train = Train()
+    train: Train = Train.model_construct()
     """How long, how fast."""
     precision: Annotated[
         PrecisionIntent,
         BeforeValidator(_precision_by_name, json_schema_input_type=FloatDtype | PrecisionIntent),
-    ] = PrecisionIntent()
+    ] = PrecisionIntent.model_construct()
     """Which arithmetic, where the choice should not be tunec's."""
     attention: Attention | None = None
     """Which attention code to run; when absent, the best that model and devices have."""

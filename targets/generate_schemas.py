@@ -1,11 +1,13 @@
 """Writes the consumers' JSON Schemas and default tables from the consumers themselves.
 
-`python -m tunec.targets.generate_schemas` rewrites `schemas/json/deepspeed` and
-`schemas/json/huggingface`; with `--check` it writes nothing and fails when one of them differs.
+`python -m tunec.targets.generate_schemas` rewrites `schemas/json/accelerate`, `axolotl`,
+`deepspeed`, `huggingface`, `llamafactory` and `trl`; with `--check` it writes nothing and fails
+when one of them differs.
 Where a consumer cannot be had it says so and ends with status 2: nothing was checked.
 """
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -22,9 +24,15 @@ from tunec.compiler.consumers.sets import ConsumerSet, releases
 
 FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
 SCRIPTS: Final[Mapping[str, str]] = {
+    "accelerate": "tunec.targets.accelerate.consumer",
+    "axolotl": "tunec.targets.axolotl.consumer",
     "deepspeed": "tunec.targets.deepspeed.consumer",
+    "llamafactory": "tunec.targets.llamafactory.consumer",
     "transformers": "tunec.targets.huggingface.consumer",
+    "trl": "tunec.targets.trl.consumer",
 }
+
+_KNOWN: Final = tuple(itertools.chain.from_iterable(map(releases, SCRIPTS)))
 
 # The stem of the file for each class.
 STEMS: Final[Mapping[str, str]] = {
@@ -37,6 +45,12 @@ STEMS: Final[Mapping[str, str]] = {
     "BitsAndBytesConfig": "bits_and_bytes_config",
 }
 _WITH_DEFAULTS: Final = ("TrainingArguments", "SFTConfig", "LoraConfig")
+
+_METHODS: Final = ("sft", "dpo", "grpo")
+"""The scripts of TRL whose files have a schema."""
+
+_READ_ONLY: Final = ("axolotl", "llamafactory")
+"""Consumers whose files are read and not written: one schema a release, with its defaults."""
 
 Question = Mapping[str, Any]
 Documents = dict[str, Any]
@@ -71,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def tell_all(
-    known: Sequence[ConsumerSet] = (*releases("deepspeed"), *releases("transformers")),
+    known: Sequence[ConsumerSet] = _KNOWN,
     extra: Mapping[str, Question] | None = None,
 ) -> list[Told]:
     """Ask each release, as many at a time as there are processors; `extra` questions have names.
@@ -90,9 +104,16 @@ def tell(known: ConsumerSet, extra: Mapping[str, Question]) -> Told:
 
 
 def _questions(consumer: str) -> Iterator[tuple[str, Question]]:
-    if consumer == "deepspeed":
+    if consumer in ("accelerate", "deepspeed"):
         yield "schema", {"verb": "schema"}
         yield "defaults", {"verb": "defaults"}
+        return
+    if consumer in _READ_ONLY:
+        yield "schema", {"verb": "schema"}
+        return
+    if consumer == "trl":
+        for method in _METHODS:
+            yield method, {"verb": "schema", "method": method}
         return
     yield "automatic", {"verb": "automatic"}
     for name in STEMS:
@@ -103,7 +124,19 @@ def _questions(consumer: str) -> Iterator[tuple[str, Question]]:
 
 def documents(told: Sequence[Told]) -> Documents:
     """Every generated file, from what all known releases said."""
-    return deepspeed_documents(told) | huggingface_documents(told)
+    found = accelerate_documents(told) | deepspeed_documents(told)
+    found |= huggingface_documents(told) | trl_documents(told)
+    return found | read_only_documents(told)
+
+
+def accelerate_documents(told: Sequence[Told]) -> Documents:
+    """The schema of each known release, and one table of what a section without keys comes to."""
+    found: Documents = {"accelerate/defaults.json": {}}
+    for each in told:
+        if each.known.consumer == "accelerate":
+            found[f"accelerate/{each.known.version}.json"] = each.answers["schema"]
+            found["accelerate/defaults.json"][each.known.version] = each.answers["defaults"]
+    return found
 
 
 def deepspeed_documents(told: Sequence[Told]) -> Documents:
@@ -144,6 +177,28 @@ def _add_class(found: Documents, told: Told, name: str, stem: str) -> None:
     if name in _WITH_DEFAULTS:
         table = found.setdefault(f"{stem}-defaults.json", {})
         table[version] = told.answers[f"defaults {name}"]
+
+
+def trl_documents(told: Sequence[Told]) -> Documents:
+    """The schema of each script's file with an index: which release has which."""
+    found: Documents = {"trl/index.json": {method: {} for method in _METHODS}}
+    for each in told:
+        for method in _METHODS if each.known.consumer == "trl" else ():
+            schema = each.answers[method]
+            if schema is not None:
+                name = f"{method}-{each.known.version}.json"
+                found["trl/index.json"][method][each.known.version] = name
+                found[f"trl/{name}"] = schema
+    return found
+
+
+def read_only_documents(told: Sequence[Told]) -> Documents:
+    """The schema of each known release."""
+    return {
+        f"{each.known.consumer}/{each.known.version}.json": each.answers["schema"]
+        for each in told
+        if each.known.consumer in _READ_ONLY
+    }
 
 
 def _said(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Every target by name; a target's tables are read when it is asked for, and not before."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import Final
 
@@ -9,14 +9,32 @@ from packaging.version import InvalidVersion, Version
 
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest
 from tunec.compiler.target import Target
+from tunec.schemas.frozen import dataclass
 
 _MODULES: Final[Mapping[str, str]] = {
     "huggingface": "tunec.targets.huggingface.target",
     "deepspeed": "tunec.targets.deepspeed.target",
     "simpletuner": "tunec.targets.simpletuner.target",
     "launch": "tunec.targets.launch.target",
+    "accelerate": "tunec.targets.accelerate.target",
+    "trl": "tunec.targets.trl.target",
+    "glm4": "tunec.targets.glm4.target",
+    "minicpm-v": "tunec.targets.minicpm_v.target",
+    "llama-cookbook": "tunec.targets.llama_cookbook.target",
+    "visualglm": "tunec.targets.visualglm.target",
+    "slurm": "tunec.targets.slurm.target",
+    "kubeflow": "tunec.targets.kubeflow.target",
+    "skypilot": "tunec.targets.skypilot.target",
 }
 """Where the table of each target is: a module with a `TARGET`."""
+
+
+READERS: Final[Mapping[str, str]] = {
+    "axolotl": "tunec.targets.axolotl.target",
+    "llamafactory": "tunec.targets.llamafactory.target",
+    "launchers": "tunec.targets.launch.flags",
+}
+"""Dialects that can be read and are no targets, before the targets: a module with a `TARGET`."""
 
 
 class UnknownTarget(LookupError):
@@ -42,6 +60,10 @@ class Targets(Mapping[str, Target]):
     def names(self) -> tuple[str, ...]:
         """Names of all targets, in the order in which they are listed."""
         return tuple(self.modules)
+
+    def readable(self) -> Mapping[str, Target]:
+        """Every consumer whose files can be read, by name: further dialects, then the targets."""
+        return Targets({**READERS, **self.modules})
 
     def resolve(
         self, name: str, software: Mapping[str, str] | None = None

@@ -1,8 +1,8 @@
 """Which devices of a cluster a run uses, and what they are together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import Accelerators, Cluster, Device, Node
 from tunec.schemas.spec import DeviceChoice
 

@@ -1,10 +1,11 @@
 """`tunec compile`: write the files of the asked targets, all or none."""
 
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 from tunec.compiler.cli.files import differing, write_all
-from tunec.compiler.cli.inputs import asked_targets, load
+from tunec.compiler.cli.inputs import asked_targets, judged, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.driver import Compiled, compile_spec
 from tunec.compiler.ir.show import plain
@@ -33,7 +34,9 @@ def _compile(spec: str, options: Namespace, session: Session) -> Compiled:
         known = ", ".join(session.registry.names())
         raise Misuse(f"no target: give --target, or `targets:` in the spec; there are {known}")
     result = compile_spec(loaded, asked)
-    session.diagnose(result.diagnostics, loaded.sources)
+    found, sources = judged(result.planned, options)
+    result = replace(result, diagnostics=(*result.diagnostics, *found))
+    session.diagnose(result.diagnostics, {**loaded.sources, **sources})
     return result
 
 

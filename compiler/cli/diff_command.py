@@ -1,17 +1,18 @@
 """`tunec diff`: what a change of specs does, to intent, decisions, clusters and files."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
-from typing import Final
 
+from tunec.compiler.cli.diff_sides import BadFleet, FleetSpecs, SpecFiles, Specs, fleet_at
 from tunec.compiler.cli.inputs import asked_targets
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.driver import compile_spec, plan
-from tunec.compiler.frontend.load import Loaded, load_spec
+from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.requirements import Asked
 from tunec.compiler.review.diff.compare import Comparison, SpecChange, compare_spec
 from tunec.compiler.review.diff.data import comparison_json
 from tunec.compiler.review.diff.intent import intent_changes
@@ -22,35 +23,49 @@ from tunec.compiler.review.outcome import Outcome, Pair, outcome_of
 from tunec.compiler.review.revisions import NoRevision, checked_out, revisions_of, root_of
 from tunec.compiler.review.sides import Side, side_of
 
-_OWN: Final = ""
-"""Stands for the hardware that a spec itself names."""
-
 
 def run(options: Namespace, session: Session) -> int:
     """Compare two sides; fail where a side cannot be read, or with --fail-on for what changes."""
     with ExitStack() as open_folders:
         try:
-            old, new = _sides(options, open_folders)
+            old, new = _sides(options, open_folders, session)
         except (NoRevision, FileNotFoundError) as unknown:
             raise Misuse(f"cannot compare: {unknown}") from None
+        except BadFleet as bad:
+            session.diagnose(bad.diagnostics, bad.sources)
+            return INPUT
         review = _Review(old, new, options, session)
         comparison = review.comparison()
         _print(comparison, review, options, session)
     return INPUT if review.unreadable or _fails(comparison, options.fail_on) else OK
 
 
-def _sides(options: Namespace, folders: ExitStack) -> tuple[Side, Side]:
+def _sides(options: Namespace, folders: ExitStack, session: Session) -> tuple[Specs, Specs]:
     revisions = revisions_of(options.old)
+    known = session.registry.names()
     if revisions is None:
         if options.new is None:
             raise Misuse("give OLD and NEW, or two revisions such as main..HEAD")
-        return side_of(Path(options.old)), side_of(Path(options.new))
-    here = Path(options.new or ".").resolve()
+        paths = (Path(options.old), Path(options.new))
+        if options.fleet:
+            return _by_fleet(side_of(paths[0]), options), _by_fleet(side_of(paths[1]), options)
+        old, new = (SpecFiles(side_of(path), options, known) for path in paths)
+        return old, new
+    here = Path(options.fleet or options.new or ".").resolve()
     top = root_of(here if here.is_dir() else here.parent)
     inside = here.relative_to(top)
-    roots = (folders.enter_context(checked_out(each, top)) for each in revisions)
-    old, new = (side_of(root / inside) for root in roots)
-    return old, new
+    roots = [folders.enter_context(checked_out(each, top)) for each in revisions]
+    if options.fleet:
+        return FleetSpecs(fleet_at(roots[0] / inside)), FleetSpecs(fleet_at(roots[1] / inside))
+    return (
+        SpecFiles(side_of(roots[0] / inside), options, known),
+        SpecFiles(side_of(roots[1] / inside), options, known),
+    )
+
+
+def _by_fleet(side: Side, options: Namespace) -> Specs:
+    """The specs of a side on the clusters of a fleet file, with what that lays over them."""
+    return FleetSpecs(replace(fleet_at(Path(options.fleet)), specs=side.files))
 
 
 def _fails(comparison: Comparison, at: str | None) -> bool:
@@ -60,82 +75,71 @@ def _fails(comparison: Comparison, at: str | None) -> bool:
     return grave.index(comparison.kind) <= grave.index(at)
 
 
-@dataclass(slots=True)
 class _Review:
     """The reading and planning of both sides; remembers whether a spec could not be read."""
 
-    old: Side
-    new: Side
-    options: Namespace
-    session: Session
-    unreadable: bool = False
+    def __init__(self, old: Specs, new: Specs, options: Namespace, session: Session) -> None:
+        self.old = old
+        self.new = new
+        self.options = options
+        self.session = session
+        self.unreadable = False
 
     def comparison(self) -> Comparison:
-        old, new = self._named()
+        """What differs, spec by spec; each outcome is forgotten once it is compared."""
+        names = self._names()
         return Comparison(
-            tuple(self._compare(name, old[name], new[name]) for name in sorted(new) if name in old),
-            added=tuple(sorted(new.keys() - old.keys())),
-            removed=tuple(sorted(old.keys() - new.keys())),
+            tuple(self._compare(old, new) for old, new in names),
+            added=tuple(sorted(set(self.new.names) - {new for _, new in names})),
+            removed=tuple(sorted(set(self.old.names) - {old for old, _ in names})),
         )
 
-    def _named(self) -> tuple[Mapping[str, Path], Mapping[str, Path]]:
-        """Files by name; two single files are compared whatever they are called."""
-        old, new = self.old.files, self.new.files
+    def _names(self) -> list[tuple[str, str]]:
+        """Old and new name of what is compared; two single files are, whatever they are called."""
+        old, new = self.old.names, self.new.names
         if len(old) == len(new) == 1:
-            name = next(iter(new))
-            return {name: next(iter(old.values()))}, new
-        return old, new
+            return [(old[0], new[0])]
+        return [(name, name) for name in sorted(set(old) & set(new))]
 
-    def _compare(self, name: str, old: Path, new: Path) -> SpecChange:
-        before, after = self._read(old, None), self._read(new, None)
+    def _compare(self, old: str, new: str) -> SpecChange:
+        before, after = self.old.read(old), self.new.read(new)
         for loaded in (before, after):
             if loaded.spec is None:
                 self.unreadable = True
                 self.session.diagnose(loaded.diagnostics, loaded.sources)
         if before.spec is None or after.spec is None:
-            return SpecChange(name, (), (), ())
-        intent = intent_changes(before, after)
-        clusters = self.options.hardware or [_OWN]
-        return compare_spec(
-            name, intent, self._outcomes(name, old, clusters), self._outcomes(name, new, clusters)
-        )
+            return SpecChange(new, (), 0, ())
+        return compare_spec(new, intent_changes(before, after), self._outcomes(old, new))
 
-    def _outcomes(self, name: str, file: Path, clusters: Sequence[str]) -> dict[str, Outcome]:
-        return {each: self._outcome(name, file, each) for each in clusters}
+    def _outcomes(self, old: str, new: str) -> Iterator[tuple[Outcome, Outcome]]:
+        there = set(self.old.clusters)
+        for cluster in self.new.clusters:
+            if cluster in there:
+                yield (
+                    self._outcome(self.old.on(old, cluster), old, cluster),
+                    self._outcome(self.new.on(new, cluster), new, cluster),
+                )
 
-    def _outcome(self, name: str, file: Path, cluster: str) -> Outcome:
-        loaded = self._read(file, cluster or None)
-        asked = asked_targets(self.options.targets, loaded, self.session)
-        planned = plan(loaded, asked)
+    def _outcome(self, loaded: Loaded, name: str, cluster: str) -> Outcome:
+        planned = plan(loaded, self._asked(loaded))
         shown = planned.facts.cluster.name if planned.facts else cluster
         return outcome_of(planned, Pair(name, shown))
 
-    def _read(self, file: Path, hardware: str | None) -> Loaded:
-        return load_spec(
-            file,
-            overrides=self.options.overrides,
-            hardware=hardware,
-            targets=self.session.registry.names(),
-        )
+    def _asked(self, loaded: Loaded) -> tuple[Asked, ...]:
+        return asked_targets(self.options.targets or self.new.targets, loaded, self.session)
 
     def files(self) -> Iterator[str]:
         """Unified differences of the files of both sides, for the targets asked."""
-        old, new = self._named()
-        for name in sorted(new.keys() & old.keys()):
-            for cluster in self.options.hardware or [_OWN]:
-                before = self._texts(old[name], cluster)
-                after = self._texts(new[name], cluster)
+        for old, new in self._names():
+            for cluster in self.new.clusters:
+                before = self._texts(self.old.on(old, cluster))
+                after = self._texts(self.new.on(new, cluster))
                 for file in sorted(before.keys() | after.keys()):
-                    yield from _file_diff(
-                        "/".join(part for part in (name, cluster, file) if part),
-                        before.get(file, ""),
-                        after.get(file, ""),
-                    )
+                    name = "/".join(part for part in (new, cluster, file) if part)
+                    yield from _file_diff(name, before.get(file, ""), after.get(file, ""))
 
-    def _texts(self, file: Path, cluster: str) -> dict[str, str]:
-        loaded = self._read(file, cluster or None)
-        asked = asked_targets(self.options.targets, loaded, self.session)
-        compiled = compile_spec(loaded, asked)
+    def _texts(self, loaded: Loaded) -> dict[str, str]:
+        compiled = compile_spec(loaded, self._asked(loaded))
         return {
             f"{target}/{artifact.name}": _without_header(artifact.text)
             for target, artifacts in compiled.artifacts.items()

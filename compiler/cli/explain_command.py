@@ -8,6 +8,7 @@ from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.diagnostics.codes import known_ids, page
 from tunec.compiler.driver import plan
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.lints.index import is_rule, rule_names, rule_page
 from tunec.compiler.review.explain import explain_json, explain_text
 
 
@@ -30,11 +31,16 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _code(code: str, session: Session) -> int:
+    if is_rule(code):
+        return _page(code, rule_page(code), session)
     if code not in known_ids():
-        hint = _near(code, sorted(known_ids()))
+        hint = _near(code, sorted((*known_ids(), *rule_names())))
         what = "to explain a value, name a slot too: tunec explain SPEC SLOT"
         raise Misuse(f"there is no code {code!r}{hint}; {what}")
-    text = page(code)
+    return _page(code, page(code), session)
+
+
+def _page(code: str, text: str, session: Session) -> int:
     if session.format == "json":
         session.json({"id": code, "page": text})
     else:

@@ -1,12 +1,14 @@
-"""From arguments to loaded specs and asked targets."""
+"""From arguments to loaded specs, asked targets and policies."""
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tunec.compiler.cli.session import Misuse, Session
-from tunec.compiler.driver import Asked, Planned, plan
+from tunec.compiler.cli.session import Misuse, Registry, Session
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.driver import Planned, plan
 from tunec.compiler.frontend.load import Loaded, load_spec
+from tunec.compiler.requirements import Asked
 
 
 def load(spec: str, options: Namespace, session: Session) -> Loaded:
@@ -22,14 +24,34 @@ def load(spec: str, options: Namespace, session: Session) -> Loaded:
 def asked_targets(names: Sequence[str], loaded: Loaded, session: Session) -> tuple[Asked, ...]:
     """The targets that the command line names, or else the spec; Misuse for an unknown name."""
     wanted = names or (loaded.spec.targets if loaded.spec else ())
-    software = loaded.spec.software if loaded.spec else {}
     try:
-        return tuple(session.registry.resolve(name, software) for name in wanted)
+        return targets_for(session.registry, wanted, loaded)
     except LookupError as unknown:
         raise Misuse(str(unknown.args[0])) from None
+
+
+def targets_for(registry: Registry, names: Sequence[str], loaded: Loaded) -> tuple[Asked, ...]:
+    """Targets by name, in the versions that a spec's software names; LookupError for no target."""
+    software = loaded.spec.software if loaded.spec else {}
+    return tuple(registry.resolve(name, software) for name in names)
 
 
 def planned(options: Namespace, session: Session) -> Planned:
     """Load and plan the one spec of a command."""
     loaded = load(options.spec, options, session)
     return plan(loaded, asked_targets(options.targets, loaded, session))
+
+
+def judged(
+    planned: Planned, options: Namespace
+) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
+    """What the policies of the command line say of a plan, and the texts that they point into."""
+    found: list[Diagnostic] = []
+    sources: dict[str, str] = {}
+    for name in options.policies:
+        from tunec.compiler.review.policy import judge, load_policy
+
+        rules = load_policy(Path(name))
+        found += (*rules.faults, *judge(planned, rules))
+        sources |= rules.document.sources
+    return tuple(found), sources

@@ -1,5 +1,6 @@
 """Entry of the command line: dispatch, exit codes, and the report of a bug."""
 
+import gc
 import os
 import sys
 import traceback
@@ -37,5 +38,7 @@ def run(arguments: Sequence[str], registry: Registry, version: str) -> int:
 def _dispatch(options: Namespace, session: Session) -> int:
     """Import only the asked command's module: the others cost start-up time."""
     module = import_module(f"tunec.compiler.cli.{options.command}_command")
+    gc.freeze()
+    gc.enable()
     code: int = module.run(options, session)
     return code

@@ -1,8 +1,9 @@
 """`tunec plan`: every decision, the memory account, the time account."""
 
 from argparse import Namespace
+from dataclasses import replace
 
-from tunec.compiler.cli.inputs import asked_targets, load
+from tunec.compiler.cli.inputs import asked_targets, judged, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.driver import plan
 from tunec.compiler.ir.ledger import Ledger
@@ -24,7 +25,9 @@ def run(options: Namespace, session: Session) -> int:
         ledgers[each.name] = ledger
 
     result = plan(loaded, asked_targets(options.targets, loaded, session), hook=keep)
-    session.diagnose(result.diagnostics, loaded.sources)
+    found, sources = judged(result, options)
+    result = replace(result, diagnostics=(*result.diagnostics, *found))
+    session.diagnose(result.diagnostics, {**loaded.sources, **sources})
     if options.after and options.after in ledgers:
         _print_after(ledgers[options.after], session)
     elif session.format == "json":

@@ -3,14 +3,13 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.diagnostics.terminal import render as render_terminal
 from tunec.compiler.target import Target
+from tunec.schemas.frozen import dataclass
 
 OK, INPUT, USAGE, BUG = 0, 1, 2, 70
 """Exit codes: fine, the input is at fault, wrong usage, a bug in tunec."""
@@ -21,6 +20,10 @@ class Registry(Protocol):
 
     def names(self) -> tuple[str, ...]:
         """Names of all targets, in the order in which they are listed."""
+        ...
+
+    def readable(self) -> Mapping[str, Target]:
+        """Every consumer whose files can be read, by name: the targets and further dialects."""
         ...
 
     def resolve(
@@ -58,9 +61,11 @@ class Session:
         """Print diagnostics for people; with --format json they are part of the result."""
         if self.format == "json":
             return
-        color = self.stderr.isatty()
         for each in diagnostics:
-            self.stderr.write(render_terminal(each, sources, color=color) + "\n")
+            from tunec.compiler.diagnostics.terminal import render
+
+            color = self.stderr.isatty()
+            self.stderr.write(render(each, sources, color=color) + "\n")
 
     def note(self, text: str) -> None:
         """Say something that is neither result nor diagnostic."""

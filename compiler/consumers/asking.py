@@ -61,7 +61,27 @@ def ask(
     seconds: float = SECONDS,
     root: Path = _ROOT,
 ) -> list[Any]:
+    """As `ask_each`, where one question without an answer is a failure of all.
+
+    Raises ConsumerFailed.
+    """
+    answers = ask_each(environment, script, questions, seconds, root)
+    for each in answers:
+        if isinstance(each, ConsumerFailed):
+            raise each
+    return answers
+
+
+def ask_each(
+    environment: Environment,
+    script: str,
+    questions: Sequence[Mapping[str, Any]],
+    seconds: float = SECONDS,
+    root: Path = _ROOT,
+) -> list[Any]:
     """Answer each question with the verb it names, all in one process, in order.
+
+    In the place of an answer stands a ConsumerFailed where the verb itself raised.
 
     `script` is the dotted name of a module that holds `VERBS`, such as
     `tunec.targets.deepspeed.consumer`. A question is a JSON object with the key `verb`; the answers
@@ -133,8 +153,7 @@ def _end(output: IO[bytes], most: int = 4000) -> str:
 
 
 def _answer(script: str, reply: Mapping[str, Any], said: str) -> Any:
-    if "fault" in reply:
-        raise ConsumerFailed(
-            script, "raised: " + reply["fault"].strip().splitlines()[-1], reply["fault"] + said
-        )
-    return reply["answer"]
+    if "fault" not in reply:
+        return reply["answer"]
+    reason = "raised: " + reply["fault"].strip().splitlines()[-1]
+    return ConsumerFailed(script, reason, reply["fault"] + said)

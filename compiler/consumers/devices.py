@@ -24,17 +24,28 @@ class Device:
     """A CUDA device by its compute capability, and whether it emulates bfloat16 below 8.0.
 
     `torch.cuda.is_bf16_supported()` counts emulation, and finds it by making a tensor on the
-    device.
+    device. `count` devices of `memory` bytes each are on this node.
     """
 
     capability: tuple[int, int] = NEWEST
     emulates_bf16: bool = True
+    count: int = 1
+    memory: int = 0
 
 
 def declared(question: Mapping[str, Any]) -> Device:
-    """The device of a question: `capability` ([major, minor]) and `emulates_bf16`."""
+    """The device of a question.
+
+    It says `capability` ([major, minor]), `emulates_bf16`, `devices` (how many a node has) and
+    `memory` (bytes of each).
+    """
     major, minor = question.get("capability") or NEWEST
-    return Device((major, minor), question.get("emulates_bf16", True))
+    return Device(
+        (major, minor),
+        question.get("emulates_bf16", True),
+        question.get("devices", 1),
+        question.get("memory", 0),
+    )
 
 
 @contextmanager
@@ -43,13 +54,16 @@ def pretended(device: Device) -> Iterator[None]:
     import torch
 
     major, minor = device.capability
-    properties = SimpleNamespace(major=major, minor=minor, name="declared", total_memory=0)
+    properties = SimpleNamespace(
+        major=major, minor=minor, name="declared", total_memory=device.memory
+    )
     answers = {
         "is_available": lambda: True,
-        "device_count": lambda: 1,
+        "device_count": lambda: device.count,
         "current_device": lambda: 0,
         "get_device_capability": lambda *_: (major, minor),
         "get_device_properties": lambda *_: properties,
+        "mem_get_info": lambda *_: (device.memory, device.memory),
         "_check_bf16_tensor_supported": lambda *_: (
             major >= _FIRST_WITH_BF16 or device.emulates_bf16
         ),

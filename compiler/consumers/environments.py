@@ -93,8 +93,7 @@ def _build(pins: tuple[str, ...], root: Path) -> None:
     staging = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
     try:
         venv.EnvBuilder(with_pip=False, symlinks=os.name != "nt").create(staging)
-        for pin in pins:
-            _install(pin, _interpreter(staging))
+        _install(pins, _interpreter(staging))
         # Last, so that the installer sees an empty environment and cannot count the parent's
         # packages as its own.
         (_site_packages(staging) / "tunec-parent.pth").write_text(
@@ -108,10 +107,22 @@ def _build(pins: tuple[str, ...], root: Path) -> None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _install(pin: str, python: Path) -> None:
+def _install(pins: tuple[str, ...], python: Path) -> None:
+    """Install all pins at once; where that fails one by one, to name the one at fault."""
+    try:
+        _pip(pins, python)
+    except EnvironmentUnavailable:
+        for pin in pins:
+            _pip((pin,), python)
+
+
+def _pip(pins: tuple[str, ...], python: Path) -> None:
+    if not pins:
+        return
     # A pin is asked as it is: simpletuner 4.10.1 declares Python 3.12 and its parsers run on 3.11.
-    options = ["--no-deps", "--ignore-requires-python", "--no-input", "-q"]
-    command = [sys.executable, "-m", "pip", "--python", str(python), "install", *options, pin]
+    # Compiling is left to the first import, since most modules of a consumer are never imported.
+    options = ["--no-deps", "--no-compile", "--ignore-requires-python", "--no-input", "-q"]
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", *options, *pins]
     # DeepSpeed compiles nothing at install with this set: its setup.py, "DS_BUILD_OPS".
     scrubbed = {**os.environ, "DS_BUILD_OPS": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     try:
@@ -124,10 +135,11 @@ def _install(pin: str, python: Path) -> None:
             timeout=INSTALL_SECONDS,
         )
     except subprocess.CalledProcessError as failure:
-        raise EnvironmentUnavailable(pin, _complaint(failure.stderr or failure.stdout)) from failure
+        reason = _complaint(failure.stderr or failure.stdout)
+        raise EnvironmentUnavailable(pins[0], reason) from failure
     except subprocess.TimeoutExpired as failure:
         raise EnvironmentUnavailable(
-            pin, f"installing took over {INSTALL_SECONDS:.0f} s"
+            pins[0], f"installing took over {INSTALL_SECONDS:.0f} s"
         ) from failure
 
 

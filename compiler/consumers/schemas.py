@@ -41,6 +41,11 @@ def class_schema(stem: str, version: str) -> Schema:
     return schema
 
 
+def known_releases(stem: str) -> tuple[str, ...]:
+    """The releases whose configuration class `stem` was read, in no order."""
+    return tuple(_load("huggingface/index.json")[stem])
+
+
 def ds_config_defaults(version: str) -> Mapping[str, Any]:
     """Each key's value when it is left out, by dotted path; None where its reader decides."""
     table = _load("deepspeed/defaults.json")

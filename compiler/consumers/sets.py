@@ -5,7 +5,7 @@ PyPI) admits, or, where nothing bounds it, one of the same season. tests/consume
 and asks it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -85,18 +85,56 @@ _SIMPLETUNER: Final[Mapping[str, tuple[str, ...]]] = {
     "4.10.1": ("sdnq==0.2.8", "torchao==0.17.0", *_SIMPLETUNER_BESIDE),
 }
 
+# accelerate needs nothing pinned beside it. The releases in which a key of its file, or what
+# becomes of one, came, went or changed (commands/config/config_args.py, commands/launch.py and
+# utils/dataclasses.py of every minor release from 0.30 to 1.15).
+_ACCELERATE: Final = (
+    *("0.30.1", "0.31.0", "0.34.2", "1.0.1", "1.4.0", "1.6.0", "1.7.0", "1.8.1", "1.10.1"),
+    *("1.12.0", "1.13.0", "1.14.0", "1.15.0"),
+)
+
+
+def _trl() -> Iterator[ConsumerSet]:
+    """trl with the transformers that it goes with: the same environments by another name."""
+    for version, companions in _TRANSFORMERS.items():
+        (own,) = (pin for pin in companions if pin.startswith("trl=="))
+        others = (pin for pin in companions if pin != own)
+        yield ConsumerSet("trl", own.split("==")[1], (f"transformers=={version}", *others))
+
+
+# Axolotl's schema classes import torch, transformers and pydantic, which the shared layer has; its
+# integrations' classes import addict.
+_AXOLOTL_BESIDE: Final = ("addict==2.4.0",)
+_AXOLOTL: Final = ("0.8.1", "0.13.2", "0.19.0")
+
+# LLaMA-Factory with a transformers of the range that its `check_dependencies` asks for.
+_LLAMAFACTORY: Final[Mapping[str, str]] = {
+    "0.9.1": "4.44.2",
+    "0.9.3": "4.51.3",
+    "0.9.5": "4.57.6",
+}
+
 SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
     {
         known.name: known
         for known in (
             *(ConsumerSet("deepspeed", version) for version in _DEEPSPEED),
+            *(ConsumerSet("accelerate", version) for version in _ACCELERATE),
             *(
                 ConsumerSet("transformers", version, companions)
                 for version, companions in _TRANSFORMERS.items()
             ),
+            *_trl(),
             *(
                 ConsumerSet("simpletuner", version, companions)
                 for version, companions in _SIMPLETUNER.items()
+            ),
+            *(ConsumerSet("axolotl", version, _AXOLOTL_BESIDE) for version in _AXOLOTL),
+            *(
+                ConsumerSet(
+                    "llamafactory", version, (f"transformers=={beside}", *_TRANSFORMERS[beside])
+                )
+                for version, beside in _LLAMAFACTORY.items()
             ),
         )
     }

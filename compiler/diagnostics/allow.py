@@ -1,10 +1,10 @@
 """Suppression: what people accept, with the reason, and what that hides."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tunec.compiler.diagnostics.codes import is_code
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 
 

@@ -1,8 +1,8 @@
 """The diagnostic: one fault, with its places, the sum behind its numbers, and a fix."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 
 Severity = Literal["error", "warning", "note"]
@@ -60,6 +60,8 @@ class Diagnostic:
     """How to mend it: the smallest change that works."""
     fix: Fix | None = None
     sum: tuple[Term, ...] = ()
+    consequence: str = ""
+    """Of a lint: what happens to the run (`silent`, `init`, `out-of-memory`); empty otherwise."""
 
     @property
     def primary(self) -> Label | None:
@@ -77,6 +79,7 @@ class Diagnostic:
             "help": self.help,
             "fix": _fix_json(self.fix),
             "sum": [{"name": t.name, "value": t.value, "unit": t.unit} for t in self.sum],
+            **({"consequence": self.consequence} if self.consequence else {}),
         }
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -16,16 +17,23 @@ SCHEMA: Final = (
 )
 
 
-def render(diagnostics: Iterable[Diagnostic], version: str) -> str:
-    """All diagnostics as one SARIF log; `version` is tunec's own."""
-    return json.dumps(log(diagnostics, version), indent=2, ensure_ascii=False) + "\n"
+_NO_PAGES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({})
+Pages = Mapping[str, tuple[str, str]]
+"""Title and page of what has no code, by name."""
 
 
-def log(diagnostics: Iterable[Diagnostic], version: str) -> dict[str, Any]:
+def render(diagnostics: Iterable[Diagnostic], version: str, pages: Pages = _NO_PAGES) -> str:
+    """All diagnostics as one SARIF log; `version` is tunec's own, `pages` are those of lints."""
+    return json.dumps(log(diagnostics, version, pages), indent=2, ensure_ascii=False) + "\n"
+
+
+def log(
+    diagnostics: Iterable[Diagnostic], version: str, pages: Pages = _NO_PAGES
+) -> dict[str, Any]:
     """The log as data."""
     found = list(diagnostics)
     ids = sorted({each.id for each in found})
-    driver = {"name": "tunec", "version": version, "rules": [_rule(each) for each in ids]}
+    driver = {"name": "tunec", "version": version, "rules": [_rule(each, pages) for each in ids]}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
@@ -34,13 +42,14 @@ def log(diagnostics: Iterable[Diagnostic], version: str) -> dict[str, Any]:
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _rule(id: str) -> dict[str, Any]:
-    if id not in known_codes():
+def _rule(id: str, pages: Pages) -> dict[str, Any]:
+    if id not in known_codes() and id not in pages:
         return {"id": id}
+    name, text = pages[id] if id in pages else (title(id), page(id))
     return {
         "id": id,
-        "shortDescription": {"text": title(id)},
-        "help": {"text": page(id), "markdown": page(id)},
+        "shortDescription": {"text": name},
+        "help": {"text": text, "markdown": text},
     }
 
 

@@ -7,7 +7,7 @@ by side, so that a fault of any value points at the file and line where it was w
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -17,6 +17,7 @@ from tunec.compiler.frontend.interpolation import check
 from tunec.compiler.frontend.layers import displaced, is_missing, merge, without
 from tunec.compiler.frontend.nodes import Node, place, plain, walk
 from tunec.compiler.frontend.overrides import overlay, read_override
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import COMMAND_LINE, Path, Span, dotted, line_starts
 
 

@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.text import MAX_BYTES
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 
 MAX_EXTENDS: Final = 16

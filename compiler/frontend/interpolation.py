@@ -7,7 +7,7 @@ reference, every circle and the size of what they expand to are known before Ome
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -15,6 +15,7 @@ from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, sh
 from tunec.compiler.frontend.faults import beside, error
 from tunec.compiler.frontend.layers import is_missing
 from tunec.compiler.frontend.nodes import Node, descend, walk
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Path, dotted
 
 MAX_EXPANDED: Final = 100_000

@@ -15,8 +15,10 @@ from pydantic import TypeAdapter
 
 from tunec.compiler.frontend.fields import field_docs, shapes_in
 from tunec.compiler.ir.slots import SLOTS, Slot
+from tunec.schemas.fleet import Fleet
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.card import ModelCard
+from tunec.schemas.policy import Policy
 from tunec.schemas.shape import Shape
 from tunec.schemas.spec import Pinned, Spec
 from tunec.schemas.units import Bytes, Count, Share
@@ -211,6 +213,8 @@ SCHEMAS: Final[Mapping[str, Callable[[], Json]]] = {
     "spec": spec_schema,
     "cluster": lambda: _of(Cluster, "A cluster: what a run of tunec may use."),
     "device": lambda: _of(Device, "A device of tunec's catalogue: one accelerator model."),
+    "fleet": lambda: _of(Fleet, "A fleet: which specs are compiled for which clusters."),
+    "policy": lambda: _of(Policy, "A policy: a team's own rules about plans."),
     "model-card": lambda: _of(ModelCard, "A model of tunec's catalogue."),
 }
 """What makes each file of `schemas/json/tunec/`, by its name without the ending."""

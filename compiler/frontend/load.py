@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import Format
 from tunec.compiler.frontend.pins import check_pins
 from tunec.compiler.frontend.typed import typed
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.source import COMMAND_LINE, Span
 from tunec.schemas.source import Path as Place
@@ -48,6 +49,9 @@ class Loaded:
     """The hardware that `hardware` names, if nothing is wrong with it."""
     allowances: tuple[Allowance, ...] = ()
     """What the spec's `allow` and the comments of its files accept."""
+    followed: Mapping[str, Any] = field(default_factory=dict)
+    """What paths in the spec lead to, by the path as written there: a model's config as plain data,
+    a cluster as a `Cluster`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,7 @@ class _Checked:
     cluster: Cluster | None
     faults: tuple[Diagnostic, ...]
     files: tuple[names.File, ...]
+    followed: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _completed(composed: Composed, asked: _Asked) -> Any:
@@ -184,7 +189,18 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
         *checks.check_characters(tree),
     )
     cluster = _cluster(shape.value, hardware)
-    return _Checked(shape.value, cluster, faults, (*model.files, *hardware.files))
+    files, followed = (*model.files, *hardware.files), _followed(data, model, hardware)
+    return _Checked(shape.value, cluster, faults, files, followed)
+
+
+def _followed(data: Any, model: names.Named, hardware: names.Named) -> dict[str, Any]:
+    """What was read from other files, by the path in the spec; the catalogue is not among them."""
+    given = data.get("model")
+    config = given.get("config") if isinstance(given, Mapping) else given
+    found: dict[str, Any] = {str(config): model.config} if model.config is not None else {}
+    if hardware.files and hardware.cluster is not None:
+        found[data["hardware"]] = hardware.cluster
+    return found
 
 
 def _cluster(spec: Spec | None, named: names.Named) -> Cluster | None:
@@ -226,6 +242,7 @@ def _loaded(
         base=asked.base,
         cluster=checked.cluster if checked is not None and fine else None,
         allowances=(*_allowed(spec), *read.allowances),
+        followed=checked.followed if checked is not None and fine else {},
     )
 
 

@@ -1,7 +1,6 @@
 """Names in a spec that lead to something: models, hardware, devices, targets, versions."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from tunec.compiler.frontend.files import Unreadable, format_of, near_files, rea
 from tunec.compiler.frontend.nodes import Node, descend, place, plain
 from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.typed import typed
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.source import Path as Place
 from tunec.schemas.source import Span
@@ -32,6 +32,8 @@ class Named:
     faults: tuple[Diagnostic, ...] = ()
     files: tuple[File, ...] = ()
     cluster: Cluster | None = None
+    config: Mapping[str, Any] | None = None
+    """A model's config, where the name is the path of one."""
 
 
 def is_path(name: str, base: Path) -> bool:
@@ -90,7 +92,8 @@ def _config_file(name: str, tree: Node, at: Place, base: Path) -> Named:
     if node is not None and node.fields is None:
         message = f"`{shortened(name)}` is not a model's config: it holds no mapping"
         faults = (*faults, error("E0305", message, _at(tree, at), path=at))
-    return Named(faults, (File(path, content),))
+    config = plain(node) if node is not None and not faults else None
+    return Named(faults, (File(path, content),), config=config)
 
 
 def _format_of_config(path: Path) -> Format:

@@ -5,9 +5,9 @@ size, depth and number of values are bounded, and whatever is wrong with it is a
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Path, Span
 
 MAX_DEPTH: Final = 64

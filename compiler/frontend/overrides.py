@@ -1,7 +1,7 @@
 """`--set path=value`: one argument to a place in the spec and the nodes of its value."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -10,6 +10,7 @@ from tunec.compiler.frontend.layers import merge
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.ir.slots import SLOTS
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import COMMAND_LINE, Path, Span, dotted
 
 FREE_KEYS: Final = ("pin", "allow", "software")

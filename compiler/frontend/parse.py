@@ -3,7 +3,6 @@
 from typing import Literal
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.frontend.json_nodes import parse_json
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.text import Origin, decode, forbidden_character
 from tunec.compiler.frontend.yaml_nodes import parse_yaml
@@ -28,5 +27,7 @@ def parse(
     if fault is not None:
         return None, (fault,)
     if format == "json":
+        from tunec.compiler.frontend.json_nodes import parse_json
+
         return parse_json(text, origin)
     return parse_yaml(text, origin, core_schema=format == "spec")

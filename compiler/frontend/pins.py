@@ -1,11 +1,10 @@
 """Pins: each names a slot, and its value is of the slot's type and range."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tunec.compiler.diagnostics.wording import (
@@ -19,10 +18,10 @@ from tunec.compiler.diagnostics.wording import (
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.nodes import Node, descend, place
 from tunec.compiler.frontend.traps import trap
-from tunec.compiler.frontend.type_faults import quantity_remedy
 from tunec.compiler.frontend.typed import tuples
 from tunec.compiler.frontend.words import VALUE_WORDS, place_of
 from tunec.compiler.ir.slots import GROUPS, SLOTS, Slot
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Path
 from tunec.schemas.units import NotAQuantity, parse_bytes, parse_count, parse_share
 
@@ -106,6 +105,8 @@ def _check(name: str, given: Any, tree: Node) -> Diagnostic | tuple[Any]:
 
 
 def _typed(slot: Slot, given: Any, path: Path, tree: Node) -> Diagnostic | tuple[Any]:
+    from pydantic import TypeAdapter
+
     node, _ = descend(tree, path)
     try:
         value = _with_unit(slot, tuples(given))
@@ -118,6 +119,8 @@ def _typed(slot: Slot, given: Any, path: Path, tree: Node) -> Diagnostic | tuple
 
 
 def _not_a_quantity(slot: Slot, fault: NotAQuantity, path: Path, node: Node) -> Diagnostic:
+    from tunec.compiler.frontend.type_faults import quantity_remedy
+
     return error(
         "E0403",
         f"the pin of `{slot.path}`: {fault}",

@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.wording import shortened
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.yaml_scalars import construct, resolve
+from tunec.schemas.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
@@ -21,6 +20,7 @@ from tunec.compiler.frontend.nodes import Node, descend, place
 from tunec.compiler.frontend.traps import Trap, trap
 from tunec.compiler.frontend.unknown_fields import unknown_field
 from tunec.compiler.frontend.words import VALUE_WORDS
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path, Span, dotted
 from tunec.schemas.units import NotAQuantity, Quantity, likely_bytes

@@ -5,18 +5,20 @@ shorthands (`method: lora`) are written out. Paths here are those of the documen
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.frontend.type_faults import Fault, explain
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path
 
 ShapeT = TypeVar("ShapeT", bound=Shape)
+
+if TYPE_CHECKING:
+    from tunec.compiler.frontend.type_faults import Fault
 
 _FREE: Final = frozenset({"config", "processor"})
 """Fields that hold a foreign document as it is, lists and all."""
@@ -39,6 +41,8 @@ def typed(shape: type[ShapeT], data: Any, tree: Node, hidden: Iterable[Path] = (
         return Typed(shape.model_validate(tuples(data), strict=True), ())
     except ValidationError as problem:
         found = _faults(problem, data)
+    from tunec.compiler.frontend.type_faults import explain
+
     covered = tuple(hidden)
     kept = [each for each in found if not _is_hidden(each.path, covered)]
     return Typed(None, tuple(explain(each, shape, data, tree) for each in kept))
@@ -58,8 +62,10 @@ def tuples(value: Any) -> Any:
     return tuple(tuples(child) for child in value) if isinstance(value, list) else value
 
 
-def _faults(problem: ValidationError, data: Any) -> list[Fault]:
+def _faults(problem: ValidationError, data: Any) -> "list[Fault]":
     """pydantic's errors by path of the document; faults within a value hide those of the whole."""
+    from tunec.compiler.frontend.type_faults import Fault
+
     by_path: dict[tuple[Path, str], list[Any]] = {}
     for each in problem.errors(include_url=False, include_input=False):
         path, name = _document_path(each["loc"], data, each["type"])
@@ -70,7 +76,7 @@ def _faults(problem: ValidationError, data: Any) -> list[Fault]:
     return [each for each in found if not any(_is_inside(other, each) for other in found)]
 
 
-def _is_inside(other: Fault, whole: Fault) -> bool:
+def _is_inside(other: "Fault", whole: "Fault") -> bool:
     """Whether `other` is a fault within the value that `whole` calls wrong as a whole."""
     if whole.name:
         return False

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import yaml
@@ -23,6 +23,7 @@ from tunec.compiler.frontend import yaml_scalars as scalars
 from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, Node
 from tunec.compiler.frontend.text import Origin
 from tunec.compiler.frontend.yaml_syntax import explain
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Path, Span, lines_of
 
 _PROPERTIES: Final = re.compile(r"((?:[&!][^\s,\[\]{}]*)(?:[ \t]+[&!][^\s,\[\]{}]*)*)[ \t]*")

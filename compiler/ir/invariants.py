@@ -1,9 +1,9 @@
 """What must hold between slots once they are decided; a breach comes from pins that contradict."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from tunec.compiler.ir.plan import Plan
+from tunec.schemas.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
 """The ledger: every definition of every slot, with who said it, why, and what it beat."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, Literal, Self
 
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 
 
@@ -66,6 +68,43 @@ class Definition:
     span: Span | None = None
 
 
+_Entries = Mapping[str, tuple[Definition, ...]]
+
+
+def _joined(entries: _Entries, more: Iterable[Definition]) -> dict[str, tuple[Definition, ...]]:
+    found = dict(entries)
+    for each in more:
+        found[each.slot] = (*found.get(each.slot, ()), each)
+    return found
+
+
+class _Later(Mapping[str, tuple[Definition, ...]]):
+    """Entries with definitions that are made, once, when somebody looks."""
+
+    def __init__(self, below: _Entries, more: Callable[[], Iterable[Definition]]) -> None:
+        self._below = below
+        self._more = more
+
+    @cached_property
+    def _entries(self) -> dict[str, tuple[Definition, ...]]:
+        return _joined(self._below, self._more())
+
+    def __getitem__(self, slot: str) -> tuple[Definition, ...]:
+        return self._entries[slot]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return repr(self._entries)
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        return dict, (self._entries,)
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """Definitions by slot, in the order in which they were made. Adding gives a new ledger."""
@@ -74,10 +113,11 @@ class Ledger:
 
     def add(self, definitions: tuple[Definition, ...]) -> Self:
         """Return a ledger that holds these definitions too."""
-        entries = dict(self.entries)
-        for each in definitions:
-            entries[each.slot] = (*entries.get(each.slot, ()), each)
-        return type(self)(entries)
+        return type(self)(_joined(self.entries, definitions))
+
+    def later(self, definitions: Callable[[], Iterable[Definition]]) -> Self:
+        """Return a ledger that holds these too; they are made when somebody first looks."""
+        return type(self)(_Later(self.entries, definitions))
 
     def of(self, slot: str) -> tuple[Definition, ...]:
         """Every definition of a slot, earliest first."""

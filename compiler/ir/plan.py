@@ -1,8 +1,7 @@
 """The plan: the winning value of every slot, typed. And the draft, while passes are at work."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tunec.compiler.ir.slots import (
     GROUPS,
@@ -24,6 +23,12 @@ from tunec.compiler.ir.slots import (
     States,
     Zero,
 )
+from tunec.schemas.frozen import dataclass
+
+_PATHS: Final[Mapping[str, tuple[str, ...]]] = {
+    group: tuple(path for path, slot in SLOTS.items() if slot.group == group) for group in GROUPS
+}
+"""Each group's slots, in the order of its fields."""
 
 
 class Undecided(LookupError):
@@ -68,9 +73,7 @@ class Plan:
 
 def build_group(group: str, values: Mapping[str, Any]) -> Any:
     """Build one group from a mapping of slot paths to values."""
-    shape = GROUPS[group]
-    slots = (slot for slot in SLOTS.values() if slot.group == group)
-    return shape(**{slot.attribute: values[slot.path] for slot in slots})
+    return GROUPS[group](*[values[path] for path in _PATHS[group]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ group `batch`. A trailing underscore keeps a Python keyword out (`batch.global_`
 Amounts of memory are bytes; bucket sizes are elements, as DeepSpeed counts them.
 """
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, get_type_hints
+from dataclasses import field, fields
+from typing import Any, Final
 
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.terms import (
     AdapterKind,
     Attention,
@@ -267,13 +268,12 @@ class Slot:
 
 
 def _slots_of(group: str, shape: type[Any]) -> tuple[Slot, ...]:
-    hints = get_type_hints(shape)
     return tuple(
         Slot(
             path=f"{group}.{each.name.rstrip('_')}",
             group=group,
             attribute=each.name,
-            type=hints[each.name],
+            type=each.type,
             doc=each.metadata["doc"],
             unit=each.metadata["unit"],
         )

@@ -181,7 +181,7 @@ def _is_tower(scribe: Scribe, name: str) -> bool:
 
 
 def _count(scribe: Scribe) -> None:
-    values = {path: each.value for path, each in scribe.decisions.items()}
+    values = dict(scribe.values)
     values |= {path: pin.value for path, pin in scribe.facts.pins.items() if path in values}
     adapter: Adapter = build_group("adapter", {**values, "adapter.trainable_parameters": 0})
     scribe.say(

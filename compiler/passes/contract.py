@@ -1,21 +1,33 @@
 """What a pass is, and the scribe with which it writes its decisions down."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from functools import lru_cache, partial
 from typing import Any
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group
+from tunec.schemas.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a pass yields: a decision for each of its slots, and what it has to say."""
+    """What a pass yields: a decision for each of its slots, and what it has to say.
 
-    decisions: dict[str, Decision]
+    Values are there at once; the reasons are put into words when somebody asks for `decisions`.
+    """
+
+    values: Mapping[str, Any]
+    """What each slot gets where no pin says otherwise."""
+    explain: Callable[[], Mapping[str, Decision]]
     diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def decisions(self) -> Mapping[str, Decision]:
+        """The value of each slot with its reason, its origins and what it beat."""
+        return self.explain()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +41,8 @@ class Pass:
 
     def groups(self, outcome: Outcome, facts: Facts) -> dict[str, object]:
         """The groups that an outcome of this pass decides, pins put in."""
-        values = {path: facts.pinned(path, d.value) for path, d in outcome.decisions.items()}
+        pins = {path: pin.value for path, pin in facts.pins.items() if path in outcome.values}
+        values = {**outcome.values, **pins}
         return {group: build_group(group, values) for group in self.decides}
 
     @property
@@ -48,13 +61,18 @@ class Option:
     rests: tuple[Origin, ...] = ()
 
 
+_Why = tuple[str, tuple[Origin, ...], Sequence[Alternative]]
+"""A reason, what it rests on, and what was beaten."""
+
+
 @dataclass(slots=True)
 class Scribe:
     """Collects one pass's decisions; each call returns the value in force, which a pin may be."""
 
     facts: Facts
-    decisions: dict[str, Decision] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    _whys: dict[str, _Why] = field(default_factory=dict)
 
     def say(
         self,
@@ -62,10 +80,11 @@ class Scribe:
         value: Any,
         reason: str,
         *rests: Origin,
-        beat: Iterable[Alternative] = (),
+        beat: Sequence[Alternative] = (),
     ) -> Any:
         """Decide a slot."""
-        self.decisions[slot] = Decision(value, reason, rests, tuple(beat))
+        self.values[slot] = value
+        self._whys[slot] = (reason, rests, beat)
         return self.facts.pinned(slot, value)
 
     def choose(
@@ -133,7 +152,15 @@ class Scribe:
 
     def outcome(self) -> Outcome:
         """What the pass yields."""
-        return Outcome(self.decisions, tuple(self.diagnostics))
+        explain = partial(_decisions, self.values, self._whys)
+        return Outcome(self.values, explain, tuple(self.diagnostics))
+
+
+def _decisions(values: Mapping[str, Any], whys: Mapping[str, _Why]) -> dict[str, Decision]:
+    return {
+        path: Decision(values[path], reason, rests, tuple(beat))
+        for path, (reason, rests, beat) in whys.items()
+    }
 
 
 def _find(options: Sequence[Option], value: Any) -> Option | None:
@@ -144,16 +171,19 @@ def _refusals(options: Sequence[Option]) -> list[str]:
     return [f"{option.value}: {option.refused}" for option in options]
 
 
+@lru_cache(maxsize=1024)
 def spec(path: str) -> Origin:
     """An origin in the spec."""
     return Origin("spec", path)
 
 
+@lru_cache(maxsize=1024)
 def slot(path: str) -> Origin:
     """An origin in an earlier decision."""
     return Origin("slot", path)
 
 
+@lru_cache(maxsize=1024)
 def device(name: str, field_path: str) -> Origin:
     """An origin in the device catalogue."""
     return Origin("device", f"{name}.{field_path}")

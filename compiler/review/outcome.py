@@ -7,7 +7,7 @@ from typing import Any
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned
 from tunec.compiler.facts import Facts
-from tunec.compiler.ir.ledger import Definition
+from tunec.compiler.ir.ledger import Ledger
 from tunec.schemas.hardware.profile import Cluster
 
 
@@ -69,10 +69,8 @@ class Outcome:
     traits: Traits | None
     values: Mapping[str, Any] = field(default_factory=dict)
     """Every slot's value; empty where there is no plan."""
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    """Why each has that value."""
-    rests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The slots that each follows from, where it follows from slots alone."""
+    ledger: Ledger = field(default_factory=Ledger, repr=False)
+    """Who said so; asked only for what is explained."""
     needs: Needs | None = None
     faults: tuple[Diagnostic, ...] = ()
     """The errors; empty where there is a plan."""
@@ -82,6 +80,18 @@ class Outcome:
         """Whether there is a plan."""
         return self.needs is not None
 
+    def reason(self, slot: str) -> str:
+        """Why a slot has its value; empty where there is no plan."""
+        winner = self.ledger.winner(slot)
+        return winner.reason if winner else ""
+
+    def follows_from(self, slot: str) -> tuple[str, ...]:
+        """The slots that one follows from; none where it rests on anything else too."""
+        winner = self.ledger.winner(slot)
+        if winner is None or any(origin.kind != "slot" for origin in winner.rests):
+            return ()
+        return tuple(origin.path for origin in winner.rests)
+
 
 def outcome_of(planned: Planned, pair: Pair) -> Outcome:
     """Reduce a planned spec to what is compared, listed and kept."""
@@ -89,21 +99,8 @@ def outcome_of(planned: Planned, pair: Pair) -> Outcome:
     traits = traits_of(planned.facts) if planned.facts else None
     if planned.plan is None or planned.facts is None or faults:
         return Outcome(pair, traits, faults=faults)
-    winners = tuple(planned.ledger.winners())
-    return Outcome(
-        pair,
-        traits,
-        planned.plan.values(),
-        {each.slot: each.reason for each in winners},
-        {each.slot: slots for each in winners if (slots := _slots_below(each))},
-        _needs(planned, planned.facts.cluster),
-    )
-
-
-def _slots_below(definition: Definition) -> tuple[str, ...]:
-    if any(origin.kind != "slot" for origin in definition.rests):
-        return ()
-    return tuple(origin.path for origin in definition.rests)
+    needs = _needs(planned, planned.facts.cluster)
+    return Outcome(pair, traits, planned.plan.values(), planned.ledger, needs)
 
 
 def traits_of(facts: Facts) -> Traits:

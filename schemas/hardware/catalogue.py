@@ -16,7 +16,6 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.resources import files
@@ -27,6 +26,7 @@ from typing import Any, Final
 import yaml
 from pydantic import Field
 
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import (
     Accelerators,
     Cluster,
@@ -125,7 +125,7 @@ def assumption(device_name: str) -> Assumption:
     return next(row for row in _assumptions() if device_name in row.devices)
 
 
-@lru_cache
+@lru_cache(maxsize=2048)
 def _built(name: str) -> Cluster:
     match = _DERIVED.fullmatch(name.lower())
     base, count, nodes = match.groups() if match else (name, None, None)
@@ -218,12 +218,12 @@ def _assumed_sources(row: Assumption, link: Link | None, nodes: int) -> dict[str
     return found
 
 
-@lru_cache
+@lru_cache(maxsize=1024)
 def _device(stem: str) -> Device:
     return Device.model_validate(_yaml("devices", f"{stem}.yaml"))
 
 
-@lru_cache
+@lru_cache(maxsize=1024)
 def _cluster(stem: str) -> Cluster:
     return Cluster.model_validate(_yaml("clusters", f"{stem}.yaml"))
 
@@ -249,6 +249,7 @@ def _cluster_spellings() -> dict[str, str]:
     return {_spelled(stem): stem for stem in _index().clusters}
 
 
+@lru_cache(maxsize=4096)
 def _spelled(name: str) -> str:
     """Reduce a name to what tells it apart: `NVIDIA A100-SXM4-80GB` and `a100-sxm4-80g` agree."""
     words = [word for word in re.split(r"[\s._-]+", name.lower()) if word not in _SILENT_WORDS]

@@ -6,10 +6,11 @@ are those of the model that will be built.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Literal
+
+from tunec.schemas.frozen import dataclass
 
 Part = Literal["text", "vision", "audio", "projector", "denoiser", "text_encoder", "vae"]
 """Which part of a model a module belongs to; `projector` includes resamplers and mergers."""

@@ -16,10 +16,12 @@ from tunec.compiler.version import __version__
 
 if TYPE_CHECKING:
     from tunec.compiler.diagnostics.diagnostic import Diagnostic
-    from tunec.compiler.driver import Asked, Compiled, Planned
+    from tunec.compiler.driver import Compiled, Planned
     from tunec.compiler.frontend.load import Loaded
     from tunec.compiler.ir.ledger import Definition, Ledger
     from tunec.compiler.ir.plan import Plan
+    from tunec.compiler.lints.lint import Linted
+    from tunec.compiler.requirements import Asked
     from tunec.compiler.target import Artifact
     from tunec.schemas.spec import Spec
     from tunec.targets.registry import UnknownTarget
@@ -30,6 +32,7 @@ __all__ = [
     "Definition",
     "Diagnostic",
     "Ledger",
+    "Linted",
     "NoTarget",
     "Plan",
     "Planned",
@@ -39,6 +42,7 @@ __all__ = [
     "__version__",
     "compile",
     "explain",
+    "lint",
     "plan",
 ]
 
@@ -51,6 +55,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "Definition": "tunec.compiler.ir.ledger",
     "Diagnostic": "tunec.compiler.diagnostics.diagnostic",
     "Ledger": "tunec.compiler.ir.ledger",
+    "Linted": "tunec.compiler.lints.lint",
     "Plan": "tunec.compiler.ir.plan",
     "Planned": "tunec.compiler.driver",
     "Spec": "tunec.schemas.spec",
@@ -109,6 +114,39 @@ def explain(planned: "Planned", slot: str) -> str:
     from tunec.compiler.review.explain import explain_text
 
     return explain_text(planned, slot)
+
+
+def lint(
+    *files: str | os.PathLike[str],
+    hardware: str | None = None,
+    model: str | None = None,
+    world_size: int | None = None,
+    readers: Sequence[str] = (),
+    software: Mapping[str, str] | None = None,
+    allow: Mapping[str, str] | None = None,
+) -> "Linted":
+    """What is wrong with configs that are there, read together with those that they refer to.
+
+    `readers` say who reads them (`deepspeed`, `huggingface@4.44`), `software` which versions run,
+    `allow` gives a reason for each rule that is to be left out. Raises ValueError for hardware, a
+    model, a reader or a version that leads nowhere; whatever is wrong with a file is a diagnostic.
+    """
+    from tunec.compiler.diagnostics.allow import Allowance
+    from tunec.compiler.lints.lint import lint_files
+    from tunec.compiler.lints.surroundings import environment_of
+    from tunec.targets.registry import TARGETS
+
+    targets = TARGETS.readable()
+    environment = environment_of(
+        targets,
+        hardware=hardware,
+        model=model,
+        world=world_size,
+        readers=readers,
+        software=software,
+    )
+    allowed = [Allowance(name, reason) for name, reason in (allow or {}).items()]
+    return lint_files([Path(each) for each in files], targets, environment, allowed)
 
 
 def _load(spec: Source, hardware: str | None, overrides: Sequence[str]) -> "Loaded":

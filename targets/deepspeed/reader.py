@@ -1,8 +1,7 @@
 """Who reads ds_config.json, and what of a plan then stands in it."""
 
-from dataclasses import dataclass
-
 from tunec.compiler.ir.plan import Plan
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.terms import OptimizerName
 
 PACKAGE = "deepspeed"

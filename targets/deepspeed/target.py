@@ -107,4 +107,5 @@ TARGET: Final = Target(
     cannot=_CANNOT,
     requires={"parallel.engine": "deepspeed"},
     check=_check,
+    verify="tunec.targets.deepspeed.verify",
 )

@@ -1,12 +1,14 @@
 """Rows of TRL's ScriptArguments and SFTConfig, and sft.yaml: the whole run for `trl sft`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, same
-from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION, recomputes
+from tunec.targets.huggingface.arithmetic import recomputes
+from tunec.targets.huggingface.methods import method_of
 from tunec.targets.huggingface.model import ADAPTER, MODEL, PLAIN_LORA, QUANTIZATION, trust
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.huggingface.training import (
@@ -20,6 +22,7 @@ from tunec.targets.huggingface.training import (
     TRL_LEARNING_RATE,
     TRL_LOG_STEPS,
 )
+from tunec.targets.huggingface.trl_defaults import TRL_CHECKPOINTING, TRL_PRECISION
 
 _SCRIPT = "trl scripts/utils.py `ScriptArguments`, before 0.12 commands/cli_utils.py"
 _MIXTURE = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
@@ -62,7 +65,7 @@ def _read_files(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"data.train": parts[0].get("data_files", parts[0].get("path"))}
 
 
-_DATA = (
+DATA = (
     same("dataset_name", "data.train", _SCRIPT, when=_is_dataset, package=TRL),
     Entry(
         ("datasets",),
@@ -101,17 +104,22 @@ def _has_no_images(plan: Plan) -> bool:
     return not _has_images(plan)
 
 
-def _length(key: str, since: str | None, until: str | None) -> tuple[Entry, Entry]:
+def _length(
+    key: str, since: str | None, until: str | None, absent: tuple[tuple[str, Any], ...]
+) -> tuple[Entry, Entry]:
     """The bound on tokens; those of images count into it, and cutting them breaks the sample."""
     return (
-        same(
-            key,
-            "data.sequence",
-            f"{_CONFIG}: max_seq_length until 0.15, max_length from 0.16",
-            since=since,
-            until=until,
-            when=_has_no_images,
-            package=TRL,
+        replace(
+            same(
+                key,
+                "data.sequence",
+                f"{_CONFIG}: max_seq_length until 0.15, max_length from 0.16",
+                since=since,
+                until=until,
+                when=_has_no_images,
+                package=TRL,
+            ),
+            absent=absent,
         ),
         derived(
             key,
@@ -125,9 +133,13 @@ def _length(key: str, since: str | None, until: str | None) -> tuple[Entry, Entr
     )
 
 
-_SAMPLES = (
-    *_length("max_seq_length", None, "0.16"),
-    *_length("max_length", "0.16", None),
+_LONG_512 = {"data.sequence": 512}
+_LONG = {"data.sequence": 1024}
+"""Where the key is absent; in 0.9 to 0.14 the tokenizer decides (trainer/sft_trainer.py)."""
+
+SAMPLES = (
+    *_length("max_seq_length", None, "0.16", (("0.8", _LONG_512), ("0.9", {}), ("0.15", _LONG))),
+    *_length("max_length", "0.16", None, ((ALWAYS, _LONG),)),
     same("packing", "data.packing", _CONFIG, absent=((ALWAYS, False),), package=TRL),
     constant(
         "loss_type",
@@ -156,9 +168,7 @@ def _fits_script(plan: Plan) -> bool:
 
 
 def _is_sft(document: Json) -> bool:
-    if not isinstance(document, dict) or "model_name_or_path" not in document:
-        return False
-    return any(key in document for key in ("output_dir", "per_device_train_batch_size", "packing"))
+    return method_of(document) == "sft"
 
 
 SFT = File(
@@ -170,14 +180,14 @@ SFT = File(
         *QUANTIZATION,
         *ADAPTER,
         *PLAIN_LORA,
-        *_DATA,
-        *_SAMPLES,
+        *DATA,
+        *SAMPLES,
         *BATCH,
         TRL_LEARNING_RATE,
         *OPTIMIZER,
         *LENGTH,
-        *PRECISION,
-        *CHECKPOINTING,
+        *TRL_PRECISION,
+        *TRL_CHECKPOINTING,
         _REENTRANT,
         *LOGGING,
         TRL_LOG_STEPS,

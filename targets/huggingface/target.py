@@ -10,6 +10,7 @@ from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
 from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION
+from tunec.targets.huggingface.methods import method_of
 from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, trust
 from tunec.targets.huggingface.packages import (
     PEFT,
@@ -88,6 +89,8 @@ def compute_dtype(documents: Documents) -> Iterator[Definition]:
     """
     keys = {key: (file, found) for file, each in documents.items() for key, found in each.items()}
     flags = [keys[name][1].value for name in ("bf16", "fp16") if name in keys]
+    if "bf16" not in keys and method_of(dict.fromkeys(keys)) is not None:
+        return  # TRL's configs turn bf16 on where nothing is said of it
     if not flags or any(flag is not False for flag in flags):
         return
     for key in ("dtype", "torch_dtype"):
@@ -114,7 +117,7 @@ _SCALER = (
     "(accelerate utils/modeling.py `get_grad_scaler`)"
 )
 
-_CANNOT: Final = {
+CANNOT: Final = {
     **{f"model.{name}": Cannot(_MODEL_SAYS) for name in ("family", "kind", "parameters")},
     "model.trust_remote_code": Cannot(f"{_SCRIPT}: ModelConfig has no key for it from trl 1.7 on"),
     **{
@@ -189,8 +192,9 @@ TARGET: Final = Target(
         SFT,
         ds_config(TRAINER, when=_on_deepspeed),
     ),
-    cannot=_CANNOT,
+    cannot=CANNOT,
     beside={TRL: TRL_RELEASES, PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},
     companions=companions,
     together=compute_dtype,
+    verify="tunec.targets.huggingface.verify",
 )

@@ -161,8 +161,8 @@ LOG_STEPS = _default("logging_steps", "schedule.log_steps", 500)
 TRL_LOG_STEPS = same(
     "logging_steps",
     "schedule.log_steps",
-    "trl trainer/sft_config.py `SFTConfig`: 500 to 0.19, 10 from 0.20 (base_config.py from 0.29)",
-    absent=((ALWAYS, 500), ("0.20", 10)),
+    "trl trainer/sft_config.py `SFTConfig`: 500 to 0.18, 10 from 0.19 (base_config.py from 0.29)",
+    absent=((ALWAYS, 500), ("0.19", 10)),
     package="trl",
 )
 

@@ -13,6 +13,7 @@ from tunec.targets.launch.words import Word, commands
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _PARAMETER = re.compile(r"\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
 _PASSED_ON: Final = ("$@", "$*")
+_COMPUTED: Final = "$("
 
 _SWITCHES: Final[Mapping[Launcher, frozenset[str]]] = {
     "python": frozenset({"-m", "-u", "-B", "-E", "-s", "-I", "-O"}),
@@ -40,6 +41,7 @@ _PROCESSES: Final[Mapping[Launcher, tuple[str, str]]] = {
     "accelerate": ("--num-machines", ""),
 }
 _ALIASES: Final[Mapping[str, str]] = {"--num-accelerators": "--num-gpus"}
+_BESIDE: Final = '"$(dirname "${BASH_SOURCE[0]}")/accelerate.yaml"'
 _CHOSEN = re.compile(r"localhost:(\d+(?:,\d+)*)")
 
 
@@ -52,13 +54,13 @@ def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
     exports = "".join(
         f"export {name}={shlex.quote(value)}\n" for name, value in values["environment"].items()
     )
-    parts = ("set -euo pipefail\n", exports, _needed(values), f"{_command(values)}\n")
+    parts = ("set -euo pipefail\n", exports, _needed(values), f"{command(values)}\n")
     return f"#!/usr/bin/env bash\n{comment}" + "\n".join(filter(None, parts))
 
 
 def _needed(values: Mapping[str, Json]) -> str:
     """Variables that the cluster sets on each node, where there are several."""
-    if not _is_spread(values):
+    if not is_spread(values):
         return ""
     return (
         ': "${NODE_RANK:?number of this node, from 0}"\n'
@@ -67,14 +69,21 @@ def _needed(values: Mapping[str, Json]) -> str:
     )
 
 
-def _is_spread(values: Mapping[str, Json]) -> bool:
+def is_spread(values: Mapping[str, Json]) -> bool:
+    """Whether the processes are on several nodes, so that each node must know its number."""
     return bool(values.get("nodes", 1) > 1)
 
 
-def _command(values: Mapping[str, Json]) -> str:
-    start = _START[values["launcher"]](values)
+def command(values: Mapping[str, Json], config: str = _BESIDE, passed_on: str = ' "$@"') -> str:
+    """The command that takes the shell's place and starts the processes of one node.
+
+    On several nodes it needs NODE_RANK, MASTER_ADDR and MASTER_PORT, and DeepSpeed's launcher a
+    host file. `config` is where accelerate finds its file; `passed_on` ends the command.
+    """
+    launcher = values["launcher"]
+    start = _accelerate(values, config) if launcher == "accelerate" else _START[launcher](values)
     script = " ".join(map(shlex.quote, values["script"]))
-    return " \\\n  ".join([f"exec {start[0]}", *start[1:], f'{script} "$@"'])
+    return " \\\n  ".join([f"exec {start[0]}", *start[1:], f"{script}{passed_on}"])
 
 
 def is_module(script: Sequence[str]) -> bool:
@@ -99,7 +108,7 @@ def _torchrun(values: Mapping[str, Json]) -> list[str]:
         '--master_port="${MASTER_PORT}"',
     ]
     alone = ["--standalone", "--nnodes=1"]
-    nodes = spread if _is_spread(values) else alone
+    nodes = spread if is_spread(values) else alone
     return ["torchrun", *nodes, f"--nproc_per_node={values['per_node']}", *_module(values)]
 
 
@@ -113,7 +122,7 @@ def _deepspeed(values: Mapping[str, Json]) -> list[str]:
     if "include" in values:
         return ["deepspeed", f"--include=localhost:{','.join(values['include'])}", *module]
     count = f"--num_gpus={values['per_node']}"
-    if not _is_spread(values):
+    if not is_spread(values):
         return ["deepspeed", count, *module]
     spread = [
         '--hostfile="${HOSTFILE:-hostfile}"',
@@ -126,22 +135,20 @@ def _deepspeed(values: Mapping[str, Json]) -> list[str]:
     return ["deepspeed", *spread, count, *module]
 
 
-def _accelerate(values: Mapping[str, Json]) -> list[str]:
+def _accelerate(values: Mapping[str, Json], config: str) -> list[str]:
     spread = [
         '--machine_rank="${NODE_RANK}"',
         '--main_process_ip="${MASTER_ADDR}"',
         '--main_process_port="${MASTER_PORT}"',
     ]
-    nodes = spread if _is_spread(values) else []
-    place = '--config_file="$(dirname "${BASH_SOURCE[0]}")/accelerate.yaml"'
-    return ["accelerate launch", place, *nodes, *_module(values)]
+    nodes = spread if is_spread(values) else []
+    return ["accelerate launch", f"--config_file={config}", *nodes, *_module(values)]
 
 
 _START = {
     "python": _python,
     "torchrun": _torchrun,
     "deepspeed": _deepspeed,
-    "accelerate": _accelerate,
 }
 
 
@@ -177,6 +184,28 @@ def found_in(text: str, file: str) -> dict[str, Found]:
         if rest is not None and not is_export:
             launched = dict(_launched(rest, known)) or launched
     return {**_environment(exported, file), **launched}
+
+
+def launched_words(text: str, file: str, given: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of the command that starts a launcher, with the variables of `given` put in.
+
+    What is passed on to the script is left out. An assignment in the script wins over `given`,
+    unless a command's output or a computation says it, which only a running shell knows.
+    """
+    known = dict(given)
+    launched: tuple[str, ...] = ()
+    for words in commands(text, file):
+        prefixed, rest = _assignments(words, known)
+        if rest is not None and rest[0].text == "export":
+            prefixed, _ = _assignments(rest[1:], known)
+        elif rest is not None:
+            spoken = [Word(_expand(word.text, known), word.span) for word in rest]
+            spoken = spoken[1:] if spoken[0].text == "exec" else spoken
+            if _launcher(spoken)[0] is not None:
+                launched = tuple(each.text for each in spoken if each.text not in _PASSED_ON)
+        told = {name: found.value for name, found in prefixed.items()}
+        known |= {n: v for n, v in told.items() if not (n in given and _COMPUTED in v)}
+    return launched
 
 
 def _assignments(

@@ -10,8 +10,10 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import ALWAYS, Cannot, Dialect, Entry, File, Json, Target, named
-from tunec.targets.launch.accelerate import ACCELERATE, ACCELERATE_CONFIG, by_accelerate
-from tunec.targets.launch.processes import processes, uses_every_device
+from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
+from tunec.targets.accelerate.deepspeed import inline_defaults
+from tunec.targets.accelerate.packages import ACCELERATE
+from tunec.targets.accelerate.processes import processes, uses_every_device
 from tunec.targets.launch.script import parse, render
 
 _VISIBLE, _FP16 = "CUDA_VISIBLE_DEVICES", "DS_ALLOW_DEPRECATED_FP16"
@@ -242,4 +244,6 @@ TARGET: Final = Target(
     files=(LAUNCH_SH, ACCELERATE_CONFIG),
     cannot=_CANNOT,
     beside={"accelerate": ACCELERATE},
+    together=inline_defaults,
+    verify="tunec.targets.launch.verify",
 )

@@ -153,5 +153,6 @@ TARGET: Final = Target(
     check=check,
     releases=_RELEASES,
     beside={PACKAGE: DEEPSPEED},
+    verify="tunec.targets.simpletuner.verify",
 )
 """What `simpletuner train` reads from the folder in which it is started."""

@@ -79,6 +79,11 @@ def test_a_plan_with_every_slot_pinned_is_itself(changes):
     assert again.plan == first, errors(again)
 
 
+def numbers(memory):
+    """What an account says; the workload that it speaks of is compared by the plan."""
+    return memory.phases, memory.peak_phase, memory.required_bytes, memory.host
+
+
 @pytest.mark.parametrize("name", example_files())
 def test_an_example_with_every_slot_pinned_is_itself(name):
     found = example(name)
@@ -94,7 +99,7 @@ def test_an_example_with_every_slot_pinned_is_itself(name):
     pinned = load_mapping(spec, base=EXAMPLES / name)
     again = plan(pinned, asked(pinned))
     assert again.plan == found.plan, errors(again)
-    assert again.memory == found.memory
+    assert numbers(again.memory) == numbers(found.memory)
     assert again.time == found.time
 
 

@@ -15,6 +15,7 @@ HEAVY = {
     *("simpletuner", "safetensors", "tokenizers", "huggingface_hub", "datasets", "pandas"),
     *("bitsandbytes", "shtab", "pytest", "hypothesis"),
 }
+LIVE = ("tunec.compiler.tracing.live", "tunec.compiler.rehearse.live")
 VAGUE = {"utils", "util", "helpers", "helper", "common", "constants", "misc"}
 
 
@@ -125,14 +126,26 @@ def test_ours_is_imported_by_its_installed_name():
 
 
 def test_nothing_heavy_is_imported_at_module_level():
-    """But in `targets/*/consumer`, which runs inside the consumer's own environment."""
+    """But in what runs inside a consumer's own environment, and in what only a trace imports."""
     found = [
         f"{name}: {each}"
         for name, file in MODULES.items()
-        if ".consumer" not in name
+        if ".consumer" not in name and not name.startswith(LIVE)
         for node in imports(ast.parse(file.read_text("utf-8")), lazy=False)
         for each in named(node)
         if each.split(".")[0] in HEAVY
+    ]
+    assert found == []
+
+
+def test_what_runs_torch_is_imported_inside_functions_only():
+    edges = graph(lazy=False)
+    found = [
+        f"{name}: {each}"
+        for name, targets in edges.items()
+        if not name.startswith(LIVE)
+        for each in targets
+        if each.startswith(LIVE)
     ]
     assert found == []
 

@@ -35,8 +35,8 @@ def changed(old: str, new: str, *clusters: str):
     sides = []
     for text in (old, new):
         planned = {name: plan(load_text(text, hardware=name)) for name in clusters or CLUSTERS[:1]}
-        sides.append({n: outcome_of(each, Pair("run", n)) for n, each in planned.items()})
-    return compare_spec("run", intent_changes(before, after), *sides)
+        sides.append([outcome_of(each, Pair("run", n)) for n, each in planned.items()])
+    return compare_spec("run", intent_changes(before, after), zip(*sides, strict=True))
 
 
 def edited(old: str, new: str) -> str:

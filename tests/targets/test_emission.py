@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from tests.plans import DDP, plan_of
@@ -209,3 +211,43 @@ def test_values_are_what_the_text_says():
     for artifact in emit(HUGGINGFACE, plan_of(), LATEST)[0]:
         load = json.loads if artifact.format == "json" else yaml.safe_load
         assert load(artifact.text) == artifact.values
+
+
+KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,20}", fullmatch=True)
+LINES = st.characters(exclude_characters="\x85\u2028\u2029", exclude_categories=["Cs"])
+"""Without the line ends that PyYAML does not carry through; a spec must not hold them either."""
+WORDS = st.text(LINES, max_size=20) | st.sampled_from(
+    (
+        "no",
+        "1e-4",
+        "5e8",
+        "a: b",
+        "# x",
+        "- y",
+        " lead",
+        "trail ",
+        "a\nb",
+        "x\n",
+        "\t",
+        "~",
+        "",
+        "=",
+    )
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(KEYS, VALUES, min_size=1, max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_yaml_is_the_same_with_and_without_the_c_library(values):
+    from tunec.compiler import emit
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(emit, "_LibDumper", None)
+        plain = emit.render_yaml(values)
+    assert emit.render_yaml(values) == plain
+    assert yaml.safe_load(plain) == values

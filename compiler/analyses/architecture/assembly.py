@@ -1,11 +1,12 @@
 """Putting a language model and a vision tower together."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tunec.compiler.analyses.architecture.decoder import Backbone
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, ImageTokens, Stack
 
 

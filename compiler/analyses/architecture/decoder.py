@@ -1,11 +1,11 @@
 """One builder for transformer layers: what a family calls its modules, and how wide they are."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Experts, Part, Stack
 
 

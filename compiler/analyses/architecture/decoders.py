@@ -5,7 +5,6 @@ own code, from OpenGVLab/InternVL (2410d1dbf208), `internvl_chat/internvl/model/
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
@@ -22,6 +21,7 @@ from tunec.compiler.analyses.architecture.decoder import (
 )
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
+from tunec.schemas.frozen import dataclass
 
 Bias = bool | str
 """Fixed by the code, or the config key that says it."""

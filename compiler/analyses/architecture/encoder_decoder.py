@@ -5,13 +5,14 @@ Read from transformers 5.23.0, `models/t5/modeling_t5.py`, `models/umt5/modeling
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from tunec.compiler.analyses.architecture.decoder import Dimensions, Names, dense
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Part, Stack
 
 

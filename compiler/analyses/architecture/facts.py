@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, TypeVar
 
 from tunec.compiler.analyses.architecture.defaults import DEFAULTS
+from tunec.schemas.frozen import dataclass
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 

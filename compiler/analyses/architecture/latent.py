@@ -5,7 +5,7 @@ Read from transformers 5.23.0, `models/deepseek_v2/modeling_deepseek_v2.py` and
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -19,6 +19,7 @@ from tunec.compiler.analyses.architecture.moe import (
     expert_stacks,
 )
 from tunec.compiler.analyses.architecture.tree import Tree
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import LatentAttention
 
 

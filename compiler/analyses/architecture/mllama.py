@@ -3,7 +3,7 @@
 Read from transformers 5.23.0, `models/mllama/modeling_mllama.py`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.analyses.architecture.assembly import Parts, vision_language
@@ -18,6 +18,7 @@ from tunec.compiler.analyses.architecture.decoder import (
 from tunec.compiler.analyses.architecture.decoders import Dialect, dimensions
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, ImageTokens, Stack
 
 _VISION: Final = "model.vision_model"

@@ -6,7 +6,6 @@ tree here is that of transformers 5.23.0, `models/<family>/modeling_<family>.py`
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -27,6 +26,7 @@ from tunec.compiler.analyses.architecture.decoders import (
 )
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree, where
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Experts, Stack
 
 Sparse = Callable[[Facts, int], Sequence[bool]]

@@ -1,8 +1,9 @@
 """Building a module tree: where the next module goes, and how many equal ones there are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Kind, Module, Part
 
 

@@ -4,12 +4,12 @@ Read from diffusers 0.42.1, `models/unets/unet_2d_condition.py` and `unet_2d_blo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tunec.compiler.analyses.architecture.convolution import resample, resnet, resnets
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, UnetLevel
 
 _ATTENDS: Final[Mapping[str, bool]] = {

@@ -4,12 +4,13 @@ Read from transformers 5.23.0, `models/<family>/modeling_<family>.py`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.analyses.architecture.decoder import Backbone, Dimensions, Names, dense
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Stack
 
 Grow = Callable[[Tree], None]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tunec.compiler.analyses.memory.host import HostAccount, host_account
-from tunec.compiler.analyses.memory.margin import margin, slack_share
+from tunec.compiler.analyses.memory.margin import READING, apart, kind_of, slack, with_slack
 from tunec.compiler.analyses.memory.phase import Phase
 from tunec.compiler.analyses.memory.training import phases
 from tunec.compiler.analyses.memory.workload import Layout, Workload
@@ -39,13 +39,25 @@ class Account:
     @property
     def margin(self) -> dict[str, int]:
         """Bytes that a device needs beyond the peak, by name."""
-        added = margin(self.workload, self.layout.parallel.world, self.peak_bytes)
-        return {name: round(size) for name, size in added.items() if size}
+        slack_bytes = self._needed_bytes - self.peak_bytes
+        return {**apart(self.layout.parallel.world), "allocator slack": slack_bytes}
 
     @property
     def required_bytes(self) -> int:
         """Peak and margin: what a budget is compared with."""
-        return self.peak_bytes + sum(self.margin.values())
+        return self._needed_bytes + sum(apart(self.layout.parallel.world).values())
+
+    @property
+    def _needed_bytes(self) -> int:
+        """Bytes that the allocator takes for the phase that needs most."""
+        batch = self.layout.batch
+        return with_slack(slack(self.workload), self.lines, batch.micro, batch.evaluation)
+
+    @property
+    def reading_bytes(self) -> int:
+        """What nvidia-smi shows at most in 95 % of measured runs where the device has room."""
+        unmoved = sum(apart(self.layout.parallel.world).values())
+        return round(unmoved + self.peak_bytes * (1 + READING[kind_of(self.workload)]))
 
     @property
     def host(self) -> HostAccount:
@@ -94,10 +106,17 @@ def _lines(workload: Workload, layout: Layout, *, several: bool) -> tuple[Phase,
 
 def _most(workload: Workload, layout: Layout, budget: int, lines: tuple[Phase, ...]) -> int:
     """Samples that fit by every training phase's line."""
-    unmoved = sum(margin(workload, layout.parallel.world, 0).values())
-    room = (budget - unmoved) / (1 + slack_share(workload))
+    room = budget - sum(apart(layout.parallel.world).values())
+    shares = slack(workload)
+    still, moving = 1 + shares.still, 1 + shares.moving
     training = [line for line in lines if not line.evaluates]
-    if any(line.fixed_bytes > room for line in training):
+    if any(line.fixed_bytes * still > room for line in training):
         return 0
-    grow = [line for line in training if line.sample_bytes]
-    return min((int((room - line.fixed_bytes) // line.sample_bytes) for line in grow), default=1)
+    return min(
+        (
+            int((room - line.fixed_bytes * still) // (line.sample_bytes * moving))
+            for line in training
+            if line.sample_bytes
+        ),
+        default=1,
+    )

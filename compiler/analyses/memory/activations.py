@@ -1,6 +1,6 @@
 """What a model keeps between forward and backward, in bytes a sample of the micro batch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
@@ -29,6 +29,8 @@ class Pass:
     """Whether samples of different length share a micro batch."""
     sequence_parallel: int
     tensor_parallel: int
+    gathered: int = 1
+    """Ranks whose evaluation logits are collected on each device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Activations:
     """What one layer and its input keep."""
     forward: Terms
     """What a forward pass takes that keeps nothing."""
+    encoder: Terms = field(default_factory=dict)
+    """Of what is kept, the encoder's, where one comes before a decoder."""
 
 
 def text_tokens(workload: Workload) -> int:
@@ -61,7 +65,19 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     part = part_activations(workload, run, "text", widths, tokens, keys)
     last = _stacks(workload.architecture, "text", 1)[-1]
     norm = tokens * (norm_saved(last, widths) + final_input_saved(last, widths))
-    return replace(part, kept={**part.kept, "final norm": norm})
+    biases = tokens * _position_biases(last, widths, keys, checkpointed=run.checkpointed)
+    return replace(part, kept={**part.kept, "final norm": norm, "position biases": biases})
+
+
+def _position_biases(last: Stack, widths: Arithmetic, keys: float, *, checkpointed: bool) -> float:
+    """Bytes a token of T5's biases that all layers share.
+
+    The decoder attends to the encoder with one of zeros; where layers are recomputed, those of both
+    halves wait as well (traced).
+    """
+    if not widths.biased:
+        return 0
+    return widths.compute * last.heads * keys * (3 if checkpointed else 1)
 
 
 def part_activations(
@@ -83,6 +99,7 @@ def part_activations(
             first_layer={f"{part} recomputed layer": tokens * (max(one) + working + inputs)},
             one_layer={f"{part} recomputed layer": tokens * (max(one) + inputs)},
             forward={f"{part} forward pass": tokens * forward},
+            encoder=_encoder(part, widths, tokens * stacks[0].layers * inputs),
         )
     total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
     return Activations(
@@ -91,7 +108,12 @@ def part_activations(
         first_layer={f"{part} layer gradients": tokens * (max(one) + working + inputs)},
         one_layer={f"{part} layer gradients": tokens * (max(one) + inputs)},
         forward={f"{part} forward pass": tokens * forward},
+        encoder=_encoder(part, widths, tokens * stacks[0].layers * one[0]),
     )
+
+
+def _encoder(part: Part, widths: Arithmetic, kept: float) -> Terms:
+    return {f"{part} activations of the encoder": kept} if widths.crosses else {}
 
 
 def _stacks(model: Architecture, part: Part, tensor_parallel: int) -> tuple[Stack, ...]:

@@ -2,13 +2,19 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
-from tunec.compiler.analyses.memory.counts import count
+from packaging.version import Version
+
+from tunec.compiler.analyses.memory.counts import FOUR_BIT, QUANTIZED_PARTS, count
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.flavours import Activation, Norm, Rotary, Router, flavour
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
 from tunec.schemas.models.architecture import Module, Part, Stack
+
+_FUSED_RMS_NORM: Final = Version("2.9")
+"""The first release of torch with `aten::_fused_rms_norm` on CUDA."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +25,10 @@ class Arithmetic:
     """The residual stream: the dtype of the embedding and of every sum."""
     compute: int
     """Inputs and outputs of matrix products."""
+    answer: int
+    """What a projection of the normed hidden state gives, adapters added. bitsandbytes' 4-bit layer
+    converts its result to the dtype of its input, fp32 where norms and residual stream are
+    (0.50.2 `nn/modules.py`, `Linear4bit.forward`: `.to(inp_dtype)`)."""
     adapter: int
     """The adapters' own dtype."""
     norm: Norm
@@ -32,6 +42,14 @@ class Arithmetic:
     activation: Activation
     rotary: Rotary
     router: Router
+    biased: bool
+    """Whether self attention adds a bias a head, made whole for each layer."""
+    shares_norm_inputs: bool
+    """Whether the norms before attention and feed-forward read the same tensor."""
+    crosses: bool
+    """Whether decoder layers attend to the encoder as well as to themselves."""
+    fused_norms: bool
+    """Whether torch's own RMSNorm is one kernel."""
     readers: float
     """Linear layers that read a normed hidden state, a layer."""
     fused_qkv: bool
@@ -66,22 +84,35 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     linears = [m for m in workload.architecture.modules if m.part == part and m.kind == "linear"]
     inside = [module for module in linears if "{}" in module.path]
     adapted = [module for module in workload.adapted if module.part == part]
+    compute = BYTES[workload.precision.compute] if states.autocast else stream
+    packed = workload.quantization.format in FOUR_BIT and part in QUANTIZED_PARTS
     return Arithmetic(
         stream=stream,
-        compute=BYTES[workload.precision.compute] if states.autocast else stream,
+        compute=compute,
+        answer=stream if packed else compute,
         adapter=BYTES[states.trainable],
         norm=special.norm,
         normed=BYTES["fp32"] if special.norm == "wide" else stream,
         autocast=states.autocast,
         trained=trained,
         eager=workload.attention.implementation == "eager",
-        activation=special.activation,
+        activation=_activation(special.activation, stacks),
         rotary=special.rotary,
         router=special.router,
+        biased=special.biased,
+        shares_norm_inputs=special.shares_norm_inputs,
+        crosses=special.crosses,
+        fused_norms=(workload.version("torch") or _FUSED_RMS_NORM) >= _FUSED_RMS_NORM,
         readers=_readers(inside, stacks),
         fused_qkv=any(_is_fused_qkv(m, stack) for m in inside for stack in stacks),
         fused_gate=any(_is_fused_gate(m, stack) for m in adapted for stack in stacks),
     )
+
+
+def _activation(named: Activation, stacks: list[Stack]) -> Activation:
+    """T5's gate is an expanded GELU; its first release had ReLU and none."""
+    gated = any(stack.gated for stack in stacks)
+    return "expanded" if named == "relu" and gated else named
 
 
 def _readers(linears: list[Module], stacks: list[Stack]) -> float:

@@ -14,9 +14,19 @@ def attention_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
     `keys`: tokens that each query is compared with.
     """
     saved = kernel_saved(stack, widths) + norms_saved(stack, widths) + copies_saved(stack, widths)
+    if widths.crosses and stack.cross_attention:
+        saved += kernel_saved(stack, widths)
     if not widths.eager:
-        return saved
+        return saved + bias_saved(stack, widths, keys)
     return saved + repeated_saved(stack, widths) + scores_saved(stack, widths, keys)
+
+
+def bias_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
+    """Relative positions as one bias a head, contiguous in each layer.
+
+    transformers 5.23 `integrations/sdpa_attention.py`: `position_bias_mask.contiguous()`.
+    """
+    return widths.compute * stack.heads * keys if widths.biased else 0
 
 
 def kernel_saved(stack: Stack, widths: Arithmetic) -> float:
@@ -30,9 +40,13 @@ def kernel_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def scores_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """Eager attention's scores: in fp32 after the softmax, and cast back (traced)."""
+    """Eager attention's scores: in fp32 after the softmax, and cast back (traced).
+
+    A cap on them (Gemma 2) keeps its tanh, in the dtype of the product.
+    """
     cast = widths.compute if widths.compute < _FP32 else 0
-    return stack.heads * keys * (_FP32 + cast)
+    capped = widths.compute if stack.softcap else 0
+    return stack.heads * keys * (_FP32 + cast + capped)
 
 
 def repeated_saved(stack: Stack, widths: Arithmetic) -> float:

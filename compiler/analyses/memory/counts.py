@@ -8,11 +8,17 @@ from typing import Final
 
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Architecture, Module, Part
+from tunec.schemas.terms import QuantFormat
 
 QUANTIZED_PARTS: Final[frozenset[Part]] = frozenset({"text", "denoiser"})
 """Where linear layers are quantised. transformers would also quantise those of a vision tower
 (`quantizers/base.py`, `get_keys_to_not_convert` names only the head and tied weights): whoever
 writes its config names the tower in `llm_int8_skip_modules`."""
+
+_ENCODER: Final = ("encoder.", "model.encoder.")
+
+FOUR_BIT: Final[frozenset[QuantFormat]] = frozenset({"nf4", "fp4"})
+"""Formats in which bitsandbytes packs two elements into a byte."""
 
 _SMALL_TENSOR: Final = 4096
 """bitsandbytes keeps the states of smaller tensors in fp32 (`optim/optimizer.py`,
@@ -36,14 +42,22 @@ class Counts:
     components: int
     largest: int
     """In the largest trained parameter."""
+    inner: int
+    """In the largest one inside the layers."""
     small: int
     """In trained tensors of fewer than 4096 elements."""
+    tables: int
+    """In trained embedding tables, whose 8-bit optimizer states transformers keeps in fp32."""
     factored: int
     """Rows and columns of all trained matrices together, and all elements of trained vectors."""
     embedding: int
     """In the token embedding, where it is trained."""
     head: int
     """In the output projection, where it is trained and not the embedding."""
+    encoder: int
+    """In the encoder before a decoder, where it is trained."""
+    vision: int
+    """In the vision tower, where it is trained."""
     tied: bool
     """Whether one trained weight is both embedding and output projection."""
     late: int
@@ -79,8 +93,11 @@ _SPLIT: Final = (
     "trained",
     "adapters",
     "largest",
+    "inner",
     "embedding",
     "head",
+    "encoder",
+    "vision",
     "late",
     "experts",
     "multiplied",
@@ -113,10 +130,14 @@ def count(workload: Workload) -> Counts:
         adapters=sum(adapter_elements(workload, module) for module in workload.adapted),
         components=sum(component.parameters for component in workload.components),
         largest=max(map(prod, _trained_shapes(workload)), default=0),
+        inner=max(map(prod, _trained_shapes(workload, inside=True)), default=0),
         small=sum(size for size in _sizes(workload) if size < _SMALL_TENSOR),
+        tables=_tables(workload),
         factored=_factored(workload),
         embedding=embedding,
         head=head,
+        encoder=_elements(m for m in workload.trained if m.path.startswith(_ENCODER)),
+        vision=_elements(m for m in workload.trained if m.part == "vision"),
         tied=tied,
         late=_late(model, workload.trained),
         experts=_experts(model, workload.trained),
@@ -188,6 +209,9 @@ def _is_inside(model: Architecture, module: Module) -> bool:
 
 
 def _late(model: Architecture, trained: Iterable[Module]) -> int:
+    """A UNet's first level is differentiated last, and holds the least of its elements."""
+    if model.unet:
+        return _elements(m for m in trained if m.path == "conv_in")
     stacks = [stack for stack in model.stacks if stack.part in ("text", "denoiser")]
     inner = {stack.ffn for stack in stacks}
     late = (
@@ -206,9 +230,9 @@ def _experts(model: Architecture, trained: Iterable[Module]) -> int:
     return _elements(m for m in trained if ".experts" in m.path) // max(layers, 1)
 
 
-def _trained_shapes(workload: Workload) -> list[tuple[int, ...]]:
+def _trained_shapes(workload: Workload, *, inside: bool = False) -> list[tuple[int, ...]]:
     rank = workload.adapter.rank
-    shapes = [module.shape for module in workload.trained]
+    shapes = [module.shape for module in workload.trained if not inside or "{}" in module.path]
     for module in workload.adapted:
         shapes += [(rank, prod(module.shape[1:])), (module.shape[0], rank)]
     return shapes
@@ -221,6 +245,17 @@ def _sizes(workload: Workload) -> Iterable[int]:
     for module in workload.adapted:
         rank, outputs = workload.adapter.rank, module.shape[0]
         yield from [rank * prod(module.shape[1:]), rank * outputs] * module.copies
+
+
+def _tables(workload: Workload) -> int:
+    """Elements of trained embedding tables where transformers builds the optimizer.
+
+    transformers 5.23 `trainer.py`, `create_optimizer`: `register_module_override(module, "weight",
+    {"optim_bits": 32})` for each `nn.Embedding`.
+    """
+    if workload.architecture.kind == "diffusion":
+        return 0
+    return _elements(m for m in workload.trained if m.kind == "embedding")
 
 
 def _factored(workload: Workload) -> int:

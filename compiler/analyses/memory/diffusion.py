@@ -138,8 +138,7 @@ def _double_saved(stack: Stack, widths: Arithmetic) -> float:
 def _single_saved(stack: Stack, widths: Arithmetic) -> float:
     """One stream, in which attention and feed-forward share their input and their last product."""
     hidden, trained = stack.hidden, widths.trained
-    joined = widths.stream * hidden
-    saved = _joint_attention(stack, widths) + _norm_input(widths) * hidden + joined
+    saved = _joint_attention(stack, widths) + _norm_input(widths) * hidden
     saved += widths.compute * stack.ffn
     if trained:
         product, gate = widths.compute * (hidden + stack.ffn), widths.compute * hidden
@@ -148,14 +147,25 @@ def _single_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def _joint_attention(stack: Stack, widths: Arithmetic) -> float:
-    """Queries, keys, values, output, and the norms of queries and keys in fp32.
+    """Queries, keys, values, output, and what the norms of queries and keys keep."""
+    width = stack.heads * stack.head_dim
+    normed = 2 * _query_norm(stack, widths) if stack.qk_norm else 0
+    return width * 4 * widths.compute + normed + _FP32 * stack.heads
 
-    torch's own RMSNorm, as composed of single operations; fused kernels of later releases keep 6
-    bytes an element less where they are used.
+
+def _query_norm(stack: Stack, widths: Arithmetic) -> float:
+    """Bytes a token that a norm of queries or keys keeps besides what the kernel reads.
+
+    diffusers' own (0.42 `models/normalization.py`, `RMSNorm`; SD3) keeps its input, an fp32 copy of
+    it and, trained, the normed value. FLUX takes torch's, on CUDA one kernel since 2.9
+    (pytorch/pytorch#153666, `_fused_rms_norm`): its input and a number a head.
     """
     width = stack.heads * stack.head_dim
-    normed = 2 * _FP32 * (2 if widths.trained else 1) if stack.qk_norm else 0
-    return width * (4 * widths.compute + normed) + _FP32 * stack.heads
+    if widths.rotary == "concatenated":
+        return width * (widths.stream + _FP32 + widths.compute * widths.trained)
+    if widths.fused_norms:
+        return width * widths.stream + _FP32 * stack.heads
+    return width * _FP32 * (2 if widths.trained else 1)
 
 
 def _modulated(stack: Stack, widths: Arithmetic) -> float:

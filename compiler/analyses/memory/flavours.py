@@ -14,9 +14,10 @@ Activation = Literal["single", "relu", "quick", "expanded"]
 input. `quick`: x * sigmoid(1.702 x), keeps both factors. `expanded`: GELU's tanh form written out
 (`activations.py`, `NewGELUActivation`), keeps four tensors."""
 
-Norm = Literal["plain", "wide", "centred"]
+Norm = Literal["plain", "wide", "centred", "double"]
 """`plain`: RMSNorm casts back before it multiplies by its weight, LayerNorm is torch's own. `wide`:
-RMSNorm multiplies in fp32. `centred`: LayerNorm written out in fp32 (Cohere)."""
+RMSNorm multiplies in fp32. `centred`: LayerNorm written out in fp32 (Cohere). `double`: RMSNorm
+keeps its input besides its fp32 copy (T5)."""
 
 Rotary = Literal["none", "whole", "concatenated"]
 """`whole`: queries and keys are rotated where they lie. `concatenated`: put together from a rotated
@@ -36,13 +37,26 @@ class Flavour:
     norm: Norm = "plain"
     rotary: Rotary = "whole"
     router: Router = "wide"
+    biased: bool = False
+    """Whether self attention adds a bias a head."""
+    shares_norm_inputs: bool = False
+    """Whether the norms before attention and feed-forward read the same tensor, which torch's
+    LayerNorm then keeps once."""
+    crosses: bool = False
+    """Whether a decoder layer attends to the encoder after itself."""
 
 
+_T5: Final = frozenset({"t5", "mt5", "umt5"})
+_ENCODER_DECODER: Final = _T5 | {"bart", "mbart"}
+_PARALLEL_NORMS: Final = frozenset({"gpt_neox"})
+"""`use_parallel_residual`, as every published Pythia and GPT-NeoX-20B sets it."""
 _EXPANDED: Final = frozenset({"gpt2", "gptj", "gpt_neo", "codegen", "phi"})
-_RELU: Final = frozenset({"opt"})
+_RELU: Final = frozenset({"opt"}) | _T5
 _WIDE_NORM: Final = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text", "olmo2", "olmo3"})
 _CENTRED_NORM: Final = frozenset({"cohere", "cohere2"})
-_UNROTATED: Final = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt", "bloom", "mpt"})
+_UNROTATED: Final = (
+    frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt", "bloom", "mpt"}) | _ENCODER_DECODER
+)
 _CONCATENATED: Final = frozenset(
     {"phi", "phi3", "glm", "glm4", "gpt_neox", "stablelm", "gptj", "codegen", "chatglm"}
 )
@@ -57,7 +71,15 @@ _ROTATED_TOWERS: Final = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl"})
 def flavour(family: str, part: Part) -> Flavour:
     """Look up what is special about a family's layers in one part."""
     if part == "text":
-        return Flavour(_activation(family), _norm(family), _rotary(family), _router(family))
+        return Flavour(
+            _activation(family),
+            _norm(family),
+            _rotary(family),
+            _router(family),
+            biased=family in _T5,
+            shares_norm_inputs=family in _PARALLEL_NORMS,
+            crosses=family in _ENCODER_DECODER,
+        )
     if part == "vision":
         activation: Activation = "quick" if family in _QUICK_TOWERS else "single"
         rotary: Rotary = "whole" if family in _ROTATED_TOWERS else "none"
@@ -74,6 +96,8 @@ def _activation(family: str) -> Activation:
 def _norm(family: str) -> Norm:
     if family in _CENTRED_NORM:
         return "centred"
+    if family in _T5:
+        return "double"
     return "wide" if family in _WIDE_NORM else "plain"
 
 

@@ -1,36 +1,78 @@
-"""Gradients as a backward pass brings them: what is there at its start, on its way, at its end."""
+"""Gradients as a backward pass brings them: what is there at its start, on its way, at its end.
 
+Stage 1 keeps all gradients until the pass is over and reduces them then. Stage 2, and stage 1 that
+overlaps, moves each into the reduce bucket as it comes; a full bucket is reduced and a rank's own
+part copied to its buffer (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `process_gradients`,
+`reduce_ipg_grads`).
+"""
+
+from typing import Final
+
+from tunec.compiler.analyses.memory.counts import Counts
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import (
+    GRADIENTS,
+    PARAMETERS,
     Sharding,
-    backward_gradients,
-    kept_gradients,
-    reduce_buckets,
+    accumulates_whole_fp32,
 )
+
+_UNSHARDED_REDUCTION: Final = 500_000_000
+"""Elements that stage 0 concatenates for one all-reduce (deepspeed 0.19.8 `runtime/engine.py`,
+`MEMORY_OPT_ALLREDUCE_SIZE`)."""
 
 
 def at_loss(plan: Sharding) -> Terms:
-    """Gradients and reduction buffers when the backward pass starts, in bytes."""
-    return {**kept_gradients(plan), **reduce_buckets(plan)}
+    """Gradients when the backward pass starts, in bytes; buckets come with the first new one."""
+    return kept_gradients(plan)
 
 
 def at_last_layer(plan: Sharding) -> Terms:
-    """At the layer next to the loss: besides, the head's own gradient."""
-    return _partial(plan, plan.counts.embedding if plan.counts.tied else plan.counts.head)
+    """At the layer next to the loss: besides, the head's own gradient.
+
+    That of a tied head waits, not accumulated, for the embedding's.
+    """
+    counts = plan.counts
+    if is_hooked(plan):
+        return {**_on_their_way(plan, counts.embedding if counts.tied else 0), **_held(plan)}
+    return _partial(plan, counts.embedding if counts.tied else counts.head)
 
 
 def at_first_layer(plan: Sharding) -> Terms:
     """At the layer next to the embedding: all but the embedding's and most of that layer's."""
     counts = plan.counts
+    if is_hooked(plan):
+        return at_last_layer(plan)
     embedding = 0 if counts.tied else counts.embedding
-    return _partial(plan, counts.trainable - counts.late - counts.experts - embedding)
+    later = counts.late + counts.experts + embedding + counts.vision
+    return _partial(plan, counts.trainable - later)
 
 
 def at_experts(plan: Sharding) -> Terms:
     """At the first layer's experts, when their own gradients have come."""
     counts = plan.counts
+    if is_hooked(plan):
+        return at_last_layer(plan)
     embedding = 0 if counts.tied else counts.embedding
-    return _partial(plan, counts.trainable - counts.late - embedding)
+    return _partial(plan, counts.trainable - counts.late - embedding - counts.vision)
+
+
+def at_vision(plan: Sharding) -> Terms:
+    """Between the text's layers and the vision tower's."""
+    counts = plan.counts
+    if is_hooked(plan):
+        return at_last_layer(plan)
+    embedding = 0 if counts.tied else counts.embedding
+    return _partial(plan, counts.trainable - embedding - counts.vision)
+
+
+def at_decoder_embedding(plan: Sharding) -> Terms:
+    """At the decoder's end of an embedding that both halves share, before the encoder's layers."""
+    counts = plan.counts
+    tied = {"tied gradient": float(2 * plan.parameter * counts.embedding)}
+    if is_hooked(plan):
+        return {**at_last_layer(plan), **tied}
+    return {**_partial(plan, counts.trainable - counts.encoder), **tied}
 
 
 def at_embedding(plan: Sharding) -> Terms:
@@ -39,17 +81,172 @@ def at_embedding(plan: Sharding) -> Terms:
     Autograd adds the gradients of a weight used twice into a new tensor before it accumulates them
     (traced with torch 2.13: two more tensors of the embedding's size).
     """
-    tied = 2 * plan.parameter * plan.counts.embedding if plan.counts.tied else 0
-    return {**backward_gradients(plan), "tied gradient": float(tied)}
+    counts = plan.counts
+    tied = {"tied gradient": float(2 * plan.parameter * counts.embedding if counts.tied else 0)}
+    if is_hooked(plan):
+        arriving = {"largest gradient": float(plan.parameter * counts.embedding)}
+        held = kept_gradients(plan) if _owns_last(plan) else _held(plan)
+        return {**reduce_buckets(plan), **arriving, **held, **tied}
+    return {**_partial(plan, counts.trainable), **tied}
+
+
+def at_reduction(plan: Sharding) -> Terms:
+    """While gradients are reduced: of stages 2 and 3 the first full bucket, else all.
+
+    A bucket with pieces for several ranks is concatenated anew (`allreduce_and_scatter`; stage 3:
+    `runtime/comm/coalesced_collectives.py`, `reduce_scatter_coalesced`), and so is a gradient that
+    is larger than the bucket and does not go through it.
+    """
+    if plan.stage == 0 or accumulates_whole_fp32(plan):
+        return {**_partial(plan, plan.counts.trainable), **_whole_reduction(plan)}
+    if not is_hooked(plan):
+        return {**_partial(plan, plan.counts.trainable), "reduced copy": _stage1_copied(plan)}
+    copied = {"reduced copy": _copied(plan, plan.counts.inner), **kept_gradients(plan)}
+    if first_reduction(plan) < 1:
+        return {**_on_their_way(plan, 0), **copied}
+    return {**reduce_buckets(plan), **copied}
+
+
+def at_later_reduction(plan: Sharding) -> Terms:
+    """The same when the rank has its own part already; nothing where all goes in one or two."""
+    few = first_reduction(plan) > 1 / 2 or _is_oversized(plan, plan.counts.inner)
+    if not is_hooked(plan) or few or _owns_last(plan):
+        return {}
+    copied = {"reduced copy": _copied(plan, 0)}
+    return {**_on_their_way(plan, 0), **_held(plan), **copied}
+
+
+def at_last_reduction(plan: Sharding) -> Terms:
+    """When no layer is being differentiated: what is left in the bucket, or a larger gradient."""
+    if not is_hooked(plan) or first_reduction(plan) >= 1:
+        return {}
+    counts = plan.counts
+    sizes = (counts.embedding, counts.inner)
+    whole = max((size for size in sizes if _is_oversized(plan, size)), default=0)
+    left = max(whole, counts.trainable % max(plan.zero.reduce_bucket, 1))
+    return {
+        **reduce_buckets(plan),
+        **(kept_gradients(plan) if _owns_last(plan) else _held(plan)),
+        "largest gradient": float(plan.parameter * whole),
+        "reduced copy": float(plan.parameter * left),
+    }
+
+
+def first_reduction(plan: Sharding) -> float:
+    """The share of a backward pass after which gradients are reduced for the first time."""
+    if not is_hooked(plan) or not plan.counts.trainable:
+        return 1.0
+    return min(plan.zero.reduce_bucket / plan.counts.trainable, 1.0)
+
+
+def is_hooked(plan: Sharding) -> bool:
+    """Whether gradients are reduced as they come."""
+    if plan.stage == 1:
+        hooked = plan.zero.overlap_comm and not plan.accumulates
+        return hooked and not accumulates_whole_fp32(plan)
+    return plan.stage >= GRADIENTS
+
+
+def kept_gradients(plan: Sharding) -> Terms:
+    """Gradients of earlier micro batches that a forward pass finds, in bytes.
+
+    Stage 1 lets go of its bucket only when it has reduced, after the last of them.
+    """
+    if not plan.accumulates or plan.optimizer_away or plan.stage == PARAMETERS:
+        return {}
+    if plan.stage == GRADIENTS:
+        return {"accumulated gradients": _buffer(plan)}
+    if accumulates_whole_fp32(plan):
+        return {}
+    return {"gradients": float(plan.gradient * plan.counts.trainable), **reduce_buckets(plan)}
+
+
+def reduce_buckets(plan: Sharding) -> Terms:
+    """Contiguous buffers for gradients on their way at stages 1 and 2, in bytes.
+
+    Allocated when the first gradient of a backward pass has come, each of the full bucket size
+    however few parameters are trained; overlapping reduction and backward takes two (deepspeed
+    0.19.8 `runtime/zero/stage_1_and_2.py`, `setup_buckets`).
+    """
+    if plan.stage not in (1, GRADIENTS) or not plan.zero.contiguous_gradients:
+        return {}
+    if accumulates_whole_fp32(plan):
+        return {}
+    buffers = 2 if plan.zero.overlap_comm else 1
+    return {"reduce buckets": float(buffers * plan.parameter * plan.zero.reduce_bucket)}
+
+
+def partition_buffer(plan: Sharding) -> float:
+    """Bytes of the reduced gradients of one rank's own part, in the parameters' dtype.
+
+    fp32 accumulation of 16-bit gradients at stage 2 adds pieces to a part of its own instead
+    (`_use_compact_grad_partition_buffer`).
+    """
+    return float(plan.parameter * plan.partition.elements)
+
+
+def _buffer(plan: Sharding) -> float:
+    if plan.gradient > plan.parameter:
+        return plan.gradient * plan.counts.trainable / plan.shards
+    return partition_buffer(plan)
+
+
+def _held(plan: Sharding) -> Terms:
+    """The rank's own reduced gradients, of this micro batch and of those before."""
+    if plan.stage == PARAMETERS or plan.optimizer_away:
+        return {}
+    if plan.gradient > plan.parameter:
+        # what went through the bucket is a view of it; what did not is let go only at the end
+        apart = partition_buffer(plan) if _is_oversized(plan, plan.counts.inner) else 0
+        return {"accumulated gradients": _buffer(plan), "gradient partition": apart}
+    return {"gradient partition": _buffer(plan), **kept_gradients(plan)}
+
+
+def _owns_last(plan: Sharding) -> bool:
+    """Whether the rank owns a piece of the embedding alone, whose gradient comes last."""
+    return 0 < plan.partition.elements <= plan.counts.embedding
+
+
+def _on_their_way(plan: Sharding, waiting: int) -> Terms:
+    """Buckets, a layer's largest gradient, and elements that wait beside it."""
+    arriving = plan.parameter * (plan.counts.inner + waiting)
+    return {**reduce_buckets(plan), "largest gradient": float(arriving)}
+
+
+def _is_oversized(plan: Sharding, elements: int) -> bool:
+    return elements > plan.zero.reduce_bucket
+
+
+def _copied(plan: Sharding, largest: int) -> float:
+    """Bytes concatenated for one reduction while gradients of some size come."""
+    bucket = min(plan.zero.reduce_bucket, plan.counts.trainable)
+    return float(plan.parameter * max(bucket, largest if _is_oversized(plan, largest) else 0))
+
+
+def _stage1_copied(plan: Sharding) -> float:
+    """What outgrows the room that gradients leave when they move into the bucket."""
+    largest = plan.parameter * plan.counts.largest
+    own = partition_buffer(plan)
+    if _is_oversized(plan, plan.counts.largest):
+        return max(largest, own)
+    return max(own - plan.parameter * plan.zero.reduce_bucket, 0.0)
+
+
+def _whole_reduction(plan: Sharding) -> Terms:
+    if not plan.deepspeed:
+        return {}
+    return {"gradient all-reduce": float(plan.parameter * reduction_elements(plan.counts))}
+
+
+def reduction_elements(counts: Counts) -> int:
+    """Elements that stage 0 concatenates at once, after the last backward pass."""
+    return min(counts.trainable, _UNSHARDED_REDUCTION)
 
 
 def _partial(plan: Sharding, elements: float) -> Terms:
-    """The terms of a whole backward pass, with gradients of only some elements."""
-    whole = backward_gradients(plan)
-    share = min(elements / plan.counts.trainable, 1) if plan.counts.trainable else 0
-    arriving = {
-        name: size * share if name in ("gradients", "new gradients") else size
-        for name, size in whole.items()
-    }
+    """Gradients of some elements that stay until the pass is over, and the bucket."""
+    name = "new gradients" if accumulates_whole_fp32(plan) else "gradients"
+    size = plan.parameter if accumulates_whole_fp32(plan) else plan.gradient
+    arriving = {**reduce_buckets(plan), name: float(size * elements)}
     kept = kept_gradients(plan)
     return {**arriving, **{n: max(size, arriving.get(n, 0)) for n, size in kept.items()}}

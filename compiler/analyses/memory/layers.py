@@ -30,8 +30,9 @@ def layer_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
 
     `keys`: tokens that each query is compared with.
     """
+    inputs = stack.norms - 1 if widths.shares_norm_inputs and stack.norms > 1 else stack.norms
     saved = (
-        stack.norms * norm_saved(stack, widths)
+        inputs * norm_saved(stack, widths)
         + inputs_saved(stack, widths)
         + attention_saved(stack, widths, keys)
         + feed_forward_saved(stack, widths)
@@ -44,12 +45,14 @@ def norm_saved(stack: Stack, widths: Arithmetic) -> float:
 
     RMSNorm computes in fp32 and keeps that copy of its input, and for its weight's gradient the
     normed value. torch's LayerNorm keeps its input, which autocast makes fp32; Cohere's keeps the
-    centred values twice, and the normed ones for its weight.
+    centred values twice, and the normed ones for its weight; T5's takes squares of the fp32 copy
+    and multiplies the input itself.
     """
     if widths.norm == "centred":
         return _FP32 * (3 if widths.trained else 2) * stack.hidden
     if stack.norm == "rms":
-        return (_FP32 + (widths.normed if widths.trained else 0)) * stack.hidden
+        itself = widths.stream if widths.norm == "double" else 0
+        return (itself + _FP32 + (widths.normed if widths.trained else 0)) * stack.hidden
     return (_FP32 if widths.autocast else widths.stream) * stack.hidden
 
 
@@ -75,12 +78,11 @@ def feed_forward_saved(stack: Stack, widths: Arithmetic) -> float:
     Gated: gate, its activation, up, and for the down projection's weight their product. Plain: what
     the activation keeps, and for the second weight its output.
     """
+    tensors = ACTIVATION_TENSORS[widths.activation]
     if stack.gated:
-        tensors = 3 + widths.trained
-    else:
-        output = widths.trained and widths.activation != "relu"
-        tensors = ACTIVATION_TENSORS[widths.activation] + output
-    return widths.compute * stack.ffn * tensors
+        return stack.ffn * ((tensors + 2) * widths.answer + widths.trained * widths.compute)
+    output = widths.trained and widths.activation != "relu"
+    return widths.answer * stack.ffn * (tensors + output)
 
 
 def layer_working(stack: Stack, widths: Arithmetic) -> float:

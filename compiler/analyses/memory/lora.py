@@ -29,10 +29,15 @@ def adapters_saved(
     input: modules beside each other share one, and the attention's output is kept anyway, unless it
     has to be put in order first. Traced with peft 0.21.2.
 
+    DoRA keeps the base's result and the adapter's to weigh them (`tuners/lora/dora.py`,
+    `DoraLinearLayer.forward`); with dropout it takes the base's anew, in the adapter's dtype.
+
     `tokens`: how many tokens of one sample a module works on.
     """
     inner = widths.adapter_product * workload.adapter.rank
     masked = bool(workload.adapter.dropout)
+    base = widths.adapter_product if masked else widths.compute
+    weighed = base + widths.adapter_product if workload.adapter.dora else 0
     shared = widths.adapters_share_inputs and not masked
     read: set[tuple[str, int, int]] = set()
     saved = 0.0
@@ -42,8 +47,29 @@ def adapters_saved(
         if not kept:
             read.add(source)
         bytes_read = 0 if kept else (widths.adapter_product + masked) * source[1]
-        saved += module.copies * tokens(module) * (inner + bytes_read)
+        saved += module.copies * tokens(module) * (inner + bytes_read + weighed * module.shape[0])
     return saved
+
+
+def norms_working(workload: Workload, widths: Arithmetic) -> float:
+    """Bytes in which DoRA makes one module's norm, whatever the number of tokens.
+
+    A square of ones to multiply the adapter with, the base's weight, the adapter's product, that
+    product scaled, and the sum of both, in the dtype of the adapter's input (traced, peft 0.21.2).
+    """
+    sizes = [(prod(m.shape[1:]), m.shape[0]) for m in workload.adapted]
+    return widths.adapter_product * max(n * (n + 4 * outputs) for n, outputs in sizes)
+
+
+def weights_kept(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> float:
+    """Bytes of base weights that DoRA keeps a cast of; of one layer where layers are recomputed.
+
+    With dropout the base's result is taken of the masked input, in the adapter's dtype.
+    """
+    if not workload.adapter.dropout or widths.adapter_product <= widths.compute:
+        return 0
+    elements = sum(prod(m.shape) * (1 if checkpointed else m.copies) for m in workload.adapted)
+    return float(widths.adapter_product * elements)
 
 
 def _is_kept(module: Module, widths: Arithmetic) -> bool:

@@ -1,15 +1,13 @@
 """From hidden states to the loss: the logits, in bytes a token."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from packaging.version import Version
 
+from tunec.compiler.analyses.memory.projection import LossBytes, chunked, fused
 from tunec.compiler.analyses.memory.workload import Workload
 
 _FP32: Final = 4
-_CHUNK: Final = 256
-"""Tokens that TRL's `chunked_nll` projects at once (trl 1.16, `chunked_nll`)."""
 
 _PADDED_LABELS: Final = Version("4.49")
 _SINCE: Final[dict[Version, frozenset[str]]] = {
@@ -34,22 +32,16 @@ changed somewhere between the last two."""
 _ALWAYS_OWN: Final = frozenset({"chatglm", "VisualGLMModel"})
 """Families whose own code (`trust_remote_code`) has a loss of its own, in fp32."""
 
+_ENCODER_DECODER: Final = frozenset({"t5", "mt5", "umt5", "bart", "mbart"})
+"""Families whose labels are not shifted: a cross entropy of the logits as they come (transformers
+5.23, `T5ForConditionalGeneration.forward` and its like)."""
+
 _SIXTEEN_BIT: Final = frozenset(
     {"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "codegen"}
     | {"mpt", "opt", "stablelm", "llava", "llava_next"}
+    | _ENCODER_DECODER
 )
 """Families whose own loss, before that, does not convert the logits to fp32."""
-
-
-@dataclass(frozen=True, slots=True)
-class LossBytes:
-    """What the loss holds; `fixed` in bytes, the others in bytes a token."""
-
-    forward: float
-    backward: float
-    kept: float
-    """While the layers are differentiated."""
-    fixed: float = 0
 
 
 def loss_bytes(workload: Workload, logits: int, *, head_trained: bool, autocast: bool) -> LossBytes:
@@ -60,9 +52,11 @@ def loss_bytes(workload: Workload, logits: int, *, head_trained: bool, autocast:
     """
     model = workload.architecture
     if workload.loss == "fused":
-        return _fused(model.hidden, model.vocab, head_trained=head_trained)
+        liger = workload.version("liger-kernel")
+        return fused(model.hidden, model.vocab, liger, head_trained=head_trained)
     if workload.loss == "chunked":
-        return LossBytes(0, 0, 0, fixed=_CHUNK * model.vocab * 3 * _FP32)
+        trl = workload.version("trl")
+        return chunked(model.hidden, model.vocab, trl, head_trained=head_trained)
     version = workload.version("transformers")
     own = has_own_loss(model.family, version)
     wide = not (own and model.family in _SIXTEEN_BIT) or autocast
@@ -78,7 +72,7 @@ def loss_bytes(workload: Workload, logits: int, *, head_trained: bool, autocast:
 
 def has_own_loss(family: str, version: Version | None) -> bool:
     """Whether a family computes its loss itself in a release of transformers; none: the newest."""
-    if family in _ALWAYS_OWN:
+    if family in _ALWAYS_OWN | _ENCODER_DECODER:
         return True
     if version is None:
         return False
@@ -94,6 +88,8 @@ def _own_forward(logits: int, family: str, *, autocast: bool) -> int:
     """
     if family not in _SIXTEEN_BIT:
         return 3 * _FP32
+    if family in _ENCODER_DECODER:
+        return logits + (2 * _FP32 if autocast and logits < _FP32 else logits)
     return 2 * logits + (2 * _FP32 if autocast else logits)
 
 
@@ -106,14 +102,3 @@ def _shared_forward(logits: int, version: Version | None) -> int:
     upcast = 0 if logits == _FP32 else _FP32
     shifted = _FP32 if version is not None and version < _PADDED_LABELS else 0
     return logits + upcast + shifted + _FP32
-
-
-def _fused(hidden: int, vocab: int, *, head_trained: bool) -> LossBytes:
-    """Liger's fused linear cross entropy (arXiv 2410.10989, section 3.2).
-
-    It keeps the gradient of the hidden states and, trained, that of the projection, and works in
-    chunks of next_power_of_2(tokens / ceil(vocab / hidden)) rows of fp32 logits: at most 8 bytes a
-    token and hidden unit.
-    """
-    weight = 2 * 2 * vocab * hidden if head_trained else 0
-    return LossBytes(10 * hidden, 2 * hidden, 2 * hidden, fixed=weight)

@@ -20,6 +20,17 @@ def group(*parts: Terms) -> Group:
     return Group(terms, sum(terms.values()))
 
 
+def times(several: Group, number: int) -> Group:
+    """The same terms several times."""
+    terms = {name: size * number for name, size in several.terms.items()}
+    return Group(terms, several.total * number)
+
+
+def scaled(whole: Group, share: float) -> Group:
+    """A share of terms, in whole bytes."""
+    return group({name: size * share for name, size in whole.terms.items()})
+
+
 NOTHING: Final = Group({}, 0)
 
 

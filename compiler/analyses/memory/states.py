@@ -29,17 +29,24 @@ _EIGHT_BIT: Final = 1 + 4 / 256
 0.44, `optim/optimizer.py`; before that the block was 2048)."""
 
 
-def moment_bytes(optimizer: Optimizer, states: States, counts: Counts) -> float:
+def moment_bytes(
+    optimizer: Optimizer, states: States, counts: Counts, *, flat: bool = False
+) -> float:
     """Bytes of the optimizer's moments over all trained elements.
+
+    `flat`: whether the engine gives the optimizer one flat tensor instead of the model's own, as
+    ZeRO does; then bitsandbytes finds neither small tensors nor embeddings to keep in fp32, and
+    Adafactor no rows and columns to sum over.
 
     Paged optimizers keep theirs in managed memory, which the driver may move to the host; they are
     counted in full, because a run that has to page is slow.
     """
     if optimizer.name == "adafactor":
-        return 4 * counts.factored
+        return 4 * (counts.trainable if flat else counts.factored)
     moments = MOMENTS[optimizer.name]
     if states.optimizer == "int8":
-        return moments * (_EIGHT_BIT * (counts.trainable - counts.small) + 4 * counts.small)
+        wide = 0 if flat else min(counts.small + counts.tables, counts.trainable)
+        return moments * (_EIGHT_BIT * (counts.trainable - wide) + 4 * wide)
     return moments * BYTES[states.optimizer] * counts.trainable
 
 
@@ -47,13 +54,18 @@ def step_bytes(optimizer: Optimizer, states: States, stepped: float, largest: in
     """Bytes that the optimizer allocates while it steps over `stepped` elements.
 
     torch's foreach kernels hold one more copy of what they step (traced with torch 2.13,
-    `torch/optim/adamw.py`, `_multi_tensor_adam`: the denominators); the loop holds that of one
-    tensor; fused and bitsandbytes kernels hold none. transformers' Adafactor takes each gradient
-    and its update in fp32 (`optimization.py`, `Adafactor.step`).
+    `torch/optim/adam.py`, `_multi_tensor_adam`: the denominators); the loop holds two of one tensor
+    (`_single_tensor_adam`: a root and its quotient); fused and bitsandbytes kernels
+    hold none. transformers' Adafactor takes each gradient and parameter in fp32,
+    copies of what is not, and holds two tensors of its update at once (5.23 `optimization.py`,
+    `Adafactor.step`). The optimizers' tests measure all of them.
     """
     size = MASTER_BYTES if states.master_weights else BYTES[states.trainable]
     if optimizer.name == "adafactor":
-        return 3 * 4 * largest
-    if optimizer.kernel == "foreach" and optimizer.name != "sgd":
+        tensors = 2 if size == MASTER_BYTES else 4
+        return tensors * MASTER_BYTES * (largest or stepped)
+    if optimizer.name == "sgd":
+        return 0
+    if optimizer.kernel == "foreach":
         return size * stepped
-    return size * largest if optimizer.kernel == "loop" else 0
+    return 2 * size * largest if optimizer.kernel == "loop" else 0

@@ -76,7 +76,11 @@ def _blocks(every: tuple[UnetLevel, ...], index: int, *, goes_down: bool) -> tup
 def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Activations:
     """Activations of the UNet; the level that works in most counts as last and first layer."""
     every = levels(workload, trained=widths.trained)
-    rest = sum(e.positions * transformer_ends(e, widths) for e in every)
+    convolved = any(
+        module.kind == "conv" and module.path.endswith("proj_in")
+        for module in workload.architecture.modules
+    )
+    rest = sum(e.positions * transformer_ends(e, widths, convolved=convolved) for e in every)
     adapters = adapters_saved(
         workload, workload.adapted, widths, lambda module: module_positions(module, every)
     )
@@ -89,13 +93,14 @@ def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bo
         )
         kept = {"denoiser activations": rest + whole + adapters}
     largest = max(
-        e.positions * max(resnet_working(e), layer_working(e.level, widths, checkpointed))
+        e.positions * max(resnet_working(e, widths), layer_working(e.level, widths, checkpointed))
         for e in every
     )
+    top = every[0].positions * _going_down(every[0], widths, checkpointed) if widths.trained else 0
     return Activations(
         kept={name: float(size) for name, size in kept.items()},
         last_layer={"denoiser recomputed block": largest},
-        first_layer={"denoiser recomputed block": 2 * largest},
+        first_layer={"denoiser first level": top, "denoiser recomputed block": largest},
         one_layer={"denoiser recomputed block": largest},
         forward={"denoiser forward pass": largest},
     )
@@ -111,9 +116,12 @@ def resnets_saved(at: Level, widths: Arithmetic) -> float:
     return (norms + 2 * others) * (at.inputs + at.blocks * at.level.channels)
 
 
-def transformer_ends(at: Level, widths: Arithmetic) -> float:
-    """Bytes a position that transformers keep around their layers: norm and projections."""
-    tensors = 4 if widths.trained else 2
+def transformer_ends(at: Level, widths: Arithmetic, *, convolved: bool) -> float:
+    """Bytes a position that transformers keep around their layers: norm and projections.
+
+    A projection that is a convolution (Stable Diffusion 1.5) keeps its input, trained or not.
+    """
+    tensors = 4 if widths.trained else 2 + convolved
     return at.level.transformers * widths.compute * at.level.channels * tensors
 
 
@@ -136,9 +144,20 @@ def inputs_saved(at: Level) -> float:
     return 2 * (at.inputs + at.layers * at.level.channels)
 
 
-def resnet_working(at: Level) -> float:
-    """Bytes a position of the widest residual block, recomputed and differentiated."""
-    return 2 * 8 * (at.inputs / at.blocks + at.level.channels)
+def _going_down(at: Level, widths: Arithmetic, checkpointed: bool) -> float:
+    """Bytes a position that the way down keeps of a level, which is differentiated last."""
+    whole = resnets_saved(at, widths) + at.layers * layer_saved(at.level, widths)
+    down = (at.level.resnets - 1) // 2
+    return (inputs_saved(at) if checkpointed else whole) * down / at.level.resnets
+
+
+def resnet_working(at: Level, widths: Arithmetic) -> float:
+    """Bytes a position of a residual block, recomputed and differentiated.
+
+    Traced: eight tensors where it is trained, four where only gradients pass.
+    """
+    tensors = 8 if widths.trained else 4
+    return 2 * tensors * (at.inputs / at.blocks + at.level.channels)
 
 
 def layer_working(level: UnetLevel, widths: Arithmetic, checkpointed: bool) -> float:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from packaging.version import Version
+
 from tunec.compiler.analyses.memory.activations import Activations, Pass, part_activations
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import Counts, count
@@ -11,9 +13,24 @@ from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.workload import Workload
 
 _NEVER_CHECKPOINTED: Final = frozenset({"chatglm"})
-"""Families whose own vision code has no checkpointing. GLM-4V's `visual.py` could not be read; that
-LoRA with its tower takes 75 GB on one card (THUDM/GLM-4 b9d6d38, `finetune_demo/README_en.md`,
-checkpointing on) is only possible without it."""
+"""Families whose own vision code has no checkpointing: glm-4v-9b's `visual.py` runs its layers in a
+plain loop (`Transformer.forward`), and LoRA with its tower takes 75 GB on one card (THUDM/GLM-4
+b9d6d38, `finetune_demo/README_en.md`, checkpointing on)."""
+
+
+_EMBEDDED_FIRST: Final = frozenset(
+    {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava", "llava_next", "gemma3", "paligemma"}
+    | {"internvl", "mistral3"}
+)
+"""Families that embed the text before they run the tower, so that the tower is differentiated
+before the embedding (transformers 5.23 `models/<family>/modeling_<family>.py`, `forward`: the call
+of `get_input_embeddings` stands above that of `get_image_features`; autograd goes backward)."""
+
+_MODELS_OF_THEIR_OWN: Final = _EMBEDDED_FIRST | {"mllama", "idefics3", "smolvlm"}
+"""Families whose tower is a `PreTrainedModel` with an input embedding."""
+
+_EVERY_EMBEDDING: Final = Version("5.0")
+"""Read in 4.57.6 (one embedding), 5.0.0, 5.6.2, 5.17.0 and 5.23.0 (all)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +43,8 @@ class Images:
     """From the tower's forward pass until its backward pass."""
     backward: Terms
     """What differentiating one layer of the tower takes besides."""
+    after_embedding: bool = False
+    """Whether nothing of it is left when the embedding is differentiated."""
 
 
 NO_IMAGES: Final = Images({}, {}, {})
@@ -45,9 +64,29 @@ def image_activations(workload: Workload, run: Pass) -> Images:
     counts = count(workload)
     tower = _tower(workload, run)
     projector = _projector(workload, counts, run)
-    if "vision" in counts.trained_parts | counts.adapted_parts:
-        return Images({}, {**tower.kept, **projector}, tower.last_layer)
-    return Images(tower.forward, projector, {})
+    first = workload.architecture.family in _EMBEDDED_FIRST
+    if "vision" in counts.trained_parts | counts.adapted_parts or _wants_gradients(workload, run):
+        return Images({}, {**tower.kept, **projector}, tower.last_layer, after_embedding=first)
+    return Images(tower.forward, projector, {}, after_embedding=first)
+
+
+def _wants_gradients(workload: Workload, run: Pass) -> bool:
+    """Whether a gradient passes a frozen tower because its inputs are made to want one.
+
+    With adapters and checkpointing, `enable_input_require_grads` marks the output of every input
+    embedding, the tower's among them (peft 0.21 `peft_model.py`,
+    `_prepare_model_for_gradient_checkpointing`, and for quantised bases
+    `prepare_model_for_kbit_training`; transformers 5.23 `modeling_utils.py`: each submodule that is
+    a model of its own).
+    """
+    own = workload.architecture.family in _MODELS_OF_THEIR_OWN
+    return own and workload.adapter.kind == "lora" and run.checkpointed and not _old(workload)
+
+
+def _old(workload: Workload) -> bool:
+    """Whether only the whole model's own embedding is marked, as before transformers 5."""
+    version = workload.version("transformers")
+    return version is not None and version < _EVERY_EMBEDDING
 
 
 def _tower(workload: Workload, run: Pass) -> Activations:

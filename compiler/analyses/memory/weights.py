@@ -1,9 +1,25 @@
 """The model's weights on the device."""
 
+from typing import Final
+
+from tunec.compiler.analyses.memory.diffusion import second_attentions
 from tunec.compiler.analyses.memory.dtypes import BYTES, quantized_bytes
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
 from tunec.compiler.analyses.memory.workload import Workload
+
+_SIDE: Final = {False: 192, True: 384}
+"""Places on a side of the table of positions: 384 in SD3.5 medium, the one with second attentions,
+192 in SD3 medium and 3.5 large (diffusers `scripts/convert_sd3_to_diffusers.py`)."""
+
+
+def _positions(workload: Workload) -> int:
+    """Elements of a buffer that no module names.
+
+    diffusers 0.42 `models/embeddings.py`, `PatchEmbed.pos_embed`.
+    """
+    side = _SIDE[second_attentions(workload) > 0]
+    return side * side * workload.architecture.stacks[0].hidden
 
 
 def weights(workload: Workload, plan: Sharding) -> Terms:
@@ -16,11 +32,24 @@ def weights(workload: Workload, plan: Sharding) -> Terms:
     terms: dict[str, float] = {
         "auxiliary models": float(BYTES[plan.states.weights] * plan.counts.components)
     }
+    if workload.architecture.family == "SD3Transformer2DModel":
+        terms["position table"] = float(BYTES[plan.states.weights] * _positions(workload))
     if not plan.parameters_away:
         terms["frozen weights"] = plan.shard(frozen_bytes(workload, plan), PARAMETERS)
         terms["trained weights"] = plan.shard(plan.parameter * plan.counts.trained, PARAMETERS)
         terms["adapters"] = plan.shard(plan.parameter * plan.counts.adapters, PARAMETERS)
+        terms["reference model"] = _reference(workload, plan)
     return terms
+
+
+def _reference(workload: Workload, plan: Sharding) -> float:
+    """A second model for a preference method, sharded at stage 3 and only there.
+
+    trl 1.16 `models/utils.py`, `prepare_deepspeed`: any other stage becomes 0.
+    """
+    if workload.preference is None or workload.preference.reference != "resident":
+        return 0
+    return plan.shard(BYTES[plan.states.weights] * plan.counts.base, PARAMETERS)
 
 
 def frozen_bytes(workload: Workload, plan: Sharding) -> float:

@@ -1,13 +1,12 @@
 """The time account: where the seconds of an optimizer step go."""
 
-from dataclasses import dataclass
-
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.communication import communication
 from tunec.compiler.analyses.time.compute import compute
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.tokens import sample_tokens
 from tunec.compiler.analyses.time.update import update
+from tunec.schemas.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

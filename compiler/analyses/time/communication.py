@@ -1,5 +1,6 @@
 """Seconds that devices exchange gradients and parameters in one optimizer step."""
 
+from functools import lru_cache
 from typing import Final
 
 from tunec.compiler.analyses.memory.counts import Counts, count
@@ -53,9 +54,13 @@ def communication(
 
 def gathers(workload: Workload, layout: Layout) -> int:
     """How often stage 3 gathers a module in one optimizer step: in every pass of a micro batch."""
-    modules = sum(module.copies for module in workload.architecture.modules)
     passes = 3 if layout.activation_checkpointing.mode == "layer" else 2
-    return modules * passes * layout.batch.accumulation
+    return _modules(workload) * passes * layout.batch.accumulation
+
+
+@lru_cache(maxsize=256)
+def _modules(workload: Workload) -> int:
+    return sum(module.copies for module in workload.architecture.modules)
 
 
 def gradient_bytes(counts: Counts, layout: Layout) -> float:

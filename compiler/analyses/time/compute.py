@@ -1,7 +1,8 @@
 """Seconds that the device computes for one micro batch."""
 
+from functools import lru_cache
 from math import hypot
-from typing import Final
+from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.dtypes import BYTES, quantized_bytes
@@ -49,34 +50,61 @@ def compute(workload: Workload, layout: Layout, machine: Machine) -> dict[str, f
     """Seconds of one micro batch on one device, by what they are spent on; one after the other."""
     done, rate = operations(workload), product_rate(workload, machine)
     parallel, repeated = layout.parallel, layout.activation_checkpointing.mode == "layer"
+    moved = _moved(workload, layout.states, repeated=repeated)
     samples = layout.batch.micro / (parallel.sequence * parallel.tensor)
     busy = {
         "forward": samples * done.forward / rate,
         "backward": samples * done.backward / rate,
         "recomputation": samples * done.layers * repeated / rate,
         "adapters": samples * done.adapters * (4 / 3 if repeated else 1) / rate,
-        "memory traffic": samples * _traffic_bytes(workload, layout) / machine.bandwidth,
-        "loss": samples * _loss_bytes(workload, layout) / machine.bandwidth,
-        "dequantization": _dequantized_bytes(workload, repeated=repeated)
-        / (_DEQUANTIZE * machine.bandwidth),
+        "memory traffic": samples * moved.traffic / machine.bandwidth,
+        "loss": samples * moved.loss / machine.bandwidth,
+        "dequantization": moved.dequantized / (_DEQUANTIZE * machine.bandwidth),
     }
     # Launches cost nothing while the device is far behind, and all their time where it waits.
     total = sum(busy.values())
-    launched = KERNEL * _kernels(workload, repeated=repeated)
+    launched = KERNEL * moved.kernels
     return {**busy, "kernel launches": hypot(total, launched) - total}
 
 
 def product_rate(workload: Workload, machine: Machine) -> float:
     """Operations a second that matrix products of the widest stack reach."""
-    width = max((stack.hidden for stack in workload.architecture.stacks), default=HALF_WIDTH)
+    width = _widest(workload)
     return machine.rate * PEAK_SHARE * width / (width + HALF_WIDTH)
 
 
-def _traffic_bytes(workload: Workload, layout: Layout) -> float:
+@lru_cache(maxsize=256)
+def _widest(workload: Workload) -> int:
+    return max((stack.hidden for stack in workload.architecture.stacks), default=HALF_WIDTH)
+
+
+class _Moved(NamedTuple):
+    """What a micro batch moves and launches, whatever its size and the machine."""
+
+    traffic: float
     """Bytes of one sample that elementwise operations move through the device's memory."""
-    passes = 4 if layout.activation_checkpointing.mode == "layer" else 3
-    kept = sum(kept_bytes(workload, layout.states, part) for part in PARTS)
-    return passes * (TRAFFIC * kept + ADAPTER_TRAFFIC * _adapter_outputs(workload, layout.states))
+    loss: float
+    """Bytes of one sample's logits and their gradients, each written and read."""
+    dequantized: float
+    """Bytes read and written to expand quantised weights, once in every pass over the layers."""
+    kernels: float
+    """Kernels of one micro batch, forward, backward and repeated."""
+
+
+@lru_cache(maxsize=1024)
+def _moved(workload: Workload, states: States, *, repeated: bool) -> _Moved:
+    return _Moved(
+        _traffic_bytes(workload, states, repeated=repeated),
+        _loss_bytes(workload, states),
+        _dequantized_bytes(workload, repeated=repeated),
+        _kernels(workload, repeated=repeated),
+    )
+
+
+def _traffic_bytes(workload: Workload, states: States, *, repeated: bool) -> float:
+    passes = 4 if repeated else 3
+    kept = sum(kept_bytes(workload, states, part) for part in PARTS)
+    return passes * (TRAFFIC * kept + ADAPTER_TRAFFIC * _adapter_outputs(workload, states))
 
 
 def _adapter_outputs(workload: Workload, states: States) -> float:
@@ -88,14 +116,12 @@ def _adapter_outputs(workload: Workload, states: States) -> float:
     )
 
 
-def _loss_bytes(workload: Workload, layout: Layout) -> float:
-    """Bytes of one sample's logits and their gradients, each written and read."""
-    found = loss_of(workload, layout.states)
+def _loss_bytes(workload: Workload, states: States) -> float:
+    found = loss_of(workload, states)
     return 2 * part_tokens(workload, "text") * (found.forward + found.backward)
 
 
 def _dequantized_bytes(workload: Workload, *, repeated: bool) -> float:
-    """Bytes read and written to expand quantised weights, once in every pass over the layers."""
     quantization = workload.quantization
     if quantization.format == "none":
         return 0
@@ -104,7 +130,6 @@ def _dequantized_bytes(workload: Workload, *, repeated: bool) -> float:
 
 
 def _kernels(workload: Workload, *, repeated: bool) -> float:
-    """Kernels of one micro batch, forward, backward and repeated."""
     layers = sum(stack.layers for stack in workload.architecture.stacks)
     adapters = sum(module.copies for module in workload.adapted)
     forward = _KERNELS * layers + _ADAPTER_KERNELS * adapters

@@ -1,6 +1,5 @@
 """Operations of a training step, by part of the model, for one sample."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
@@ -9,6 +8,7 @@ from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.analyses.time.tokens import PARTS, part_tokens
 from tunec.compiler.analyses.time.unet import unet_products, unet_scores, unet_tokens
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Module, Part, Stack
 
 

@@ -1,8 +1,8 @@
 """What a step's time depends on of the machine: rates and bandwidths of the chosen devices."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import Device, Dtype, Network, Node
 from tunec.schemas.terms import FloatDtype
 

@@ -18,6 +18,7 @@ PARTS: Final[tuple[Part, ...]] = ("text", "vision", "projector", "denoiser")
 """The parts that compute in every step."""
 
 
+@lru_cache(maxsize=1024)
 def part_tokens(workload: Workload, part: Part) -> float:
     """Tokens of one sample in one part; 0 where the model has no such part."""
     if not any(module.part == part for module in workload.architecture.modules):

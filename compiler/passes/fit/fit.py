@@ -1,12 +1,11 @@
 """fit: ZeRO stage, offload, checkpointing and batch, chosen together: the fastest that fits."""
 
-from dataclasses import fields, replace
-from functools import lru_cache
-from typing import Any
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any, Final
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.analyses.time.machine import machine_of
 from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Term
@@ -33,12 +32,24 @@ from tunec.schemas.units import format_bytes
 GROUPS = ("parallel", "states", "zero", "activation_checkpointing", "batch")
 
 _FOLLOWS = {
-    "states": "follows from engine, method and precision",
-    "zero": "follows from stage and offload",
-    "activation_checkpointing": "torch recommends the non-reentrant variant",
-    "batch": "global batch = micro x accumulation x data parallel width",
-    "parallel": "one process a device; nothing is split but the data",
+    "states": (
+        "follows from engine, method and precision",
+        ("parallel.engine", "adapter.kind", "precision.compute"),
+    ),
+    "zero": (
+        "follows from stage and offload",
+        ("zero.stage", "zero.offload_optimizer", "zero.offload_param"),
+    ),
+    "activation_checkpointing": (
+        "torch recommends the non-reentrant variant",
+        ("activation_checkpointing.mode",),
+    ),
+    "parallel": (
+        "one process a device; nothing is split but the data",
+        ("devices.nodes", "devices.per_node"),
+    ),
 }
+"""Why the slots of a group that are not searched have their values, and from which they follow."""
 
 
 def problem_of(facts: Facts, draft: Draft) -> Problem:
@@ -60,7 +71,7 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
         ),
         budget=draft.devices.budget,
         host_budget=draft.devices.host_budget,
-        nvme_path=facts.pinned("zero.nvme_path", host.nvme.path if host.nvme else None),
+        nvme_path=facts.pinned("zero.nvme_path", host.nvme.path) if host.nvme else None,
         nodes=draft.devices.nodes,
         per_node=draft.devices.per_node,
         global_batch=batch,
@@ -120,32 +131,38 @@ def fit(facts: Facts, draft: Draft) -> Outcome:
     answer = search(problem)
     if answer.best is None:
         scribe.diagnostics.append(_infeasible(facts, problem, answer))
+        layout = _fallback(problem, answer)
     else:
         _idle_devices(scribe, problem, answer.best)
-    chosen = answer.best or _fallback(problem, answer)
-    _say(scribe, problem, chosen)
-    return scribe.outcome()
+        layout = answer.best.layout
+    explain = partial(_decisions, problem, layout)
+    return Outcome(_values(layout), explain, tuple(scribe.diagnostics))
 
 
-def _say(scribe: Scribe, problem: Problem, chosen: Candidate) -> None:
-    for path, each in _decisions(problem, chosen.layout).items():
-        scribe.say(path, each.value, each.reason, *each.rests, beat=each.beat)
+_FIELDS: Final = tuple(
+    (path, each.group, each.attribute)
+    for group in GROUPS
+    for path, each in SLOTS.items()
+    if each.group == group
+)
 
 
-@lru_cache(maxsize=4096)
+def _values(layout: Layout) -> dict[str, Any]:
+    groups = {group: getattr(layout, group) for group in GROUPS}
+    return {path: getattr(groups[group], name) for path, group, name in _FIELDS}
+
+
 def _decisions(problem: Problem, layout: Layout) -> dict[str, Decision]:
     """A decision for each slot; a pinned one says what would have been chosen without the pin."""
     answer, pins = search(problem), dict(problem.pins)
     free = _unpinned(problem) if pins else None
+    wished = _values(free.layout) if free else {}
     decisions: dict[str, Decision] = {}
-    for group in GROUPS:
-        decided, wished = getattr(layout, group), getattr(free.layout if free else layout, group)
-        for each in fields(decided):
-            path = f"{group}.{each.name.rstrip('_')}"
-            value = getattr(wished if path in pins else decided, each.name)
-            reason, rests = _reason(path, problem, answer)
-            beaten = tuple(_beaten(path, value, problem, answer))
-            decisions[path] = Decision(value, reason, rests, beaten)
+    for path, decided in _values(layout).items():
+        value = wished.get(path, decided) if path in pins else decided
+        reason, rests = _reason(path, problem, answer)
+        beaten = tuple(_beaten(path, value, problem, answer))
+        decisions[path] = Decision(value, reason, rests, beaten)
     return decisions
 
 
@@ -170,7 +187,8 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
         return why, (spec("batch.global"),)
     if path == "batch.evaluation":
         return "as training: evaluation keeps fewer activations", (slot("batch.micro"),)
-    return _FOLLOWS[path.partition(".")[0]], rests
+    why, above = _FOLLOWS[path.partition(".")[0]]
+    return why, tuple(map(slot, above))
 
 
 def _beaten(path: str, value: Any, problem: Problem, answer: Answer) -> list[Alternative]:
@@ -213,12 +231,11 @@ def _idle_devices(scribe: Scribe, problem: Problem, best: Candidate) -> None:
         )
 
 
-def _fallback(problem: Problem, answer: Answer) -> Candidate:
+def _fallback(problem: Problem, answer: Answer) -> Layout:
     """A layout to go on with after an error, so that later passes can report their own faults."""
     shape = answer.nearest.shape if answer.nearest else _any_shape(problem, answer)
     share = max(1, global_batch(problem, shape.width) // shape.width)
-    layout = layout_of(problem, shape, 1, share)
-    return Candidate(shape, layout, step_time(problem.workload, layout, problem.machine))
+    return layout_of(problem, shape, 1, share)
 
 
 def _any_shape(problem: Problem, answer: Answer) -> Shape:

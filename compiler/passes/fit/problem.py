@@ -1,7 +1,8 @@
 """The search's problem: what is given, what is fixed, and one shape of an answer."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from tunec.compiler.analyses.memory.workload import Layout, Workload
@@ -9,6 +10,7 @@ from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.ir.slots import SLOTS, ActivationCheckpointing, Batch, Parallel
 from tunec.compiler.passes.fit.states import states_of
 from tunec.compiler.passes.fit.zero import zero_of
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.terms import Checkpointing, Engine, Offload
 
 
@@ -36,13 +38,25 @@ class Problem:
     @property
     def details(self) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
         """Pins that shape nothing but stand in the layout, by group."""
-        return details_of(self.pinned) if self.pins else ()
+        return _details(self.pins, self.engine) if self.pins else ()
 
     @property
     def pinned(self) -> Mapping[str, Any]:
         """What is not for the search to choose, by slot: the pins and the spec's engine."""
-        asked = {"parallel.engine": self.engine} if self.engine else {}
-        return {**asked, **dict(self.pins)}
+        return _pinned(self.pins, self.engine)
+
+
+_Pins = tuple[tuple[str, Any], ...]
+
+
+def _pinned(pins: _Pins, engine: Engine | None) -> dict[str, Any]:
+    asked = {"parallel.engine": engine} if engine else {}
+    return {**asked, **dict(pins)}
+
+
+@lru_cache(maxsize=256)
+def _details(pins: _Pins, engine: Engine | None) -> tuple[tuple[str, _Pins], ...]:
+    return details_of(_pinned(pins, engine))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -96,22 +110,41 @@ SHAPE_SLOTS = frozenset(_SHAPE_SLOTS)
 
 def layout_of(problem: Problem, shape: Shape, micro: int, accumulation: int) -> Layout:
     """The complete layout of a shape with a batch, pins put in."""
-    work = problem.workload
+    return _layout(
+        problem.workload,
+        shape,
+        Batch(micro, accumulation, micro * accumulation * shape.width, micro),
+        problem.trainable,
+        problem.nvme_path,
+        problem.details,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _layout(
+    workload: Workload,
+    shape: Shape,
+    batch: Batch,
+    trainable: int,
+    nvme_path: str | None,
+    details: tuple[tuple[str, _Pins], ...],
+) -> Layout:
+    """The same for every machine and budget."""
     layout = Layout(
         parallel=Parallel(shape.engine, shape.width, shape.width, 1, 1),
-        states=states_of(work, shape.engine, shape.stage),
+        states=states_of(workload, shape.engine, shape.stage),
         zero=zero_of(
             shape.stage,
             shape.offload_optimizer,
             shape.offload_param,
-            hidden=work.architecture.hidden,
-            trainable=problem.trainable,
-            nvme_path=problem.nvme_path,
+            hidden=workload.architecture.hidden,
+            trainable=trainable,
+            nvme_path=nvme_path,
         ),
         activation_checkpointing=ActivationCheckpointing(shape.checkpointing, reentrant=False),
-        batch=Batch(micro, accumulation, micro * accumulation * shape.width, micro),
+        batch=batch,
     )
-    for group, changes in problem.details:
+    for group, changes in details:
         layout = replace(layout, **{group: replace(getattr(layout, group), **dict(changes))})
     return layout
 

@@ -1,13 +1,16 @@
 """The search: every possible shape, the micro batches that fit it, the fastest of them."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
+from math import isqrt
 
 from tunec.compiler.analyses.memory.account import Account, account, largest_micro_batch
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
-from tunec.compiler.passes.fit.shapes import global_batch, impossible, shapes
+from tunec.compiler.passes.fit.shapes import global_batch, impossible, possible, shapes
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import format_bytes
 
 
@@ -43,8 +46,13 @@ class Verdict:
 class Answer:
     """The search's result; `best` is None where nothing fits."""
 
+    problem: Problem
     best: Candidate | None
-    verdicts: tuple[Verdict, ...]
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What became of every shape, those too that the search could pass over."""
+        return verdicts(self.problem)
 
     @property
     def nearest(self) -> Verdict | None:
@@ -53,15 +61,50 @@ class Answer:
         return min(short, key=lambda verdict: verdict.required, default=None)
 
 
-@lru_cache(maxsize=4096)
+_Preference = tuple[float, int, int, Shape]
+
+
+@lru_cache(maxsize=1024)
 def search(problem: Problem) -> Answer:
-    """Find the fastest layout that fits; equal speeds go to the simplest shape."""
-    verdicts = tuple(_judge(problem, shape) for shape in shapes(problem))
-    fitting = [verdict.best for verdict in verdicts if verdict.best is not None]
-    return Answer(min(fitting, key=_preference, default=None), verdicts)
+    """Find the fastest layout that fits; equal speeds go to the simplest shape.
+
+    Shapes are tried in the order of what each could reach at best, with memory without end, and
+    the search ends where that is no better than what was found: nothing behind it can win.
+    """
+    best: Candidate | None = None
+    for bound, shape in sorted(_bounds(problem)):
+        if best is not None and bound > preference(best):
+            break
+        found = _judge(problem, shape).best
+        if found is not None and (best is None or preference(found) < preference(best)):
+            best = found
+    return Answer(problem, best)
 
 
-def _preference(candidate: Candidate) -> tuple[float, int, int, Shape]:
+def fits(problem: Problem) -> bool:
+    """Whether the search finds anything: asked of the layouts that need least memory first."""
+    return any(_judge(problem, shape).best is not None for shape in reversed(possible(problem)))
+
+
+@lru_cache(maxsize=64)
+def verdicts(problem: Problem) -> tuple[Verdict, ...]:
+    """What becomes of every shape of a problem: its fastest layout, or why it has none."""
+    return tuple(_judge(problem, shape) for shape in shapes(problem))
+
+
+def _bounds(problem: Problem) -> Iterator[tuple[_Preference, Shape]]:
+    """Each possible shape, with the preference that none of its candidates can be better than.
+
+    That of its largest micro batch (`_fastest`), were there memory for it.
+    """
+    for shape in possible(problem):
+        share, rest = divmod(global_batch(problem, shape.width), shape.width)
+        micro = None if rest else _largest(problem, share, share)
+        if micro is not None:
+            yield preference(_candidate(problem, shape, micro, share // micro)), shape
+
+
+def preference(candidate: Candidate) -> _Preference:
     """Speed to three digits, then the simplest: least machinery, the larger micro batch."""
     return (
         float(f"{candidate.cost:.3g}"),
@@ -71,12 +114,14 @@ def _preference(candidate: Candidate) -> tuple[float, int, int, Shape]:
     )
 
 
+_ENGINES = {"none": 0, "ddp": 1, "deepspeed": 2}
+_PLACES = {"none": 0, "cpu": 1, "nvme": 2}
+
+
 def _complexity(shape: Shape) -> int:
-    engines = {"none": 0, "ddp": 1, "deepspeed": 2}
-    places = {"none": 0, "cpu": 1, "nvme": 2}
-    moved = places[shape.offload_optimizer] + places[shape.offload_param]
+    moved = _PLACES[shape.offload_optimizer] + _PLACES[shape.offload_param]
     return (
-        (engines[shape.engine] * 10 + shape.stage) * 100
+        (_ENGINES[shape.engine] * 10 + shape.stage) * 100
         + moved * 10
         + (shape.checkpointing != "none")
     )
@@ -93,14 +138,20 @@ def _judge(problem: Problem, shape: Shape) -> Verdict:
     most = largest_micro_batch(problem.workload, smallest, problem.budget)
     if most == 0:
         return Verdict(shape, None, required=account(problem.workload, smallest).required_bytes)
-    host = account(problem.workload, smallest).host.peak_bytes
+    host = _host_bytes(problem, smallest)
     if problem.host_budget is not None and host > problem.host_budget:
         return Verdict(shape, None, host_required=host)
-    micros = _micro_batches(problem, share, most)
-    if not micros:
+    micro = _largest(problem, share, most)
+    if micro is None:
         return Verdict(shape, None, _batch_refusal(problem, share, most))
-    candidates = [_candidate(problem, shape, micro, share // micro) for micro in micros]
-    return _with_evaluation(problem, min(candidates, key=_preference))
+    return _with_evaluation(problem, _candidate(problem, shape, micro, share // micro))
+
+
+def _host_bytes(problem: Problem, layout: Layout) -> int:
+    """Bytes that a layout needs of a node's memory; 0 where it does not matter."""
+    if problem.host_budget is None:
+        return 0
+    return account(problem.workload, layout).host.peak_bytes
 
 
 def _with_evaluation(problem: Problem, candidate: Candidate) -> Verdict:
@@ -117,17 +168,32 @@ def _with_evaluation(problem: Problem, candidate: Candidate) -> Verdict:
     return Verdict(shape, replace(candidate, layout=layout))
 
 
-def _micro_batches(problem: Problem, share: int, most: int) -> list[int]:
-    """Micro batches that divide a device's share of the global batch and fit, or as pinned."""
+def _largest(problem: Problem, share: int, most: int) -> int | None:
+    """The largest micro batch that divides a device's share of the global batch, or the pinned one.
+
+    `most`: the largest that fits. No smaller one can be faster, so that only this one is timed.
+    With the share S fixed, m samples at a time take S x hypot(T + D/m, L/m) of computing (T, D, L:
+    seconds a sample, of expanding weights, of launches), which falls as m grows; so does what is
+    moved in each of the S/m micro batches. Computing that shrinks hides less, but of each of two
+    exchanges at most half as much (`communication`): their sum never grows.
+    """
     micro = problem.pinned.get("batch.micro")
     accumulation = problem.pinned.get("batch.accumulation")
-    return [
+    sizes = (
         size
-        for size in range(1, min(share, most) + 1)
-        if share % size == 0
+        for size in _divisors(share)
+        if size <= most
         and (micro is None or size == micro)
         and (accumulation is None or share // size == accumulation)
-    ]
+    )
+    return next(sizes, None)
+
+
+@lru_cache(maxsize=1024)
+def _divisors(number: int) -> tuple[int, ...]:
+    """All divisors, largest first."""
+    low = [each for each in range(1, isqrt(number) + 1) if number % each == 0]
+    return tuple(sorted({*low, *(number // each for each in low)}, reverse=True))
 
 
 def _batch_refusal(problem: Problem, share: int, most: int) -> str:

@@ -1,8 +1,12 @@
 """Which shapes are possible, and why the others are not."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
 from itertools import product
+from typing import Final
 
+from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape
 from tunec.schemas.terms import Checkpointing, Engine, Offload
 
@@ -23,6 +27,20 @@ def shapes(problem: Problem) -> Iterator[Shape]:
         shape = Shape(*kind, nodes, per_node)
         if all(shape.says(slot) == value for slot, value in pinned.items()):
             yield shape
+
+
+def possible(problem: Problem) -> tuple[Shape, ...]:
+    """The shapes that no rule forbids, whatever their memory and their speed."""
+    return _possible(replace(problem, machine=_NO_MACHINE, budget=0, host_budget=None))
+
+
+@lru_cache(maxsize=1024)
+def _possible(problem: Problem) -> tuple[Shape, ...]:
+    return tuple(shape for shape in shapes(problem) if impossible(problem, shape) is None)
+
+
+_NO_MACHINE: Final = Machine(*(0.0,) * 8, nodes=0, per_node=0)
+"""The rules do not look at the machine: problems that differ only in it have equal shapes."""
 
 
 _Kind = tuple[Engine, int, Offload, Offload, Checkpointing]

@@ -39,8 +39,12 @@ def _is_pure(kind: str, precision: Precision) -> bool:
 
 
 def _pure_bf16(name: OptimizerName) -> States:
-    """Parameters, gradients and moments are all bf16, with no fp32 copy anywhere."""
-    moments = _MOMENTS.get(name, "bf16")
+    """Parameters and gradients are bf16, with no fp32 copy anywhere, and moments like them.
+
+    bitsandbytes' own are fp32 whatever the parameters are (0.50.2 `optim/optimizer.py`,
+    `Optimizer2State.init_state`: 32 `optim_bits`).
+    """
+    moments = _MOMENTS.get(name, "fp32" if name == "paged_adamw_32bit" else "bf16")
     return States("bf16", "bf16", "bf16", master_weights=False, optimizer=moments, autocast=False)
 
 

@@ -1,13 +1,13 @@
 """The comparison of two sets of specs: intent, decisions, and what each cluster sees."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tunec.compiler.review.diff.effects import Effect, effect_of
 from tunec.compiler.review.diff.groups import Group, grouped
 from tunec.compiler.review.diff.intent import FieldChange
 from tunec.compiler.review.diff.meaning import Kind, worst
-from tunec.compiler.review.outcome import Outcome
+from tunec.compiler.review.outcome import Outcome, Traits
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,18 +16,19 @@ class SpecChange:
 
     spec: str
     intent: tuple[FieldChange, ...]
-    effects: tuple[Effect, ...]
+    clusters: int
+    """How many were compared."""
     groups: tuple[Group, ...]
 
     @property
     def untouched(self) -> int:
         """Clusters on which nothing changes."""
-        return sum(1 for effect in self.effects if not effect.changes)
+        return self.clusters - sum(len(group.effects) for group in self.groups)
 
     @property
     def kind(self) -> Kind:
         """The gravest class on any cluster."""
-        return worst([effect.kind for effect in self.effects if effect.changes])
+        return worst([group.kind for group in self.groups])
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,17 @@ class Comparison:
 
 
 def compare_spec(
-    spec: str,
-    intent: Iterable[FieldChange],
-    old: Mapping[str, Outcome],
-    new: Mapping[str, Outcome],
+    spec: str, intent: Iterable[FieldChange], outcomes: Iterable[tuple[Outcome, Outcome]]
 ) -> SpecChange:
-    """Compare the outcomes of one spec by cluster; clusters that only one side has are left out."""
-    effects = tuple(effect_of(old[name], new[name]) for name in new if name in old)
-    return SpecChange(spec, tuple(intent), effects, grouped(effects))
+    """Compare the old and the new outcome of one spec, cluster by cluster, as they come.
+
+    What does not change is counted and forgotten.
+    """
+    traits: list[Traits | None] = []
+    changed: list[Effect] = []
+    for old, new in outcomes:
+        effect = effect_of(old, new)
+        traits.append(effect.traits)
+        if effect.changes:
+            changed.append(effect)
+    return SpecChange(spec, tuple(intent), len(traits), grouped(changed, traits))

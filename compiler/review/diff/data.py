@@ -25,7 +25,7 @@ def _spec(change: SpecChange) -> dict[str, Any]:
         "spec": change.spec,
         "class": change.kind if change.groups else None,
         "intent": [_field(each) for each in change.intent],
-        "clusters": len(change.effects),
+        "clusters": change.clusters,
         "untouched": change.untouched,
         "groups": [_group(each) for each in change.groups],
     }

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.review.diff.meaning import Kind, Meaning, meaning_of, worst
-from tunec.compiler.review.outcome import Outcome, Pair
+from tunec.compiler.review.outcome import Outcome, Pair, Traits
 
 _LIMITS: Final = frozenset({"devices.budget", "devices.host_budget"})
 """Slots that bound a plan: they change nothing of what runs."""
@@ -38,6 +38,11 @@ class Effect:
     def pair(self) -> Pair:
         """The pair that is spoken of."""
         return self.new.pair
+
+    @property
+    def traits(self) -> Traits | None:
+        """What the cluster is told apart by."""
+        return self.new.traits or self.old.traits
 
     @property
     def changes(self) -> bool:
@@ -75,9 +80,9 @@ def _changes(old: Outcome, new: Outcome) -> tuple[SlotChange, ...]:
             slot,
             old.values[slot],
             new.values[slot],
-            new.reasons.get(slot, ""),
+            new.reason(slot),
             meaning_of(slot, old.values, new.values),
-            follows=not set(changed).isdisjoint(new.rests.get(slot, ())),
+            follows=not set(changed).isdisjoint(new.follows_from(slot)),
         )
         for slot in changed
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tunec.compiler.review.diff.effects import Effect, Fate, SlotChange
-from tunec.compiler.review.diff.meaning import Kind
+from tunec.compiler.review.diff.meaning import KINDS, Kind
 from tunec.compiler.review.outcome import Traits
 from tunec.schemas.units import format_bytes
 
@@ -50,16 +50,16 @@ class Group:
         )
 
 
-def grouped(effects: Iterable[Effect]) -> tuple[Group, ...]:
-    """Groups of what changes: the gravest class first, then the largest group."""
-    every = tuple(effects)
+def grouped(effects: Iterable[Effect], every: Sequence[Traits | None]) -> tuple[Group, ...]:
+    """Groups of what changes: the gravest class first, then the largest group.
+
+    `every` are the traits of all clusters that were compared, what changes there or not.
+    """
     found: dict[Hashable, list[Effect]] = {}
-    for effect in every:
-        if effect.changes:
-            found.setdefault(_key(effect), []).append(effect)
+    for effect in effects:
+        found.setdefault(_key(effect), []).append(effect)
     groups = [Group(tuple(each), _where(each, every)) for each in found.values()]
-    order: tuple[Kind, ...] = ("breaking", "performance", "cosmetic")
-    return tuple(sorted(groups, key=lambda g: (order.index(g.kind), -len(g.effects), g.where)))
+    return tuple(sorted(groups, key=lambda g: (KINDS.index(g.kind), -len(g.effects), g.where)))
 
 
 def _key(effect: Effect) -> Hashable:
@@ -82,7 +82,7 @@ _TRAITS: Final[tuple[Callable[[Traits], tuple[Hashable, str]], ...]] = (
 )
 
 
-def _where(group: Sequence[Effect], every: Sequence[Effect]) -> str:
+def _where(group: Sequence[Effect], every: Sequence[Traits | None]) -> str:
     if len(group) == len(every):
         return "everywhere" if len(every) > 1 else group[0].pair.cluster
     for trait in _TRAITS:
@@ -97,12 +97,12 @@ def _where(group: Sequence[Effect], every: Sequence[Effect]) -> str:
 def _by(
     trait: Callable[[Traits], tuple[Hashable, str]],
     group: Sequence[Effect],
-    every: Sequence[Effect],
+    every: Sequence[Traits | None],
 ) -> str | None:
-    """The words of a trait that all of the group have, and no other pair."""
-    inside = {trait(t) for effect in group if (t := effect.new.traits or effect.old.traits)}
+    """The words of a trait that all of the group have, and no other cluster."""
+    inside = {trait(effect.traits) for effect in group if effect.traits}
     if len(inside) != 1 or len(group) == 1:
         return None
     (value, words) = next(iter(inside))
-    holders = sum(1 for e in every if (t := e.new.traits or e.old.traits) and trait(t)[0] == value)
+    holders = sum(1 for traits in every if traits and trait(traits)[0] == value)
     return words if holders == len(group) else None

@@ -19,7 +19,7 @@ def field_line(change: FieldChange) -> str:
 
 def untouched_line(change: SpecChange) -> str:
     """How many clusters see nothing of the change."""
-    total, same = len(change.effects), change.untouched
+    total, same = change.clusters, change.untouched
     if same == total:
         return "nothing changes" if total == 1 else f"on all {total:,} clusters: nothing changes"
     return f"on {same:,} of {total:,} clusters: nothing changes"

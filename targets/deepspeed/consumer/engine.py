@@ -83,12 +83,17 @@ def _step(stage: str, action: Any, *arguments: Any) -> Any:
         raise Refused(stage, error) from error
 
 
+def optimizer_class(name: str | None) -> Any:
+    """The class of `torch.optim` that a training script would bring; None for no name."""
+    return getattr(torch.optim, name) if name else None
+
+
 def _bare(config: Any, client_optimizer: str | None) -> Any:
     """An engine of the real class with what its checks read, and one layer for a model."""
     engine = DeepSpeedEngine.__new__(DeepSpeedEngine)
     torch.nn.Module.__init__(engine)
     module = torch.nn.Linear(2, 2)
-    kind = getattr(torch.optim, client_optimizer) if client_optimizer else None
+    kind = optimizer_class(client_optimizer)
     engine.__dict__ |= {
         "_config": config,
         "client_optimizer": kind and kind(module.parameters(), lr=1e-3),

@@ -1,13 +1,16 @@
 """transformers, peft, trl and accelerate asked about themselves.
 
 Runs inside an environment that holds one release of each, never in tunec's own process. Verbs:
-`schema`, `defaults`, `automatic`, `resolve`, `adapt`, `quantize`, `rates`; see the functions.
+`schema`, `defaults`, `automatic`, `resolve`, `adapt`, `quantize`, `rates`, `saved`, `script`,
+`model`; see the functions.
 """
 
 from tunec.targets.huggingface.consumer.adapters import adapt, quantize
 from tunec.targets.huggingface.consumer.arguments import automatic, resolve
 from tunec.targets.huggingface.consumer.rates import rates
+from tunec.targets.huggingface.consumer.saved import saved
 from tunec.targets.huggingface.consumer.schema import defaults, schema
+from tunec.targets.huggingface.consumer.trl_files import model, script
 
 VERBS = {
     "schema": schema,
@@ -17,4 +20,7 @@ VERBS = {
     "adapt": adapt,
     "quantize": quantize,
     "rates": rates,
+    "saved": saved,
+    "script": script,
+    "model": model,
 }

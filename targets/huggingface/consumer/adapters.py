@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 from unittest.mock import patch
@@ -20,8 +20,10 @@ def adapt(question: Mapping[str, Any]) -> dict[str, Any]:
     """Put a LoRA adapter on the real module tree, on the meta device, and count.
 
     In: `model_config` (a config.json object with `model_type`), `auto_class` (default
-    AutoModelForCausalLM), `lora` (the arguments of LoraConfig, as adapter_config.json has them),
-    `dtype` of the weights. Out: `versions`; `refused` (None, or stage, type and message); parameter
+    AutoModelForCausalLM) or, for a model whose class is not in the release, `modules` (dotted name,
+    kind, shape and bias of each, from which the same tree is built); `lora` (the arguments of
+    LoraConfig, as adapter_config.json has them), `dtype` of the weights. Out: `versions`; `refused`
+    (None, or stage, type and message); `values`, the adapter's settled configuration; parameter
     counts; `modules`, how many of each adapted module there are, layer numbers written as `*`; the
     dtypes of adapter and base.
     """
@@ -39,11 +41,15 @@ def _adapted(question: Mapping[str, Any]) -> dict[str, Any]:
     with stage("model"):
         model = _model(question)
     with stage("adapter"):
+        if question.get("peft_type", "LORA") != "LORA":
+            raise ValueError(f"peft_type is {question['peft_type']!r}, and no LoraConfig")
         wanted = peft.LoraConfig(**question["lora"])
+        settled = plain(wanted.to_dict())
         wrapped = peft.get_peft_model(model, wanted)
     trainable = {name: each for name, each in wrapped.named_parameters() if each.requires_grad}
     frozen = [each for each in wrapped.parameters() if not each.requires_grad]
     return {
+        "values": settled,
         "trainable_parameters": sum(each.numel() for each in trainable.values()),
         "all_parameters": sum(each.numel() for each in wrapped.parameters()),
         "modules": dict(sorted(Counter(_grouped(name) for name in _targets(wrapped)).items())),
@@ -54,11 +60,86 @@ def _adapted(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model(question: Mapping[str, Any]) -> Any:
+    dtype = getattr(torch, question.get("dtype", "float32"))
+    if "model_config" not in question:
+        return _tree(question["modules"]).to(dtype)
+    try:
+        return _built(question).to(dtype)
+    except Exception:
+        if "modules" not in question:
+            raise
+        return _tree(question["modules"]).to(dtype)
+
+
+def _built(question: Mapping[str, Any]) -> Any:
     config = AutoConfig.for_model(**question["model_config"])
     kind = getattr(transformers, question.get("auto_class", "AutoModelForCausalLM"))
     with torch.device("meta"):
-        model = kind.from_config(config)
-    return model.to(getattr(torch, question.get("dtype", "float32")))
+        return kind.from_config(config)
+
+
+def _tree(modules: Iterable[Sequence[Any]]) -> Any:
+    """A tree of modules without weights, from (dotted name, kind, shape, bias) each."""
+    root: Any = _Tree()
+    for name, kind, shape, bias in modules:
+        *parents, last = name.split(".")
+        place = root
+        for parent in parents:
+            if not hasattr(place, parent):
+                place.add_module(parent, torch.nn.Module())
+            place = getattr(place, parent)
+        _put(place, last, _leaf(kind, shape, bias=bool(bias)))
+    return root
+
+
+class _Config(dict[str, Any]):
+    """A model's configuration: PEFT reads it as attributes and, in 0.18, by `get`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        raise AttributeError(name)
+
+
+class _Tree(torch.nn.Module):  # type: ignore[misc]
+    """What PEFT asks of a model besides its modules: peft 0.10.0 to 0.21.2 peft_model.py."""
+
+    config = _Config(model_type="custom", tie_word_embeddings=False)
+
+    def prepare_inputs_for_generation(self) -> None:
+        """Wrapped by `PeftModelForCausalLM`, and never called."""
+
+    def _prepare_encoder_decoder_kwargs_for_generation(self) -> None:
+        """Wrapped by `PeftModelForSeq2SeqLM`, and never called."""
+
+
+def _put(place: Any, name: str, leaf: Any) -> None:
+    """Put a leaf in; where a part of the same name has inner parts already, those stay."""
+    if isinstance(leaf, torch.nn.Parameter):
+        place.register_parameter(name, leaf)
+    elif hasattr(place, name):
+        getattr(place, name).register_parameter("weight", leaf.weight)
+    else:
+        place.add_module(name, leaf)
+
+
+def _leaf(kind: str, shape: Sequence[int], *, bias: bool) -> Any:
+    with torch.device("meta"):
+        if kind == "linear":
+            return torch.nn.Linear(shape[1], shape[0], bias=bias)
+        if kind == "embedding":
+            return torch.nn.Embedding(shape[0], shape[1])
+        if kind == "conv":
+            return _convolution(shape, bias=bias)
+        if kind == "norm":
+            return torch.nn.LayerNorm(shape[0], bias=bias)
+        return torch.nn.Parameter(torch.empty(tuple(shape)))
+
+
+def _convolution(shape: Sequence[int], *, bias: bool) -> Any:
+    outputs, inputs, *kernel = shape
+    kinds = {1: torch.nn.Conv1d, 2: torch.nn.Conv2d, 3: torch.nn.Conv3d}
+    return kinds[len(kernel)](inputs, outputs, tuple(kernel), bias=bias)
 
 
 def _targets(wrapped: Any) -> list[str]:

@@ -69,7 +69,7 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
         "deepspeed": None,
     }
     name = question.get("class", "TrainingArguments")
-    with warnings.catch_warnings(record=True) as caught, _workplace(question.get("files", {})):
+    with warnings.catch_warnings(record=True) as caught, workplace(question.get("files", {})):
         warnings.simplefilter("always")
         with machine(declared(question), question.get("world_size", 1)):
             try:
@@ -81,7 +81,8 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _workplace(files: Mapping[str, str]) -> Iterator[None]:
+def workplace(files: Mapping[str, str]) -> Iterator[None]:
+    """An empty working directory that holds `files`, texts by their relative paths."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         for name, text in files.items():
             path = Path(folder, name)

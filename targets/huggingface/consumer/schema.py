@@ -33,8 +33,8 @@ def schema(question: Mapping[str, Any]) -> Schema | None:
     kind = find(name)
     if kind is None:
         return None
-    properties = {key: _property(hint, default) for key, hint, default in _fields(kind)}
-    required = [key for key, _, default in _fields(kind) if default is dataclasses.MISSING]
+    properties = {key: field_schema(hint, default) for key, hint, default in fields_of(kind)}
+    required = [key for key, _, default in fields_of(kind) if default is dataclasses.MISSING]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"{name} of {home(name)} {version(name)}",
@@ -59,17 +59,17 @@ def defaults(question: Mapping[str, Any]) -> dict[str, Any] | None:
     kind = find(question["class"])
     if kind is None:
         return None
-    needed = {"output_dir": "out"} if "output_dir" in {key for key, _, _ in _fields(kind)} else {}
+    needed = {"output_dir": "out"} if "output_dir" in {key for key, _, _ in fields_of(kind)} else {}
     with machine(declared(question), question.get("world_size", 1)):
         settled = kind(**needed)
-        return {key: _settled(settled, key) for key, _, _ in _fields(kind)}
+        return {key: _settled(settled, key) for key, _, _ in fields_of(kind)}
 
 
 def _settled(held: Any, key: str) -> Any:
     return None if key in _PASSING else plain(getattr(held, key, None))
 
 
-def _fields(kind: Any) -> Iterator[tuple[str, Any, Any]]:
+def fields_of(kind: Any) -> Iterator[tuple[str, Any, Any]]:
     """Name, type and default of all that the constructor takes by name."""
     if _is_plain_dataclass(kind):
         hints = get_type_hints(kind)
@@ -96,7 +96,7 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
     return field.default
 
 
-def _property(hint: Any, default: Any) -> Schema:
+def field_schema(hint: Any, default: Any) -> Schema:
     """A type that JSON cannot give admits null only, where that is the default."""
     found = json_type(hint, _known)
     admitted: Schema = {"type": "null"} if found is None and default is None else dict(found or {})

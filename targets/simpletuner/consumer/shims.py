@@ -115,26 +115,30 @@ def _alias_transformers_names() -> None:
 
 
 @contextmanager
-def device(capability: Sequence[int] | None) -> Iterator[None]:
-    """Answer torch's questions about CUDA devices as on a machine with that compute capability.
+def device(capability: Sequence[int] | None, count: int = 1, memory: int = 0) -> Iterator[None]:
+    """Answer torch's questions about CUDA devices as on a machine with `count` of that capability.
+
+    Each has `memory` bytes.
 
     The parsers decide by these answers what they accept (`--ramtorch`, `--mixed_precision=fp8`; in
     3.1.6 the choices of `--base_model_precision`); None leaves torch as it is.
     """
     with ExitStack() as stack:
-        for name, answer in _device_answers(capability).items():
+        for name, answer in _device_answers(capability, count, memory).items():
             stack.enter_context(mock.patch(f"torch.cuda.{name}", answer))
         yield
 
 
-def _device_answers(capability: Sequence[int] | None) -> dict[str, Any]:
+def _device_answers(capability: Sequence[int] | None, count: int, memory: int) -> dict[str, Any]:
     if capability is None:
         return {}
     major, minor = capability
-    properties = types.SimpleNamespace(major=major, minor=minor, name=f"sm_{major}{minor}")
+    properties = types.SimpleNamespace(
+        major=major, minor=minor, name=f"sm_{major}{minor}", total_memory=memory
+    )
     return {
         "is_available": lambda: True,
-        "device_count": lambda: 1,
+        "device_count": lambda: count,
         "current_device": lambda: 0,
         "get_device_properties": lambda _device=None: properties,
         "get_device_capability": lambda _device=None: (major, minor),

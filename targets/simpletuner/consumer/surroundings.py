@@ -60,7 +60,9 @@ def surroundings(question: Question) -> Iterator[list[str]]:
         tempfile.TemporaryDirectory() as folder,
         mock.patch.dict(os.environ, question.get("environment", {})),
         mock.patch.object(sys, "argv", ["train.py"]),
-        shims.device(question.get("capability")),
+        shims.device(
+            question.get("capability"), question.get("devices", 1), question.get("memory", 0)
+        ),
         _logged() as log,
     ):
         for name, text in question.get("files", {}).items():

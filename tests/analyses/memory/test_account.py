@@ -182,12 +182,12 @@ def test_the_largest_micro_batch_is_the_largest(
 
 
 def trains_in(workload: Workload, plan: Layout, budget: int) -> bool:
+    """Whether an account without its evaluation fits."""
     found = account(workload, plan)
-    training = {name: terms for name, terms in found.phases.items() if name != "evaluation"}
-    peak = max(sum(terms.values()) for terms in training.values())
-    fixed = sum(size for name, size in found.margin.items() if name != "allocator slack")
-    slack = found.margin["allocator slack"] / found.peak_bytes
-    return peak * (1 + slack) + fixed <= budget + 1024
+    training = tuple(line for line in found.lines if not line.evaluates)
+    peak = max(line.at(plan.batch.micro) for line in training)
+    alone = replace(found, lines=training, peak_bytes=peak)
+    return alone.required_bytes <= budget + 1024
 
 
 @QUICK
@@ -229,7 +229,7 @@ def test_only_adapters_become_fp32() -> None:
 
 @pytest.mark.parametrize(
     ("name", "bytes_an_element"),
-    [("adamw", 4), ("adamw_8bit", 2.03), ("adamw_bf16", 6), ("lion", 2), ("sgd", 0)],
+    [("adamw", 4), ("adamw_8bit", 2.42), ("adamw_bf16", 6), ("lion", 2), ("sgd", 0)],
 )
 def test_optimizer_states(name: str, bytes_an_element: float) -> None:
     dtype = "int8" if name == "adamw_8bit" else "bf16"
@@ -263,9 +263,16 @@ def test_sequence_parallelism_splits_tokens() -> None:
 
 
 def test_kept_evaluation_logits_count() -> None:
-    workload = full(SMALL, kept_evaluation_batches=10)
-    found = account(workload, layout(evaluation=2)).phases["evaluation"]
-    assert found["kept evaluation logits"] == 10 * 2 * 2048 * SMALL.vocab * 2
+    """Those that wait are joined to a new tensor, and come from all ranks."""
+    workload, one = full(SMALL, kept_evaluation_batches=10), full(SMALL, kept_evaluation_batches=1)
+    each = 2 * 2048 * SMALL.vocab * 2
+    plan, four = layout(evaluation=2), layout(evaluation=2, engine="ddp", world=4)
+    kept = "kept evaluation logits"
+    assert account(one, plan).phases["evaluation"][kept] == each
+    assert account(workload, plan).phases["evaluation"][kept] == 2 * 10 * each
+    assert account(workload, four).phases["evaluation"][kept] == 4 * 2 * 10 * each
+    autocast = layout(evaluation=2, autocast=True)
+    assert account(one, autocast).phases["evaluation"][kept] == 2 * each
 
 
 def test_a_padded_batch_costs_sdpa_a_mask() -> None:

@@ -1,8 +1,4 @@
-"""Denoisers against traces of the real diffusers models.
-
-SD3's table of positions is a buffer, 0.1 GiB that an architecture does not list and that is taken
-off the trace.
-"""
+"""Denoisers against traces of the real diffusers models."""
 
 from typing import Any
 
@@ -16,7 +12,7 @@ torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
 peft = pytest.importorskip("peft")
 
-from live_trace import Peaks, fused_sdpa, trace  # noqa: E402
+from traced_peaks import Peaks, peaks_of  # noqa: E402
 
 SD3: dict[str, Any] = {
     "_class_name": "SD3Transformer2DModel",
@@ -32,7 +28,11 @@ SD3: dict[str, Any] = {
     "out_channels": 16,
     "patch_size": 2,
 }
-SD35: dict[str, Any] = SD3 | {"qk_norm": "rms_norm", "dual_attention_layers": [0, 1, 2]}
+SD35: dict[str, Any] = SD3 | {
+    "qk_norm": "rms_norm",
+    "dual_attention_layers": [0, 1, 2],
+    "pos_embed_max_size": 384,
+}
 FLUX: dict[str, Any] = {
     "_class_name": "FluxTransformer2DModel",
     "num_layers": 3,
@@ -131,10 +131,7 @@ def traced(name: str, *, lora_rank: int, checkpointed: bool) -> Peaks:
     config, side = MODELS[name]
     built = build(config, lora_rank=lora_rank, checkpointed=checkpointed)
     given = inputs(config, side)
-    with fused_sdpa():
-        peaks = trace(built, lambda: built(**given, return_dict=False)[0].float().pow(2).mean())
-    peaks.backward -= sum(buffer.nbytes for buffer in built.buffers())
-    return peaks
+    return peaks_of(built, lambda: built(**given, return_dict=False)[0].float().pow(2).mean())
 
 
 def accounted(name: str, *, lora_rank: int, checkpointed: bool) -> Account:

@@ -11,16 +11,19 @@ from workload_builders import LLAMA_32_1B, MIXED, full, layout, model
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.gradients import at_loss
-from tunec.compiler.analyses.memory.sharding import (
-    Sharding,
-    backward_gradients,
+from tunec.compiler.analyses.memory.gradients import (
+    at_embedding,
+    at_last_layer,
+    at_last_reduction,
+    at_later_reduction,
+    at_loss,
+    at_reduction,
     kept_gradients,
-    optimizer_step,
     reduction_elements,
-    resident,
-    sharding,
 )
+from tunec.compiler.analyses.memory.partition import largest_partition
+from tunec.compiler.analyses.memory.sharding import Sharding, resident, sharding
+from tunec.compiler.analyses.memory.step import optimizer_step
 from tunec.compiler.analyses.memory.weights import gathered, weights
 from tunec.compiler.analyses.memory.workload import Workload
 
@@ -89,8 +92,9 @@ def test_peak_of_the_backward_pass(
     stage: int, states: dict[str, Any], accumulation: int, traced: float
 ) -> None:
     made = plan(stage, accumulation=accumulation, **states)
-    found = live(made) + per_parameter(backward_gradients(made))
-    assert found == pytest.approx(traced, rel=0.01)
+    moments = (at_last_layer, at_embedding, at_reduction, at_later_reduction, at_last_reduction)
+    found = live(made) + max(per_parameter(moment(made)) for moment in moments)
+    assert found == pytest.approx(traced, rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_peak_of_the_optimizer_step(stage: int, states: dict[str, Any], traced: 
 )
 def test_gradients_that_accumulate(stage: int, states: dict[str, Any], traced: float) -> None:
     made = plan(stage, accumulation=2, **states)
-    assert live(made) + per_parameter(kept_gradients(made)) == pytest.approx(traced, rel=0.001)
+    assert live(made) + per_parameter(kept_gradients(made)) == pytest.approx(traced, rel=0.003)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +154,19 @@ def test_parameters_whole_at_the_turn(
 def test_reduce_buckets_keep_their_size_however_little_is_trained() -> None:
     one = plan(2, reduce_bucket=500_000_000)
     two = plan(2, reduce_bucket=500_000_000, overlap_comm=True)
-    assert at_loss(one)["reduce buckets"] == 1e9
-    assert at_loss(two)["reduce buckets"] == 2e9
-    assert "reduce buckets" not in at_loss(plan(2, contiguous_gradients=False))
+    assert at_last_layer(one)["reduce buckets"] == 1e9
+    assert at_last_layer(two)["reduce buckets"] == 2e9
+    assert "reduce buckets" not in at_last_layer(plan(2, contiguous_gradients=False))
+    assert "reduce buckets" not in at_loss(one)
+
+
+def test_a_rank_keeps_whole_every_gradient_that_it_owns_a_piece_of() -> None:
+    large = full(model(LLAMA_32_1B))
+    embedding, part = LLAMA_32_1B["vocab_size"] * 2048, count(large).trainable // 8
+    found = [largest_partition(large, ranks) for ranks in (1, 8)]
+    assert found[0].elements == count(large).trainable
+    assert found[1].elements >= embedding > part
+    assert found[1].piece <= part
 
 
 def test_stage_0_reduces_at_most_half_a_billion_elements_at_once() -> None:

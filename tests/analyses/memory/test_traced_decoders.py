@@ -39,7 +39,8 @@ TRACED: list[tuple[str, float, Workload, Layout]] = [
     ("1b full bf16 b4 checkpointed", 19.27, full(B1), layout(4, **GC)),
     ("1b full bf16 b4 checkpointed fused loss", 10.27, full(B1, loss="fused"), layout(4, **GC)),
     ("1b full bf16 foreach", 11.51, full(B1, kernel="foreach"), layout(**GC)),
-    ("1b full adamw_8bit", 7.92, full(B1, name="adamw_8bit"), layout(**GC, optimizer="int8")),
+    # 7.92 with all states in 8 bit; transformers' fp32 states of the embedding are 1.46 more.
+    ("1b full adamw_8bit", 9.38, full(B1, name="adamw_8bit"), layout(**GC, optimizer="int8")),
     ("1b lora", 10.19, lora(B1), layout(**BF16_LORA)),
     ("1b lora checkpointed", 5.50, lora(B1), layout(**GC, **BF16_LORA)),
     ("8b full", 60.13, full(B8), layout()),
@@ -71,7 +72,8 @@ TRACED: list[tuple[str, float, Workload, Layout]] = [
     ("8b lora dropout", 38.75, lora(B8, dropout=0.05), layout(**BF16_LORA)),
     ("1b full fp32 autocast", 23.03, full(B1), layout(**FP32, autocast=True)),
     ("1b full fp32 autocast checkpointed", 20.37, full(B1), layout(**GC, **FP32, autocast=True)),
-    ("8b qlora autocast", 25.00, q(), layout(**KBIT)),
+    # 25.00 with layers that answer in bf16; bitsandbytes' answer in their input's fp32.
+    ("8b qlora autocast", 30.25, q(), layout(**KBIT)),
     ("8b qlora autocast checkpointed", 12.68, q(), layout(**GC, **KBIT)),
     (
         "llama2 7b qlora s512",

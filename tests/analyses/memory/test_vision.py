@@ -15,7 +15,9 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 
-from live_trace import Peaks, register_kernel, trace  # noqa: E402
+from traced_peaks import Peaks, peaks_of  # noqa: E402
+
+from tunec.compiler.tracing.live.kernels import register_attention  # noqa: E402
 
 LLAVA = model({"model_type": "llava"})
 IMAGES, PATCHES = 4, 577
@@ -39,7 +41,7 @@ def traced(*, lora_rank: int, checkpointed: bool) -> Peaks:
         intermediate_size=4096,
         image_size=336,
         patch_size=14,
-        attn_implementation=register_kernel(),
+        attn_implementation=register_attention(padded=False),
     )
     with torch.device("meta"):
         tower = transformers.CLIPVisionModel(settings).to(torch.bfloat16)
@@ -56,7 +58,7 @@ def traced(*, lora_rank: int, checkpointed: bool) -> Peaks:
     def loss() -> Any:
         return tower(pixels).last_hidden_state.sum()
 
-    return trace(tower, loss)
+    return peaks_of(tower, loss)
 
 
 def kept(workload: Workload, *, checkpointed: bool) -> float:

@@ -1,0 +1,84 @@
+"""A generated fleet: how fast it is built, how fast when nothing changed, how much memory it takes.
+
+`--specs` and `--clusters` give its size; the times are of this machine, the shape is what counts:
+cost linear in the pairs, memory flat, a run without change far below a build.
+"""
+
+import argparse
+import itertools
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tunec.schemas.hardware.catalogue import cluster_names, device_names
+
+_MODELS: Final = (
+    *("llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", "qwen2.5-7b", "mistral-7b-v0.1"),
+    *("gemma-2-2b", "phi-4", "qwen3-4b", "qwen2.5-14b", "llama-2-13b"),
+)
+_METHODS: Final = ("lora", "qlora")
+_SEQUENCES: Final = (512, 1024, 2048, 4096, 8192)
+
+
+def write_specs(folder: Path, count: int) -> None:
+    folder.mkdir()
+    kinds = itertools.product(_SEQUENCES, _METHODS, _MODELS)
+    for at, (sequence, method, model) in enumerate(itertools.islice(kinds, count)):
+        (folder / f"spec-{at:03}.yaml").write_text(
+            f"tunec: 1\nmodel: {model}\nmethod: {method}\nhardware: a100-80g-x8\n"
+            f"data: {{train: train.jsonl, samples: 10000, sequence: {sequence}}}\n"
+            "batch: {global: 64}\ntrain: {epochs: 1}\n",
+            "utf-8",
+        )
+
+
+def clusters() -> Iterator[str]:
+    yield from cluster_names()
+    for count, nodes in itertools.product((8, 4, 2, 1), (1, 2, 4, 8, 16)):
+        suffix = f"-n{nodes}" if nodes > 1 else ""
+        yield from (f"{name}-x{count}{suffix}" for name in device_names())
+
+
+def run(folder: Path, jobs: int) -> tuple[float, int]:
+    """Seconds of the clock, and the largest resident memory of any process in bytes."""
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "tunec", "fleet", "fleet.yaml", "-o", "build", "-j", str(jobs)]
+    with (folder / "log").open("wb") as log:
+        subprocess.run(
+            [*command, "--format", "csv"], cwd=folder, stdout=log, stderr=log, check=False
+        )
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    return time.perf_counter() - start, most
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python benchmarks/fleet.py")
+    parser.add_argument("--specs", type=int, default=10)
+    parser.add_argument("--clusters", type=int, default=200)
+    parser.add_argument("--targets", default="deepspeed, huggingface")
+    parser.add_argument("-j", "--jobs", type=int, default=2)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_specs(folder / "specs", options.specs)
+        names = list(dict.fromkeys(clusters()))[: options.clusters]
+        (folder / "fleet.yaml").write_text(
+            f"fleet: 1\nspecs: specs/*.yaml\nclusters: [{', '.join(names)}]\n"
+            f"targets: [{options.targets}]\n",
+            "utf-8",
+        )
+        pairs = options.specs * len(names)
+        for what in ("built", "unchanged"):
+            seconds, most = run(folder, options.jobs)
+            rate = pairs / seconds
+            print(f"{what}: {pairs:,} pairs in {seconds:.1f} s, {rate:,.0f}/s, {most >> 20} MiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

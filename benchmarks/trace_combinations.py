@@ -1,0 +1,301 @@
+"""The combinations of docs/memory-accuracy.md: architectures, and what is trained how on them.
+
+A combination is plain data, which `subject` turns into what both the account and the trace take.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from trace_models import BY_NAME, MODELS, Model, config_of
+
+from tunec.compiler.analyses.architecture import derive, image_tokens, vision_tokens
+from tunec.compiler.ir.slots import AttentionKernel, Quantization
+from tunec.compiler.tracing.subject import Subject
+from tunec.schemas.models.architecture import Architecture, Module
+from tunec.schemas.models.catalogue import card
+
+sys.path.append(str(Path(__file__).parents[1] / "tests/analyses/memory"))
+from workload_builders import (  # type: ignore[import-not-found]
+    BF16_LORA,
+    FP32,
+    MIXED,
+    full,
+    layout,
+    lora,
+    nf4,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One row: a model, and what differs from a bf16 run of one sample on one device."""
+
+    model: str
+    method: str = "full"
+    """full, lora, qlora (kbit: with fp32 norms and head, under autocast) or int8."""
+    states: str = "bf16"
+    sequence: int = 2048
+    micro: int = 1
+    checkpointed: bool = False
+    packing: bool = True
+    optimizer: str = "adamw"
+    kernel: str = "fused"
+    attention: str = "sdpa"
+    engine: str = "none"
+    world: int = 1
+    stage: int = 0
+    accumulation: int = 1
+    targets: tuple[str, ...] = ()
+    dropout: float = 0.0
+    zero: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """What differs from the simplest, in a few words."""
+        plain = asdict(Combination(self.model))
+        named = {"method": self.method, "states": self.states}
+        named |= {k: v for k, v in asdict(self).items() if v != plain[k] and k not in named}
+        named.pop("model", None)
+        words = [
+            str(v) if k in ("method", "states", "engine") else f"{k}={v}" for k, v in named.items()
+        ]
+        return " ".join(words)
+
+
+def combinations() -> Iterator[Combination]:
+    """Every row of the table, by architecture."""
+    for model in MODELS:
+        yield from _ROWS[model.kind](model)
+
+
+def _dense(model: Model) -> Iterator[Combination]:
+    one = Combination(model.name)
+    yield one
+    yield replace(one, checkpointed=True, micro=2)
+    yield replace(one, method="lora")
+    yield replace(one, method="lora", checkpointed=True, micro=4, sequence=1024)
+    yield from _EXTRA.get(model.name, lambda _: ())(one)
+
+
+def _llama_8b(one: Combination) -> Iterator[Combination]:
+    yield replace(one, states="autocast", checkpointed=True)
+    yield replace(one, states="fp32", checkpointed=True)
+    yield replace(one, method="qlora", checkpointed=True)
+    yield replace(one, method="qlora", states="kbit", checkpointed=True)
+    yield replace(one, method="qlora", states="kbit")
+    yield replace(one, method="int8", checkpointed=True)
+    yield replace(one, method="lora", states="autocast", checkpointed=True)
+    yield replace(one, method="lora", states="autocast")
+    yield replace(one, method="lora", targets=("q_proj", "v_proj"), checkpointed=True)
+    yield replace(one, method="lora", dropout=0.05)
+    yield replace(one, method="lora", micro=2, packing=False, checkpointed=True)
+    yield replace(one, method="lora", engine="ddp", world=8, checkpointed=True)
+    for stage in (1, 2, 3):
+        yield replace(
+            one,
+            method="lora",
+            states="mixed",
+            engine="deepspeed",
+            world=8,
+            stage=stage,
+            checkpointed=True,
+        )
+        yield replace(
+            one, states="mixed", engine="deepspeed", world=64, stage=stage, checkpointed=True
+        )
+
+
+def _llama_1b(one: Combination) -> Iterator[Combination]:
+    yield replace(one, attention="eager", sequence=1024)
+    yield replace(one, states="autocast")
+    yield replace(one, states="autocast", checkpointed=True)
+    yield replace(one, states="fp32")
+    for name, kernel in (("adamw", "foreach"), ("adamw", "loop"), ("sgd", "foreach")):
+        yield replace(one, optimizer=name, kernel=kernel, checkpointed=True)
+    yield replace(one, optimizer="adamw_8bit", kernel="bitsandbytes", checkpointed=True)
+    yield replace(one, optimizer="adafactor", kernel="own", checkpointed=True)
+    yield replace(one, optimizer="lion", kernel="own", checkpointed=True)
+    yield replace(one, accumulation=4, checkpointed=True)
+    yield replace(one, micro=2, packing=False)
+    yield replace(one, sequence=8192, checkpointed=True)
+    yield replace(one, engine="ddp", world=2)
+    mixed = replace(one, states="mixed", engine="deepspeed", world=4, checkpointed=True)
+    for stage in (0, 1, 2, 3):
+        yield replace(mixed, stage=stage)
+        yield replace(mixed, stage=stage, accumulation=2)
+    for stage in (1, 2):
+        yield replace(mixed, stage=stage, zero={"reduce_bucket": 50_000_000, "overlap_comm": True})
+        yield replace(mixed, stage=stage, states="mixed-fp32-gradients")
+    yield replace(
+        mixed,
+        stage=3,
+        zero={
+            "max_live_parameters": 100_000_000,
+            "max_reuse_distance": 100_000_000,
+            "reduce_bucket": 4_194_304,
+            "prefetch_bucket": 3_774_873,
+        },
+    )
+    yield replace(mixed, stage=3, checkpointed=False)
+
+
+def _sharded(one: Combination) -> Iterator[Combination]:
+    for stage in (1, 2, 3):
+        yield replace(
+            one, states="mixed", engine="deepspeed", world=8, stage=stage, checkpointed=True
+        )
+
+
+def _quantised(one: Combination) -> Iterator[Combination]:
+    yield replace(one, method="qlora", states="kbit", checkpointed=True)
+    yield replace(one, method="int8", checkpointed=True)
+    yield from _sharded(one)
+
+
+_EXTRA: Final[dict[str, Any]] = {
+    "llama-3.1-8b": _llama_8b,
+    "llama-3.2-1b": _llama_1b,
+    "qwen2.5-0.5b": _sharded,
+    "qwen2.5-7b": _quantised,
+    "mistral-7b-v0.3": _quantised,
+    "tinyllama-1.1b": _sharded,
+}
+
+
+def _moe(model: Model) -> Iterator[Combination]:
+    one = Combination(model.name)
+    yield one
+    yield replace(one, checkpointed=True)
+    lora_one = replace(one, method="lora", targets=("q_proj", "k_proj", "v_proj", "o_proj"))
+    if "deepseek" in model.name:
+        lora_one = replace(lora_one, targets=("q_proj", "kv_b_proj", "o_proj"))
+    yield replace(lora_one, checkpointed=True)
+    yield lora_one
+    yield replace(one, states="mixed", engine="deepspeed", world=8, stage=2, checkpointed=True)
+
+
+def _vlm(model: Model) -> Iterator[Combination]:
+    one = Combination(model.name, sequence=512, packing=False)
+    yield one
+    yield replace(one, checkpointed=True)
+    yield replace(one, method="lora", checkpointed=True)
+    yield replace(one, method="lora")
+    yield replace(one, states="mixed", engine="deepspeed", world=8, stage=2, checkpointed=True)
+
+
+def _encoder_decoder(model: Model) -> Iterator[Combination]:
+    one = Combination(model.name, sequence=512, packing=False)
+    yield one
+    yield replace(one, checkpointed=True)
+    targets = ("q", "v") if "t5" in model.name else ("q_proj", "v_proj")
+    yield replace(one, method="lora", targets=targets)
+    yield replace(one, method="lora", targets=targets, checkpointed=True)
+
+
+def _diffusion(model: Model) -> Iterator[Combination]:
+    one = Combination(model.name, sequence=0, packing=False)
+    targets = ("to_q", "to_k", "to_v", "to_out.0")
+    yield one
+    yield replace(one, checkpointed=True, micro=2)
+    yield replace(one, method="lora", states="bf16-adapters", targets=targets)
+    yield replace(one, method="lora", states="bf16-adapters", targets=targets, checkpointed=True)
+    yield replace(
+        one, method="lora", states="bf16-adapters", targets=targets, checkpointed=True, micro=4
+    )
+
+
+_ROWS: Final = {
+    "dense": _dense,
+    "moe": _moe,
+    "vision-language": _vlm,
+    "encoder-decoder": _encoder_decoder,
+    "encoder": _encoder_decoder,
+    "diffusion": _diffusion,
+}
+_STATES: Final[dict[tuple[str, str], dict[str, Any]]] = {
+    ("full", "bf16"): {},
+    ("full", "fp32"): FP32,
+    ("full", "autocast"): FP32 | {"autocast": True},
+    ("full", "mixed"): MIXED,
+    ("full", "mixed-fp32-gradients"): MIXED | {"gradients": "fp32"},
+    ("adapter", "bf16"): BF16_LORA,
+    ("adapter", "bf16-adapters"): {},
+    ("adapter", "autocast"): BF16_LORA | {"autocast": True},
+    ("adapter", "kbit"): BF16_LORA | {"autocast": True, "weights": "fp32"},
+    ("adapter", "mixed"): MIXED,
+}
+
+
+def subject(row: Combination) -> Subject:
+    """What the account and the trace are asked about a row."""
+    model = BY_NAME[row.model]
+    config = config_of(model)
+    processor = card(row.model).processor if model.source.startswith("card") else {}
+    architecture = derive(config, processor)
+    options: dict[str, Any] = {
+        "sequence": row.sequence,
+        "packing": row.packing,
+        "name": row.optimizer,
+        "kernel": row.kernel,
+        "attention": AttentionKernel(_attention(row, architecture)),
+        **_images(model, architecture),
+    }
+    method = "full" if row.method == "full" else "adapter"
+    if method == "full":
+        workload = full(architecture, **options)
+    else:
+        quantization = {"qlora": nf4(), "int8": Quantization("int8", False, "bf16", None)}
+        if row.method in quantization:
+            options["quantization"] = quantization[row.method]
+        workload = lora(
+            architecture, dropout=row.dropout, adapted=_adapted(row, architecture), **options
+        )
+    states = _STATES[method, row.states]
+    if row.optimizer == "adamw_8bit":
+        states = states | {"optimizer": "int8"}
+    plan = layout(
+        row.micro,
+        checkpointed=row.checkpointed,
+        accumulation=row.accumulation,
+        evaluation=row.micro,
+        engine=row.engine,
+        world=row.world,
+        stage=row.stage,
+        **states,
+        **row.zero,
+    )
+    return Subject(config, workload, plan)
+
+
+def _attention(row: Combination, architecture: Architecture) -> Any:
+    """Eager where the model caps its scores, as `choose_attention` decides."""
+    return "eager" if any(stack.softcap for stack in architecture.stacks) else row.attention
+
+
+def _adapted(row: Combination, architecture: Architecture) -> tuple[Module, ...]:
+    parts = ("text", "denoiser")
+    inside = [
+        m for m in architecture.modules if m.kind == "linear" and m.part in parts and "{}" in m.path
+    ]
+    if row.targets:
+        return tuple(m for m in inside if m.path.endswith(row.targets))
+    return tuple(inside)
+
+
+def _images(model: Model, architecture: Architecture) -> dict[str, Any]:
+    if model.kind == "diffusion":
+        side = 512 if "v1-5" in model.name else 1024
+        return {"images": 1, "image_width": side, "image_height": side}
+    if model.kind != "vision-language" or architecture.images is None:
+        return {}
+    side = architecture.images.image_size or 448
+    return {
+        "images": 1,
+        "image_width": side,
+        "image_height": side,
+        "image_tokens": image_tokens(architecture.images, side, side),
+        "vision_tokens": sum(vision_tokens(architecture.images, side, side)),
+    }

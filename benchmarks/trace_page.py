@@ -1,0 +1,156 @@
+"""docs/memory-accuracy.md, from the recorded traces and today's account."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from trace_combinations import Combination, subject
+from trace_models import BY_NAME
+
+from tunec.compiler.analyses.memory.account import account
+from tunec.compiler.tracing.comparison import phase_of
+from tunec.schemas.units import format_bytes
+
+PAGE: Final = Path(__file__).parents[1] / "docs/memory-accuracy.md"
+_HEAD: Final = """\
+# How accurate the memory account is
+
+Each row is one training step of a real model, built from its own config without weights and run
+twice on tensors without data (`tunec trace`): forward, backward and optimizer, every storage
+followed. Beside the traced peak stands the account's. What GPUs run where such tensors would take
+another path (attention, dropout, autocast, torch's RMSNorm, bitsandbytes' layers, fused optimizers)
+is put in by the sizes that those kernels make and keep; `compiler/tracing/live` names the source of
+each. ZeRO is DeepSpeed's own code, and DDP torch's, over a process group in which collectives do
+nothing, seen from the rank that keeps most gradients of its own. What no trace shows: the CUDA
+context, the allocator's rounding and fragmentation, kernels' workspaces, offload. The account
+covers these by its margin.
+
+`just trace-table` traces anew and writes this page and `tests/tracing/data/traced.json`;
+`tests/tracing` recomputes a sample and holds every row against the account of the day.
+"""
+
+
+def accounted(row: Combination) -> int:
+    """The account's peak over the phases that a trace has, in bytes."""
+    asked = subject(row)
+    found = account(asked.workload, asked.layout)
+    micro = asked.layout.batch.micro
+    return max(line.at(micro) for line in found.lines if phase_of(line) is not None)
+
+
+def error_of(row: dict[str, Any]) -> float:
+    """By how much today's account is above a recorded trace, as a share of it."""
+    return accounted(combination_of(row)) / float(row["peak_bytes"]) - 1
+
+
+def combination_of(row: dict[str, Any]) -> Combination:
+    """The combination of a recorded row."""
+    given = dict(row["combination"])
+    return Combination(**{**given, "targets": tuple(given["targets"])})
+
+
+def class_of(row: dict[str, Any]) -> str:
+    """Dense decoders and their like on one device, or sharded over several."""
+    given = row["combination"]
+    kind: str = BY_NAME[given["model"]].kind
+    return "sharded" if given["engine"] != "none" else kind
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of all values does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+def write_page(rows: list[dict[str, Any]]) -> None:
+    """Write the page."""
+    PAGE.write_text("\n".join(page(rows)) + "\n", "utf-8")
+
+
+def page(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The page's lines."""
+    traced = [row for row in rows if "failed" not in row]
+    errors = [(row, error_of(row)) for row in traced]
+    yield _HEAD
+    yield f"Versions: {_versions(traced)}."
+    yield ""
+    yield from _summary(errors)
+    yield from _table(errors)
+    failed = [row for row in rows if "failed" in row]
+    if failed:
+        yield from _failures(failed)
+
+
+def _versions(rows: Iterable[dict[str, Any]]) -> str:
+    found = {item for row in rows for item in row["versions"].items()}
+    return ", ".join(f"{name} {version}" for name, version in sorted(found))
+
+
+def _summary(errors: Sequence[tuple[dict[str, Any], float]]) -> Iterator[str]:
+    by_class: dict[str, list[float]] = {"all": [abs(error) for _, error in errors]}
+    for row, error in errors:
+        by_class.setdefault(class_of(row), []).append(abs(error))
+    models = {row["combination"]["model"] for row, _ in errors}
+    yield f"{len(errors)} combinations over {len(models)} architectures; errors without their sign:"
+    yield ""
+    yield "| class | rows | median | 95th percentile | largest |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for name, values in by_class.items():
+        figures = median(values), percentile(values, 0.95), max(values)
+        shown = " | ".join(f"{100 * each:.2f} %" for each in figures)
+        yield f"| {name} | {len(values)} | {shown} |"
+    seconds = [float(row["seconds"]) for row, _ in errors]
+    yield ""
+    yield f"Seconds a trace took: median {median(seconds):.1f}, largest {max(seconds):.1f}."
+
+
+def _table(errors: Sequence[tuple[dict[str, Any], float]]) -> Iterator[str]:
+    model = ""
+    for row, error in errors:
+        given = combination_of(row)
+        if given.model != model:
+            model = given.model
+            yield from _model_head(model)
+        peak = format_bytes(row["peak_bytes"])
+        ours = format_bytes(round(row["peak_bytes"] * (1 + error)))
+        yield (
+            f"| {given.title} | {row['peak_phase']} | {peak} | {ours} | {100 * error:+.2f} % "
+            f"| {row['seconds']:.1f} |"
+        )
+
+
+def _model_head(name: str) -> Iterator[str]:
+    model = BY_NAME[name]
+    cut = f"; cut to {model.layers} layers" if model.layers else ""
+    yield ""
+    yield f"## {name}"
+    yield ""
+    yield f"{model.kind}; config of {model.source}{cut}."
+    yield ""
+    yield "| combination | peak in | traced | account | error | seconds |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: |"
+
+
+def _failures(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    yield ""
+    yield "## What could not be traced"
+    yield ""
+    for row in rows:
+        given = combination_of(row)
+        yield f"- {given.model}, {given.title}: {row['failed']}"
+
+
+def worst(rows: Iterable[dict[str, Any]], share: float) -> list[str]:
+    """Rows whose error is above a share, worst first, in words."""
+    found = [(abs(e), e, row) for row in rows if abs(e := error_of(row)) > share]
+    found.sort(key=lambda each: -each[0])
+    return [
+        f"{r['combination']['model']} {combination_of(r).title}: {100 * e:+.2f} %"
+        for _, e, r in found
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit("run trace_table.py --render")

@@ -1,0 +1,101 @@
+"""The sides that `tunec diff` compares: spec files on some hardware, or the pairs of a fleet."""
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.fleet.inputs import Reader
+from tunec.compiler.fleet.selection import Selection, select
+from tunec.compiler.frontend.load import Loaded, load_spec
+from tunec.compiler.review.sides import Side
+
+_OWN = ""
+"""Stands for the hardware that a spec itself names."""
+
+
+class Specs(Protocol):
+    """Specs by name, each on some clusters."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the specs."""
+        ...
+
+    @property
+    def clusters(self) -> Sequence[str]:
+        """What they are planned for; the same for all of them."""
+        ...
+
+    @property
+    def targets(self) -> Sequence[str]:
+        """What the side itself compiles to; empty: each spec's own targets."""
+        ...
+
+    def read(self, name: str) -> Loaded:
+        """A spec as it is written."""
+        ...
+
+    def on(self, name: str, cluster: str) -> Loaded:
+        """A spec for one of the clusters."""
+        ...
+
+
+class SpecFiles:
+    """The specs of a directory, on the hardware of the command line or on their own."""
+
+    targets: Sequence[str] = ()
+
+    def __init__(self, side: Side, options: Namespace, targets: Sequence[str]) -> None:
+        self._files = side.files
+        self._overrides: Sequence[str] = options.overrides
+        self._known = targets
+        self.names = tuple(side.files)
+        self.clusters: Sequence[str] = options.hardware or [_OWN]
+
+    def read(self, name: str) -> Loaded:
+        """A spec as it is written, with the command line's overrides."""
+        return self.on(name, _OWN)
+
+    def on(self, name: str, cluster: str) -> Loaded:
+        """A spec for one of the clusters."""
+        hardware = cluster or None
+        return load_spec(self._files[name], self._overrides, hardware, targets=self._known)
+
+
+class FleetSpecs:
+    """The pairs of a fleet."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._reader = Reader(selection, "")
+        self._sites = {site.name: site for site in selection.sites}
+        self._files: Mapping[str, Path] = selection.specs
+        self.names = tuple(selection.specs)
+        self.clusters = tuple(self._sites)
+        self.targets = selection.fleet.targets
+
+    def read(self, name: str) -> Loaded:
+        """A spec as it is written, without what the fleet file lays over it."""
+        return load_spec(self._files[name])
+
+    def on(self, name: str, cluster: str) -> Loaded:
+        """A spec for one of the clusters, with what the fleet file lays over it."""
+        return self._reader.loaded(name, self._sites[cluster])
+
+
+class BadFleet(ValueError):
+    """A fleet file that cannot be read."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...], sources: Mapping[str, str]) -> None:
+        super().__init__("the fleet file has faults")
+        self.diagnostics = diagnostics
+        self.sources = sources
+
+
+def fleet_at(file: Path) -> Selection:
+    """What a fleet file selects. Raises BadFleet."""
+    found = select(file)
+    if found.selection is None:
+        raise BadFleet(found.diagnostics, found.sources)
+    return found.selection

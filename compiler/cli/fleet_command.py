@@ -1,0 +1,115 @@
+"""`tunec fleet`: many specs on many clusters, incrementally; drift; the summary."""
+
+import sys
+from argparse import Namespace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tunec.compiler.cli.inputs import targets_for
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.fleet.build import build, survey
+from tunec.compiler.fleet.drift import drifts, orphans, prune
+from tunec.compiler.fleet.inputs import Reader, digest
+from tunec.compiler.fleet.lock import Busy, exclusive, read_lock
+from tunec.compiler.fleet.pair import Builder, Built
+from tunec.compiler.fleet.progress import Progress
+from tunec.compiler.fleet.selection import Selection, select
+from tunec.compiler.fleet.summary import COLUMNS, FORMATS, ordered, rows
+from tunec.compiler.review.policy import load_policy
+
+_TOLD: Final = 20
+"""Pairs whose diagnostics are printed; the summary names all that do not fit."""
+
+
+def run(options: Namespace, session: Session) -> int:
+    """Build a fleet's tree, or compare it with what it should be."""
+    if options.sort is not None and options.sort not in COLUMNS:
+        raise Misuse(f"there is no column {options.sort!r}; there are {', '.join(COLUMNS)}")
+    found = select(Path(options.file))
+    session.diagnose(found.diagnostics, found.sources)
+    if found.selection is None:
+        return INPUT
+    builder = _builder(found.selection, options, session)
+    if builder is None:
+        return INPUT
+    if options.check:
+        return _check(builder, session)
+    try:
+        with exclusive(builder.folder):
+            return _build(builder, options, session)
+    except Busy as busy:
+        raise Misuse(str(busy)) from None
+
+
+def _builder(selection: Selection, options: Namespace, session: Session) -> Builder | None:
+    base = selection.file.parent
+    rules = tuple(load_policy(base / name) for name in selection.fleet.policies)
+    for each in rules:
+        session.diagnose(each.faults, each.document.sources)
+    if any(each.faults for each in rules):
+        return None
+    policies = digest(*(text for each in rules for text in each.document.sources.values()))
+    asking = partial(targets_for, session.registry)
+    return Builder(Reader(selection, policies), Path(options.output), asking, rules)
+
+
+def _check(builder: Builder, session: Session) -> int:
+    found = list(drifts(builder))
+    if session.format == "json":
+        session.json([{"path": d.path, "kind": d.kind, "why": d.why} for d in found])
+    else:
+        session.result("\n".join(map(str, found)) or "nothing differs")
+    return INPUT if found else OK
+
+
+def _build(builder: Builder, options: Namespace, session: Session) -> int:
+    work = survey(builder)
+    session.note(f"{work.fresh:,} pairs are as they should be, {len(work.pending):,} are compiled")
+    teller = _Teller(session, Progress(len(work.pending), sys.stderr))
+    if work.changes:
+        build(work, options.jobs, teller.tell)
+        teller.end()
+    _orphans(builder, options, session)
+    table = ordered(rows(read_lock(builder.folder)), options.sort)
+    session.result(FORMATS[options.format](table))
+    fits = all(row["fits"] for row in rows(read_lock(builder.folder)))
+    return OK if fits else INPUT
+
+
+class _Teller:
+    """Hears of each built pair: shows the first diagnostics, and how far the build is."""
+
+    def __init__(self, session: Session, progress: Progress) -> None:
+        self.session = session
+        self.progress = progress
+        self.told = 0
+
+    def tell(self, built: Built) -> None:
+        """Say what is wrong with a pair, and count it."""
+        if not built.ok:
+            self.told += 1
+            if self.told <= _TOLD:
+                self.progress.end()
+                self.session.note(f"{built.locked.pair}:")
+                self.session.diagnose(built.diagnostics, built.sources)
+        self.progress.step()
+
+    def end(self) -> None:
+        """Close the line of progress."""
+        self.progress.end()
+        if self.told > _TOLD:
+            self.session.note(f"{self.told - _TOLD:,} more pairs have errors; see the summary")
+
+
+def _orphans(builder: Builder, options: Namespace, session: Session) -> None:
+    found = orphans(builder.folder, builder.reader.selection, read_lock(builder.folder))
+    if options.prune:
+        for path in prune(builder.folder, found):
+            session.note(f"removed {path}")
+        return
+    names = [each.path for each in found]
+    for name in names[:_TOLD]:
+        session.note(f"{name}: belongs to no pair (--prune removes it)")
+    if len(names) > _TOLD:
+        session.note(f"{len(names) - _TOLD:,} more files belong to no pair")

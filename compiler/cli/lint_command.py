@@ -1,0 +1,134 @@
+"""`tunec lint`: what is wrong with configs that are there, read together."""
+
+import os
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tunec.compiler.cli.files import write_all
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.diagnostics.allow import Allowance
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.lints.lint import Linted, lint_files
+from tunec.compiler.lints.surroundings import Unusable, environment_of
+from tunec.compiler.version import __version__
+
+_ROUNDS: Final = 20
+
+
+def run(options: Namespace, session: Session) -> int:
+    """Lint files; with --fix, mend what can safely be mended, and say what remains."""
+    linted = _lint(options, session)
+    if options.fix:
+        linted = _mend(linted, options, session)
+    if options.write_baseline:
+        _write_baseline(options, linted)
+        return OK
+    found = _new(linted.diagnostics, options)
+    _show(found, linted.sources, session)
+    return _code(found, options.fail_on)
+
+
+def _mend(linted: Linted, options: Namespace, session: Session) -> Linted:
+    """Apply safe fixes until none is left: two that touch one place need two rounds."""
+    changed: dict[Path, None] = {}
+    for _ in range(_ROUNDS):
+        fixed = {Path(name): text for name, text in linted.fixed().items()}
+        written = write_all(fixed)
+        if not written:
+            break
+        changed |= dict.fromkeys(written)
+        linted = _lint(options, session)
+    if changed:
+        session.note(f"mended {', '.join(map(str, changed))}")
+    return linted
+
+
+def _lint(options: Namespace, session: Session) -> Linted:
+    targets = session.registry.readable()
+    try:
+        environment = environment_of(
+            targets,
+            hardware=options.hardware,
+            model=options.model,
+            world=options.world_size,
+            readers=options.readers,
+            software=_software(options.software),
+        )
+    except Unusable as unusable:
+        raise Misuse(str(unusable)) from None
+    allowed = [Allowance(name, "allowed on the command line") for name in _names(options.allow)]
+    return lint_files([Path(each) for each in options.files], targets, environment, allowed)
+
+
+def _names(given: list[str]) -> list[str]:
+    from tunec.compiler.lints.index import is_rule, rule_names
+
+    for name in given:
+        if not is_rule(name):
+            from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+
+            hint = did_you_mean(nearest(name, rule_names()))
+            raise Misuse(f"there is no rule {name!r}{f'; {hint}' if hint else ''}")
+    return given
+
+
+def _software(given: list[str]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
+    for name, equals, version in pairs:
+        if not (name and equals and version):
+            raise Misuse(f"--software takes NAME=VERSION, and not {name + equals + version!r}")
+    return {name: version for name, _, version in pairs}
+
+
+def _write_baseline(options: Namespace, linted: Linted) -> None:
+    from tunec.compiler.lints.baseline import write_baseline
+
+    if not options.baseline:
+        raise Misuse("--write-baseline needs --baseline FILE to write to")
+    write_all({Path(options.baseline): write_baseline(linted.diagnostics)})
+
+
+def _new(found: tuple[Diagnostic, ...], options: Namespace) -> tuple[Diagnostic, ...]:
+    """What the baseline does not hold."""
+    if not options.baseline:
+        return found
+    from tunec.compiler.lints.baseline import NotABaseline, read_baseline, without
+
+    try:
+        return without(found, read_baseline(Path(options.baseline).read_text("utf-8")))
+    except (OSError, UnicodeDecodeError, NotABaseline) as fault:
+        raise Misuse(f"cannot use the baseline {options.baseline}: {fault}") from None
+
+
+def _show(found: tuple[Diagnostic, ...], sources: Mapping[str, str], session: Session) -> None:
+    """Findings are the result of this command, and go to stdout."""
+    if session.format == "json":
+        from tunec.compiler.diagnostics.json import render as render_json
+
+        session.result(render_json(found))
+    elif session.format == "sarif":
+        from tunec.compiler.diagnostics.sarif import render as render_sarif
+        from tunec.compiler.lints.index import is_rule, rule_page, rule_title
+
+        pages = {each.id: each.id for each in found if is_rule(each.id)}
+        known = {name: (rule_title(name), rule_page(name)) for name in pages}
+        session.result(render_sarif(found, __version__, known))
+    elif session.format == "github":
+        from tunec.compiler.diagnostics.github import render_all as render_github
+
+        session.stdout.write(render_github(found))
+    else:
+        from tunec.compiler.diagnostics.terminal import render_all
+
+        color = session.stdout.isatty() and "NO_COLOR" not in os.environ
+        session.stdout.write(render_all(found, sources, color=color))
+        if any(each.consequence for each in found):
+            session.note("tunec explain NAME says more about a finding")
+
+
+def _code(found: tuple[Diagnostic, ...], fail_on: str) -> int:
+    severities = {each.severity for each in found}
+    failing = {"error"} if fail_on == "error" else {"error", "warning"}
+    return INPUT if severities & failing else OK

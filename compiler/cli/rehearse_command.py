@@ -1,0 +1,159 @@
+"""`tunec rehearse`: run the emitted files for real, small, on this machine."""
+
+import signal
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.cli.inputs import load, targets_for
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.cli.trace_command import config_of
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.rehearse.adapt import Device
+from tunec.compiler.rehearse.compare import Check, compare
+from tunec.compiler.rehearse.prepare import FILES, LAUNCH, Rehearsal, absent, needed, prepare
+from tunec.compiler.rehearse.report import passes, table, to_json
+from tunec.compiler.rehearse.running import SECONDS, RehearsalFailed
+from tunec.compiler.rehearse.running import run as run_job
+from tunec.compiler.rehearse.shrink import Unrehearsable
+from tunec.compiler.requirements import Asked
+from tunec.compiler.verify.cases import cases_of, compiled_folder
+from tunec.compiler.verify.contract import Case
+
+_INSTALL: Final = "install tunec[consumers], which brings torch, transformers, peft and deepspeed"
+
+
+def run(options: Namespace, session: Session) -> int:
+    """Rehearse one spec; 0 only if it ran and nothing differs from the plan."""
+    if options.ranks < 1 or options.steps < 1:
+        raise Misuse("--ranks and --steps are at least 1")
+    loaded = load(options.spec, options, session)
+    asked = _asked(options, loaded, session)
+    compiled = compile_spec(loaded, asked)
+    session.diagnose(compiled.diagnostics, loaded.sources)
+    if not compiled.ok:
+        return _say((), "there are no files to rehearse", compiled.diagnostics, session)
+    cases = cases_of(compiled, asked, _folder(options, loaded))
+    try:
+        checks = _rehearsed(cases, loaded, options, session)
+    except (Unrehearsable, RehearsalFailed) as reason:
+        if isinstance(reason, RehearsalFailed) and reason.output:
+            session.note(reason.output)
+        return _say((), str(reason), compiled.diagnostics, session)
+    return _say(checks, "", compiled.diagnostics, session)
+
+
+def _say(
+    checks: Sequence[Check], refused: str, found: Sequence[Diagnostic], session: Session
+) -> int:
+    if session.format == "json":
+        said = [each.to_json() for each in found]
+        rows = [to_json(each) for each in checks]
+        session.json({"checks": rows, "refused": refused or None, "diagnostics": said})
+    elif refused:
+        session.note(f"tunec rehearse: {refused}")
+    else:
+        session.result(table(checks))
+    return OK if passes(checks) else INPUT
+
+
+def _rehearsed(
+    cases: Sequence[Case], loaded: Loaded, options: Namespace, session: Session
+) -> tuple[Check, ...]:
+    missing = absent(needed(cases))
+    if missing:
+        raise Unrehearsable(f"{' and '.join(missing)} cannot be imported: {_INSTALL}")
+    _same_release(cases)
+    device, count = _device()
+    ranks = options.ranks if device == "cpu" else min(options.ranks, count)
+    rehearsal = prepare(cases, _config(loaded), device, ranks, options.steps)
+    seconds = SECONDS if options.time_limit is None else options.time_limit
+    with _ended_by_signals():
+        told = run_job(rehearsal.job, session.note, seconds)
+    return _compared(rehearsal, told)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let a termination end what runs, as Ctrl-C does, and then tunec."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _compared(rehearsal: Rehearsal, told: Sequence[dict[str, Any]]) -> tuple[Check, ...]:
+    return compare(rehearsal.plan, told, rehearsal.ranks, rehearsal.trainable, rehearsal.hidden)
+
+
+def _asked(options: Namespace, loaded: Loaded, session: Session) -> tuple[Asked, ...]:
+    """The two targets that are rehearsed, in the named versions or the installed ones."""
+    names = {name.partition("@")[0]: name for name in options.targets}
+    if others := [name for name in names if name not in (FILES, LAUNCH)]:
+        raise Misuse(f"files of {', '.join(others)} are not rehearsed: only {FILES} and {LAUNCH}")
+    try:
+        wanted = [names.get(FILES, _installed(loaded)), names.get(LAUNCH, LAUNCH)]
+        return targets_for(session.registry, wanted, loaded)
+    except LookupError as unknown:
+        raise Misuse(str(unknown.args[0])) from None
+
+
+def _installed(loaded: Loaded) -> str:
+    named = loaded.spec.software if loaded.spec else {}
+    if "transformers" in named or absent(["transformers"]):
+        return FILES
+    return f"{FILES}@{version('transformers')}"
+
+
+def _same_release(cases: Sequence[Case]) -> None:
+    """Files are for a release, and only the installed one can run."""
+    for case in cases:
+        if case.target.name == FILES:
+            here = Version(version(case.target.package))
+            if here.release[:2] != case.version.release[:2]:
+                raise Unrehearsable(
+                    f"the files are for {case.target.package} {case.version}, and {here} is "
+                    "installed"
+                )
+
+
+def _config(loaded: Loaded) -> Any:
+    if loaded.spec is None:
+        raise ValueError("files without a spec")  # the driver makes none
+    return config_of(loaded.spec.model, loaded.base)
+
+
+def _folder(options: Namespace, loaded: Loaded) -> Path | None:
+    """Where the files lie that `tunec compile -o` wrote; None: they are compiled now."""
+    if options.files is None:
+        return None
+    name = loaded.spec.name if loaded.spec else ""
+    place, held = compiled_folder(Path(options.files), name, (FILES, LAUNCH))
+    if FILES not in held:
+        raise Misuse(f"{options.files} holds no files of {FILES}")
+    return place
+
+
+def _device() -> tuple[Device, int]:
+    """GPUs if torch sees any, and how many; asked in a process of its own, for torch is heavy."""
+    question = "import torch; print(torch.cuda.device_count() * torch.cuda.is_available())"
+    asked = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", question], capture_output=True, text=True, check=False
+    )
+    count = int(asked.stdout.strip() or 0) if asked.returncode == 0 else 0
+    return ("cuda", count) if count else ("cpu", 0)

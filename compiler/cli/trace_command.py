@@ -1,0 +1,111 @@
+"""`tunec trace`: the real model of a plan, run without weights, beside the memory account."""
+
+import importlib.util
+import json
+import os
+import warnings
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tunec.compiler.analyses.memory.account import Account
+from tunec.compiler.cli.files import write_all
+from tunec.compiler.cli.inputs import planned
+from tunec.compiler.cli.session import INPUT, OK, Session
+from tunec.compiler.driver import Planned
+from tunec.compiler.frontend.names import is_path
+from tunec.compiler.tracing.calibration import calibration_json
+from tunec.compiler.tracing.comparison import compare
+from tunec.compiler.tracing.recording import Trace
+from tunec.compiler.tracing.report import trace_json, trace_text
+from tunec.compiler.tracing.subject import Subject, Untraceable
+from tunec.schemas.models.catalogue import card
+from tunec.schemas.spec import InlineModel
+
+_INSTALL: Final = "install tunec[trace], which brings torch, transformers, diffusers, peft"
+
+
+def run(options: Namespace, session: Session) -> int:
+    """Plan one spec, trace the plan's model, and print both."""
+    result = planned(options, session)
+    session.diagnose(result.diagnostics, result.loaded.sources)
+    if result.memory is None:
+        return _refuse("there is no plan to trace", session, result)
+    subject = subject_of(result, result.memory)
+    absent = [name for name in needed(subject) if importlib.util.find_spec(name) is None]
+    if absent:
+        return _refuse(f"{' and '.join(absent)} cannot be imported: {_INSTALL}", session, result)
+    try:
+        trace = traced(subject)
+        saved = _saved(options.save, subject, trace)
+    except Untraceable as reason:
+        return _refuse(str(reason), session, result)
+    comparison = compare(trace, result.memory)
+    if session.format == "json":
+        found = [each.to_json() for each in result.diagnostics]
+        session.json({**trace_json(comparison), "diagnostics": found})
+    else:
+        session.result(trace_text(comparison))
+    for path in write_all(saved):
+        session.note(f"wrote {path}")
+    return OK
+
+
+def _refuse(reason: str, session: Session, result: Planned) -> int:
+    if session.format == "json":
+        found = [each.to_json() for each in result.diagnostics]
+        session.json({"trace": None, "refused": reason, "diagnostics": found})
+    else:
+        session.note(f"tunec trace: {reason}")
+    return INPUT
+
+
+def traced(subject: Subject) -> Trace:
+    """Trace a subject, with the libraries' own warnings kept off the screen."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "error")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from tunec.compiler.tracing.live.running import run as run_trace
+
+        return run_trace(subject)
+
+
+def needed(subject: Subject) -> tuple[str, ...]:
+    """The packages that a trace of a subject imports."""
+    names = ["torch", "diffusers" if "_class_name" in subject.config else "transformers"]
+    names += ["peft"] if subject.is_adapted else []
+    names += ["deepspeed"] if subject.layout.parallel.engine == "deepspeed" else []
+    return tuple(names)
+
+
+def subject_of(result: Planned, memory: Account) -> Subject:
+    """What a plan says is run: its model's own config, its workload and its layout."""
+    spec = result.loaded.spec
+    if spec is None:
+        raise ValueError("a plan without a spec")  # the driver makes none
+    config = config_of(spec.model, result.loaded.base)
+    return Subject(config, memory.workload, memory.layout)
+
+
+def config_of(model: str | InlineModel, base: Path) -> Mapping[str, Any]:
+    """The config.json that a spec's model is described by: inline, in a file, or on a card."""
+    if isinstance(model, InlineModel):
+        return _read(base / model.config) if isinstance(model.config, str) else model.config
+    return _read(base / model) if is_path(model, base) else card(model).config
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    file = path / "config.json" if path.is_dir() else path
+    found: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
+    return found
+
+
+def _saved(path: str | None, subject: Subject, trace: Trace) -> dict[Path, str]:
+    """The calibration to write, which takes a second trace with one more sample."""
+    if path is None:
+        return {}
+    more = traced(subject.with_micro(subject.layout.batch.micro + 1))
+    text = json.dumps(calibration_json(subject, trace, more), indent=2)
+    return {Path(path): text + "\n"}

@@ -1,0 +1,150 @@
+"""`tunec verify`: hand each file to the program that reads it."""
+
+import signal
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from tunec.compiler.cli.inputs import asked_targets, load
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.requirements import Asked
+from tunec.compiler.verify.asking import Progress, verify
+from tunec.compiler.verify.cases import cases_of, compiled_folder, distinct, rounds, specs_in
+from tunec.compiler.verify.contract import Case
+from tunec.compiler.verify.report import (
+    diagnostics,
+    passes,
+    places_of,
+    sources,
+    table,
+    to_json,
+)
+
+
+def run(options: Namespace, session: Session) -> int:
+    """Verify every spec and directory; 0 only if every program resolves what was planned."""
+    found: list[Diagnostic] = []
+    cases = distinct(
+        [each for given in options.what for each in _cases(given, options, session, found)]
+    )
+    broken = any(each.severity == "error" for each in found)
+    with _ended_by_signals():
+        checks = verify(cases, _progress(session), options.time_limit)
+    said = diagnostics(checks, places_of(cases))
+    session.diagnose(said, sources(cases))
+    if session.format == "json":
+        every = [each.to_json() for each in (*found, *said)]
+        session.json({"checks": [to_json(each) for each in checks], "diagnostics": every})
+    elif checks:
+        session.result(table(checks))
+    fine = passes(checks, allow_unchecked=options.allow_unchecked)
+    return OK if fine and not broken else INPUT
+
+
+def _progress(session: Session) -> Progress:
+    return session.note if session.stderr.isatty() else lambda _: None
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let a termination end what runs, as Ctrl-C does, and then tunec."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# ── what is verified ─────────────────────────────────────────────────────────────────────────────
+
+
+def _cases(
+    given: str, options: Namespace, session: Session, found: list[Diagnostic]
+) -> Iterator[Case]:
+    """The cases of a spec, of a directory of files, or of a directory of specs."""
+    folder = Path(given)
+    if not folder.is_dir():
+        yield from _of_spec(given, options, session, found)
+        return
+    specs = [Path(options.spec)] if options.spec else list(specs_in(folder))
+    if options.spec or _holds_files(folder, session):
+        yield from _of_folder(folder, specs, options, session, found)
+        return
+    if not specs:
+        raise Misuse(f"{given} holds neither a spec nor files of a target")
+    for spec in specs:
+        yield from _of_spec(str(spec), options, session, found)
+
+
+def _holds_files(folder: Path, session: Session) -> bool:
+    return bool(compiled_folder(folder, "", session.registry.names())[1])
+
+
+def _of_spec(
+    spec: str, options: Namespace, session: Session, found: list[Diagnostic]
+) -> Iterator[Case]:
+    loaded = load(spec, options, session)
+    asked = asked_targets(options.targets, loaded, session)
+    if asked or loaded.spec is None:
+        yield from _compiled(loaded, asked, None, session, found)
+    else:
+        yield from _of_every_target(loaded, session, found)
+
+
+def _of_every_target(loaded: Loaded, session: Session, found: list[Diagnostic]) -> Iterator[Case]:
+    """Where nobody names a target: each that is known to a program and can say the plan, alone."""
+    software = loaded.spec.software if loaded.spec else {}
+    able = 0
+    for name in session.registry.names():
+        asked = session.registry.resolve(name, software)
+        compiled = compile_spec(loaded, [asked])
+        if asked[0].verify and compiled.ok:
+            able += 1
+            yield from cases_of(compiled, [asked])
+    if not able:
+        yield from _compiled(loaded, (), None, session, found)
+
+
+def _of_folder(
+    folder: Path,
+    specs: Sequence[Path],
+    options: Namespace,
+    session: Session,
+    found: list[Diagnostic],
+) -> Iterator[Case]:
+    if len(specs) != 1:
+        held = ", ".join(path.name for path in specs) or "none"
+        raise Misuse(f"name the spec of {folder} with --spec: specs found in it: {held}")
+    loaded = load(str(specs[0]), options, session)
+    name = loaded.spec.name if loaded.spec else ""
+    place, held_targets = compiled_folder(folder, name, session.registry.names())
+    asked = asked_targets(options.targets or held_targets, loaded, session)
+    if not asked:
+        raise Misuse(f"{folder} holds no file of a target")
+    yield from _compiled(loaded, asked, place, session, found)
+
+
+def _compiled(
+    loaded: Loaded,
+    asked: Sequence[Asked],
+    folder: Path | None,
+    session: Session,
+    found: list[Diagnostic],
+) -> Iterator[Case]:
+    """Compile in every combination of versions; what cannot be compiled is told, once."""
+    for combination in rounds(asked):
+        compiled = compile_spec(loaded, combination)
+        new = [each for each in compiled.diagnostics if each not in found]
+        session.diagnose(new, loaded.sources)
+        found += new
+        if compiled.ok:
+            yield from cases_of(compiled, combination, folder)

@@ -1,0 +1,149 @@
+"""Building a fleet: what is stale is compiled, in parallel, in order; the rest is left alone.
+
+Whatever is interrupted, each file is the old or the new one, the lock says nothing that is not so,
+and the next build finishes the rest.
+"""
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tunec.compiler.fleet.drift import is_intact
+from tunec.compiler.fleet.lock import (
+    LOCK,
+    PART,
+    Locked,
+    fold,
+    part,
+    read_lock,
+    sweep,
+    write_lock,
+)
+from tunec.compiler.fleet.pair import Builder, Built
+from tunec.compiler.fleet.pairing import Task, beside, tasks
+from tunec.compiler.version import __version__
+
+_CHUNK: Final = 16
+"""Pairs handed to a process at once: enough that the way there costs nothing."""
+_PARENT_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a build has to do."""
+
+    builder: Builder
+    pending: Sequence[Task]
+    """Pairs that are missing or stale, in the order of the lock."""
+    fresh: int
+    """Pairs that are as they should be."""
+    dropped: int
+    """Pairs of the lock that the fleet does not select any more."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do, in the tree or in the lock."""
+        return bool(self.pending or self.dropped)
+
+
+def survey(builder: Builder) -> Work:
+    """Find what is stale: compare each pair's inputs with the lock, and its files with the tree."""
+    sweep(builder.folder)
+    _fold_part(builder.folder)
+    pending: list[Task] = []
+    fresh = dropped = 0
+    since = _written(builder.folder)
+    for task, locked in beside(tasks(builder.reader.selection), read_lock(builder.folder)):
+        if task is None:
+            dropped += 1
+        elif locked is not None and _is_fresh(builder, task, locked, since):
+            fresh += 1
+        else:
+            pending.append(task)
+    return Work(builder, pending, fresh, dropped)
+
+
+def build(work: Work, jobs: int, tell: Callable[[Built], None]) -> None:
+    """Compile what is pending, `jobs` pairs at a time; `tell` hears of each as it is done."""
+    folder, pending = work.builder.folder, {(spec, site.name) for spec, site in work.pending}
+    names = (
+        {(spec, site.name) for spec, site in tasks(work.builder.reader.selection)}
+        if work.dropped
+        else None
+    )
+
+    def stays(each: Locked) -> bool:
+        key = (each.pair.spec, each.pair.cluster)
+        return key not in pending and (names is None or key in names)
+
+    with part(folder, __version__) as add:
+        write_lock(folder, __version__, filter(stays, read_lock(folder)))
+        for built in _results(work, jobs):
+            add(built.locked)
+            tell(built)
+        fold(folder, __version__)
+
+
+def _fold_part(folder: Path) -> None:
+    """Put what an interrupted build had finished into the lock."""
+    if (folder / PART).exists():
+        fold(folder, __version__)
+        (folder / PART).unlink()
+
+
+def _written(folder: Path) -> int:
+    """When the lock was written, in nanoseconds; files that are older have not been touched."""
+    try:
+        return (folder / LOCK).stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _is_fresh(builder: Builder, task: Task, locked: Locked, since: int) -> bool:
+    spec, site = task
+    folder = builder.folder / spec / site.name
+    return builder.inputs(spec, site) == locked.inputs and is_intact(folder, locked, since)
+
+
+# ── processes ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _results(work: Work, jobs: int) -> Iterator[Built]:
+    if jobs <= 1 or len(work.pending) < 2 * _CHUNK:
+        yield from (work.builder.build(spec, site) for spec, site in work.pending)
+        return
+    with multiprocessing.Pool(jobs, _Worker.start, (work.builder, os.getpid())) as pool:
+        yield from pool.imap(_Worker.run, work.pending, chunksize=_CHUNK)
+
+
+@dataclass
+class _Worker:
+    """What a process of the pool keeps: reading the catalogue and the specs once."""
+
+    builder: Builder | None = field(default=None)
+
+    @staticmethod
+    def start(builder: Builder, parent: int) -> None:
+        _WORKER.builder = builder
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+    @staticmethod
+    def run(task: Task) -> Built:
+        if _WORKER.builder is None:
+            raise RuntimeError("the process was not started by a build")
+        return _WORKER.builder.build(*task)
+
+
+_WORKER: Final = _Worker()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent was killed: nobody else would."""
+    while os.getppid() == parent:
+        time.sleep(_PARENT_SECONDS)
+    os._exit(1)

@@ -1,0 +1,146 @@
+"""Drift: how a tree differs from what its fleet compiles to, and why."""
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from tunec.compiler.fleet.lock import LOCK, PART, Locked, read_lock
+from tunec.compiler.fleet.pair import Builder
+from tunec.compiler.fleet.pairing import beside, tasks
+from tunec.compiler.fleet.selection import Selection
+
+Kind = Literal["edited", "missing", "stale", "not built", "orphan"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Drift:
+    """One thing that is not as it should be."""
+
+    path: str
+    """Below the tree; a file, or a pair's directory."""
+    kind: Kind
+    why: str = ""
+
+    def __str__(self) -> str:
+        """`build/a/b/ds_config.json: edited`."""
+        return f"{self.path}: {self.kind}" + (f" ({self.why})" if self.why else "")
+
+
+def is_intact(folder: Path, locked: Locked, since: int) -> bool:
+    """Whether a pair's files are there as the lock says.
+
+    A file that is older than `since` (nanoseconds, when the lock was written) was not touched after
+    it; only younger ones are read.
+    """
+    for name, digest in locked.artifacts.items():
+        try:
+            found = (folder / name).stat()
+        except OSError:
+            return False
+        if not stat.S_ISREG(found.st_mode):
+            return False
+        if found.st_mtime_ns > since and _digest(folder / name) != digest:
+            return False
+    return True
+
+
+def file_drifts(root: Path, locked: Locked) -> Iterator[Drift]:
+    """What of a pair's files is missing or was edited: every one is read."""
+    where = _where(locked)
+    for name, digest in locked.artifacts.items():
+        found = _digest(root / where / name)
+        if found is None:
+            yield Drift(f"{where}/{name}", "missing")
+        elif found != digest:
+            yield Drift(f"{where}/{name}", "edited", "differs from what was written")
+
+
+def drifts(builder: Builder) -> Iterator[Drift]:
+    """Everything that differs, pair by pair: files, then what made them, then what is left over."""
+    selection, root = builder.reader.selection, builder.folder
+    for task, locked in beside(tasks(selection), read_lock(root)):
+        if task is None:
+            if locked is not None:
+                yield Drift(_where(locked), "stale", "the fleet does not select it any more")
+        elif locked is None:
+            yield Drift(f"{task[0]}/{task[1].name}", "not built")
+        else:
+            changed = builder.inputs(*task).changed(locked.inputs)
+            if changed:
+                yield Drift(_where(locked), "stale", f"changed since: {', '.join(changed)}")
+            yield from file_drifts(root, locked)
+    yield from orphans(root, selection, read_lock(root))
+
+
+def _where(locked: Locked) -> str:
+    return f"{locked.pair.spec}/{locked.pair.cluster}"
+
+
+def _digest(file: Path) -> str | None:
+    try:
+        return sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def orphans(root: Path, selection: Selection, locked: Iterator[Locked]) -> Iterator[Drift]:
+    """Files of the tree that belong to no pair, and directories of pairs that are not selected.
+
+    `locked` gives the pairs of the lock, sorted; a pair without a line there is being built.
+    """
+    sites = {site.name for site in selection.sites}
+    for path in _strays(root, selection, sites):
+        yield Drift(path.relative_to(root).as_posix(), "orphan")
+    for each in locked:
+        if each.pair.spec in selection.specs and each.pair.cluster in sites:
+            folder = root / each.pair.spec / each.pair.cluster
+            for file in _files(folder):
+                if file.relative_to(folder).as_posix() not in each.artifacts:
+                    yield Drift(file.relative_to(root).as_posix(), "orphan")
+
+
+def _strays(root: Path, selection: Selection, sites: set[str]) -> Iterator[Path]:
+    """What lies beside the directories of pairs."""
+    for entry in _entries(root):
+        if entry.name not in selection.specs and entry.name not in (LOCK, PART):
+            yield from _files(entry)
+    for spec in selection.specs:
+        for entry in _entries(root / spec):
+            if entry.name not in sites:
+                yield from _files(entry)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir() and not path.is_symlink():
+        for entry in _entries(path):
+            yield from _files(entry)
+    elif path.exists() or path.is_symlink():
+        yield path
+
+
+def prune(root: Path, found: Iterator[Drift]) -> list[str]:
+    """Remove orphans, and directories that are empty then; return what was removed."""
+    removed: list[str] = []
+    for each in list(found):
+        if each.kind == "orphan":
+            file = root / each.path
+            file.unlink(missing_ok=True)
+            removed.append(each.path)
+            _remove_empty(file.parent, root)
+    return removed
+
+
+def _remove_empty(folder: Path, root: Path) -> None:
+    while folder != root and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent

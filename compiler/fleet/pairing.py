@@ -1,0 +1,33 @@
+"""The pairs of a fleet beside the lines of its lock: two sorted streams, walked together."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.fleet.lock import Locked
+from tunec.compiler.fleet.selection import Selection, Site
+from tunec.compiler.review.outcome import Pair
+
+Task = tuple[str, Site]
+"""A spec by name, and a cluster."""
+
+
+def tasks(selection: Selection) -> Iterator[Task]:
+    """Every pair of a fleet, in the order of the lock."""
+    return ((spec, site) for spec in selection.specs for site in selection.sites)
+
+
+def beside(
+    tasks: Iterator[Task], lock: Iterator[Locked]
+) -> Iterator[tuple[Task | None, Locked | None]]:
+    """Each task with its line of the lock, and each line that has no task; both come sorted."""
+    task, locked = next(tasks, None), next(lock, None)
+    while task is not None or locked is not None:
+        name = Pair(task[0], task[1].name) if task is not None else None
+        if name is None or (locked is not None and locked.pair < name):
+            yield None, locked
+            locked = next(lock, None)
+        elif locked is None or name < locked.pair:
+            yield task, None
+            task = next(tasks, None)
+        else:
+            yield task, locked
+            task, locked = next(tasks, None), next(lock, None)

@@ -1,0 +1,244 @@
+"""What a fleet file selects: specs by file, clusters by name, label and file, and the overrides."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import did_you_mean
+from tunec.compiler.frontend.document import Document, load_document
+from tunec.compiler.frontend.files import near_files
+from tunec.compiler.frontend.load import load_spec
+from tunec.schemas.fleet import Fleet, Override
+from tunec.schemas.hardware.catalogue import (
+    UnknownName,
+    cluster,
+    cluster_names,
+    device_names,
+)
+from tunec.schemas.hardware.profile import Cluster
+from tunec.schemas.source import Span
+
+_SIZES: Final = (1, 2, 4, 8)
+"""Devices a node that a pattern tries beside the catalogue's own clusters."""
+_FILES: Final = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster of the fleet, by what a spec's `hardware` would say."""
+
+    name: str
+    """What its directory is called: the cluster's own name."""
+    hardware: str
+    """Catalogue name, or the path of its file."""
+    cluster: Cluster | None
+    """None where its file has faults, which planning reports."""
+
+    @property
+    def is_catalogued(self) -> bool:
+        """Whether it is an entry of the catalogue, and no file."""
+        return not self.hardware.endswith(_FILES)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The specs, the clusters and what is laid over them."""
+
+    file: Path
+    fleet: Fleet
+    specs: Mapping[str, Path]
+    """By the spec's own name, sorted."""
+    sites: tuple[Site, ...]
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs there are."""
+        return len(self.specs) * len(self.sites)
+
+    def overrides(self, spec: str, site: Site) -> tuple[str, ...]:
+        """What holds for a pair, as `path=value`; the later are stronger."""
+        return tuple(
+            text for override, texts in self._laid if _means(override, spec, site) for text in texts
+        )
+
+    @cached_property
+    def _laid(self) -> tuple[tuple[Override, tuple[str, ...]], ...]:
+        return tuple((each, tuple(_assignments(each.set, ""))) for each in self.fleet.overrides)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What reading a fleet file gave."""
+
+    selection: Selection | None
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, str]
+
+
+def select(file: Path) -> Selected:
+    """Read a fleet file and find what it names; every name that leads nowhere is an error."""
+    document = load_document(file, Fleet)
+    if document.value is None:
+        return Selected(None, document.diagnostics, document.sources)
+    faults: list[Diagnostic] = []
+    specs = _specs(document.value, file.parent, document, faults)
+    sites = _sites(document.value, file.parent, document, faults)
+    found = None if faults else Selection(file, document.value, specs, sites)
+    return Selected(found, tuple(faults), document.sources)
+
+
+def _means(override: Override, spec: str, site: Site) -> bool:
+    return (
+        _matches(spec, override.specs)
+        and _matches(site.name, override.clusters)
+        and _has_labels(site.cluster, override.labels)
+    )
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _has_labels(found: Cluster | None, labels: Mapping[str, str]) -> bool:
+    known = found.labels if found else {}
+    return all(fnmatchcase(known.get(name, ""), pattern) for name, pattern in labels.items())
+
+
+def _assignments(part: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    """A part of a spec as `path=value`; lists replace whole lists, as `--set` does."""
+    for key, value in part.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value and prefix + key != "pin":
+            yield from _assignments(value, f"{path}.")
+        elif isinstance(value, Mapping) and value:
+            yield from (f"pin.{slot}={_word(pinned)}" for slot, pinned in value.items())
+        else:
+            yield f"{path}={_word(value)}"
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=list)
+
+
+# ── specs ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _specs(
+    fleet: Fleet, base: Path, document: Document[Fleet], faults: list[Diagnostic]
+) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for at, pattern in enumerate(fleet.specs.include):
+        span = _span(document, "specs", at)
+        files = sorted(_files(pattern, base))
+        if not files:
+            faults.append(_fault(f"no spec file is `{pattern}`", span, near_files(base / pattern)))
+        for file in files:
+            if not _matches(file.relative_to(base).as_posix(), fleet.specs.exclude):
+                name = _name(file)
+                if found.setdefault(name, file) != file:
+                    message = f"two specs are called `{name}`: {found[name]} and {file}"
+                    faults.append(_fault(message, span, "give each a `name:` of its own"))
+    return dict(sorted(found.items()))
+
+
+def _name(file: Path) -> str:
+    """What a spec calls itself; a spec with faults by its file, and planning reports them."""
+    spec = load_spec(file).spec
+    return spec.name if spec else file.stem
+
+
+def _files(pattern: str, base: Path) -> Iterator[Path]:
+    if not _is_pattern(pattern):
+        yield from (file for file in (base / pattern,) if file.is_file())
+        return
+    for file in base.glob(pattern):
+        if file.is_file() and file.suffix in _FILES:
+            yield file
+
+
+def _is_pattern(text: str) -> bool:
+    return any(mark in text for mark in "*?[")
+
+
+# ── clusters ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _sites(
+    fleet: Fleet, base: Path, document: Document[Fleet], faults: list[Diagnostic]
+) -> tuple[Site, ...]:
+    found: dict[str, Site] = {}
+    for at, pattern in enumerate(fleet.clusters.include):
+        sites = list(_named(pattern, base))
+        if not sites:
+            span = _span(document, "clusters", at)
+            faults.append(_fault(f"no cluster is called `{pattern}`", span, _near(pattern)))
+        for site in sites:
+            left_out = _matches(site.name, fleet.clusters.exclude)
+            if not left_out and _has_labels(site.cluster, fleet.clusters.labels):
+                _add(found, site, _span(document, "clusters", at), faults)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _add(found: dict[str, Site], site: Site, span: Span | None, faults: list[Diagnostic]) -> None:
+    other = found.setdefault(site.name, site)
+    if other.hardware != site.hardware and not (site.is_catalogued and other.is_catalogued):
+        message = f"two clusters are called `{site.name}`: {other.hardware} and {site.hardware}"
+        faults.append(_fault(message, span, "give each cluster a name of its own"))
+
+
+def _named(pattern: str, base: Path) -> Iterator[Site]:
+    if pattern.endswith(_FILES):
+        for file in sorted(_files(pattern, base)):
+            yield _of_file(file)
+    elif _is_pattern(pattern):
+        for name in _known_names():
+            if fnmatchcase(name, pattern):
+                yield _of_catalogue(name)
+    else:
+        try:
+            yield _of_catalogue(pattern)
+        except UnknownName:
+            return
+
+
+def _of_catalogue(name: str) -> Site:
+    found = cluster(name)
+    return Site(found.name, name, found)
+
+
+def _of_file(file: Path) -> Site:
+    document = load_document(file, Cluster)
+    name = document.value.name if document.value else file.stem
+    return Site(name, str(file), document.value)
+
+
+def _known_names() -> Iterator[str]:
+    yield from cluster_names()
+    yield from (f"{device}-x{size}" for device in device_names() for size in _SIZES)
+
+
+# ── faults ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _span(document: Document[Fleet], field: str, at: int) -> Span | None:
+    """Where the entry stands, whether it is written short, as a list, or under `include`."""
+    paths = (f"{field}.include[{at}]", f"{field}[{at}]", f"{field}.include", field)
+    return next((document.spans[path] for path in paths if path in document.spans), None)
+
+
+def _fault(message: str, span: Span | None, help: str | None) -> Diagnostic:
+    labels = (Label("", span),) if span else ()
+    return Diagnostic("E0314", "error", message, labels, help=help)
+
+
+def _near(pattern: str) -> str | None:
+    try:
+        cluster(pattern)
+    except UnknownName as unknown:
+        return did_you_mean(unknown.near) or "`tunec catalog clusters` lists them"
+    return None

@@ -1,0 +1,44 @@
+"""A file of ours that is no spec: text to a typed shape, with the place of everything in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.files import Unreadable, format_of, near_files, read_bytes
+from tunec.compiler.frontend.nodes import place, plain, walk
+from tunec.compiler.frontend.parse import parse
+from tunec.compiler.frontend.typed import ShapeT, typed
+from tunec.schemas.source import Span, dotted
+
+
+@dataclass(frozen=True, slots=True)
+class Document(Generic[ShapeT]):
+    """What reading a file gave."""
+
+    value: ShapeT | None
+    """None where anything is wrong."""
+    spans: Mapping[str, Span]
+    """Where each value stands, by its dotted path."""
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, str]
+    """The text by the file name that spans use."""
+
+
+def load_document(path: Path, shape: type[ShapeT]) -> Document[ShapeT]:
+    """Read a file as a shape; raises nothing for any content."""
+    try:
+        content = read_bytes(path)
+    except Unreadable as fault:
+        message = f"cannot read `{path}`: {fault}"
+        return Document(None, {}, (error("E0201", message, None, help=near_files(path)),), {})
+    sources = {str(path): content.decode("utf-8", errors="replace")}
+    tree, faults = parse(content, str(path), format_of(path))
+    if tree is None:
+        return Document(None, {}, faults, sources)
+    spans = {dotted(at): place(node) for at, node in walk(tree)}
+    found = typed(shape, plain(tree), tree)
+    every = (*faults, *found.faults)
+    return Document(None if every else found.value, spans, every, sources)

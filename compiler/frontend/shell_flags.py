@@ -1,0 +1,197 @@
+"""Words of a command as typed nodes, with the places where they are written."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tunec.compiler.frontend.nodes import MAX_NODES, Node
+from tunec.compiler.frontend.shell_launch import Flags, named
+from tunec.compiler.frontend.shell_variables import Field
+from tunec.compiler.frontend.text import Places
+from tunec.schemas.source import Path, Span
+
+_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,400}")
+_FLOAT: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_TRUE: Final = ("yes", "true", "t", "y", "1")
+_FALSE: Final = ("no", "false", "f", "n", "0")
+"""transformers 5.23.0 hf_argparser.py `string_to_bool`."""
+_REALLY_NO: Final = frozenset(
+    {"no_cuda", "no_python", "no_ssh", "no_ssh_check", "no_local_rank", "no_tpu_cluster"}
+)
+"""Flags whose own name begins so: `TrainingArguments.no_cuda` (transformers 4.40.2), launchers'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A value that only running the script would tell."""
+
+    written: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownValue:
+    """Where a document holds such a value."""
+
+    path: Path
+    span: Span
+    written: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Makes nodes of words, in one file."""
+
+    places: Places
+
+    def span(self, word: Field) -> Span:
+        """Where a word is written."""
+        return self.places.span(*word.place())
+
+    def leaf(self, word: Field) -> Node:
+        """A word as the type that it looks like; `written` keeps it as it is."""
+        if not word.is_known:
+            return Node(self.span(word), _hidden(word))
+        return Node(self.span(word), typed(word.text), written=word.text)
+
+    def text(self, word: Field) -> Node:
+        """A word as text."""
+        return replace(self.leaf(word), value=word.text) if word.is_known else self.leaf(word)
+
+    def flags(self, flags: Flags) -> Node:
+        """A mapping of flags; of one that is given twice the last counts, as argparse has it."""
+        found: dict[str, Node] = {}
+        for flag, values in flags[:MAX_NODES]:
+            name, value = named(flag)
+            node = self._value(flag, (value,) if value is not None else values)
+            if name.startswith("no_") and name not in _REALLY_NO and not values and value is None:
+                name, node = name[3:], replace(node, value=False)
+            found[name] = replace(node, key_span=self._key(flag, value))
+        return Node(around(list(found.values()), self.places), fields=found)
+
+    def with_overrides(self, node: Node, words: Sequence[Field]) -> Node:
+        """Flags with the words `key=value` beside them, as OmegaConf's command line has them."""
+        found = dict(node.fields or {})
+        for word in words:
+            name = word.text.partition("=")[0]
+            if is_override(word):
+                key = self.span(replace(word, chars=word.chars.cut(0, len(name))))
+                found[name] = replace(self.leaf(word.cut(len(name) + 1)), key_span=key)
+        return replace(node, fields=found)
+
+    def mapping(self, nodes: Mapping[str, Node]) -> Node:
+        """A mapping around nodes."""
+        return Node(around(list(nodes.values()), self.places), fields=dict(nodes))
+
+    def words(self, words: Sequence[Field]) -> Node:
+        """A list of words as text."""
+        items = tuple(self.text(word) for word in words[:MAX_NODES])
+        return Node(items[0].span if items else self.places.span(0, 0), items=items)
+
+    def _value(self, flag: Field, values: Sequence[Field]) -> Node:
+        if not values:
+            return Node(self.span(flag), value=True)
+        if len(values) == 1:
+            return self.leaf(values[0])
+        items = tuple(self.leaf(word) for word in values[:MAX_NODES])
+        return Node(around(items, self.places), items=items)
+
+    def _key(self, flag: Field, value: Field | None) -> Span:
+        if value is None:
+            return self.span(flag)
+        end = len(flag.text) - len(value.text) - 1
+        return self.span(replace(flag, chars=flag.chars.cut(0, end)))
+
+
+def is_override(word: Field) -> bool:
+    """Whether a word is `key=value`."""
+    name, given, _ = word.text.partition("=")
+    return bool(given) and name.isidentifier()
+
+
+def around(nodes: Sequence[Node], places: Places) -> Span:
+    """From the first to the last of some nodes, as far as they stand in order."""
+    spans = [node.key_span or node.span for node in nodes]
+    if not spans:
+        return places.span(0, 0)
+    first = min(spans, key=lambda each: (each.line, each.column))
+    last = max((node.span for node in nodes), key=lambda each: (each.end_line, each.end_column))
+    return replace(first, end_line=last.end_line, end_column=last.end_column)
+
+
+def _hidden(word: Field) -> Unknown:
+    written = word.word.text
+    if "$(" in written and "$((" not in written:
+        return Unknown(written, "a command's output says it")
+    if "`" in written:
+        return Unknown(written, "a command's output says it")
+    if "$((" in written:
+        return Unknown(written, "it is computed when the script runs")
+    return Unknown(written, "the script does not set the variable to one literal value")
+
+
+def hidden_in(node: Node, path: Path = ()) -> Iterator[UnknownValue]:
+    """Every value of a document that is not known."""
+    if isinstance(node.value, Unknown):
+        yield UnknownValue(path, node.span, node.value.written, node.value.reason)
+    for part, child in node.children():
+        yield from hidden_in(child, (*path, part))
+
+
+# ── types ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def typed(word: str) -> Any:
+    """A word as bool, int, float or text, by how it looks."""
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    if _INTEGER.fullmatch(word):
+        return int(word)
+    return float(word) if _FLOAT.fullmatch(word) else word
+
+
+def retyped(node: Node, schema: Mapping[str, Any]) -> Node:
+    """Flags with each value read from its word as argparse does by a field's type.
+
+    `schema` is the JSON Schema of the class whose fields the flags are. A word that does not fit
+    its type stays text, and a flag that is no field stays as it is.
+    """
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    if node.fields is None:
+        return node
+    fields = {
+        name: _fitted(child, properties[name]) if name in properties else child
+        for name, child in node.fields.items()
+    }
+    return replace(node, fields=fields)
+
+
+def _fitted(node: Node, schema: Mapping[str, Any]) -> Node:
+    kinds = _kinds(schema)
+    if "array" in kinds and node.items is None and "string" not in kinds:
+        return Node(node.span, key_span=node.key_span, items=(replace(node, key_span=None),))
+    if not node.is_leaf or node.written is None:
+        return node
+    return replace(node, value=_as(kinds, node.written))
+
+
+def _kinds(schema: Mapping[str, Any]) -> frozenset[str]:
+    said = schema.get("type", ())
+    kinds = {said} if isinstance(said, str) else set(said)
+    kinds |= {"string"} if "enum" in schema else set()
+    for word in ("anyOf", "oneOf"):
+        kinds |= {kind for each in schema.get(word, ()) for kind in _kinds(each)}
+    return frozenset(kinds)
+
+
+def _as(kinds: frozenset[str], word: str) -> Any:
+    """The first type that takes the word, as strictest first."""
+    if "boolean" in kinds and word.lower() in (*_TRUE, *_FALSE):
+        return word.lower() in _TRUE
+    if "integer" in kinds and _INTEGER.fullmatch(word):
+        return int(word)
+    if "number" in kinds and _FLOAT.fullmatch(word):
+        return float(word)
+    return word if kinds else typed(word)

@@ -1,0 +1,257 @@
+"""Which commands start a training run, and where the launcher's words end."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tunec.compiler.frontend.shell_variables import UNKNOWN, Field
+
+Flags = tuple[tuple[Field, tuple[Field, ...]], ...]
+"""Flags as written, each with the words that are its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One command that starts a training run."""
+
+    launcher: str
+    name: Field
+    """The launcher's own word."""
+    flags: Flags
+    """The launcher's own flags."""
+    started: str
+    """What is started: `train.py`, `trl.scripts.sft`, `llamafactory-cli train`."""
+    script: tuple[Field, ...]
+    """That, with its arguments."""
+    arguments: tuple[Field, ...]
+
+
+_SWITCHES: Final[Mapping[str, frozenset[str]]] = {
+    "python": frozenset({"-u", "-B", "-E", "-s", "-S", "-I", "-O", "-OO", "-v", "-P"}),
+    "torchrun": frozenset(
+        {
+            *("-m", "--module", "--no-python", "--run-path", "--standalone", "--use-env"),
+            *("--virtual-local-rank", "--use_env"),
+        }
+    ),
+    "deepspeed": frozenset(
+        {
+            *("--module", "--no-python", "--no-local-rank", "--no-ssh", "--no-ssh-check"),
+            *("--force-multi", "--save-pid", "--bind-cores-to-rank", "-q", "--quiet"),
+        }
+    ),
+    "accelerate": frozenset(
+        {
+            *("--cpu", "--debug", "--downcast-bf16", "--dynamo-use-dynamic", "-q", "--quiet"),
+            *("--dynamo-use-fullgraph", "--dynamo-use-regional-compilation", "-m", "--module"),
+            *("--enable-cpu-affinity", "--fp8-use-autocast-during-eval", "--multi-gpu"),
+            *("--no-python", "--no-tpu-cluster", "--same-network", "--tpu", "--tpu-cluster"),
+            *("--tpu-use-sudo", "--use-deepspeed", "--use-fsdp", "--use-megatron-lm"),
+            *("--use-parallelism-config", "--ipex", "--use-xpu"),
+        }
+    ),
+    "srun": frozenset(
+        {
+            *("-l", "--label", "-K", "--exclusive", "--unbuffered", "-u", "-v", "--verbose"),
+            *("--overlap", "-O", "--overcommit", "-Q", "--quiet", "--pty", "-s", "--oversubscribe"),
+            *("--kill-on-bad-exit", "--no-container-mount-home", "--container-writable"),
+        }
+    ),
+}
+"""Flags without a value. python 3.11 manual page; torch 2.13.0 distributed/run.py
+`get_args_parser`; deepspeed 0.19.8 launcher/runner.py `parse_args`; accelerate 1.15.0
+commands/launch.py `launch_command_parser`; Slurm's srun manual page (`--kill-on-bad-exit` and
+`--exclusive` take a value only behind `=`)."""
+
+_MODULES: Final[Mapping[str, str]] = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed",
+    "deepspeed": "deepspeed",
+}
+_COMMANDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "llamafactory-cli": ("llamafactory", ("train",)),
+    "lmf": ("llamafactory", ("train",)),
+    "axolotl": ("axolotl", ("train", "preprocess")),
+    "trl": ("trl", ("sft", "dpo", "grpo", "kto", "orpo", "reward", "rloo", "cpo")),
+    "simpletuner": ("simpletuner", ("train",)),
+}
+"""Programs that start the processes themselves: the entry points of the packages' metadata, and the
+sub-commands that read a training configuration."""
+
+_LAUNCHERS: Final = ("deepspeed", "torchrun")
+_WRAPPERS: Final = frozenset(
+    {
+        *("exec", "nohup", "command", "sudo", "env", "nice", "ionice", "numactl", "stdbuf", "uv"),
+        *("timeout", "taskset", "conda", "mamba", "micromamba", "poetry", "pipenv", "hatch"),
+        *("singularity", "apptainer", "docker", "podman", "xvfb-run", "unbuffer", "setsid"),
+        *("torch-run", "nsys", "mpirun", "mpiexec", "pdsh", "ssh"),
+    }
+)
+_PYTHON: Final = re.compile(r"python[\d.]*(\.exe)?")
+_SCRIPT: Final = re.compile(r"[^-].*\.(py|sh)\Z", re.DOTALL)
+_NUMBER: Final = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+def launched(arguments: Sequence[Field]) -> tuple[Launch, ...]:
+    """The launch that a command is: none, one, or that of `srun` with the one it starts."""
+    if not arguments:
+        return ()
+    found = _program(arguments)
+    if found is not None:
+        return (found,)
+    name = _base(arguments[0])
+    if name == "srun":
+        return _by_slurm(arguments)
+    if name in _WRAPPERS or not arguments[0].is_known:
+        return _behind(arguments)
+    return ()
+
+
+def _behind(arguments: Sequence[Field]) -> tuple[Launch, ...]:
+    """The first word behind a wrapper, or behind one that is not known, that starts a run."""
+    for at in range(1, min(len(arguments), 64)):
+        if _base(arguments[at]) == "srun":
+            return _by_slurm(arguments[at:])
+        found = _program(arguments[at:])
+        if found is not None:
+            return (found,)
+    return ()
+
+
+def _by_slurm(arguments: Sequence[Field]) -> tuple[Launch, ...]:
+    flags, rest = _flags(arguments[1:], "srun")
+    inner = launched(rest) or _behind([arguments[0], *rest])
+    name = _shown(rest[0]) if rest else ""
+    own = Launch("srun", arguments[0], flags, name, tuple(rest), ())
+    return (own, *inner) if inner or name.endswith((".py", ".sh")) else ()
+
+
+def _program(arguments: Sequence[Field]) -> Launch | None:
+    first, rest = arguments[0], arguments[1:]
+    name = _base(first)
+    if name in _LAUNCHERS:
+        return _launch(name, first, rest)
+    if name == "accelerate" and rest and rest[0].text == "launch":
+        return _launch(name, first, rest[1:])
+    if name in _COMMANDS:
+        return _by_itself(name, first, rest)
+    is_python = _PYTHON.fullmatch(name) is not None
+    if is_python or (not first.is_known and "python" in first.word.text.lower()):
+        return _python(first, rest)
+    return None
+
+
+def _by_itself(name: str, first: Field, rest: Sequence[Field]) -> Launch | None:
+    launcher, words = _COMMANDS[name]
+    if not rest or rest[0].text not in words:
+        return None
+    started = f"{name} {rest[0].text}"
+    return Launch(launcher, first, (), started, (first, *rest), tuple(rest[1:]))
+
+
+def _python(first: Field, rest: Sequence[Field]) -> Launch | None:
+    switches = _SWITCHES["python"]
+    at = next((n for n, each in enumerate(rest) if each.text not in switches), len(rest))
+    behind = rest[at:]
+    if not behind or behind[0].text == "-c":
+        return None
+    if behind[0].text != "-m":
+        is_script = behind[0].text.endswith(".py") or not behind[0].is_known
+        return _started("python", first, (), behind) if is_script else None
+    if len(behind) < 2:
+        return None
+    return _python_module(first, behind[1], behind[2:])
+
+
+def _python_module(first: Field, module: Field, rest: Sequence[Field]) -> Launch:
+    launcher = _MODULES.get(module.text)
+    if launcher is None:
+        return _started("python", first, (), [module, *rest])
+    by_name = launcher == "accelerate" and rest[:1] and rest[0].text == "launch"
+    return _launch(launcher, first, rest[1:] if by_name else rest)
+
+
+def _launch(launcher: str, first: Field, rest: Sequence[Field]) -> Launch:
+    flags, behind = _flags(rest, launcher)
+    return _started(launcher, first, flags, behind)
+
+
+def _started(launcher: str, first: Field, flags: Flags, rest: Sequence[Field]) -> Launch:
+    """The script with its arguments; `"$@"` at the end stands for arguments of the caller's."""
+    script = [each for each in rest if each.word.text not in ('"$@"', "$@", '"$*"', "$*")]
+    started = _shown(script[0]) if script else ""
+    inner = _COMMANDS.get(_base(script[0])) if script else None
+    if inner is not None and script[1:] and script[1].text in inner[1]:
+        started = f"{_base(script[0])} {script[1].text}"
+        return Launch(launcher, first, flags, started, tuple(script), tuple(script[2:]))
+    return Launch(launcher, first, flags, started, tuple(script), tuple(script[1:]))
+
+
+def _flags(words: Sequence[Field], launcher: str) -> tuple[Flags, Sequence[Field]]:
+    """A launcher's own flags, and the words from the script on."""
+    found: list[tuple[Field, tuple[Field, ...]]] = []
+    at = 0
+    while at < len(words):
+        word, following = words[at], words[at + 1 :]
+        if not word.is_known and not word.text.startswith("-") and _hides_flags(following):
+            at += 1
+            continue
+        if not word.text.startswith("-") or word.text == "--":
+            break
+        at += 1
+        if "=" in word.text or _is_switch(word.text, launcher):
+            found.append((word, ()))
+        elif at < len(words) and not is_flag(words[at]):
+            found.append((word, (words[at],)))
+            at += 1
+        else:
+            found.append((word, ()))
+    return tuple(found), words[at:]
+
+
+def _hides_flags(following: Sequence[Field]) -> bool:
+    """Whether the script is yet to come behind a word that is not known, as in `$ARGS train.py`."""
+    return any(each.text == "-m" or _SCRIPT.match(each.text) for each in following[:64])
+
+
+def _is_switch(text: str, launcher: str) -> bool:
+    spelled = text if not text.startswith("--") else "--" + text[2:].replace("_", "-")
+    return spelled in _SWITCHES[launcher]
+
+
+def flags_of(arguments: Sequence[Field]) -> tuple[Flags, tuple[Field, ...]]:
+    """A trainer's flags with the words behind each, and the words that belong to none."""
+    found: list[tuple[Field, list[Field]]] = []
+    loose: list[Field] = []
+    for word in arguments:
+        if is_flag(word):
+            found.append((word, []))
+        elif found and "=" not in found[-1][0].text:
+            found[-1][1].append(word)
+        else:
+            loose.append(word)
+    return tuple((flag, tuple(values)) for flag, values in found), tuple(loose)
+
+
+def is_flag(word: Field) -> bool:
+    """Whether argparse takes a word for a flag: it begins with a dash and is no negative number."""
+    text = word.text
+    return len(text) > 1 and text.startswith("-") and _NUMBER.fullmatch(text) is None
+
+
+def named(flag: Field) -> tuple[str, Field | None]:
+    """A flag's name, `-` as `_`, and the value behind its `=`, if it has one."""
+    name, given, _ = flag.text.partition("=")
+    value = flag.cut(len(name) + 1) if given else None
+    return name.lstrip("-").replace("-", "_").replace(UNKNOWN, ""), value
+
+
+def _base(word: Field) -> str:
+    return word.text.rpartition("/")[2]
+
+
+def _shown(word: Field) -> str:
+    return word.text if word.is_known else replace(word, chars=word.word).text

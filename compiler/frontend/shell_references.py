@@ -1,0 +1,127 @@
+"""Whose flags a command passes, and which configuration files it names."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tunec.compiler.frontend.nodes import Node, place
+from tunec.schemas.source import Path, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A file that a command names, and what it is read as."""
+
+    path: Path
+    """The key that names it; empty for a word that belongs to no flag."""
+    file: str
+    """As written: relative to the folder in which the command runs."""
+    reader: str
+    span: Span
+
+
+_PROGRAMS: Final[Mapping[str, str]] = {
+    "llamafactory-cli": "llamafactory",
+    "lmf": "llamafactory",
+    "llamafactory": "llamafactory",
+    "axolotl": "axolotl",
+    "trl": "trl",
+    "simpletuner": "simpletuner",
+}
+_MARKS: Final[tuple[tuple[str, int, frozenset[str]], ...]] = (
+    (
+        "llamafactory",
+        2,
+        frozenset(
+            {
+                *("finetuning_type", "cutoff_len", "dataset_dir", "lora_target", "stage"),
+                *("quantization_bit", "template", "overwrite_cache"),
+            }
+        ),
+    ),
+    ("simpletuner", 1, frozenset({"data_backend_config", "model_family"})),
+    (
+        "huggingface",
+        1,
+        frozenset(
+            {
+                *("per_device_train_batch_size", "per_device_eval_batch_size", "save_strategy"),
+                *("eval_strategy", "evaluation_strategy", "logging_strategy", "fsdp_config"),
+            }
+        ),
+    ),
+    (
+        "huggingface",
+        2,
+        frozenset(
+            {
+                *("num_train_epochs", "lr_scheduler_type", "save_total_limit", "optim", "bf16"),
+                *("fp16", "tf32", "logging_steps", "warmup_ratio", "gradient_checkpointing"),
+            }
+        ),
+    ),
+)
+"""How many of which flags tell whose they are, the particular ones first: LLaMA-Factory passes on
+those of TrainingArguments (llamafactory 0.9.5 hparams/parser.py `_TRAIN_ARGS`)."""
+_OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z")
+"""The example scripts of transformers with a loop of their own share some of the flags."""
+
+_FLAGS: Final[Mapping[str, str]] = {
+    "deepspeed": "deepspeed",
+    "deepspeed_config": "deepspeed",
+    "deepspeed_config_file": "deepspeed",
+    "ds_config": "deepspeed",
+    "data_backend_config": "simpletuner",
+    "accelerate_config": "accelerate",
+}
+_FILE: Final = re.compile(r"[^\0]+\.(json|ya?ml|toml|env)", re.IGNORECASE)
+
+
+def dialect_of(program: str, node: Node) -> str | None:
+    """Whose flags they are: by the program that is started, else by their names."""
+    first = program.partition(" ")[0].partition(".")[0]
+    if first in _PROGRAMS:
+        return _PROGRAMS[first]
+    if _OWN_LOOP.search(program):
+        return None
+    keys = set(node.fields or ())
+    found = (name for name, fewest, marks in _MARKS if len(keys & marks) >= fewest)
+    return next(found, None)
+
+
+def flag_references(dialect: str | None, node: Node) -> tuple[Reference, ...]:
+    """The files that a trainer's flags name."""
+    readers = {**_FLAGS, "config": "trl"} if dialect == "trl" else _FLAGS
+    return tuple(_named(node, readers))
+
+
+def launcher_references(launcher: str, node: Node) -> tuple[Reference, ...]:
+    """The files that a launcher's flags name; their path begins with `flags`."""
+    readers = {**_FLAGS, "config_file": "accelerate"} if launcher == "accelerate" else {}
+    return tuple(
+        Reference(("flags", *each.path), each.file, each.reader, each.span)
+        for each in _named(node, readers)
+    )
+
+
+def positional_references(
+    dialect: str | None, words: Sequence[tuple[str, Span]]
+) -> tuple[Reference, ...]:
+    """The file that is given by itself: `train.py args.yaml`, `axolotl train config.yml`.
+
+    transformers 5.23.0 hf_argparser.py `parse_json_file` and `parse_yaml_file`, as its example
+    scripts use them with one word; llamafactory 0.9.5 hparams/parser.py `read_args`; axolotl 0.19.0
+    cli/main.py `train`.
+    """
+    reader = dialect if dialect in ("llamafactory", "axolotl") else "huggingface"
+    return tuple(
+        Reference((), text, reader, span) for text, span in words[:1] if _FILE.fullmatch(text)
+    )
+
+
+def _named(node: Node, readers: Mapping[str, str]) -> Iterator[Reference]:
+    for key, child in (node.fields or {}).items():
+        value = child.value
+        if key in readers and isinstance(value, str) and _FILE.fullmatch(value):
+            yield Reference((key,), value, readers[key], place(child))

@@ -1,0 +1,263 @@
+"""The commands that a script runs, in order, with the variables as they then are.
+
+A variable that a branch or a loop sets is not known behind it, unless every way gives the same. No
+command is run, no file is read, and no substitution is guessed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tunec.compiler.frontend.shell_variables import (
+    Field,
+    Value,
+    assigned,
+    assignment,
+    fields,
+    unknown,
+)
+from tunec.compiler.frontend.shell_words import Chars, Command, Word, commands, joined
+
+_MAX_VARIABLES: Final = 2_000
+_MAX_BLOCKS: Final = 64
+_MAX_NESTED: Final = 3
+
+_OPENING: Final = frozenset({"if", "while", "until", "for", "select", "case", "{", "function"})
+_CLOSING: Final = frozenset({"fi", "done", "esac", "}"})
+_BRANCHING: Final = frozenset({"else", "elif"})
+_CONTINUING: Final = frozenset({"then", "do", "!", "time"})
+_DECLARING: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
+_TESTS: Final = frozenset({"[", "[[", "test"})
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A command as it is started: its arguments, and the environment variables it is given."""
+
+    fields: tuple[Field, ...]
+    environment: Mapping[str, Field]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """All that a script starts, and every variable it sets, as they are at its end."""
+
+    runs: tuple[Run, ...]
+    variables: Mapping[str, Field]
+
+
+def follow(source: Chars) -> Script:
+    """Follow a script. Raises nothing, whatever the text is."""
+    follower = _Follower()
+    runs = tuple(follower.runs(source))
+    held = {name: follower.shown(name) for name in follower.known}
+    return Script(runs, held)
+
+
+@dataclass(slots=True)
+class _Block:
+    """A branch or loop: the variables before it, and what its ways so far agree on."""
+
+    before: dict[str, Value]
+    merged: dict[str, Value | None] | None = None
+    has_every_way: bool = False
+    """Whether an `else` leaves no way past it."""
+
+    def merge(self, end: Mapping[str, Value]) -> None:
+        """Add the variables at the end of one way; None stands for a value that ways differ in."""
+        if self.merged is None:
+            self.merged = dict(end)
+            return
+        names = dict.fromkeys((*self.merged, *end))
+        self.merged = {
+            name: end.get(name) if _same(self.merged.get(name), end.get(name)) else None
+            for name in names
+        }
+
+
+@dataclass(slots=True)
+class _Follower:
+    known: dict[str, Value] = field(default_factory=dict)
+    written: dict[str, Chars] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    exports_all: bool = False
+    blocks: list[_Block] = field(default_factory=list)
+    too_deep: int = 0
+    parentheses: int = 0
+    nested: int = 0
+    is_doubtful: bool = False
+    """Whether the next command runs only if the one before it says so."""
+
+    def runs(self, source: Chars) -> Iterator[Run]:
+        for command in commands(source):
+            words = self._structure(command)
+            if words and not self._closes_a_pattern(command):
+                yield from self._command(words)
+            self._ended(command)
+
+    def shown(self, name: str) -> Field:
+        """A variable's value as one text."""
+        value = self.known[name]
+        pieces = [value] if isinstance(value, Chars) else list(value[:1])
+        return Field(joined(pieces) if pieces else Chars("", ()), self.written[name])
+
+    # ── structure ────────────────────────────────────────────────────────────────────────────────
+
+    def _structure(self, command: Command) -> Sequence[Word]:
+        """Step into and out of branches, and return the words behind the words that do so."""
+        words: Sequence[Word] = command.words
+        while words:
+            name = _plain(words[0])
+            if name in _OPENING:
+                self._open()
+                if name not in ("if", "while", "until", "{"):
+                    self._loop(words)
+                    return ()
+            elif name in _CLOSING:
+                self._close()
+            elif name in _BRANCHING:
+                self._branch(name)
+            elif name not in _CONTINUING:
+                return words
+            words = words[1:]
+        return ()
+
+    def _loop(self, words: Sequence[Word]) -> None:
+        """`for NAME in WORDS`: known inside where there is but one word."""
+        if _plain(words[0]) not in ("for", "select") or len(words) < 2:
+            return
+        values = fields(words[3:4], self.known) if len(words) == 4 else []
+        written = words[3].written if len(values) == 1 else words[1].written
+        value = values[0].chars if len(values) == 1 else unknown(written)
+        self._set(_plain(words[1]), value, written)
+
+    def _open(self) -> None:
+        if len(self.blocks) < _MAX_BLOCKS:
+            self.blocks.append(_Block(dict(self.known)))
+        else:
+            self.too_deep += 1
+
+    def _branch(self, name: str) -> None:
+        if self.blocks and not self.too_deep:
+            block = self.blocks[-1]
+            block.merge(self.known)
+            block.has_every_way |= name == "else"
+            self.known = dict(block.before)
+
+    def _close(self) -> None:
+        if self.too_deep:
+            self.too_deep -= 1
+        elif self.blocks:
+            block = self.blocks.pop()
+            block.merge(self.known)
+            if not block.has_every_way:
+                block.merge(block.before)
+            self.known = {
+                name: unknown(self.written[name]) if value is None else value
+                for name, value in (block.merged or {}).items()
+            }
+
+    def _ended(self, command: Command) -> None:
+        if command.end == "(" and not command.words:
+            self.parentheses += 1
+            self._open()
+        elif command.end == ")" and self.parentheses:
+            self.parentheses -= 1
+            self._close()
+        first = _plain(command.words[0]) if command.words else ""
+        is_test = first in _TESTS or (first in ("if", "!") and len(command.words) > 1)
+        self.is_doubtful = command.end == "||" or (command.end == "&&" and is_test)
+
+    def _closes_a_pattern(self, command: Command) -> bool:
+        """`name)` in a `case`, and `name(` before the body of a function."""
+        return (command.end == ")" and not self.parentheses) or command.end == "("
+
+    # ── commands ─────────────────────────────────────────────────────────────────────────────────
+
+    def _command(self, words: Sequence[Word]) -> Iterator[Run]:
+        count = next((at for at, word in enumerate(words) if assignment(word) is None), len(words))
+        if count == len(words):
+            self._assign(words)
+            return
+        name = _plain(words[count])
+        if name in _DECLARING:
+            self._declare(name, words[count + 1 :])
+        elif name == "set":
+            self.exports_all |= any(_plain(word) == "-a" for word in words)
+        elif name == "unset":
+            for word in words[count + 1 :]:
+                self.known.pop(_plain(word), None)
+        elif name == "read":
+            for word in words[count + 1 :]:
+                self._set(_plain(word), unknown(word.written), word.written)
+        else:
+            yield from self._start(words[:count], words[count:])
+
+    def _assign(self, words: Sequence[Word]) -> None:
+        for word in words:
+            name, _ = assignment(word) or ("", False)
+            self._set(name, assigned(word, self.known), word.written)
+
+    def _set(self, name: str, value: Value, written: Chars) -> None:
+        if not name or (name not in self.known and len(self.known) >= _MAX_VARIABLES):
+            return
+        if self.is_doubtful and not _same(self.known.get(name), value):
+            value = unknown(written)
+        self.known[name] = value
+        self.written[name] = written
+        if self.exports_all:
+            self.exported.add(name)
+
+    def _declare(self, name: str, words: Sequence[Word]) -> None:
+        given = [word for word in words if assignment(word) is not None]
+        self._assign(given)
+        exports = name == "export" or any(_plain(word) == "-x" for word in words)
+        if exports:
+            self.exported |= {(assignment(word) or (_plain(word),))[0] for word in words}
+
+    def _start(self, given: Sequence[Word], words: Sequence[Word]) -> Iterator[Run]:
+        arguments = fields(words, self.known)
+        nested = _nested(arguments)
+        if nested is not None and self.nested < _MAX_NESTED:
+            self.nested += 1
+            yield from self.runs(nested)
+            self.nested -= 1
+            return
+        kept = {name: self.shown(name) for name in sorted(self.exported & self.known.keys())}
+        for word in given:
+            name, _ = assignment(word) or ("", False)
+            value = assigned(word, self.known)
+            text = value if isinstance(value, Chars) else unknown(word.written)
+            kept[name] = Field(text, word.written)
+        if arguments:
+            yield Run(tuple(arguments), kept)
+
+
+def _same(one: Value | None, other: Value | None) -> bool:
+    """Whether two values are the same text, wherever each is written."""
+    if isinstance(one, Chars) and isinstance(other, Chars):
+        return one.text == other.text
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return [each.text for each in one] == [each.text for each in other]
+    return False
+
+
+def _plain(word: Word) -> str:
+    """A word of one unquoted stretch of text; "" for any other."""
+    if len(word.parts) != 1 or word.items is not None:
+        return ""
+    part = word.parts[0]
+    return part.chars.text if part.kind == "literal" and not part.quoted else ""
+
+
+def _nested(arguments: Sequence[Field]) -> Chars | None:
+    """The script inside `eval ...` and `bash -c ...`, also behind `srun` and the like."""
+    texts = [each.text for each in arguments]
+    if texts[:1] == ["eval"]:
+        blank = Chars(" ", (0,))
+        pieces = [piece for each in arguments[1:] for piece in (each.chars, blank)]
+        return joined(pieces) if pieces else None
+    for at, name in enumerate(texts[:-2]):
+        if name.rpartition("/")[2] in ("bash", "sh") and texts[at + 1] in ("-c", "-lc"):
+            return arguments[at + 2].chars
+    return None

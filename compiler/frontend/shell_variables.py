@@ -1,0 +1,197 @@
+"""What a script's words come to, as far as the script itself says (bash manual 3.5).
+
+U+0000 stands for text that only running the script would tell; bash itself holds none in a value.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from tunec.compiler.frontend.shell_words import Chars, Part, Word, joined, whole
+
+UNKNOWN: Final = "\0"
+MAX_LENGTH: Final = 1 << 14
+"""Characters of one value: `A=$B$B`, `B=$C$C` and so on would double without end."""
+MAX_FIELDS: Final = 20_000
+
+_PARAMETER: Final = re.compile(
+    r"\$(?:(?P<bare>\w+)|\{(?P<name>\w+)(?P<index>\[[^]]*\])?(?P<rest>.*)\})\Z", re.DOTALL
+)
+_DEFAULTS: Final = (":-", "-", ":=", "=")
+_ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
+_BLANKS: Final = re.compile(r"[ \t\n]+")
+_MAX_NESTED: Final = 8
+
+Value = Chars | tuple[Chars, ...]
+"""A variable's text, or the elements of an array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One argument of a command, and where the word stands that it comes from."""
+
+    chars: Chars
+    word: Chars
+
+    @property
+    def text(self) -> str:
+        """The argument; it holds UNKNOWN where it is not known."""
+        return self.chars.text
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the script says all of it."""
+        return UNKNOWN not in self.chars.text
+
+    def cut(self, start: int) -> "Field":
+        """What follows its first characters: the value in `--name=value`."""
+        return Field(self.chars.cut(start), self.word)
+
+    def place(self) -> tuple[int, int]:
+        """Where it is written: its own characters where they stand together, else the word."""
+        at = self.chars.at
+        if not self.text:
+            end = self.word.at[-1] + 1 if self.word.at else 0
+            return end, end
+        together = bool(at) and self.is_known and at[-1] - at[0] == len(at) - 1
+        if together and all(b - a == 1 for a, b in pairwise(at)):
+            return at[0], at[-1] + 1
+        around = self.word.at
+        return (around[0], around[-1] + 1) if around else (0, 0)
+
+
+def unknown(written: Chars) -> Chars:
+    """What stands for a stretch that is not known."""
+    return Chars(UNKNOWN, written.at[:1] if written.at else (0,))
+
+
+def assignment(word: Word) -> tuple[str, bool] | None:
+    """The variable that a word assigns to, and whether the value is added to what it holds."""
+    if not word.parts or word.parts[0].kind != "literal" or word.parts[0].quoted:
+        return None
+    found = _ASSIGNED.match(word.parts[0].chars.text)
+    return None if found is None else (found[1], bool(found[2]))
+
+
+def assigned(word: Word, known: Mapping[str, Value]) -> Value:
+    """The value that an assignment gives."""
+    name, adds = assignment(word) or ("", False)
+    before = known.get(name)
+    if word.items is not None:
+        items = tuple(field.chars for field in fields(word.items, known))
+        old = before if isinstance(before, tuple) else () if before is None else (before,)
+        return (*old, *items) if adds else items
+    first = word.parts[0]
+    length = len(name) + 1 + adds
+    rest = (Part("literal", first.chars.cut(length), first.quoted), *word.parts[1:])
+    text = _bounded(_text(rest, known), word.written)
+    return text if not adds or before is None else _bounded([_scalar(before), text], word.written)
+
+
+def fields(words: Iterable[Word], known: Mapping[str, Value]) -> list[Field]:
+    """The arguments that words come to: variables put in, unquoted ones divided at blanks."""
+    found: list[Field] = []
+    for word in words:
+        if len(found) >= MAX_FIELDS:
+            break
+        found += _divided(word, known)
+    return found
+
+
+def _divided(word: Word, known: Mapping[str, Value]) -> Iterator[Field]:
+    groups: list[list[Chars]] = []
+    begins = True
+    for part in word.parts:
+        is_kept = part.kind == "literal" or part.quoted
+        for number, value in enumerate(_values(part, known)):
+            begins = begins or number > 0
+            for place, piece in enumerate([value] if is_kept else _pieces(value)):
+                begins = begins or place > 0
+                if not is_kept and not piece.text:
+                    continue
+                if begins:
+                    groups.append([])
+                groups[-1].append(piece)
+                begins = False
+    yield from (Field(_bounded(group, word.written), word.written) for group in groups)
+
+
+def _pieces(value: Chars) -> Iterator[Chars]:
+    """A text divided at its blanks; where one opens or ends it, the first or last is empty."""
+    start = 0
+    for blank in _BLANKS.finditer(value.text):
+        yield value.cut(start, blank.start())
+        start = blank.end()
+    yield value.cut(start)
+
+
+def _text(parts: Sequence[Part], known: Mapping[str, Value]) -> list[Chars]:
+    """The pieces of a value that is not divided."""
+    return [_scalar(value) for part in parts for value in _values(part, known)[:1]]
+
+
+def _values(part: Part, known: Mapping[str, Value]) -> Sequence[Chars]:
+    """What a part of a word stands for: one text, or each element of an array."""
+    if part.kind == "literal":
+        return (part.chars,)
+    if part.kind == "opaque":
+        return (unknown(part.chars),)
+    return _parameter(part.chars, known, 0)
+
+
+def _parameter(written: Chars, known: Mapping[str, Value], depth: int) -> Sequence[Chars]:
+    found = _PARAMETER.match(written.text)
+    if found is None or depth > _MAX_NESTED:
+        return (unknown(written),)
+    held, rest, index = (
+        known.get(found["name"] or found["bare"]),
+        found["rest"] or "",
+        found["index"],
+    )
+    if held is None or (not held and rest.startswith(":")):
+        return _default(written, found, known, depth)
+    if rest and not rest.startswith((*_DEFAULTS, ":?", "?")):
+        return (unknown(written),)
+    if index in ("[@]", "[*]"):
+        return held if isinstance(held, tuple) else (held,)
+    return (_element(held, (index or "[0]")[1:-1], written),)
+
+
+def _default(
+    written: Chars, found: re.Match[str], known: Mapping[str, Value], depth: int
+) -> Sequence[Chars]:
+    """`${NAME:-word}`: the word, for a variable that the script does not set."""
+    rest = found["rest"] or ""
+    mark = next((each for each in _DEFAULTS if rest.startswith(each)), None)
+    if mark is None:
+        return (unknown(written),)
+    start = found.start("rest") + len(mark)
+    word = written.cut(start, found.end("rest"))
+    if word.text[:1] in ('"', "'") and word.text[-1:] == word.text[:1] and len(word.text) > 1:
+        word = word.cut(1, len(word.text) - 1)
+    if word.text.startswith("$") and _PARAMETER.match(word.text):
+        return _parameter(word, known, depth + 1)
+    return (unknown(written),) if set(word.text) & set("$`\\") else (word,)
+
+
+def _element(held: Value, index: str, written: Chars) -> Chars:
+    if isinstance(held, Chars):
+        return held if index == "0" else unknown(written)
+    number = int(index) if index.isdecimal() and len(index) < 7 else -1
+    return held[number] if 0 <= number < len(held) else unknown(written)
+
+
+def _scalar(value: Value) -> Chars:
+    """A value where one text is asked for: the first element of an array."""
+    if isinstance(value, Chars):
+        return value
+    return value[0] if value else whole("")
+
+
+def _bounded(pieces: Sequence[Chars], written: Chars) -> Chars:
+    if sum(len(piece.text) for piece in pieces) > MAX_LENGTH:
+        return unknown(written)
+    kept = [piece for piece in pieces if piece.text]
+    return joined(kept) if kept else Chars("", ())

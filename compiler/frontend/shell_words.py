@@ -1,0 +1,299 @@
+"""Shell text to commands and words, as bash divides it (bash manual 3.1 and 3.2), nothing expanded.
+
+Every character keeps its index in the file, so that a word that later comes out of a variable still
+knows where it was written. Reading is one pass over the text whatever the text is.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+MAX_COMMANDS: Final = 5_000
+MAX_WORDS: Final = 20_000
+MAX_PARTS: Final = 100_000
+"""Of a script that has more, the rest is not read."""
+
+_BLANK: Final = re.compile(r"(?:[ \t\r]|\\\r?\n)*")
+_PLAIN: Final = re.compile(r"""[^\s'"\\$`;&|<>()]+""")
+_END: Final = re.compile(r"&&|\|\||;;&?|\|&|[;&|\n()]")
+_REDIRECTION: Final = re.compile(r"\d*(?:<<<|<<-|<<|>>|>&|<&|>\||<>|>|<)|&>>?")
+_NAME: Final = re.compile(r"\$(?:[A-Za-z_]\w*|[0-9@*#?$!-])")
+_ARRAY: Final = re.compile(r"[A-Za-z_]\w*\+?=\Z")
+_IN_DOUBLE: Final = re.compile(r"""[^"\\$`]+""")
+_CONTINUED: Final = re.compile(r"\\\r?\n")
+_ESCAPED_IN_DOUBLE: Final = ('"', "\\", "$", "`")
+_BRACKETS: Final = {"{": "}", "(": ")"}
+_BETWEEN_ITEMS: Final = "\n;&|<>("
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """A text, and the index in the file of each of its characters."""
+
+    text: str
+    at: Sequence[int]
+
+    def cut(self, start: int, end: int | None = None) -> "Chars":
+        """A stretch of it."""
+        return Chars(self.text[start:end], self.at[start:end])
+
+
+def whole(text: str) -> Chars:
+    """A file's text."""
+    return Chars(text, range(len(text)))
+
+
+def joined(pieces: Sequence[Chars]) -> Chars:
+    """Pieces one after the other."""
+    if len(pieces) == 1:
+        return pieces[0]
+    places = tuple(index for piece in pieces for index in piece.at)
+    return Chars("".join(piece.text for piece in pieces), places)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a word.
+
+    Literal text, a parameter (`$X`, `${X:-1}`), or what only running tells (`$(nproc)`).
+    """
+
+    kind: Literal["literal", "parameter", "opaque"]
+    chars: Chars
+    """Without its quotes."""
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word, as its parts; `items` holds the words of an array assignment, `A=(x y)`."""
+
+    parts: tuple[Part, ...]
+    written: Chars
+    items: "tuple[Word, ...] | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Words up to an operator; `end` is that operator, or a line break."""
+
+    words: tuple[Word, ...]
+    end: str
+
+
+def commands(source: Chars) -> Iterator[Command]:
+    """The commands of a script in order. Comments, redirections and here-documents are left out."""
+    reader = _Reader(source)
+    count = words = 0
+    while reader.at < len(reader.text) and count < MAX_COMMANDS and words < MAX_WORDS:
+        command = reader.command()
+        count, words = count + 1, words + len(command.words)
+        yield command
+
+
+@dataclass(slots=True)
+class _Reader:
+    source: Chars
+    at: int = 0
+    parts: int = 0
+    documents: list[str] = field(default_factory=list)
+    """Last lines of the here-documents that begin on the next line."""
+    text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.text = self.source.text
+
+    def command(self) -> Command:
+        words: list[Word] = []
+        while len(words) < MAX_WORDS:
+            self._blank()
+            if self.at >= len(self.text):
+                break
+            if self.text[self.at] == "#":
+                self.at = self._line_end()
+                continue
+            redirection = _REDIRECTION.match(self.text, self.at)
+            if redirection is not None:
+                self._redirect(redirection)
+                continue
+            end = _END.match(self.text, self.at)
+            if end is not None:
+                return self._ended(words, end)
+            words.append(self._word())
+        return Command(tuple(words), "\n")
+
+    def _ended(self, words: list[Word], end: re.Match[str]) -> Command:
+        if not words and self.text.startswith("((", self.at):
+            self._brackets("(")
+            return Command((), ";")
+        self.at = end.end()
+        if end[0] == "\n":
+            self._skip_documents()
+        return Command(tuple(words), end[0])
+
+    # ── words ────────────────────────────────────────────────────────────────────────────────────
+
+    def _word(self) -> Word:
+        start, parts = self.at, list[Part]()
+        while self.at < len(self.text) and self._take(parts):
+            pass
+        items = None
+        if self._peek() == "(" and _ARRAY.match(self.text[start : self.at]):
+            items = self._items()
+        return Word(tuple(parts), self.source.cut(start, self.at), items)
+
+    def _items(self) -> tuple[Word, ...]:
+        self.at += 1
+        found: list[Word] = []
+        while len(found) < MAX_WORDS:
+            self._blank()
+            character = self._peek()
+            if character == "#":
+                self.at = self._line_end()
+            elif character in ("", ")"):
+                break
+            elif character in _BETWEEN_ITEMS:
+                self.at += 1
+            else:
+                found.append(self._word())
+        self.at += 1
+        return tuple(found)
+
+    def _take(self, parts: list[Part]) -> bool:
+        """Add the next stretch of a word to its parts; whether the word goes on."""
+        self.parts += 1
+        if self.parts > MAX_PARTS:
+            self.at = len(self.text)
+            return False
+        plain = _PLAIN.match(self.text, self.at)
+        if plain is not None:
+            self.at = plain.end()
+            parts.append(self._literal(plain.start(), plain.end(), quoted=False))
+            return True
+        character = self._peek()
+        if character == "'":
+            parts.append(self._single())
+        elif character == '"':
+            self._double(parts)
+        elif character in ("$", "`"):
+            parts.append(self._dollar(quoted=False))
+        elif character == "\\" and not _CONTINUED.match(self.text, self.at):
+            parts.append(self._escaped())
+        else:
+            return False
+        return True
+
+    def _literal(self, start: int, end: int, *, quoted: bool) -> Part:
+        return Part("literal", self.source.cut(start, end), quoted)
+
+    def _single(self) -> Part:
+        start = self.at + 1
+        end = self.text.find("'", start)
+        end = len(self.text) if end < 0 else end
+        self.at = end + 1
+        return self._literal(start, end, quoted=True)
+
+    def _double(self, parts: list[Part]) -> None:
+        self.at += 1
+        before = len(parts)
+        while self.at < len(self.text) and self.text[self.at] != '"':
+            plain = _IN_DOUBLE.match(self.text, self.at)
+            if plain is not None:
+                self.at = plain.end()
+                parts.append(self._literal(plain.start(), plain.end(), quoted=True))
+            elif self.text[self.at] == "\\":
+                self._backslash_in_double(parts)
+            else:
+                parts.append(self._dollar(quoted=True))
+        if len(parts) == before:
+            parts.append(self._literal(self.at, self.at, quoted=True))
+        self.at += 1
+
+    def _backslash_in_double(self, parts: list[Part]) -> None:
+        """Bash manual 3.1.2.3: it escapes five characters only, and stands for itself elsewhere."""
+        continued = _CONTINUED.match(self.text, self.at)
+        if continued is not None:
+            self.at = continued.end()
+        elif self.text[self.at + 1 : self.at + 2] in _ESCAPED_IN_DOUBLE:
+            parts.append(self._escaped())
+        else:
+            parts.append(self._literal(self.at, self.at + 1, quoted=True))
+            self.at += 1
+
+    def _escaped(self) -> Part:
+        start = self.at + 1
+        self.at = min(start + 1, len(self.text))
+        return self._literal(start, self.at, quoted=True)
+
+    # ── what running the script would put in ─────────────────────────────────────────────────────
+
+    def _dollar(self, *, quoted: bool) -> Part:
+        start, following = self.at, self.text[self.at + 1 : self.at + 2]
+        name = _NAME.match(self.text, start)
+        kind: Literal["literal", "parameter", "opaque"] = "opaque"
+        if self.text[start] == "`":
+            self._to("`")
+        elif name is not None:
+            kind, self.at = "parameter", name.end()
+        elif following in _BRACKETS:
+            kind = "parameter" if following == "{" else "opaque"
+            self.at += 1
+            self._brackets(following)
+        elif following == "'" and not quoted:
+            self.at += 1
+            self._to("'")
+        else:  # a dollar sign by itself, or before a text in double quotes
+            kind, self.at = "literal", start + 1
+        return Part(kind, self.source.cut(start, self.at), quoted)
+
+    def _to(self, mark: str) -> None:
+        """Step behind the next `mark` that no backslash escapes; the text's end if none."""
+        self.at += 1
+        while self.at < len(self.text) and self.text[self.at] != mark:
+            self.at += 2 if self.text[self.at] == "\\" else 1
+        self.at = min(self.at + 1, len(self.text))
+
+    def _brackets(self, opening: str) -> None:
+        """Step behind the bracket that closes the one that stands here."""
+        closing, depth = _BRACKETS[opening], 0
+        while self.at < len(self.text):
+            character = self.text[self.at]
+            depth += (character == opening) - (character == closing)
+            if character == "'" and opening == "(":
+                self._to("'")
+            else:
+                self.at += 2 if character == "\\" else 1
+            if depth == 0:
+                break
+        self.at = min(self.at, len(self.text))
+
+    # ── what is left out ─────────────────────────────────────────────────────────────────────────
+
+    def _redirect(self, found: re.Match[str]) -> None:
+        self.at = found.end()
+        self._blank()
+        starts_word = self.at < len(self.text) and not _END.match(self.text, self.at)
+        target = self._word() if starts_word and self._peek() not in "<>" else None
+        if found[0].lstrip("0123456789") in ("<<", "<<-") and target is not None:
+            self.documents.append("".join(part.chars.text for part in target.parts))
+
+    def _skip_documents(self) -> None:
+        for last in self.documents:
+            while self.at < len(self.text):
+                start, self.at = self.at, self._line_end() + 1
+                if self.text[start : self.at].strip() == last:
+                    break
+        self.documents.clear()
+
+    def _line_end(self) -> int:
+        end = self.text.find("\n", self.at)
+        return len(self.text) if end < 0 else end
+
+    def _blank(self) -> None:
+        blank = _BLANK.match(self.text, self.at)
+        if blank is not None:
+            self.at = blank.end()
+
+    def _peek(self) -> str:
+        return self.text[self.at : self.at + 1]

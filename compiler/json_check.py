@@ -1,0 +1,190 @@
+"""Whether a document is valid by a JSON Schema (2020-12), said quickly and without an import.
+
+It knows the keywords that the schemas in `schemas/json` use, and says so where it meets another.
+What is wrong with a document, and where, is for the `jsonschema` library to say: it is asked only
+about documents that are refused here, and `tests/driver/test_json_check.py` holds the two to one
+verdict.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+Json = Any
+Schema = Mapping[str, Any] | bool
+
+
+class UnknownKeyword(LookupError):
+    """A schema says something that is not understood here."""
+
+
+def is_valid(document: Json, schema: Schema) -> bool:
+    """Whether a document meets a schema whose references all point into itself.
+
+    Raises UnknownKeyword for any keyword that is neither known nor a mere annotation.
+    """
+    return _holds(schema, document, schema)
+
+
+def _holds(schema: Schema, value: Json, root: Schema) -> bool:
+    if isinstance(schema, bool):
+        return schema
+    return all(
+        _rule(keyword)(schema, schema[keyword], value, root)
+        for keyword in schema
+        if keyword not in _ANNOTATIONS and not keyword.startswith("x-")
+    )
+
+
+_Rule = Callable[[Mapping[str, Any], Any, Json, Schema], bool]
+"""Whether a value meets one keyword: (schema around it, what the keyword says, value, root)."""
+
+
+def _rule(keyword: str) -> _Rule:
+    if keyword not in _RULES:
+        raise UnknownKeyword(keyword)
+    return _RULES[keyword]
+
+
+# ── values ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_integer(value: Json) -> bool:
+    """A number without a fraction, `1.0` too (2020-12, 6.1.1)."""
+    return _is_number(value) and (isinstance(value, int) or value.is_integer())
+
+
+_TYPES: Final[Mapping[str, Callable[[Json], bool]]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "number": _is_number,
+    "integer": _is_integer,
+}
+
+
+def _is_of_type(kinds: str | list[str], value: Json) -> bool:
+    named = [kinds] if isinstance(kinds, str) else kinds
+    return any(_TYPES[kind](value) for kind in named)
+
+
+def _equal(one: Json, other: Json) -> bool:
+    """Equality of JSON: `1` is `1.0`, but `true` is no number."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+@lru_cache(maxsize=256)
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text)
+
+
+# ── keywords ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _reference(_: Mapping[str, Any], said: str, value: Json, root: Schema) -> bool:
+    start, *parts = said.split("/")
+    if start != "#":
+        raise UnknownKeyword(said)
+    found: Any = root
+    for part in parts:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if not isinstance(found, Mapping) or key not in found:
+            raise UnknownKeyword(said)
+        found = found[key]
+    return _holds(found, value, root)
+
+
+def _condition(around: Mapping[str, Any], said: Schema, value: Json, root: Schema) -> bool:
+    branch = "then" if _holds(said, value, root) else "else"
+    return _holds(around.get(branch, True), value, root)
+
+
+def _properties(
+    _: Mapping[str, Any], said: Mapping[str, Schema], value: Json, root: Schema
+) -> bool:
+    if not isinstance(value, dict):
+        return True
+    return all(_holds(said[name], value[name], root) for name in said if name in value)
+
+
+def _others(around: Mapping[str, Any], said: Schema, value: Json, root: Schema) -> bool:
+    """`additionalProperties`: every property that `properties` does not name."""
+    if not isinstance(value, dict):
+        return True
+    named = around.get("properties", {})
+    return all(_holds(said, child, root) for name, child in value.items() if name not in named)
+
+
+def _items(around: Mapping[str, Any], said: Schema, value: Json, root: Schema) -> bool:
+    """`items`: every one after those of `prefixItems`."""
+    if not isinstance(value, list):
+        return True
+    return all(_holds(said, child, root) for child in value[len(around.get("prefixItems", ())) :])
+
+
+def _first_items(_: Mapping[str, Any], said: list[Schema], value: Json, root: Schema) -> bool:
+    if not isinstance(value, list):
+        return True
+    return all(_holds(each, child, root) for each, child in zip(said, value, strict=False))
+
+
+def _of(kind: Callable[[Json], bool], meets: Callable[[Json, Any], bool]) -> _Rule:
+    """A keyword that says something of values of one kind, and nothing of others."""
+    return lambda _around, said, value, _root: not kind(value) or meets(value, said)
+
+
+_text, _list, _mapping = _TYPES["string"], _TYPES["array"], _TYPES["object"]
+
+_RULES: Final[Mapping[str, _Rule]] = {
+    "$ref": _reference,
+    "type": lambda _around, said, value, _root: _is_of_type(said, value),
+    "enum": lambda _around, said, value, _root: any(_equal(each, value) for each in said),
+    "const": lambda _around, said, value, _root: _equal(said, value),
+    "allOf": lambda _, said, value, root: all(_holds(each, value, root) for each in said),
+    "anyOf": lambda _, said, value, root: any(_holds(each, value, root) for each in said),
+    "not": lambda _, said, value, root: not _holds(said, value, root),
+    "if": _condition,
+    "then": lambda _around, _said, _value, _root: True,
+    "else": lambda _around, _said, _value, _root: True,
+    "properties": _properties,
+    "additionalProperties": _others,
+    "propertyNames": lambda _, said, value, root: (
+        not isinstance(value, dict) or all(_holds(said, name, root) for name in value)
+    ),
+    "required": _of(_mapping, lambda value, said: all(name in value for name in said)),
+    "minProperties": _of(_mapping, lambda value, said: len(value) >= said),
+    "maxProperties": _of(_mapping, lambda value, said: len(value) <= said),
+    "items": _items,
+    "prefixItems": _first_items,
+    "minItems": _of(_list, lambda value, said: len(value) >= said),
+    "maxItems": _of(_list, lambda value, said: len(value) <= said),
+    "pattern": _of(_text, lambda value, said: _pattern(said).search(value) is not None),
+    "minLength": _of(_text, lambda value, said: len(value) >= said),
+    "maxLength": _of(_text, lambda value, said: len(value) <= said),
+    "minimum": _of(_is_number, lambda value, said: not value < said),
+    "maximum": _of(_is_number, lambda value, said: not value > said),
+    "exclusiveMinimum": _of(_is_number, lambda value, said: not value <= said),
+    "exclusiveMaximum": _of(_is_number, lambda value, said: not value >= said),
+}
+"""`then` and `else` are what `if` looks at."""
+
+_ANNOTATIONS: Final = frozenset(
+    {"$schema", "$defs", "title", "description", "default", "examples", "deprecated", "help"}
+)
+"""Keywords that forbid nothing, as those that begin with `x-`; `help` is Axolotl's own."""
+
+KEYWORDS: Final = _ANNOTATIONS.union(_RULES)
+"""All that is understood, besides what begins with `x-`."""

@@ -1,0 +1,1 @@
+"""Rules about accelerate's file against what it starts."""

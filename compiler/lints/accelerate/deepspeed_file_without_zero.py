@@ -1,0 +1,49 @@
+"""The DeepSpeed file that accelerate is given says nothing of ZeRO."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("accelerate"):
+        file = document.get("deepspeed_config.deepspeed_config_file")
+        if file is None or not isinstance(file.value, str):
+            continue
+        for each in run.of("deepspeed"):
+            if each.is_view or not _is_same(each.name, file.value):
+                continue
+            if each.get("zero_optimization") is None:
+                yield Finding(
+                    f"{file.value} has no zero_optimization, which accelerate asks for",
+                    (file.label("refused"), *_first(each)),
+                    (),
+                    'write "zero_optimization": {"stage": 0} or the stage that is meant',
+                )
+
+
+def _is_same(name: str, asked: str) -> bool:
+    return name.rpartition("/")[2] == asked.rpartition("/")[2]
+
+
+def _first(document: Document) -> tuple[Label, ...]:
+    first = next(iter(document.found.values()), None)
+    return (first.key_label("this file", primary=False),) if first is not None else ()
+
+
+RULE = Rule(
+    name="deepspeed-file-without-zero",
+    severity="error",
+    consequence="init",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: "
+            "ValueError, Please specify the ZeRO optimization config in the DeepSpeed config"
+        ),
+    ),
+    check=_check,
+)

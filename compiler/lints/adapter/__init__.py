@@ -1,0 +1,1 @@
+"""Rules about LoRA: what it is put on, what is trained beside it, how it is scaled."""

@@ -1,0 +1,97 @@
+"""LoRA's targets are the names of another architecture."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tunec.compiler.lints.adapter.families import family_of
+from tunec.compiler.lints.adapter.lora import (
+    ALL_LINEAR,
+    Lora,
+    is_patched,
+    is_plain,
+    last,
+    loras,
+)
+from tunec.compiler.lints.adapter.tree import NoRegex, adapted, usual
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+if TYPE_CHECKING:
+    from tunec.compiler.facts import ResolvedModel
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for lora in loras(run):
+        at = lora.place("target_modules")
+        if (
+            at is None
+            or lora.targets is None
+            or lora.targets == ALL_LINEAR
+            or is_patched(run, lora)
+        ):
+            continue
+        yield from _in_tree(run.model, lora, at) if run.model else _in_family(run, lora, at)
+
+
+def _in_tree(model: "ResolvedModel", lora: Lora, at: Place) -> Iterator[Finding]:
+    architecture, targets = model.architecture, lora.targets or ()
+    try:
+        if adapted(architecture, targets) or lora.value("target_parameters"):
+            return
+    except NoRegex as fault:
+        yield Finding(
+            f"the target {targets} is no regular expression: {fault}",
+            (at.label("not compiled"),),
+            ("a string is taken for a regular expression over whole module names",),
+            "mend the expression, or write a list of names",
+        )
+        return
+    if isinstance(targets, str) and is_plain(targets):
+        return  # a bare name as a string is a rule of its own
+    if not isinstance(targets, str) and not all(map(is_plain, targets)):
+        return
+    names = usual(architecture)
+    yield Finding(
+        f"LoRA's targets match no module of {model.path}",
+        (at.label("matches nothing"),),
+        (f"its layers are called {', '.join(names)}",) if names else (),
+        f"write {', '.join(names[:4])}" if names else None,
+        # transformers 4.52 renamed modules of models that see: a regex may fit the other names
+        certain=not (isinstance(targets, str) and architecture.kind == "vision-language"),
+    )
+
+
+def _in_family(run: Run, lora: Lora, at: Place) -> Iterator[Finding]:
+    path, targets = run.value("model.path"), lora.targets
+    known = family_of(path) if isinstance(path, str) else None
+    if known is None or isinstance(targets, str) or targets is None:
+        return
+    family, layers = known
+    if not all(map(is_plain, targets)) or any(last(each) in layers for each in targets):
+        return
+    yield Finding(
+        f"LoRA's targets are no layers of {family}: {', '.join(targets)}",
+        (at.label("matches nothing"),),
+        (f"by its name {path} is {family}, with the layers {', '.join(sorted(layers))}",),
+        "write the names of this architecture, or all-linear",
+    )
+
+
+RULE = Rule(
+    name="lora-targets-match-nothing",
+    severity="error",
+    consequence="init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: Target "
+            "modules "
+            "... not found in the base model; `check_target_module_exists`: a name, a suffix "
+            "after a "
+            "dot, or a regex over the whole name"
+        ),
+        "OptimalScale/LMFlow#125, huggingface/peft#758, #40",
+    ),
+    check=_check,
+)

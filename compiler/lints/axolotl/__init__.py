@@ -1,0 +1,1 @@
+"""Rules about what only Axolotl's YAML can get wrong."""

@@ -1,0 +1,1 @@
+"""Rules about activation checkpointing: what is recomputed, and by which variant."""

@@ -1,0 +1,1 @@
+"""Rules about how samples reach the devices."""

@@ -1,0 +1,51 @@
+"""More loader processes than the node has cores for."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.batch.counts import is_whole
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    cluster = run.environment.cluster
+    workers = run.said("trainer", "dataloader_num_workers") or run.said(
+        "axolotl", "dataloader_num_workers"
+    )
+    if cluster is None or workers is None or not is_whole(workers.value):
+        return
+    world = run.value("parallel.world") or cluster.device_count
+    nodes = sum(node.count for node in cluster.nodes)
+    each = min(-(-world // nodes), max(node.device_count for node in cluster.nodes))
+    cores = min(host.cores for host in run.environment.hosts)
+    total = each * (workers.value + 1)
+    if workers.value < 1 or total <= 2 * cores:  # two threads a core is what processors offer
+        return
+    yield Finding(
+        f"{total} processes load and train on a node of {cores} cores",
+        (workers.label("in each training process"),),
+        ("they take turns, and each holds a copy of the data set's index",),
+        f"write at most {max(2 * cores // each - 1, 0)}",
+        sum=(
+            Term("training processes of a node", each, "processes"),
+            Term("loaders of each", workers.value, "processes"),
+            Term("cores of a node", cores, "cores"),
+        ),
+    )
+
+
+RULE = Rule(
+    name="more-workers-than-cores",
+    severity="warning",
+    consequence="slow",
+    consumers=("transformers",),
+    sources=(
+        (
+            "torch 2.13.0 utils/data/dataloader.py `check_worker_number_rationality`: this "
+            "DataLoader "
+            "will create N worker processes in total, the suggested max number is the cores'"
+        ),
+    ),
+    check=_check,
+)

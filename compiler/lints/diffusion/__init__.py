@@ -1,0 +1,1 @@
+"""Rules about the training of diffusion models."""

@@ -1,0 +1,62 @@
+"""An interval of checkpointed blocks that is zero or not supported."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.diffusion.asked import amount, configs, family, is_on, said
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_FAMILIES: Final = frozenset({"flux", "sana", "sdxl", "sd3", "chroma"})
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in configs(run):
+        at = said(document, "gradient_checkpointing_interval")
+        every = amount(at)
+        if at is None or every is None:
+            continue
+        if family(document) not in _FAMILIES and run.runs("simpletuner<3.2") is not False:
+            yield _ignored(at, f"{family(document) or 'this family'} has no such interval")
+        elif every == 0:
+            yield Finding(
+                "gradient_checkpointing_interval is 0",
+                (at.label("refused"),),
+                (),
+                "write 1 or more, or remove it",
+            )
+        elif not is_on(said(document, "gradient_checkpointing")) and _says(document):
+            yield _ignored(at, "gradient_checkpointing is off")
+
+
+def _says(document: Document) -> bool:
+    return said(document, "gradient_checkpointing") is not None
+
+
+def _ignored(at: Place, why: str) -> Finding:
+    return Finding(
+        f"gradient_checkpointing_interval does nothing: {why}",
+        (at.label("not used"),),
+        (),
+        "remove it",
+        severity="warning",
+        consequence="silent",
+    )
+
+
+RULE = Rule(
+    name="checkpointing-interval-unusable",
+    severity="error",
+    consequence="init",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 helpers/training/default_settings/safety_check.py: Gradient "
+            "checkpointing interval must be greater than 0; supported models flux, sana, sdxl, "
+            "sd3, chroma"
+        ),
+    ),
+    check=_check,
+)

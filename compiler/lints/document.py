@@ -1,0 +1,94 @@
+"""A document of a run: what was read from one file, or seen of it through another dialect."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Edit
+from tunec.compiler.frontend.nodes import Node, place, plain
+from tunec.compiler.lints.edits import Source, add_key
+from tunec.compiler.lints.place import Place
+from tunec.compiler.target import File, Found, Target
+from tunec.schemas.source import Span
+
+TRAINERS: Final = ("hf", "sft", "dpo", "grpo", "reward", "kto", "orpo", "llamafactory")
+"""Kinds whose files hold the fields of transformers' TrainingArguments under their own names."""
+
+FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {"trainer": TRAINERS}
+"""Names under which `Run` finds documents of several kinds."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One file of a run with its keys. Equal only to itself."""
+
+    name: str
+    """The file as it was named, or as the file that refers to it names it."""
+    kind: str
+    """Whose keys it holds: `deepspeed`, `hf`, `peft`, `model`, `sft`, `dpo`, `grpo`, `accelerate`,
+    `axolotl`, `llamafactory`, `simpletuner`, `launch`, or the name of another reader's target."""
+    format: str
+    """`json`, `yaml`, `toml`, `env` or `shell`: in what the file is written."""
+    text: str
+    root: Node
+    target: Target | None = None
+    """Whose table reads it; None: keys are known, slots are not (a view)."""
+    file: File | None = None
+    origin: "Document | None" = None
+    """The document that this is a view of: the same places under another dialect's keys."""
+    unknown: frozenset[str] = frozenset()
+    """Keys that are given a value which only running the file would tell."""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """For a view: the path in `origin` of each of its keys."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    @property
+    def is_view(self) -> bool:
+        """Whether another document holds these keys under other names."""
+        return self.origin is not None
+
+    @property
+    def source(self) -> Source:
+        """The text with what edits of it need."""
+        return Source(self.name, self.format, self.text)
+
+    @cached_property
+    def found(self) -> Mapping[str, Place]:
+        """Every key by dotted path, mappings and what they hold alike, in the file's order."""
+        return dict(self._walk(self.root, ""))
+
+    @cached_property
+    def flat(self) -> dict[str, Found]:
+        """The same as the targets' tables read it."""
+        return {
+            path: Found(plain(each.node), place(each.node)) for path, each in self.found.items()
+        }
+
+    def get(self, path: str) -> Place | None:
+        """The place of a dotted path, if the document says it."""
+        return self.found.get(path)
+
+    def value(self, path: str, otherwise: Any = None) -> Any:
+        """What the document itself says at a path."""
+        found = self.found.get(path)
+        return otherwise if found is None else found.value
+
+    def added(self, path: str, value: Any) -> Edit | None:
+        """The edit that writes a key which is not there; None where its place cannot be told."""
+        return None if self.is_view else add_key(self.source, self.root, path, value)
+
+    def start(self) -> Span:
+        """The first place of the file, for what speaks of it as a whole."""
+        return Span(self.name, 1, 1, 1, 1)
+
+    def _walk(self, node: Node, prefix: str) -> Iterator[tuple[str, Place]]:
+        holder = self.origin or self
+        for key, child in (node.fields or {}).items():
+            path = prefix + key
+            yield path, Place(holder, self.paths.get(path, path), child)
+            yield from self._walk(child, f"{path}.")

@@ -1,0 +1,312 @@
+"""Files to documents: what each is, by its content; what it refers to; what could not be read."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tunec.compiler.consumers.schemas import class_schema
+from tunec.compiler.diagnostics.allow import Allowance
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.comments import allowances
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
+from tunec.compiler.frontend.nodes import Node, plain
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.effective import CLASSES
+from tunec.compiler.lints.formats import Parsed, parse_text
+from tunec.compiler.lints.kinds import kind_of, known_keys
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Missing, Unread
+from tunec.compiler.lints.schemas import newest
+from tunec.compiler.lints.views import views
+from tunec.compiler.target import File, Target
+from tunec.schemas.source import Span
+
+_LEAST: Final = 0.6
+"""The share of its keys that a document must share with a kind to be taken for one."""
+_FIRST: Final = ("axolotl", "llamafactory", "simpletuner", "accelerate", "trl")
+_LAST: Final = ("glm4", "minicpm-v")
+_MOST_FILES: Final = 64
+_REFERENCES: Final = ("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config")
+"""Keys that name another file of the run: TrainingArguments, LLaMA-Factory and Axolotl; accelerate;
+SimpleTuner and accelerate's command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All that was read of a run."""
+
+    documents: tuple[Document, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    faults: tuple[Diagnostic, ...] = ()
+    """What is wrong with a file as text."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    allowances: tuple[Allowance, ...] = ()
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Collects while files are read; each file once."""
+
+    targets: Mapping[str, Target]
+    readers: Sequence[str]
+    documents: list[Document] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+    faults: list[Diagnostic] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+    allowed: list[Allowance] = field(default_factory=list)
+    seen: set[Path] = field(default_factory=set)
+
+    def file(self, path: Path) -> None:
+        """Read a file that was named, and what it refers to."""
+        try:
+            content = read_bytes(path)
+        except Unreadable as fault:
+            self.faults.append(_unreadable(path, str(fault)))
+            return
+        self._content(path, content)
+
+    def _content(self, path: Path, content: bytes) -> None:
+        full = path.resolve()
+        if full in self.seen or len(self.seen) >= _MOST_FILES:
+            return
+        self.seen.add(full)
+        self.text(str(path), content, path)
+
+    def text(self, name: str, content: bytes | str, path: Path | None = None) -> None:
+        """Take in a file's content; references are followed where its path is known."""
+        parsed, faults = parse_text(name, content)
+        self.faults += faults
+        for each in parsed:
+            self.sources[name] = each.text
+            self._document(name, each, path)
+        if parsed and parsed[0].format != "json":
+            root = parsed[0].root if parsed[0].format == "yaml" else None
+            self.allowed += allowances(parsed[0].text, name, root)
+
+    def _document(self, name: str, parsed: Parsed, path: Path | None) -> None:
+        parsed = _listed(parsed)
+        known = _recognised(parsed, self.targets, self.readers)
+        if known is None:
+            if not parsed.part:
+                keys = tuple(parsed.root.fields or ())
+                self.unread.append(Unread(name, parsed.text, keys))
+            return
+        target, file, kind = known
+        document = Document(
+            name,
+            kind,
+            parsed.format,
+            parsed.text,
+            parsed.root,
+            target,
+            file,
+            unknown=parsed.unknown,
+        )
+        every = [document, *views(document)]
+        self.documents += every
+        if path is not None:
+            for each in (*_references(document), *_named(document, parsed)):
+                self._follow(each, path)
+
+    def _follow(self, place: Any, path: Path) -> None:
+        wanted = Path(place.value)
+        places = [wanted] if wanted.is_absolute() else _near(wanted, path)
+        for each in places:
+            try:
+                content = read_bytes(each)
+            except Unreadable:
+                continue
+            self._content(each, content)
+            return
+        self.missing.append(Missing(place, str(place.value), "there is no such file"))
+
+
+def read_files(
+    paths: Iterable[Path], targets: Mapping[str, Target], readers: Sequence[str] = ()
+) -> Reading:
+    """Read files and what they refer to; raises nothing for any content."""
+    reader = _Reader(targets, readers)
+    for path in paths:
+        reader.file(path)
+    return _finished(reader)
+
+
+def read_texts(
+    texts: Mapping[str, str], targets: Mapping[str, Target], readers: Sequence[str] = ()
+) -> Reading:
+    """The same for texts by name; a reference among them is found by its name."""
+    reader = _Reader(targets, readers)
+    for name, text in texts.items():
+        reader.text(name, text)
+    for document in list(reader.documents):
+        for place in _references(document):
+            if not document.is_view and not _is_among(place.value, texts):
+                reader.missing.append(Missing(place, str(place.value), "there is no such file"))
+    return _finished(reader)
+
+
+def _is_among(path: str, names: Iterable[str]) -> bool:
+    return any(path == name or Path(path).name == Path(name).name for name in names)
+
+
+def _finished(reader: _Reader) -> Reading:
+    return Reading(
+        tuple(_settled(reader.documents, reader.targets, reader.readers)),
+        tuple(reader.missing),
+        tuple(reader.unread),
+        tuple(reader.faults),
+        reader.sources,
+        tuple(reader.allowed),
+    )
+
+
+def _settled(
+    documents: list[Document], targets: Mapping[str, Target], readers: Sequence[str]
+) -> Iterator[Document]:
+    """Give each ds_config.json the table of who reads it: that depends on what else was read."""
+    kinds = {each.kind for each in documents}
+    reader = (
+        "huggingface" if kinds & {"hf", "sft", "dpo", "grpo", "llamafactory", "axolotl"} else ""
+    )
+    reader = reader or ("simpletuner" if "simpletuner" in kinds else "deepspeed")
+    if "deepspeed" in readers:
+        reader = "deepspeed"
+    for each in documents:
+        if each.kind != "deepspeed" or each.is_view:
+            yield each
+            continue
+        file = _deepspeed_file(targets[reader])
+        yield replace(each, target=targets[reader], file=file) if file else each
+
+
+def _deepspeed_file(target: Target) -> File | None:
+    return next((file for file in target.files if kind_of(target, file) == "deepspeed"), None)
+
+
+def _named(document: Document, parsed: Parsed) -> Iterator[Place]:
+    """The files that a script names."""
+    for key, file, span in parsed.references:
+        if key not in _REFERENCES and _is_file_name(file):
+            yield Place(document, key, Node(span, value=file))
+
+
+def _listed(parsed: Parsed) -> Parsed:
+    """A list of mappings as a mapping by position, `[0]`: SimpleTuner's data sets."""
+    items = parsed.root.items
+    if not items or any(each.fields is None for each in items):
+        return parsed
+    fields = {f"[{at}]": each for at, each in enumerate(items)}
+    return replace(parsed, root=replace(parsed.root, items=None, fields=fields))
+
+
+def _typed(kind: str, parsed: Parsed) -> Node:
+    """The values of flags as argparse reads them by the types of the class's fields."""
+    if parsed.format != "shell" or kind not in CLASSES:
+        return parsed.root
+    from tunec.compiler.frontend.shell_nodes import retyped
+
+    stem = CLASSES[kind][0][0]
+    return retyped(parsed.root, class_schema(stem, newest(stem)))
+
+
+def _references(document: Document) -> Iterator[Any]:
+    for key in _REFERENCES:
+        place = document.get(key)
+        if place is not None and isinstance(place.value, str) and _is_file_name(place.value):
+            yield place
+
+
+def _is_file_name(text: str) -> bool:
+    return text.endswith((".json", ".yaml", ".yml")) and "{" not in text and len(text) < 500
+
+
+def _near(wanted: Path, path: Path) -> Iterator[Path]:
+    """Beside the file that names it, in the directories around that, where the command runs."""
+    yield from (folder / wanted for folder in path.resolve().parents)
+    yield wanted
+
+
+# ── which kind a document is ─────────────────────────────────────────────────────────────────────
+
+
+def _recognised(
+    parsed: Parsed, targets: Mapping[str, Target], readers: Sequence[str]
+) -> tuple[Target, File, str] | None:
+    document = plain(parsed.root)
+    if parsed.reader is not None:
+        found = _of_target(parsed, document, targets)
+        if found is not None:
+            return found
+    named = [targets[name] for name in readers if name in targets]
+    others = [targets[name] for name in _in_order(targets) if name not in readers]
+    for group in (named, others):
+        files = [(t, f) for t in group for f in t.files if _fits(f, parsed)]
+        for target, file in files:
+            if _is(file, document):
+                return target, file, kind_of(target, file)
+        best = _by_keys(files, document)
+        if best is not None:
+            return best
+    return None
+
+
+def _in_order(targets: Mapping[str, Target]) -> list[str]:
+    """Names of targets, those first whose files are told by marks of their own."""
+    return sorted(targets, key=lambda name: (name not in _FIRST, name in _LAST))
+
+
+def _of_target(
+    parsed: Parsed, document: Any, targets: Mapping[str, Target]
+) -> tuple[Target, File, str] | None:
+    """The file of the target that a script names: flags say what its YAML or JSON would."""
+    target = targets.get(parsed.reader or "")
+    if target is None:
+        return None
+    files = [(target, f) for f in target.files if kind_of(target, f) not in ("deepspeed", "launch")]
+    exact = next(((t, f) for t, f in files if _is(f, document)), None)
+    if exact is not None and kind_of(*exact) != "sft":
+        return (*exact, kind_of(*exact))
+    return _by_keys(files, document, least=0.0)
+
+
+def _fits(file: File, parsed: Parsed) -> bool:
+    data = ("json", "yaml", "toml")
+    if parsed.part in ("launcher", "slurm"):
+        return file.format == "shell"
+    if parsed.format == "shell" and parsed.part != "flags":
+        return file.format in ("env", "shell")
+    if parsed.part == "flags":
+        return file.format in data
+    return file.format in data and parsed.format in data
+
+
+def _is(file: File, document: Any) -> bool:
+    try:
+        return bool(file.recognise(document))
+    except (TypeError, ValueError, AttributeError, LookupError):
+        return False
+
+
+def _by_keys(
+    files: Iterable[tuple[Target, File]], document: Any, least: float = _LEAST
+) -> tuple[Target, File, str] | None:
+    """The kind that knows most of the keys, if it knows enough of them; the earliest of equals."""
+    keys = set(document) if isinstance(document, dict) else set()
+    shares = [
+        (len(keys & known_keys(target, file)) / len(keys), target, file)
+        for target, file in files
+        if keys
+    ]
+    share, target, file = max(shares, key=lambda each: each[0], default=(0, None, None))
+    if target is None or file is None or share < least:
+        return None
+    return target, file, kind_of(target, file)
+
+
+def _unreadable(path: Path, why: str) -> Diagnostic:
+    span = Span(str(path), 1, 1, 1, 1)
+    return error("E0201", f"{path} cannot be read: {why}", span, help=near_files(path))

@@ -1,0 +1,227 @@
+"""What a key comes to in the version that runs: written, filled in, or the consumer's default."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from packaging.version import Version
+
+from tunec.compiler.consumers.schemas import (
+    automatic_keys,
+    class_defaults,
+    class_schema,
+    ds_config_defaults,
+    known_releases,
+)
+from tunec.compiler.lints.document import TRAINERS
+from tunec.compiler.lints.environment import Release
+from tunec.compiler.lints.place import Place
+
+if TYPE_CHECKING:
+    from tunec.compiler.lints.run import Run
+
+Source = Literal["document", "default", "filled", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The value of a key, and who says it."""
+
+    value: Any
+    """None where nobody knows it: ask `known` first."""
+    source: Source
+    """`document`: it is written. `filled`: it is `auto`, and the trainer fills it in. `default`:
+    it is absent. `unknown`: no document of that kind was read, or the default is not known."""
+    by: str
+    """Who says it, in words: `ds.json`, `the default of deepspeed 0.19.8`."""
+    place: Place | None = None
+    """Where it is written, also where that is `auto`."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the value is one that will be used."""
+        return self.source != "unknown"
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a document says the value itself."""
+        return self.source == "document"
+
+
+UNKNOWN: Final = Effective(None, "unknown", "")
+
+CLASSES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "hf": (("training_arguments", "transformers"),),
+    "sft": (("sft_config", "trl"), ("training_arguments", "transformers")),
+    "dpo": (("dpo_config", "trl"), ("training_arguments", "transformers")),
+    "grpo": (("grpo_config", "trl"), ("training_arguments", "transformers")),
+    "llamafactory": (("training_arguments", "transformers"),),
+    "peft": (("lora_config", "peft"),),
+}
+"""The configuration classes behind a kind of document, and the package of each; the first that has
+a field decides its default. LLaMA-Factory 0.9.4 hparams/training_args.py `TrainingArguments` and
+TRL's configs are subclasses of transformers' own."""
+
+
+def effective(run: "Run", kind: str, key: str) -> Effective:
+    """What a key of a kind of document comes to."""
+    documents = run.of(kind)
+    for document in documents:
+        said = document.get(key)
+        if said is not None:
+            return _said(run, document.kind, key, said)
+        if key in document.unknown:
+            return UNKNOWN
+    if not documents or (documents[0].is_view and is_trainer_kind(documents[0].kind)):
+        return UNKNOWN  # what another tool leaves out is not left to the trainer's own default
+    return default_of(run, documents[0].kind, key)
+
+
+def _said(run: "Run", kind: str, key: str, said: Place) -> Effective:
+    if kind != "deepspeed" or said.value != "auto":
+        return Effective(said.value, "document", said.document.name, said)
+    if run.deepspeed_reader == "unknown":
+        return Effective(None, "unknown", "", said)
+    if run.deepspeed_reader == "plain" or key not in filled_keys(run):
+        # a block of DeepSpeed drops "auto" (runtime/config_utils.py `DeepSpeedConfigModel`)
+        found = default_of(run, kind, key)
+        return Effective(found.value, found.source, found.by, said)
+    return _filled(run, key, said)
+
+
+def filled_keys(run: "Run") -> tuple[str, ...]:
+    """The keys of ds_config.json whose `auto` the Trainer of this release fills in."""
+    return automatic_keys(str(run.release("transformers").version))
+
+
+Fill = Callable[["Run"], Any]
+
+
+def _trainer(*keys: str) -> Fill:
+    def fill(run: "Run") -> Any:
+        values = [run.effective("trainer", key) for key in keys]
+        if not all(each.known for each in values):
+            return None
+        return [each.value for each in values] if len(values) > 1 else values[0].value
+
+    return fill
+
+
+def _any_of(*keys: str) -> Fill:
+    def fill(run: "Run") -> Any:
+        values = [run.effective("trainer", key) for key in keys]
+        if any(each.value is True for each in values):
+            return True
+        return False if values[0].known else None
+
+    return fill
+
+
+def _train_batch(run: "Run") -> Any:
+    factors = _trainer("per_device_train_batch_size", "gradient_accumulation_steps")(run)
+    world = run.data_parallel
+    if factors is None or world is None or not all(isinstance(f, int) for f in factors):
+        return None
+    return factors[0] * factors[1] * world
+
+
+FILLS: Final[Mapping[str, tuple[str, Fill]]] = {
+    "train_micro_batch_size_per_gpu": (
+        "per_device_train_batch_size",
+        _trainer("per_device_train_batch_size"),
+    ),
+    "gradient_accumulation_steps": (
+        "gradient_accumulation_steps",
+        _trainer("gradient_accumulation_steps"),
+    ),
+    "train_batch_size": (
+        "per_device_train_batch_size x gradient_accumulation_steps x processes",
+        _train_batch,
+    ),
+    "gradient_clipping": ("max_grad_norm", _trainer("max_grad_norm")),
+    "optimizer.params.lr": ("learning_rate", _trainer("learning_rate")),
+    "optimizer.params.betas": ("adam_beta1, adam_beta2", _trainer("adam_beta1", "adam_beta2")),
+    "optimizer.params.eps": ("adam_epsilon", _trainer("adam_epsilon")),
+    "optimizer.params.weight_decay": ("weight_decay", _trainer("weight_decay")),
+    "scheduler.params.warmup_max_lr": ("learning_rate", _trainer("learning_rate")),
+    "fp16.enabled": ("fp16 or fp16_full_eval", _any_of("fp16", "fp16_full_eval")),
+    "bf16.enabled": ("bf16 or bf16_full_eval", _any_of("bf16", "bf16_full_eval")),
+}
+"""DeepSpeed key -> (the trainer's words for it, its value there): transformers 4.40.2 to 5.23.0
+integrations/deepspeed.py `HfTrainerDeepSpeedConfig.trainer_config_process`. The trainer fills
+these in where they are `auto`, and compares them where they are not."""
+
+
+def _filled(run: "Run", key: str, said: Place) -> Effective:
+    words, fill = FILLS.get(key, ("", lambda _run: None))
+    value = fill(run)
+    if value is None:
+        return Effective(None, "unknown", "", said)
+    return Effective(value, "filled", f"the trainer, from {words}", said)
+
+
+# ── defaults ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def default_of(run: "Run", kind: str, key: str) -> Effective:
+    """What the consumer takes where a key is absent, in the release that runs."""
+    if kind == "deepspeed":
+        return _of_table(run.release("deepspeed"), key, _deepspeed_default)
+    for stem, package in CLASSES.get(kind, ()):
+        found = _of_table(run.release(package), key, partial(_class_default, stem))
+        if found.known:
+            return found
+    return UNKNOWN
+
+
+_MISSING: Final = object()
+
+
+def _of_table(release: Release, key: str, look: Callable[[str, str], Any]) -> Effective:
+    value = look(str(release.version), key)
+    if value is _MISSING:
+        return UNKNOWN
+    return Effective(value, "default", f"the default of {release}")
+
+
+def _deepspeed_default(version: str, key: str) -> Any:
+    try:
+        return ds_config_defaults(version).get(key, _MISSING)
+    except LookupError:
+        return _MISSING
+
+
+def _class_default(stem: str, version: str, key: str) -> Any:
+    """The default in a release, or what the releases before and after it agree on."""
+    around = releases_around(stem, version)
+    values = [_default_at(stem, each, key) for each in around]
+    if not values or any(value is _MISSING or value != values[0] for value in values):
+        return _MISSING
+    return values[0]
+
+
+@cache
+def releases_around(stem: str, version: str) -> tuple[str, ...]:
+    """The known release of the same minor as a version, or the ones before and after it."""
+    asked = Version(version)
+    known = sorted(known_releases(stem), key=Version)
+    same = [each for each in known if Version(each).release[:2] == asked.release[:2]]
+    if same:
+        return (same[-1],)
+    older = [each for each in known if Version(each) < asked]
+    newer = [each for each in known if Version(each) > asked]
+    return (*older[-1:], *newer[:1])
+
+
+def _default_at(stem: str, version: str, key: str) -> Any:
+    try:
+        return class_defaults(stem, version).get(key, _MISSING)
+    except (LookupError, OSError):  # only some classes have a table of settled values
+        field = class_schema(stem, version)["properties"].get(key, {})
+        return field.get("default", _MISSING)
+
+
+def is_trainer_kind(kind: str) -> bool:
+    """Whether documents of that kind hold TrainingArguments' own fields."""
+    return kind in TRAINERS

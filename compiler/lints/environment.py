@@ -1,0 +1,53 @@
+"""What is known of a run besides its files: hardware, processes, versions, model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+if TYPE_CHECKING:
+    from tunec.compiler.facts import ResolvedModel
+    from tunec.schemas.hardware.profile import Cluster, Device, Host
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The release of a package that is taken to run."""
+
+    package: str
+    version: Version
+    is_named: bool
+    """Whether somebody named it; otherwise it is the newest that goes with what was named."""
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What the command line says of a run; each part may be unknown."""
+
+    cluster: "Cluster | None" = None
+    devices: "Mapping[str, Device]" = field(default_factory=dict)
+    """Catalogue device of each name in the cluster."""
+    world: int | None = None
+    """Processes, as --world-size says."""
+    model: "ResolvedModel | None" = None
+    """The model that --model names."""
+    software: Mapping[str, str] = field(default_factory=dict)
+    """Named versions by distribution: --software, --from NAME@VERSION, the cluster's own."""
+    readers: tuple[str, ...] = ()
+    """Targets that --from names, in order."""
+
+    @property
+    def hosts(self) -> "tuple[Host, ...]":
+        """The computer of each group of nodes; empty where the hardware is unknown."""
+        return tuple(node.host for node in self.cluster.nodes) if self.cluster else ()
+
+    @property
+    def weakest(self) -> "Device | None":
+        """The NVIDIA device of the lowest compute capability, or else any device; None: unknown."""
+        known = [each for each in self.devices.values() if each.compute_capability]
+        lowest = min(known, key=lambda each: each.compute_capability or (0, 0), default=None)
+        return lowest or next(iter(self.devices.values()), None)

@@ -1,0 +1,76 @@
+"""The best model is to be loaded, and saving does not keep step with evaluation."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for best in run.each("trainer", "load_best_model_at_end"):
+        if best.value is True:
+            yield from _cadence(run, best)
+
+
+def _cadence(run: Run, best: Place) -> Iterator[Finding]:
+    evaluation = run.said("trainer", "eval_strategy", "evaluation_strategy")
+    save = run.effective("trainer", "save_strategy")
+    asked = _word(evaluation.value) if evaluation else "no"
+    if save.value == "best" or not save.known:
+        return
+    if asked != _word(save.value):
+        labels = [place for place in (evaluation, save.place) if place is not None]
+        yield Finding(
+            f"load_best_model_at_end needs one strategy: evaluation is {asked}, saving "
+            f"{save.value}",
+            (best.label(""), *(each.label("", primary=False) for each in labels)),
+            (),
+            f"write save_strategy: {asked}" if asked != "no" else "write eval_strategy: steps",
+        )
+    elif asked == "steps":
+        yield from _steps(run, best)
+
+
+def _steps(run: Run, best: Place) -> Iterator[Finding]:
+    save, every = run.effective("trainer", "save_steps"), run.effective("trainer", "eval_steps")
+    if every.value is None:
+        every = run.effective("trainer", "logging_steps")
+    if not (_whole(save.value) and _whole(every.value)) or save.value % every.value == 0:
+        return
+    places = [each.place for each in (save, every) if each.place is not None]
+    down = save.value - save.value % every.value or every.value
+    yield Finding(
+        f"save_steps {save.value} is no multiple of eval_steps {every.value}",
+        (
+            *(each.label("", primary=at == 0) for at, each in enumerate(places)),
+            best.label("", primary=not places),
+        ),
+        ("the best model can only be loaded if every save follows an evaluation",),
+        f"write save_steps: {down}",
+    )
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _word(value: Any) -> str:
+    return "no" if value is False else str(value)
+
+
+RULE = Rule(
+    name="best-model-cadence",
+    severity="error",
+    consequence="parse",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
+            "--load_best_model_at_end requires the save and eval strategy to match, a round "
+            "multiple"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,44 @@
+"""Training is to go on from checkpoints that hold weights only."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.lints.batch.counts import engine_of
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    only = run.said("trainer", "save_only_model")
+    resume = run.said("trainer", "resume_from_checkpoint")
+    if only is None or resume is None or only.value is not True or resume.value is not True:
+        return
+    engine = engine_of(run)
+    yield Finding(
+        "resume_from_checkpoint from checkpoints of save_only_model",
+        (resume.label("looks for states"), only.label("saves none", primary=False)),
+        (
+            f"{engine} finds no checkpoint of its own there, and stops"
+            if engine
+            else "the weights are loaded; optimizer, scheduler and random state begin anew, and "
+            "only a line of the log says so",
+        ),
+        "remove save_only_model",
+        severity="error" if engine == "DeepSpeed" else None,
+        consequence="resume" if engine == "DeepSpeed" else "silent",
+    )
+
+
+RULE = Rule(
+    name="resume-of-weights-only",
+    severity="warning",
+    consequence="resume",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `_save_checkpoint`: states unless "
+            "save_only_model; `_load_optimizer_and_scheduler`; integrations/deepspeed.py "
+            "`deepspeed_load_checkpoint`: ValueError, can't find a valid checkpoint"
+        ),
+    ),
+    check=_check,
+)

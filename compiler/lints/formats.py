@@ -1,0 +1,160 @@
+"""Text of any format to nodes: the format by content, and by the file's ending where that fails."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.parse import parse
+from tunec.compiler.frontend.text import Origin, decode
+from tunec.schemas.source import Path, Span, dotted, lines_of
+
+_ENDINGS: Final = {
+    ".json": "json",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".toml": "toml",
+    ".env": "shell",
+    ".sh": "shell",
+    ".bash": "shell",
+    ".slurm": "shell",
+    ".sbatch": "shell",
+}
+_TOML: Final = re.compile(r"(?m)^\s*(?:\[[\w.\"-]+\]|[\w-]+\s+=\s+\S)")
+_YAML: Final = re.compile(r"(?m)^[\w\"'-]+\s*:(?:\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """One document of a file."""
+
+    format: str
+    text: str
+    root: Node
+    reader: str | None = None
+    """The target that the text itself names; None: its keys have to tell."""
+    unknown: frozenset[str] = field(default_factory=frozenset)
+    """Keys whose values only running the file would tell."""
+    part: str = ""
+    """Of a script, which part of it this is: `launcher`, `flags`, `slurm`, `environment`."""
+    references: tuple[tuple[str, str, Span], ...] = ()
+    """Files that a script names: key, file, place."""
+
+
+def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+    """The documents of a file and every fault of its syntax; raises nothing."""
+    text, fault = decode(content, Origin(name), bom_allowed=True)
+    if fault is not None:
+        return (), [fault]
+    written = format_of(name, text)
+    if written == "shell":
+        return tuple(_shell(name, text)), []
+    if written == "toml":
+        return _toml(name, text)
+    root, faults = parse(content, name, "json" if written == "json" else "yaml")
+    found = [] if root is None else [Parsed(written, text, root)]
+    return tuple(found), list(faults)
+
+
+def format_of(name: str, text: str) -> str:
+    """The format of a text: by the ending of the name, else by what it looks like."""
+    ending = _ENDINGS.get(PurePath(name).suffix.lower())
+    if ending is not None:
+        return ending
+    from tunec.compiler.frontend.shell_nodes import looks_like_shell
+
+    if text.lstrip().startswith(("{", "[")) and not _TOML.match(text):
+        return "json"
+    if looks_like_shell(text):
+        return "shell"
+    return "toml" if _TOML.search(text) and not _YAML.search(text) else "yaml"
+
+
+# ── shell ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _shell(name: str, text: str) -> Iterator[Parsed]:
+    from tunec.compiler.frontend.shell_nodes import read_script
+
+    for each in read_script(text, name):
+        root, unknown = known_part(each.node)
+        reader = each.dialect if each.kind == "flags" else None
+        named = tuple((dotted(ref.path), ref.file, ref.span) for ref in each.references)
+        yield Parsed("shell", text, root, reader, unknown, each.kind, named)
+
+
+def known_part(node: Node) -> tuple[Node, frozenset[str]]:
+    """A tree without the values that nobody knows yet, and the paths of these."""
+    lost: set[str] = set()
+    return _known(node, (), lost), frozenset(lost)
+
+
+def _known(node: Node, path: Path, lost: set[str]) -> Node:
+    from dataclasses import replace
+
+    if node.fields is None:
+        return node
+    fields = {}
+    for key, child in node.fields.items():
+        if type(child.value).__name__ == "Unknown":
+            lost.add(dotted((*path, key)))
+        else:
+            fields[key] = _known(child, (*path, key), lost)
+    return replace(node, fields=fields)
+
+
+# ── toml ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _toml(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+    try:
+        from tunec.compiler.frontend.toml_nodes import parse_toml
+    except ImportError:
+        return _toml_plain(name, text)
+    root, faults = parse_toml(text, Origin(name))
+    return ((Parsed("toml", text, root),) if root is not None else ()), list(faults)
+
+
+def _toml_plain(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+    """Python's own reader, which knows no places: a key stands where its line begins with it."""
+    import tomllib
+
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as fault:
+        where = re.search(r"line (\d+), column (\d+)", str(fault))
+        line, column = (int(each) for each in where.groups()) if where else (1, 1)
+        span = Span(name, line, column, line, column + 1)
+        return (), [error("E0101", f"not TOML: {str(fault).partition(' (at')[0].lower()}", span)]
+    return (Parsed("toml", text, _placed(data, lines_of(text), Span(name, 1, 1, 1, 1))),), []
+
+
+def _placed(value: Any, lines: list[str], at: Span) -> Node:
+    if isinstance(value, dict):
+        fields = {key: _under(key, inner, lines, at) for key, inner in value.items()}
+        return Node(at, fields=fields)
+    if isinstance(value, list):
+        return Node(at, items=tuple(_placed(each, lines, at) for each in value))
+    return Node(at, value=value)
+
+
+def _under(key: str, value: Any, lines: list[str], at: Span) -> Node:
+    """The node of a key: its value ends with the line, or before a comment."""
+    pattern = re.compile(
+        rf"\s*(?P<key>[\"']?{re.escape(key)}[\"']?)\s*=\s*(?P<value>[^#]*?)\s*(?:#|$)"
+    )
+    table = re.compile(rf"\s*\[+\s*(?:.*\.)?(?P<key>{re.escape(key)})(?P<value>)\s*\]")
+    for number in range(at.line, len(lines) + 1):
+        found = pattern.match(lines[number - 1]) or table.match(lines[number - 1])
+        if found:
+            spans = [
+                Span(at.file, number, found.start(part) + 1, number, found.end(part) + 1)
+                for part in ("key", "value")
+            ]
+            node = _placed(value, lines, spans[1])
+            return Node(node.span, node.value, spans[0], node.fields, node.items)
+    return _placed(value, lines, at)

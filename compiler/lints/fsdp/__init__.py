@@ -1,0 +1,1 @@
+"""Rules about fully sharded data parallelism."""

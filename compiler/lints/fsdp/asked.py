@@ -1,0 +1,109 @@
+"""What a run asks of FSDP, whoever is told it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+
+_PREFIX: Final = "fsdp_"
+_OFF: Final = (None, False, "", "none", "false")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One file's words about FSDP."""
+
+    who: Literal["accelerate", "trainer", "axolotl"]
+    document: Document
+    on: Place
+    """The key that turns FSDP on."""
+    keys: Mapping[str, Place]
+    """Its fsdp_config, without the prefix `fsdp_`."""
+    version: int | None
+    """1 or 2; None: it depends on a release that nobody named."""
+
+    def get(self, *names: str) -> Place | None:
+        """The first of these keys that the file says."""
+        return next((self.keys[name] for name in names if name in self.keys), None)
+
+
+def asked(run: Run) -> Iterator[Asked]:
+    """Every file that turns FSDP on, in the order of the files."""
+    for document in run.documents:
+        if document.is_view:
+            continue
+        found = _accelerate(document) or _trainer(run, document) or _axolotl(document)
+        if found is not None:
+            yield found
+
+
+def words(place: Place) -> tuple[str, ...]:
+    """The options of the trainer's `fsdp`: `full_shard auto_wrap`, or a list of them."""
+    value = place.value
+    if isinstance(value, str):
+        return tuple(value.split())
+    return tuple(each for each in value if isinstance(each, str)) if _is_list(value) else ()
+
+
+def is_true(place: Place | None) -> bool:
+    """Whether a key says yes, as a truth value or as a word."""
+    return place is not None and str(place.value).lower() in ("true", "1", "yes")
+
+
+def is_false(place: Place | None) -> bool:
+    """Whether a key says no, as a truth value or as a word."""
+    return place is not None and str(place.value).lower() in ("false", "0", "no")
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _accelerate(document: Document) -> Asked | None:
+    on = document.get("distributed_type")
+    if document.kind != "accelerate" or on is None or on.value != "FSDP":
+        return None
+    keys = _keys(document)
+    version = _number(keys.get("version")) or 1
+    return Asked("accelerate", document, on, keys, version)
+
+
+def _trainer(run: Run, document: Document) -> Asked | None:
+    on = document.get("fsdp")
+    if document not in run.of("trainer") or on is None or on.value in _OFF or on.value == []:
+        return None
+    keys = _keys(document)
+    version = _number(keys.get("version"))
+    if run.runs("transformers<5") is True:
+        version = 1  # no release before 5 reads a version
+    elif version is None and run.runs("transformers<=5.6.2") is True:
+        version = 1
+    elif version is None and run.runs("transformers>=5.15") is True:
+        version = 2
+    return Asked("trainer", document, on, keys, version)
+
+
+def _axolotl(document: Document) -> Asked | None:
+    on = document.get("fsdp_config") or document.get("fsdp")
+    if document.kind != "axolotl" or on is None or on.value in _OFF:
+        return None
+    keys = _keys(document)
+    said = document.get("fsdp_version") or keys.get("version")
+    return Asked("axolotl", document, on, keys, _number(said) or 1)
+
+
+def _keys(document: Document) -> dict[str, Place]:
+    config = "fsdp_config."
+    return {
+        path.removeprefix(config).removeprefix(_PREFIX): place
+        for path, place in document.found.items()
+        if path.startswith(config) and place.value is not None
+    }
+
+
+def _number(place: Place | None) -> int | None:
+    text = "" if place is None else str(place.value)
+    return int(text) if text in ("1", "2") else None

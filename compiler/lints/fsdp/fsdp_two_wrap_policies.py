@@ -1,0 +1,58 @@
+"""Units are named by class and by size."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.fsdp.asked import asked
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for each in asked(run):
+        size, layer = each.get("min_num_params"), each.get("transformer_layer_cls_to_wrap")
+        policy = each.get("auto_wrap_policy")
+        if size is None or layer is None or not isinstance(size.value, int) or size.value <= 0:
+            continue
+        if each.who == "trainer" and run.runs("transformers<=5.6.2") is True:
+            yield Finding(
+                "min_num_params and transformer_layer_cls_to_wrap exclude each other",
+                (size.label("refused"), layer.label("", primary=False)),
+                (),
+                "keep transformer_layer_cls_to_wrap",
+                Fix((size.removed(),), "unsafe"),
+            )
+        elif each.who == "accelerate" and policy is not None:
+            by_class = str(policy.value).upper() == "TRANSFORMER_BASED_WRAP"
+            unread = size if by_class else layer
+            yield Finding(
+                f"{unread.path.rpartition('.')[2]} is not read with {policy.value}",
+                (unread.label("not read"), policy.label("", primary=False)),
+                (),
+                "remove it",
+                Fix((unread.removed(),), "safe"),
+                consequence="silent",
+                severity="note",
+            )
+
+
+RULE = Rule(
+    name="fsdp-two-wrap-policies",
+    severity="error",
+    consequence="parse",
+    consumers=(
+        "transformers",
+        "accelerate",
+    ),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.6.2 training_args.py: ValueError, `min_num_params` and "
+            "`transformer_layer_cls_to_wrap` are mutually exclusive"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
+            "`FullyShardedDataParallelPlugin.__post_init__`: one of the two is read, by the policy"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,1 @@
+"""Rules about what the compute capability of a device allows."""

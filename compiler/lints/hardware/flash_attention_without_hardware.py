@@ -1,0 +1,60 @@
+"""FlashAttention on devices that it has no kernels for."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.hardware.capability import below, with_capability
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_LEAST: Final = {"flash_attention_2": (8, 0), "flash_attention_3": (9, 0)}
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    found = _asked(run)
+    if found is None:
+        return
+    word, place = found
+    device = below(run, *_LEAST[word])
+    if device is None:
+        return
+    least = ".".join(map(str, _LEAST[word]))
+    is_word = place.value == word
+    yield Finding(
+        f"{with_capability(device)} has no kernels of {word}",
+        (place.label(f"needs {least}"),),
+        ("the first forward pass ends in `FlashAttention only supports Ampere GPUs or newer`",),
+        "use sdpa: torch picks what the device has",
+        Fix((place.replaced("sdpa"),), "safe") if is_word else None,
+    )
+
+
+def _asked(run: Run) -> tuple[str, Place] | None:
+    observed = run.observed("attention.implementation")
+    place = run.place(observed)
+    if observed is not None and place is not None and observed.value in _LEAST:
+        return str(observed.value), place
+    for kind in ("model", "sft", "dpo", "grpo", "hf", "axolotl"):
+        for key in ("attn_implementation", "model_init_kwargs.attn_implementation"):
+            for each in run.each(kind, key):
+                if isinstance(each.value, str) and each.value in _LEAST:
+                    return each.value, each
+    return None
+
+
+RULE = Rule(
+    name="flash-attention-without-hardware",
+    severity="error",
+    consequence="step",
+    consumers=("transformers",),
+    sources=(
+        (
+            "Dao-AILab/flash-attention 2.8 csrc/flash_attn/flash_api.cpp `mha_fwd`: FlashAttention "
+            "only supports Ampere GPUs or newer; README: FlashAttention-3 needs H100 or H800"
+        ),
+        "unslothai/unsloth#2838, huggingface/trl#1230",
+    ),
+    check=_check,
+)

@@ -1,0 +1,48 @@
+"""fp8 on devices whose tensor cores do not have it."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.lints.hardware.capability import below, with_capability
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
+    ("accelerate", "mixed_precision", ("fp8",)),
+    ("launch", "flags.mixed_precision", ("fp8",)),
+    ("simpletuner", "mixed_precision", ("fp8",)),
+    ("simpletuner", "base_model_precision", ("fp8-torchao",)),
+    ("llamafactory", "fp8", (True,)),
+    ("axolotl", "fp8", (True,)),
+)
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    device = below(run, 8, 9)
+    if device is None:
+        return
+    for kind, key, words in _KEYS:
+        for place in run.each(kind, key):
+            if any(place.value is word or place.value == word for word in words):
+                yield Finding(
+                    f"{with_capability(device)} has no fp8 tensor cores",
+                    (place.label("needs 8.9"),),
+                    ("the first scaled product fails: torch._scaled_mm asks for 8.9 (Ada) or 9.0",),
+                    "use bf16 where the device has it, else fp16",
+                )
+
+
+RULE = Rule(
+    name="fp8-without-hardware",
+    severity="error",
+    consequence="step",
+    consumers=("torch", "accelerate"),
+    sources=(
+        (
+            "torch 2.13.0 aten/src/ATen/native/cuda/ScaledBlas.cpp `_scaled_mm`: only supported on "
+            "CUDA devices with compute capability >= 9.0 or 8.9"
+        ),
+        "accelerate 1.15.0 utils/transformer_engine.py, utils/ao.py: fp8 recipes",
+    ),
+    check=_check,
+)

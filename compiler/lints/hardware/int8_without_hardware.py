@@ -1,0 +1,48 @@
+"""LLM.int8() on devices without int8 tensor cores."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.lints.hardware.capability import below, with_capability
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    found = run.observed("quantization.format")
+    place, device = run.place(found), below(run, 7, 5)
+    if found is None or found.value != "int8" or place is None or device is None:
+        return
+    if place.document.kind == "simpletuner":
+        return
+    yield Finding(
+        f"{with_capability(device)} has no int8 tensor cores for LLM.int8()",
+        (place.label("needs 7.5"),),
+        (
+            (
+                "bitsandbytes falls back to fp16 products; under autocast the backward pass then "
+                "mixes "
+                "dtypes: `expected mat1 and mat2 to have the same dtype, but got: c10::Half != "
+                "float`"
+            ),
+        ),
+        "use 4 bits, which every device can expand, or an fp16 base",
+        severity=None if run.value("precision.compute") == "fp16" else "warning",
+    )
+
+
+RULE = Rule(
+    name="int8-without-hardware",
+    severity="error",
+    consequence="step",
+    consumers=("transformers",),
+    sources=(
+        "bitsandbytes README: LLM.int8() needs NVIDIA Turing (compute capability 7.5) or newer",
+        (
+            "bitsandbytes 0.49.0 autograd/_functions.py `MatMul8bitFp`, `matmul`: without int8 "
+            "tensor "
+            "cores"
+        ),
+        "meta-llama/llama-cookbook#715: c10::Half != float beside a GTX 1080 Ti",
+    ),
+    check=_check,
+)

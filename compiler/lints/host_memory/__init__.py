@@ -1,0 +1,1 @@
+"""Rules about host RAM and NVMe."""

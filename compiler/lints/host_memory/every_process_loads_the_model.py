@@ -1,0 +1,72 @@
+"""Each process of a node loads the whole model into its RAM."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.host_memory.node import GIB, node_of, parameters
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.zero.asked import stage_of
+
+_BYTES: Final[Mapping[str, int]] = {"bf16": 2, "fp16": 2, "fp32": 4}
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    node, count = node_of(run), parameters(run)
+    place = _why(run)
+    if node is None or not count or place is None or node.processes < 2:
+        return
+    width = _BYTES.get(str(run.model.stored_dtype), 2) if run.model is not None else 2
+    taken = width * count * node.processes
+    if taken <= node.memory:
+        return
+    yield Finding(
+        f"{node.processes} processes load {taken / GIB:.0f} GiB into {node.memory / GIB:.0f} "
+        "of a node's RAM",
+        (place.label("each builds the whole model"),),
+        ("weights are built on the CPU, and moved to the device when all are there",),
+        "use stage 3 with zero3_init_flag: true, or FSDP with cpu_ram_efficient_loading",
+        sum=(
+            Term("parameters", count, "parameters"),
+            Term("bytes of a parameter", width, "bytes"),
+            Term("processes of a node", node.processes, "processes"),
+        ),
+    )
+
+
+def _why(run: Run) -> Place | None:
+    """The key because of which every process loads everything; None: they do not, or who knows."""
+    if run.value("quantization.format", "none") != "none":
+        return None
+    flag = run.said("accelerate", "deepspeed_config.zero3_init_flag")
+    stage = stage_of(run)
+    if stage.value == 3:
+        return flag if flag is not None and flag.value is False else None
+    if stage.value in (0, 1, 2):
+        return stage.place
+    return None
+
+
+RULE = Rule(
+    name="every-process-loads-the-model",
+    severity="warning",
+    consequence="out-of-memory",
+    consumers=(
+        "transformers",
+        "deepspeed",
+    ),
+    sources=(
+        (
+            "transformers 5.23.0 modeling_utils.py `from_pretrained`: without a device map weights "
+            "are built on the CPU by every process"
+        ),
+        (
+            "deepspeed 0.19.8 runtime/zero/stage3.py `estimate_zero3_model_states_mem_needs`: "
+            "without zero.Init the model times num_gpus_per_node"
+        ),
+        "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.zero3_init_flag`",
+    ),
+    check=_check,
+)

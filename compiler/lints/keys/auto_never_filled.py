@@ -1,0 +1,75 @@
+"""`auto` at a key that no trainer fills in."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.effective import default_of, filled_keys
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_ACCELERATE: Final = frozenset(
+    {
+        *("gradient_accumulation_steps", "gradient_clipping", "zero_optimization.stage"),
+        *(
+            f"zero_optimization.offload_{what}.{key}"
+            for what in ("optimizer", "param")
+            for key in ("device", "nvme_path")
+        ),
+        "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+        *("fp16.enabled", "bf16.enabled", "train_batch_size", "train_micro_batch_size_per_gpu"),
+        "steps_per_print",
+    }
+)
+"""accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`,
+`set_mixed_precision`; accelerator.py `_prepare_deepspeed`."""
+_BLOCKS: Final = (
+    *("zero_optimization.", "fp16.", "bf16.", "aio.", "flops_profiler.", "comms_logger."),
+    *("tensorboard.", "wandb.", "csv_monitor."),
+)
+"""Blocks that drop "auto": they are DeepSpeedConfigModel."""
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    if run.deepspeed_reader != "trainer":
+        return
+    filled = frozenset(filled_keys(run)) | _ACCELERATE
+    for document in run.of("deepspeed"):
+        for path, place in document.found.items():
+            if place.value == "auto" and path not in filled and not document.is_view:
+                yield _finding(run, path, place)
+
+
+def _finding(run: Run, path: str, place: Place) -> Finding:
+    default = default_of(run, "deepspeed", path)
+    drops = path.startswith(_BLOCKS)
+    then = "its default" if default.value is None else f"{default.value}, its default,"
+    note = f"the block drops it, and {then} holds" if drops else "it is used as the word that it is"
+    return Finding(
+        f"nobody fills in `{path}`: auto",
+        (place.label("auto"),),
+        (note, f"{run.release('transformers')} fills in other keys"),
+        "write the value, or remove it",
+        consequence="silent" if drops else "init",
+        severity="warning" if drops and default.value is not None else None,
+    )
+
+
+RULE = Rule(
+    name="auto-never-filled",
+    severity="error",
+    consequence="silent",
+    consumers=("transformers", "deepspeed"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `trainer_config_process`, "
+            "`trainer_config_finalize`: the keys that are filled in"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/config_utils.py "
+            "`DeepSpeedConfigModel.__init__`: drops "
+            "auto; runtime/engine.py `_configure_basic_optimizer`"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,96 @@
+"""A key of TRL, LLaMA-Factory or accelerate that the release which runs does not have."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.keys.known import fields_of
+from tunec.compiler.lints.keys.tools import CLASSES, around, having, package_of, releases_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_RENAMED: Final = {
+    "max_seq_length": "max_length",
+    "max_length": "max_seq_length",
+    "use_liger": "use_liger_kernel",
+    "vllm_max_model_len": "vllm_max_model_length",
+    "vllm_guided_decoding_regex": "vllm_structured_outputs_regex",
+    "wandb_log_unique_prompts": "log_unique_prompts",
+    "padding_value": "pad_token",
+    "evaluation_strategy": "eval_strategy",
+    "image_dir": "media_dir",
+    "train_mm_proj_only": "freeze_multi_modal_projector",
+    "new_special_tokens": "add_special_tokens",
+}
+_SAME: Final = frozenset(
+    {"max_seq_length", "max_length", "use_liger", "evaluation_strategy", "image_dir"}
+    | {"vllm_max_model_len"}
+)
+"""Renamed with the same meaning and the same kind of value."""
+_ELSEWHERE: Final = frozenset({"trust_remote_code", "activation_offloading", "loss_type"})
+"""Fields that other classes of the same file have too: trl 0.8.6 to 1.16.0 trainer/model_config.py
+and the script arguments."""
+_KINDS: Final = (*CLASSES, "llamafactory", "accelerate")
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for kind in _KINDS:
+        here = around(run, kind)
+        for document in run.of(kind):
+            for path, place in document.found.items():
+                if "." in path or path in _ELSEWHERE or document.is_view or not here:
+                    continue
+                if having(kind, path, here) or _is_of_trainer(kind, path):
+                    continue
+                known = having(kind, path, releases_of(kind))
+                if known:
+                    yield _finding(run, kind, path, place, known)
+
+
+def _is_of_trainer(kind: str, path: str) -> bool:
+    """TRL's classes inherit the trainer's fields, which come and go with its releases."""
+    if kind not in CLASSES:
+        return False
+    return any(path in fields_of("training_arguments", each) for each in ("4.40.2", "5.23.0"))
+
+
+def _finding(run: Run, kind: str, path: str, place: Place, known: tuple[str, ...]) -> Finding:
+    release = run.release(package_of(kind))
+    new = _RENAMED.get(path)
+    if new is not None and (
+        not having(kind, new, around(run, kind)) or new in place.document.found
+    ):
+        new = None
+    return Finding(
+        f"{release} has no key `{path}`",
+        (place.key_label("not in this release"),),
+        (
+            f"of the releases that were read, {known[0]} to {known[-1]} have it",
+            "a key that no class of the script has is refused",
+        ),
+        f"write `{new}`" if new else "remove it",
+        Fix((place.renamed(new),), "safe") if new and path in _SAME else None,
+        severity=None if release.is_named else "warning",
+    )
+
+
+RULE = Rule(
+    name="field-of-another-release",
+    severity="error",
+    consequence="parse",
+    consumers=("trl", "llamafactory", "accelerate"),
+    sources=(
+        (
+            "trl 0.10.1 to 1.16.0 trainer/sft_config.py, dpo_config.py, grpo_config.py: fields by "
+            "release; scripts/utils.py `TrlParser.parse_args_and_config`: some keys are not used"
+        ),
+        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`: HfArgumentParser.parse_dict",
+        (
+            "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py "
+            "`BaseConfig.from_yaml_file`: "
+            "ValueError, the config file has unknown keys"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,137 @@
+"""A key that belongs to another tool's dialect."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.keys.tools import TOOLS, keys_ever
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_CONCEPTS: Final[tuple[Mapping[str, str], ...]] = (
+    {
+        "hf": "per_device_train_batch_size",
+        "axolotl": "micro_batch_size",
+        "deepspeed": "train_micro_batch_size_per_gpu",
+    },
+    {"hf": "per_device_eval_batch_size", "axolotl": "eval_batch_size"},
+    {"hf": "num_train_epochs", "axolotl": "num_epochs"},
+    {"hf": "optim", "axolotl": "optimizer"},
+    {"hf": "lr_scheduler_type", "axolotl": "lr_scheduler"},
+    {"hf": "model_name_or_path", "axolotl": "base_model"},
+    {"sft": "max_length", "axolotl": "sequence_len", "llamafactory": "cutoff_len"},
+    {"sft": "packing", "axolotl": "sample_packing", "llamafactory": "packing"},
+    {"peft": "lora_r", "axolotl": "lora_r", "llamafactory": "lora_rank"},
+    {
+        "peft": "lora_target_modules",
+        "axolotl": "lora_target_modules",
+        "llamafactory": "lora_target",
+    },
+    {"hf": "gradient_checkpointing", "axolotl": "gradient_checkpointing"},
+    {"axolotl": "val_set_size", "llamafactory": "val_size"},
+    {"axolotl": "adapter", "llamafactory": "finetuning_type"},
+    {"hf": "max_grad_norm", "axolotl": "max_grad_norm", "deepspeed": "gradient_clipping"},
+    {"hf": "report_to", "axolotl": "use_wandb"},
+)
+"""One row a decision: its key by tool. `hf` is TrainingArguments, which LLaMA-Factory and TRL
+share."""
+_WORDS: Final = {
+    "hf": "TrainingArguments",
+    "axolotl": "Axolotl",
+    "llamafactory": "LLaMA-Factory",
+    "deepspeed": "DeepSpeed",
+    "sft": "TRL",
+    "peft": "PEFT",
+}
+_ONLY_DEEPSPEED: Final = frozenset(
+    {
+        *("zero_optimization", "train_micro_batch_size_per_gpu", "zero_allow_untested_optimizer"),
+        *("zero_force_ds_cpu_optimizer", "offload_optimizer", "offload_param", "zero_stage"),
+        *("stage3_gather_16bit_weights_on_model_save", "offload_optimizer_device"),
+        *("offload_param_device", "zero3_init_flag", "zero3_save_16bit_model"),
+    }
+)
+_ONLY_ACCELERATE: Final = frozenset({"distributed_type", "deepspeed_config", "machine_rank"})
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("axolotl", "llamafactory"):
+        for path, place in document.found.items():
+            if "." not in path and path not in keys_ever(document.kind):
+                yield from _foreign(document, path, place)
+    for document in run.of("hf", "sft", "dpo", "grpo"):
+        if not document.is_view:
+            yield from _engine(document)
+
+
+def _foreign(document: Document, path: str, place: Place) -> Iterator[Finding]:
+    """A key by which another tool says what this one has a key for, too."""
+    kind = document.kind
+    for row in _CONCEPTS:
+        owners = [tool for tool, key in row.items() if key == path and tool != kind]
+        mine = row.get(kind) or (row.get("hf") if kind == "llamafactory" else None)
+        if owners and mine is not None and mine != path:
+            free = mine not in document.found
+            yield _finding(place, owners[0], kind, mine if free else None, mine)
+            return
+    if path in _ONLY_DEEPSPEED:
+        yield _finding(place, "deepspeed", kind, None, None)
+
+
+def _engine(document: Document) -> Iterator[Finding]:
+    for path in (*_ONLY_DEEPSPEED, *_ONLY_ACCELERATE):
+        place = document.get(path)
+        if place is not None:
+            owner = "accelerate" if path in _ONLY_ACCELERATE else "deepspeed"
+            yield _finding(place, owner, "hf", None, None)
+
+
+def _finding(place: Place, owner: str, kind: str, rename: str | None, mine: str | None) -> Finding:
+    silent = kind == "axolotl"
+    consequence: Consequence = "silent" if silent else "parse"
+    word = _WORDS.get(owner, owner)
+    return Finding(
+        f"`{place.path}` is a key of {word}, and {_WORDS.get(kind, kind)} has none such",
+        (place.key_label("ignored" if silent else "refused"),),
+        (
+            "a key that Axolotl does not know is dropped without a word"
+            if silent
+            else "ValueError: some keys are not used by the HfArgumentParser",
+        ),
+        _help(owner, mine),
+        Fix((place.renamed(rename),), "unsafe") if rename is not None else None,
+        consequence=consequence,
+    )
+
+
+def _help(owner: str, mine: str | None) -> str:
+    if mine is not None:
+        return f"write `{mine}`"
+    if owner == "accelerate":
+        return "move it to the file of accelerate launch --config_file"
+    return "move it to the file that the key deepspeed names"
+
+
+RULE = Rule(
+    name="key-of-another-tool",
+    severity="error",
+    consequence="silent",
+    consumers=("axolotl", "llamafactory", "transformers"),
+    sources=(
+        (
+            "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`: pydantic "
+            "ignores "
+            "what it does not know"
+        ),
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`, transformers 5.23.0 "
+            "hf_argparser.py `HfArgumentParser.parse_dict`: ValueError, some keys are not "
+            "used; run "
+            "with zero_optimization"
+        ),
+        f"the keys of {len(TOOLS)} tools: schemas/json/axolotl, llamafactory, huggingface",
+    ),
+    check=_check,
+)

@@ -1,0 +1,90 @@
+"""Which keys the readers know, in which releases, and where."""
+
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from functools import cache
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.consumers.schemas import class_schema, ds_config_schema, known_releases
+from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.effective import releases_around
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.schemas import Schema, paths_of
+
+BF16_SCALING: Final = frozenset(
+    f"bf16.{name}"
+    for name in (
+        *("loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis"),
+        *("min_loss_scale", "consecutive_hysteresis", "auto_cast", "fp16_master_weights_and_grads"),
+    )
+)
+"""Keys of the fp16 block that people copy below bf16."""
+DEEPSPEED_RELEASES: Final = ("0.14", "0.15", "0.16", "0.17", "0.18", "0.19")
+_LIKE: Final = 0.88
+"""How alike two names are (difflib's ratio) when one is taken for a misspelling of the other."""
+
+
+def known_at(schema: Schema) -> tuple[str, ...]:
+    """The keys that a mapping of this schema may hold."""
+    return tuple(schema.get("properties", {}))
+
+
+@cache
+def deepspeed_paths(minor: str) -> frozenset[str]:
+    """Every dotted key of ds_config.json in a minor release."""
+    schema = ds_config_schema(minor)
+    return frozenset(paths_of(schema)) | frozenset(schema.get("x-refused", ()))
+
+
+@cache
+def fields_of(stem: str, release: str) -> frozenset[str]:
+    """The fields of a configuration class in a release."""
+    return frozenset(class_schema(stem, release)["properties"])
+
+
+def homes_of(run: Run, path: str) -> tuple[str, ...]:
+    """Other paths of ds_config.json that end in the same name."""
+    release = run.release("deepspeed").version
+    minor = f"{release.major}.{release.minor}"
+    name = path.rpartition(".")[2]
+    if minor not in DEEPSPEED_RELEASES or "params" in path.split("."):
+        return ()
+    known = deepspeed_paths(minor)
+    homes = sorted(each for each in known if each.rpartition(".")[2] == name and each != path)
+    return tuple(each for each in homes if name not in ("enabled", "type", "params", "device"))
+
+
+def known_in_other_releases(run: Run, kind: str, path: str) -> tuple[str, ...]:
+    """The known releases that have a key which the release that runs has not, oldest first."""
+    if kind == "deepspeed":
+        return tuple(each for each in DEEPSPEED_RELEASES if path in deepspeed_paths(each))
+    around = releases_around("training_arguments", str(run.release("transformers").version))
+    if any(path in fields_of("training_arguments", each) for each in around):
+        return ()
+    known = sorted(known_releases("training_arguments"), key=Version)
+    return tuple(each for each in known if path in fields_of("training_arguments", each))
+
+
+def foreign_keys(run: Run, document: Document) -> Iterator[tuple[Place, str]]:
+    """Keys that no release of TrainingArguments has, with the field each is a misspelling of."""
+    around = releases_around("training_arguments", str(run.release("transformers").version))
+    fields = frozenset(name for each in around for name in fields_of("training_arguments", each))
+    every = frozenset(
+        name
+        for each in known_releases("training_arguments")
+        for name in fields_of("training_arguments", each)
+    )
+    for path, place in document.found.items():
+        if "." in path or path in every:
+            continue
+        for near in nearest(path, fields)[:1]:
+            if near not in document.found and _alike(path, near):
+                yield place, near
+
+
+def _alike(name: str, other: str) -> bool:
+    return SequenceMatcher(None, name, other).ratio() >= _LIKE

@@ -1,0 +1,42 @@
+"""A key of DeepSpeed at another level than the one where it is looked up."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.keys.known import BF16_SCALING, homes_of
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.schemas import faults
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("deepspeed"):
+        if document.is_view:
+            continue
+        for fault in faults(run, document):
+            homes = homes_of(run, fault.path)
+            if fault.what != "unknown" or not homes or fault.path in BF16_SCALING:
+                continue
+            yield Finding(
+                f"`{fault.path}` is not where DeepSpeed looks for it",
+                (fault.place.key_label("refused here" if fault.is_refused else "ignored here"),),
+                (f"by the keys of {run.release('deepspeed')}",),
+                f"it belongs at {quoted(homes)}",
+                consequence="init" if fault.is_refused else "silent",
+            )
+
+
+RULE = Rule(
+    name="misplaced-key",
+    severity="error",
+    consequence="silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig._initialize_params`, "
+            "runtime/config_utils.py `DeepSpeedConfigModel`"
+        ),
+        "deepspeedai/DeepSpeed#2721",
+    ),
+    check=_check,
+)

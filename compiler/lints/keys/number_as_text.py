@@ -1,0 +1,96 @@
+"""A number that is text: in quotes, or of a form that YAML 1.1 does not read as one."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import TRAINERS, Document
+from tunec.compiler.lints.effective import CLASSES
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.schemas import Fault, faults, kinds_of
+
+_NUMBER: Final = re.compile(r"[-+]?(\d[\d_]*)(\.\d*)?([eE][-+]?\d+)?|[-+]?\.\d+([eE][-+]?\d+)?")
+_EXPONENT: Final = re.compile(r"[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+")
+_COERCED: Final = frozenset({"llamafactory", "axolotl"})
+"""Dialects whose reader makes numbers of such text: OmegaConf's loader, pydantic's lax mode."""
+
+
+def number_of(text: str) -> int | float | None:
+    """The number that a text is, or None."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    value = float(text.replace("_", ""))
+    return int(value) if value.is_integer() else value
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("accelerate"):
+        if document.format == "yaml":
+            yield from _bare(document)
+    for document in run.of("deepspeed", *TRAINERS, "peft"):
+        holder = document.origin or document
+        if {document.kind, holder.kind} & _COERCED or document.format == "shell":
+            continue
+        checked = document.kind == "deepspeed" or document.kind in CLASSES
+        for fault in faults(run, document) if checked else ():
+            value = fault.place.value
+            number = number_of(value) if fault.what == "type" and isinstance(value, str) else None
+            wanted = set(kinds_of(fault.schema)) & {"integer", "number"}
+            if number is not None and wanted and not _is_read(document, fault):
+                yield _finding(fault.place, fault.path, value, number)
+
+
+def _bare(document: Document) -> Iterator[Finding]:
+    """Numbers with an exponent in a file whose schema does not tell what is a number."""
+    for path, place in document.found.items():
+        text = place.node.written
+        if isinstance(place.value, str) and text and _EXPONENT.fullmatch(text):
+            yield _finding(place, path, text, number_of(text) or 0)
+
+
+def _is_read(document: Document, fault: Fault) -> bool:
+    """Whether DeepSpeed's block reads the text as a number: an integer's digits, by pydantic."""
+    is_block = document.kind == "deepspeed" and fault.path.startswith(
+        ("zero_optimization.", "fp16.", "bf16.", "aio.")
+    )
+    if not is_block:
+        return False
+    kinds = kinds_of(fault.schema)
+    return "number" in kinds or str(fault.place.value).strip().lstrip("+-").isdigit()
+
+
+def _finding(place: Place, path: str, text: str, number: int | float) -> Finding:
+    is_bare = place.node.written is not None
+    why = (
+        "YAML 1.1 reads a number with an exponent only with a point and a sign: 5.0e+8"
+        if is_bare
+        else "in quotes it is text"
+    )
+    return Finding(
+        f"`{path}` is the text {text!r}, and not the number {number:g}",
+        (place.label("text"),),
+        (why, "a message of the reader shows both alike: 8 and 8"),
+        f"write {number}",
+        Fix((place.replaced(number),), "safe"),
+    )
+
+
+RULE = Rule(
+    name="number-as-text",
+    severity="error",
+    consequence="init",
+    consumers=("deepspeed", "transformers"),
+    sources=(
+        (
+            "deepspeed 0.19.8 runtime/config.py `_batch_assertion`: TypeError, '>' not supported "
+            "between "
+            "'str' and 'int'; runtime/zero/config.py: int_parsing for '5e8'"
+        ),
+        "PyYAML 6.0.3 resolver.py: the pattern of a float has a point",
+        "hiyouga/LlamaFactory#1116, FlyMyAI/flymyai-lora-trainer#40",
+    ),
+    check=_check,
+)

@@ -1,0 +1,87 @@
+"""Kinds of documents: what rules call the files of the targets, and the keys that each has."""
+
+from functools import cache
+from importlib.resources import files
+from json import loads
+from typing import Any, Final
+
+from tunec.compiler.consumers.schemas import class_schema, known_releases
+from tunec.compiler.target import File, Target
+
+_KINDS: Final = {
+    ("huggingface", "training_args.yaml"): "hf",
+    ("huggingface", "adapter_config.json"): "peft",
+    ("huggingface", "model_args.yaml"): "model",
+    ("huggingface", "sft.yaml"): "sft",
+    ("launch", "accelerate.yaml"): "accelerate",
+    ("launch", "launch.sh"): "launch",
+    ("launchers", "accelerate launch"): "launch",
+    ("launchers", "sbatch"): "slurm",
+    ("trl", "sft.yaml"): "sft",
+    ("trl", "dpo.yaml"): "dpo",
+    ("trl", "grpo.yaml"): "grpo",
+}
+"""By target and file; another file is of the kind that its target is called."""
+_CLASSES: Final = {
+    "hf": ("training_arguments",),
+    "peft": ("lora_config",),
+    "sft": ("sft_config",),
+    "dpo": ("dpo_config",),
+    "grpo": ("grpo_config",),
+}
+_DATA: Final = "multidatabackend.json"
+
+
+def kind_of(target: Target, file: File) -> str:
+    """What rules call a file of a target."""
+    if file.name.endswith("ds_config.json"):
+        return "deepspeed"
+    if file.name.endswith(_DATA):
+        return f"{target.name}-data"
+    return _KINDS.get((target.name, file.name), target.name)
+
+
+@cache
+def _class_keys(kind: str) -> frozenset[str]:
+    """The fields of the classes behind a kind, in any release that is known."""
+    return frozenset(
+        name
+        for stem in _CLASSES.get(kind, ())
+        for release in known_releases(stem)
+        for name in class_schema(stem, release)["properties"]
+    )
+
+
+@cache
+def _file_keys(target: str, name: str, entries: tuple[tuple[str, ...], ...]) -> frozenset[str]:
+    del target, name
+    return frozenset(key.partition(".")[0] for keys in entries for key in keys)
+
+
+def known_keys(target: Target, file: File) -> frozenset[str]:
+    """Keys at the top of a file, as far as its rows, its schema and its class know them."""
+    rows = _file_keys(target.name, file.name, tuple(entry.keys for entry in file.entries))
+    kind = kind_of(target, file)
+    return rows | _class_keys(kind) | (_schema_keys(schema_name(target, file)))
+
+
+def schema_name(target: Target, file: File) -> str | None:
+    """Path of the file's JSON Schema in the newest release."""
+    if file.schema is None:
+        return None
+    return file.schema(target.dialect(target.release(target.latest)))
+
+
+@cache
+def _schema_keys(name: str | None) -> frozenset[str]:
+    if name is None:
+        return frozenset()
+    return frozenset(schema(name).get("properties", {}))
+
+
+@cache
+def schema(name: str) -> dict[str, Any]:
+    """A consumer's JSON Schema by its path below `schemas/json/`."""
+    text = files("tunec.schemas").joinpath("json").joinpath(*name.split("/")).read_text("utf-8")
+    found: dict[str, Any] = loads(text)
+    return found

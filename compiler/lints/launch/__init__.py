@@ -1,0 +1,1 @@
+"""Rules about launchers and processes."""

@@ -1,0 +1,57 @@
+"""An accelerate file names a DeepSpeed file and says what only that file may."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_KEYS: Final = (
+    "mixed_precision",
+    *(
+        f"deepspeed_config.{name}"
+        for name in (
+            *("gradient_accumulation_steps", "gradient_clipping", "zero_stage"),
+            *("offload_optimizer_device", "offload_param_device", "offload_param_nvme_path"),
+            *("offload_optimizer_nvme_path", "zero3_save_16bit_model"),
+        )
+    ),
+)
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("accelerate"):
+        file = document.get("deepspeed_config.deepspeed_config_file")
+        said = [place for key in _KEYS if (place := document.get(key)) is not None]
+        said = [each for each in said if each.value is not None]
+        if file is None or not file.value or not said:
+            continue
+        labels: list[Label] = []
+        for each in said:
+            labels.append(each.key_label("only in the DeepSpeed file", primary=not labels))
+        names = ", ".join(each.path.rpartition(".")[2] for each in said)
+        yield Finding(
+            f"{names} beside deepspeed_config_file",
+            (*labels, file.label("", primary=False)),
+            ("accelerate does not merge them: it refuses the file",),
+            "write them in the DeepSpeed file, and remove them here",
+            Fix(tuple(each.removed() for each in said), "unsafe"),
+        )
+
+
+RULE = Rule(
+    name="keys-beside-deepspeed-file",
+    severity="error",
+    consequence="init",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
+            "`DeepSpeedPlugin._deepspeed_config_checks`, "
+            "commands/launch.py: ACCELERATE_CONFIG_DS_FIELDS"
+        ),
+        "huggingface/accelerate#941, yuvalkirstain/PickScore#2",
+    ),
+    check=_check,
+)

@@ -1,0 +1,38 @@
+"""More processes are started than the hardware has devices."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    cluster = run.environment.cluster
+    if cluster is None:
+        return
+    for said in run.ledger.of("parallel.world"):
+        place = run.place(said)
+        if said.rank == Rank.OBSERVED and place and said.value > cluster.device_count:
+            yield Finding(
+                f"{said.value} processes, but {cluster.name} has {cluster.device_count} devices",
+                (place.label("processes"),),
+                ("each process takes a device of its own: the extra ones find none",),
+                f"start {cluster.device_count}",
+            )
+
+
+RULE = Rule(
+    name="more-processes-than-devices",
+    severity="error",
+    consequence="init",
+    consumers=("accelerate", "torch", "deepspeed"),
+    sources=(
+        (
+            "torch 2.13.0 cuda/__init__.py `set_device`: CUDA error, invalid device ordinal; "
+            "accelerate 1.15.0 "
+            "state.py `PartialState.set_device`"
+        ),
+    ),
+    check=_check,
+)

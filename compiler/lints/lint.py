@@ -1,0 +1,183 @@
+"""lint: files that are there to everything that is wrong with them, in a stable order."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tunec.compiler.diagnostics.allow import Allowance, suppress
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.lints.documents import Reading, read_files, read_texts
+from tunec.compiler.lints.edits import apply
+from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.index import rule_names, rules
+from tunec.compiler.lints.rule import CONSEQUENCES, Finding, Rule
+from tunec.compiler.lints.run import Run, split_requirement
+from tunec.compiler.target import Artifact, Target
+
+if TYPE_CHECKING:
+    from tunec.compiler.facts import ResolvedModel
+
+PAGES: Final = "docs/rules.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Linted:
+    """What was found, and what it was found in."""
+
+    run: Run
+    diagnostics: tuple[Diagnostic, ...]
+    """Sorted by file, line, column and name; what is allowed is left out."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Text of each file by the name that spans use."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error; warnings and notes are none."""
+        return not any(each.severity == "error" for each in self.diagnostics)
+
+    def fixed(self) -> dict[str, str]:
+        """The texts of the files that change when every safe fix is applied."""
+        fixes = (each.fix for each in self.diagnostics if each.fix is not None)
+        return apply(self.sources, [fix.edits for fix in fixes if fix.applicability == "safe"])
+
+
+def lint_files(
+    paths: Iterable[Path],
+    targets: Mapping[str, Target],
+    environment: Environment | None = None,
+    allowances: Sequence[Allowance] = (),
+) -> Linted:
+    """Read files, with those that they refer to, as one run, and check it against every rule."""
+    surroundings = environment or Environment()
+    reading = read_files(paths, targets, surroundings.readers)
+    return _linted(reading, targets, surroundings, allowances)
+
+
+def lint_texts(
+    texts: Mapping[str, str],
+    targets: Mapping[str, Target],
+    environment: Environment | None = None,
+    allowances: Sequence[Allowance] = (),
+) -> Linted:
+    """The same for texts by file name; nothing is read from disk."""
+    surroundings = environment or Environment()
+    reading = read_texts(texts, targets, surroundings.readers)
+    return _linted(reading, targets, surroundings, allowances)
+
+
+def check_artifacts(
+    artifacts: Iterable[Artifact],
+    targets: Mapping[str, Target],
+    environment: Environment | None = None,
+) -> tuple[Diagnostic, ...]:
+    """The errors of files that tunec has written itself, as one run of one target.
+
+    `environment` should hold the plan's cluster, model and versions, and the target's name as the
+    one reader. A plan whose files break a rule must not be emitted.
+    """
+    texts = {each.name: each.text for each in artifacts}
+    found = lint_texts(texts, targets, environment)
+    return tuple(each for each in found.diagnostics if each.severity == "error")
+
+
+def _linted(
+    reading: Reading,
+    targets: Mapping[str, Target],
+    environment: Environment,
+    allowed: Sequence[Allowance],
+) -> Linted:
+    run = Run(
+        reading.documents,
+        environment,
+        targets,
+        reading.missing,
+        reading.unread,
+        catalogue_model,
+    )
+    every = (*allowed, *reading.allowances)
+    rest = suppress(check(run), every)
+    found = [*reading.faults, *rest.kept, *_unreasoned(every), *_unused(rest.unused, run)]
+    return Linted(run, tuple(sorted(dict.fromkeys(found), key=_order)), reading.sources)
+
+
+def check(run: Run) -> Iterator[Diagnostic]:
+    """What every rule finds in a run."""
+    for rule in rules():
+        if _is_elsewhere(rule, run):
+            continue
+        for finding in rule.check(run):
+            yield told(rule, finding, run)
+
+
+def _is_elsewhere(rule: Rule, run: Run) -> bool:
+    """Whether all versions that the rule speaks of are known not to run."""
+    return bool(rule.consumers) and all(run.runs(each) is False for each in rule.consumers)
+
+
+def told(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
+    """A finding as a diagnostic: its severity by how sure it is, and what it leads to."""
+    severity = finding.severity or rule.severity
+    message, notes = finding.message, list(finding.notes)
+    consequence = finding.consequence or rule.consequence
+    assumed = _assumed(rule, run)
+    if not finding.certain:
+        severity, message = "note", f"cannot tell: {message}"
+    elif severity == "error" and assumed:
+        severity = "warning"
+    if assumed:
+        notes.append(f"nobody names the version; this holds for {assumed}")
+    return Diagnostic(
+        rule.name,
+        severity,
+        message,
+        finding.labels,
+        (f"what happens: {CONSEQUENCES[consequence]}", *notes),
+        finding.help,
+        finding.fix,
+        finding.sum,
+        consequence,
+    )
+
+
+def _assumed(rule: Rule, run: Run) -> str | None:
+    """The version range on which a rule rests, where nobody named the version."""
+    ranged = [each for each in rule.consumers if len(split_requirement(each)[1]) > 0]
+    if not ranged or any(run.runs(each) for each in ranged):
+        return None
+    return " and ".join(ranged)
+
+
+_FIRST: Final = ("", 0, 0)
+
+
+def _order(diagnostic: Diagnostic) -> tuple[str, int, int, str, str]:
+    span = diagnostic.primary.span if diagnostic.primary else None
+    place = (span.file, span.line, span.column) if span else _FIRST
+    return (*place, diagnostic.id, diagnostic.message)
+
+
+def _unreasoned(allowances: Iterable[Allowance]) -> Iterator[Diagnostic]:
+    from tunec.compiler.frontend.checks import without_reason
+
+    for each in allowances:
+        if not each.reason.strip() and each.span is not None:
+            form = f"# tunec: allow({each.name}): why it is right here"
+            yield without_reason(each.name, each.span, (), form)
+
+
+def _unused(allowances: Iterable[Allowance], run: Run) -> Iterator[Diagnostic]:
+    from tunec.compiler.lints.files.unused_allowance import RULE, findings
+
+    return (told(RULE, each, run) for each in findings(allowances, rule_names()))
+
+
+def catalogue_model(name: str) -> "ResolvedModel | None":
+    """The catalogue's model of a repository or catalogue name; None where it has none."""
+    from tunec.compiler.gather import resolve_model
+    from tunec.schemas.models.catalogue import card
+
+    try:
+        return resolve_model(card(name).name, Path())
+    except (LookupError, ValueError, OSError):
+        return None

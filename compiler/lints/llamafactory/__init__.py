@@ -1,0 +1,1 @@
+"""Rules about what only LLaMA-Factory's YAML can get wrong."""

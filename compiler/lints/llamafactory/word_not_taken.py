@@ -1,0 +1,56 @@
+"""A word that its reader does not know."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.llamafactory.choices import choices
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_KINDS: Final = ("llamafactory", "simpletuner")
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.documents:
+        if document.kind in _KINDS and not document.is_view and document.target is not None:
+            yield from _of(run, document)
+
+
+def _of(run: Run, document: Document) -> Iterator[Finding]:
+    words = choices(run, document)
+    for name, at in document.found.items():
+        known = words.get(name.removeprefix("--"))
+        if known is None or not isinstance(at.value, str) or at.value in ("", "None"):
+            continue
+        if at.value in known:
+            continue
+        near = nearest(at.value, known)[:1]
+        yield Finding(
+            f"{name} cannot be {at.value}",
+            (at.label("not taken"),),
+            (f"taken: {quoted(sorted(known))}",),
+            f"did you mean {quoted(near)}?" if near else None,
+            Fix((at.replaced(near[0]),), "unsafe") if near else None,
+        )
+
+
+RULE = Rule(
+    name="word-not-taken",
+    severity="error",
+    consequence="parse",
+    consumers=("llamafactory", "simpletuner"),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams: Literal fields, which HfArgumentParser gives "
+            "argparse as choices"
+        ),
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: choices of each "
+            "flag; run: Optimizer adam_bfloat16 not found"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,93 @@
+"""What the run holds does not fit the device."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tunec.compiler.diagnostics.diagnostic import Label, Term
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+if TYPE_CHECKING:
+    from tunec.compiler.lints.memory.estimate import Estimate
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    if run.environment.cluster is None or run.model is None:
+        return
+    from tunec.compiler.lints.memory.estimate import estimate
+
+    found = estimate(run)
+    labels = _labels(run)
+    if found is None or not labels:
+        return
+    if found.still_bytes > found.capacity:
+        yield replace(_never_fits(found, labels), certain=_is_layout_known(run))
+    elif found.account.peak_bytes > found.capacity:
+        yield replace(_full_samples(found, labels), certain=_is_layout_known(run))
+
+
+def _is_layout_known(run: Run) -> bool:
+    """Whether it is told how the states are spread: a launcher's file may yet ask for FSDP."""
+    if run.value("parallel.world") == 1 or run.of("deepspeed", "accelerate"):
+        return True
+    return any(each.value("launcher") in ("torchrun", "deepspeed") for each in run.of("launch"))
+
+
+def _never_fits(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
+    from tunec.schemas.units import format_bytes
+
+    return Finding(
+        f"this needs {format_bytes(found.still_bytes)} of {format_bytes(found.capacity)} on each "
+        f"{found.device} whatever the samples",
+        labels,
+        ("weights, gradients and optimizer states alone, in the cheapest reading of the files",),
+        "shard more (ZeRO stage 3), offload, quantise under an adapter, or use more devices",
+        sum=tuple(Term(name, size) for name, size in found.still_terms.items()),
+    )
+
+
+def _full_samples(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
+    from tunec.schemas.units import format_bytes
+
+    account = found.account
+    batch, data = account.layout.batch, account.workload.data
+    return Finding(
+        f"this needs {format_bytes(account.peak_bytes)} of {format_bytes(found.capacity)} on each "
+        f"{found.device} with {batch.micro} x {data.sequence} tokens",
+        labels,
+        (f"at its peak ({account.peak_phase}), where samples are as long as they may be",),
+        "take fewer samples at once and accumulate more, shorten them, or recompute activations",
+        sum=tuple(Term(name, size) for name, size in account.terms.items()),
+        severity="warning",
+    )
+
+
+def _labels(run: Run) -> tuple[Label, ...]:
+    """Where the batch, the method and the sharding are said."""
+    wanted = (
+        ("batch.micro", "samples at once"),
+        ("model.path", "the model"),
+        ("adapter.kind", "what is trained"),
+        ("zero.stage", "what is sharded"),
+        ("data.sequence", "tokens of a sample"),
+    )
+    found = [(run.place(run.observed(slot)), text) for slot, text in wanted]
+    places = [(place, text) for place, text in found if place is not None]
+    return tuple(place.label(text, primary=at == 0) for at, (place, text) in enumerate(places))
+
+
+RULE = Rule(
+    name="device-memory-exceeded",
+    severity="error",
+    consequence="out-of-memory",
+    consumers=("torch",),
+    sources=(
+        (
+            "tunec compiler/analyses/memory: the account, held against 1000 and more published "
+            "measurements (tests/analyses)"
+        ),
+        "hiyouga/LlamaFactory#2931, #260",
+    ),
+    check=_check,
+)

@@ -1,0 +1,185 @@
+"""A run as the memory account knows it, from the slots that its files decide.
+
+Where a file leaves open what takes memory, the cheaper reading is taken, so that what does not fit
+here fits nowhere: no states in fp32 that nobody asks for, all devices of the hardware in one run,
+LoRA adapters of no size where their targets are not told.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tunec.compiler.lints.run import Run
+
+if TYPE_CHECKING:
+    from tunec.compiler.analyses.memory.account import Account
+    from tunec.compiler.analyses.memory.workload import Layout, Workload
+    from tunec.compiler.ir.slots import States
+    from tunec.schemas.models.architecture import Architecture
+
+_FROZEN_PARTS = ("unfrozen_parameters", "use_galore", "use_badam", "use_apollo", "use_unsloth")
+"""Keys that leave most of the model, or of its optimizer's states, out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The account of a run, and the device that it has to fit."""
+
+    account: "Account"
+    capacity: int
+    """Bytes of the largest device."""
+    device: str
+    """The device's title."""
+
+    @property
+    def still_bytes(self) -> int:
+        """Bytes that the phase needs which holds most before any sample is there."""
+        return max(line.fixed_bytes for line in self.account.lines if not line.evaluates)
+
+    @property
+    def still_terms(self) -> dict[str, int]:
+        """Its terms, largest first."""
+        lines = [line for line in self.account.lines if not line.evaluates]
+        most = max(lines, key=lambda line: line.fixed_bytes)
+        return dict(sorted(most.terms(0).items(), key=lambda term: -term[1]))
+
+
+def estimate(run: Run) -> Estimate | None:
+    """The account of a run; None where too little of it is known."""
+    architecture = _architecture(run)
+    device = _device(run)
+    if architecture is None or device is None or _is_out_of_scope(run):
+        return None
+    layout = _layout(run, architecture)
+    if layout is None:
+        return None
+    from tunec.compiler.analyses.memory.account import account
+
+    return Estimate(account(*layout), *device)
+
+
+def _architecture(run: Run) -> "Architecture | None":
+    """The model's, if it is a plain language model, all of which is trained or frozen."""
+    model = run.model
+    if model is None or model.architecture.kind != "causal-lm":
+        return None
+    return model.architecture
+
+
+def _device(run: Run) -> tuple[int, str] | None:
+    cluster, devices = run.environment.cluster, run.environment.devices
+    if cluster is None:
+        return None
+    found = [
+        (group.memory or devices[group.device].memory, devices[group.device].title)
+        for node in cluster.nodes
+        for group in node.accelerators
+    ]
+    return max(found)
+
+
+def _is_out_of_scope(run: Run) -> bool:
+    """FSDP, paged states, methods that train a part, and what no slot tells."""
+    fsdp = any(each.value == "FSDP" for each in run.each("accelerate", "distributed_type"))
+    fsdp = fsdp or run.said("trainer", "fsdp") is not None
+    fsdp = fsdp or run.said("axolotl", "fsdp", "fsdp_config") is not None
+    part = any(run.said(kind, *_FROZEN_PARTS) for kind in ("trainer", "axolotl"))
+    return fsdp or part or run.value("adapter.kind") is None or _optimizer(run) is None
+
+
+def _optimizer(run: Run) -> str | None:
+    """Its name, plain AdamW where nobody says; None: one whose states are not known here."""
+    name = run.value("optimizer.name")
+    if name is None:
+        said = run.said("trainer", "optim", "optimizer") or run.said("axolotl", "optimizer")
+        return "adamw" if said is None and run.said("deepspeed", "optimizer.type") is None else None
+    return None if str(name).startswith(("paged", "adafactor", "lion", "sgd")) else str(name)
+
+
+def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] | None":
+    micro, sequence = run.value("batch.micro"), run.value("data.sequence")
+    compute, world = run.value("precision.compute"), run.value("parallel.world")
+    numbers = (micro, sequence, world)
+    if compute is None or any(not isinstance(n, int) or n < 1 for n in numbers):
+        return None
+    from tunec.compiler.analyses.memory.workload import Layout
+    from tunec.compiler.ir.slots import ActivationCheckpointing, Batch, Parallel
+    from tunec.compiler.passes.fit.zero import zero_of
+
+    workload = _workload(run, architecture, sequence, compute)
+    on_deepspeed = bool(run.of("deepspeed")) or run.value("parallel.engine") == "deepspeed"
+    engine: Any = "deepspeed" if on_deepspeed else "ddp" if world > 1 else "none"
+    stage = run.value("zero.stage", 0) if on_deepspeed else 0
+    width = run.data_parallel or world
+    zero = zero_of(
+        stage,
+        run.value("zero.offload_optimizer", "none"),
+        run.value("zero.offload_param", "none"),
+        hidden=architecture.hidden,
+        trainable=sum(each.parameters for each in workload.trained) or 1,
+        nvme_path=None,
+    )
+    accumulation = run.value("batch.accumulation", 1)
+    mode = run.value("activation_checkpointing.mode", "layer")
+    return workload, Layout(
+        Parallel(engine, world, width, run.value("parallel.tensor", 1), 1),
+        _states(run, workload, engine, stage),
+        zero,
+        ActivationCheckpointing(mode, reentrant=False),
+        Batch(micro, accumulation, micro * accumulation * width, micro),
+    )
+
+
+def _workload(run: Run, architecture: "Architecture", sequence: int, compute: Any) -> "Workload":
+    from tunec.compiler.analyses.memory.workload import Workload
+    from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
+    from tunec.compiler.ir.slots import (
+        Adapter,
+        AttentionKernel,
+        Data,
+        Optimizer,
+        Precision,
+        Quantization,
+    )
+
+    targets = run.value("adapter.targets", ()) or ()
+    kind = run.value("adapter.kind", "none")
+    also = run.value("adapter.also_train", ()) or ()
+    rank = run.value("adapter.rank", 0) if kind != "none" else 0
+    adapter = Adapter(kind, rank, 1.0, 0.0, targets, "none", False, False, also, (), 0)
+    versions = {name: str(run.release(name).version) for name in ("transformers", "deepspeed")}
+    scaling: Any = "dynamic" if compute == "fp16" else "none"
+    form: Any = run.value("quantization.format", "none") or "none"
+    return Workload(
+        architecture=architecture,
+        components=(),
+        data=Data("", None, None, sequence, run.value("data.packing", False), 0, 0, 0, 0, 0),
+        precision=Precision(compute, scaling, 16, 1000, 2, 1, False, False),
+        attention=AttentionKernel(run.value("attention.implementation", "sdpa")),
+        quantization=Quantization(form, run.value("quantization.double", True), compute, None),
+        adapter=adapter,
+        optimizer=Optimizer(_optimizer(run), "fused", 1e-5, 0.9, 0.999, 1e-8, 0.0, 1.0),  # type: ignore[arg-type]
+        adapted=adapted_modules(architecture, targets) if kind != "none" else (),
+        trained=trained_modules(architecture, adapter),
+        versions=tuple(sorted(versions.items())),
+        loss="fused",
+    )
+
+
+def _states(run: Run, workload: "Workload", engine: Any, stage: int) -> "States":
+    """DeepSpeed's and PEFT's follow; without them fp32 only where something asks for it."""
+    from tunec.compiler.ir.slots import States
+    from tunec.compiler.passes.fit.states import states_of
+
+    if engine == "deepspeed" or workload.adapter.kind != "none" or _in_fp32(run):
+        return states_of(workload, engine, stage)
+    compute = workload.precision.compute
+    moments: Any = "int8" if "8bit" in workload.optimizer.name else compute
+    return States(compute, compute, compute, False, moments, autocast=False)
+
+
+def _in_fp32(run: Run) -> bool:
+    """fp16 has to scale fp32 gradients; LLaMA-Factory casts what it trains; TRL's `dtype`."""
+    if run.value("precision.compute") != "bf16" or run.value("states.weights") == "fp32":
+        return True
+    pure = run.said("llamafactory", "pure_bf16")
+    return bool(run.of("llamafactory")) and (pure is None or pure.value is not True)

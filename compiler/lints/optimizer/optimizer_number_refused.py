@@ -1,0 +1,64 @@
+"""A rate, a decay of moments or an epsilon that no optimizer takes."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.lints.batch.counts import is_number
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_BETAS: Final = ("adam_beta1", "adam_beta2")
+_FLOORS: Final = ("learning_rate", "adam_epsilon")
+_BELOW: Final = "optimizer.params."
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for key in _BETAS:
+        for place in run.each("trainer", key):
+            if is_number(place.value) and not 0 <= place.value < 1:
+                yield _finding(place, "a decay lies in [0, 1)")
+    for kind, keys in (("trainer", _FLOORS), ("deepspeed", (f"{_BELOW}lr", f"{_BELOW}eps"))):
+        for key in keys:
+            for place in run.each(kind, key):
+                if is_number(place.value) and place.value < 0:
+                    yield _finding(place, "it cannot be negative")
+    for place in run.each("deepspeed", f"{_BELOW}betas"):
+        why = None if place.value == "auto" else _of_betas(place.value)
+        if why is not None:
+            yield _finding(place, why)
+
+
+def _of_betas(value: Any) -> str | None:
+    if not isinstance(value, list):
+        return "it is a list of two numbers"
+    if not all(is_number(each) for each in value):
+        return "its items are numbers, and no text: a text is not compared with 0"
+    if not all(0 <= each < 1 for each in value):
+        return "a decay lies in [0, 1)"
+    return None
+
+
+def _finding(place: Place, why: str) -> Finding:
+    return Finding(
+        f"`{place.path}` cannot be {place.value}",
+        (place.label("refused"),),
+        (f"{why}; the optimizer is built when training starts",),
+        "write betas as [0.9, 0.999]" if place.path.endswith("betas") else "write another number",
+    )
+
+
+RULE = Rule(
+    name="optimizer-number-refused",
+    severity="error",
+    consequence="init",
+    consumers=("transformers", "deepspeed"),
+    sources=(
+        (
+            "torch 2.13.0 optim/adam.py `Adam.__init__`: ValueError, invalid learning rate, "
+            "invalid "
+            "epsilon value, invalid beta parameter at index 0"
+        ),
+    ),
+    check=_check,
+)

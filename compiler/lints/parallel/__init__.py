@@ -1,0 +1,1 @@
+"""Rules about tensor, sequence and pipeline parallelism."""

@@ -1,0 +1,59 @@
+"""A key of a document that was read: its value, where it stands, and edits at that place."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tunec.compiler.diagnostics.diagnostic import Edit, Label
+from tunec.compiler.frontend.nodes import Node, place, plain
+from tunec.compiler.lints.edits import remove_key, rename_key, replace_value
+from tunec.schemas.source import Span
+
+if TYPE_CHECKING:
+    from tunec.compiler.lints.document import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A key with its value, as one document says it."""
+
+    document: "Document"
+    """The file that holds it."""
+    path: str
+    """The key's dotted path in that file, which for a view (DeepSpeed's keys in an accelerate
+    file) differs from the path that it was asked by."""
+    node: Node
+
+    @property
+    def value(self) -> Any:
+        """The value as data."""
+        return plain(self.node)
+
+    @property
+    def span(self) -> Span:
+        """Where the value stands, or its key where the value fills several lines."""
+        return place(self.node)
+
+    @property
+    def key_span(self) -> Span:
+        """Where the key stands; the value where there is no key (an item of a list)."""
+        return self.node.key_span or self.node.span
+
+    def label(self, text: str = "", *, primary: bool = True) -> Label:
+        """A label at the value."""
+        return Label(text, self.span, self.path, primary)
+
+    def key_label(self, text: str = "", *, primary: bool = True) -> Label:
+        """A label at the key."""
+        return Label(text, self.key_span, self.path, primary)
+
+    def replaced(self, value: Any) -> Edit:
+        """The edit that writes another value here, in the words of the file's format."""
+        return replace_value(self.document.source, self.node, value)
+
+    def renamed(self, key: str) -> Edit:
+        """The edit that gives the key another name; the value stays."""
+        return rename_key(self.document.source, self.node, key)
+
+    def removed(self) -> Edit:
+        """The edit that takes the key and its value out, with its line or its comma."""
+        return remove_key(self.document.source, self.node)

@@ -1,0 +1,1 @@
+"""Rules about precision against hardware, engine and optimizer."""

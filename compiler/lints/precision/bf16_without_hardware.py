@@ -1,0 +1,60 @@
+"""bf16 on devices whose arithmetic units do not have it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.precision.asked import device_name, turned_on
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_KEYS: Final = (
+    ("trainer", "bf16"),
+    ("hf", "bf16"),
+    ("trainer", "bf16_full_eval"),
+    ("deepspeed", "bf16.enabled"),
+    ("deepspeed", "bfloat16.enabled"),
+    ("accelerate", "mixed_precision"),
+    ("simpletuner", "mixed_precision"),
+    ("axolotl", "bf16"),
+)
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    device = run.environment.weakest
+    if device is None or device.supports("bf16"):
+        return
+    places = turned_on(run, _KEYS, "bf16")
+    if not places:
+        return
+    labels = [each.label("bf16", primary=at == 0) for at, each in enumerate(places)]
+    yield Finding(
+        f"{device_name(device)} has no bf16 arithmetic",
+        tuple(labels),
+        (
+            (
+                "transformers refuses it where torch says that it is unsupported; from torch 2.4 "
+                "on "
+                "torch "
+                "counts emulation as support, and the run goes on many times slower"
+            ),
+        ),
+        "use fp16 with fp32 master weights, or hardware of compute capability 8.0 and more",
+    )
+
+
+RULE = Rule(
+    name="bf16-without-hardware",
+    severity="error",
+    consequence="parse",
+    consumers=("transformers", "deepspeed", "accelerate", "simpletuner"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
+            "ValueError, "
+            "your setup doesn't support bf16/gpu"
+        ),
+        "torch 2.13.0 cuda/__init__.py `is_bf16_supported`, including_emulation",
+        "lm-sys/FastChat#399, databrickslabs/dolly#11, unslothai/unsloth#2783",
+    ),
+    check=_check,
+)

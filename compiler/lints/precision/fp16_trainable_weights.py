@@ -1,0 +1,74 @@
+"""fp16 with loss scaling over trained weights that are fp16 themselves."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.precision.words import loaded_in, on_deepspeed
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_CASTS = "peft>=0.12"
+"""From then on `get_peft_model` turns adapters in fp16 and bf16 to fp32."""
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    scaled = _scaled(run)
+    if scaled is None or on_deepspeed(run) or _is_quantised(run):
+        return
+    for place in loaded_in(run, "fp16"):
+        is_certain = _is_certain(run, place)
+        if is_certain is not None:
+            yield _finding(place, scaled, is_certain=is_certain)
+
+
+def _scaled(run: Run) -> Place | None:
+    """Where fp16 with torch's GradScaler is turned on."""
+    for kind, key, word in (
+        ("trainer", "fp16", True),
+        ("accelerate", "mixed_precision", "fp16"),
+        ("launch", "flags.mixed_precision", "fp16"),
+    ):
+        for place in run.each(kind, key):
+            if place.value is word or place.value == word:
+                return place
+    return None
+
+
+def _is_quantised(run: Run) -> bool:
+    return run.value("quantization.format", "none") not in (None, "none")
+
+
+def _is_certain(run: Run, place: Place) -> bool | None:
+    """Whether the trained weights are fp16: True, it depends (False), or they are not (None)."""
+    if run.value("adapter.kind", "none") == "lora" or run.of("peft"):
+        casts = run.runs(_CASTS)
+        return None if casts else casts is False
+    # a script's own flags, and the code around `model_args.yaml`, may yet add an adapter
+    return place.document.kind in ("sft", "dpo", "grpo") and place.document.format != "shell"
+
+
+def _finding(place: Place, scaled: Place, *, is_certain: bool) -> Finding:
+    return Finding(
+        "fp16 with loss scaling over trained weights in fp16",
+        (place.label("trained in fp16"), scaled.label("scales the loss", primary=False)),
+        (
+            "the first step ends in `Attempting to unscale FP16 gradients`",
+            "get_peft_model turns adapters to fp32 (peft 0.12); add_adapter of diffusers does not",
+        ),
+        "load in float32 what is trained; fp16 then only computes",
+        certain=is_certain,
+    )
+
+
+RULE = Rule(
+    name="fp16-trainable-weights",
+    severity="error",
+    consequence="step",
+    consumers=("torch", "peft"),
+    sources=(
+        "torch 2.13.0 amp/grad_scaler.py `GradScaler._unscale_grads_`: ValueError",
+        "peft 0.12.0 to 0.21.2 mapping.py `get_peft_model`: autocast_adapter_dtype=True",
+        "huggingface/diffusers#6086, haotian-liu/LLaVA#363, 2U1/Qwen-VL-Series-Finetune#184",
+    ),
+    check=_check,
+)

@@ -1,0 +1,58 @@
+"""The launcher and the trainer name different precisions."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.precision.words import on_deepspeed
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_OTHER = {"bf16": "fp16", "fp16": "bf16"}
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    if on_deepspeed(run):
+        return
+    flag = run.said("launch", "flags.mixed_precision")
+    file = run.said("accelerate", "mixed_precision")
+    if flag is not None and file is not None and flag.value != file.value:
+        yield _finding(file, flag, "the flag of `accelerate launch` wins")
+    launched = flag or file
+    if launched is None or launched.value not in _OTHER:
+        return
+    other = next((e for e in run.each("trainer", _OTHER[launched.value]) if e.value is True), None)
+    if other is not None:
+        yield _finding(launched, other, "the Trainer sets ACCELERATE_MIXED_PRECISION by its own")
+        return
+    for said in run.each("trainer", launched.value):
+        if said.value is False:
+            yield _finding(said, launched, "the launcher's holds where the Trainer's are off")
+
+
+def _finding(lost: Place, held: Place, note: str) -> Finding:
+    return Finding(
+        f"{lost.path} {_word(lost)} here, {held.path} {_word(held)} in {held.document.name}",
+        (lost.label("does nothing"), held.label("holds", primary=False)),
+        (note,),
+        "say the same in both",
+    )
+
+
+def _word(place: Place) -> str:
+    return str(place.value).lower()
+
+
+RULE = Rule(
+    name="launcher-precision-differs",
+    severity="warning",
+    consequence="silent",
+    consumers=("accelerate", "transformers"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: the environment's "
+            "ACCELERATE_MIXED_PRECISION, then fp16 or bf16 of the arguments over it"
+        ),
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`",
+    ),
+    check=_check,
+)

@@ -1,0 +1,51 @@
+"""Words for dtypes in configs, and who computes in what."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+
+LOADERS: Final = ("model", "sft", "dpo", "grpo", "hf")
+"""Kinds that may say in which dtype a model is loaded."""
+_KEYS: Final = (
+    *("dtype", "torch_dtype"),
+    *("model_init_kwargs.dtype", "model_init_kwargs.torch_dtype"),
+)
+_WORDS: Final = {
+    **dict.fromkeys(("float16", "fp16", "half"), "fp16"),
+    **dict.fromkeys(("bfloat16", "bf16"), "bf16"),
+    **dict.fromkeys(("float32", "fp32", "float"), "fp32"),
+}
+
+
+def dtype_of(word: Any) -> str | None:
+    """`torch.float16`, `float16` and `half` as `fp16`; None for what is no dtype."""
+    return _WORDS.get(str(word).removeprefix("torch."))
+
+
+def loaded_in(run: Run, dtype: str) -> Iterator[Place]:
+    """Where a file says that the model is loaded in a dtype."""
+    for document in run.of(*LOADERS):
+        for key in _KEYS:
+            place = document.get(key)
+            if place is not None and not document.is_view and dtype_of(place.value) == dtype:
+                yield place
+
+
+def on_deepspeed(run: Run) -> bool:
+    """Whether DeepSpeed runs the model, which keeps fp32 copies and scales the loss itself."""
+    return bool(run.of("deepspeed")) or run.value("parallel.engine") == "deepspeed"
+
+
+def computes_in_half(run: Run) -> bool | None:
+    """Whether the trainer computes in 16 bits; None where no file of a trainer was read."""
+    both = [run.effective("trainer", key) for key in ("bf16", "fp16")]
+    if any(each.value is True for each in both):
+        return True
+    launched = run.said("accelerate", "mixed_precision") or run.said(
+        "launch", "flags.mixed_precision"
+    )
+    if launched is not None and launched.value in ("bf16", "fp16", "fp8"):
+        return True
+    return False if all(each.value is False for each in both) else None

@@ -1,0 +1,1 @@
+"""Rules about preference methods: DPO and its kin, GRPO, reward models."""

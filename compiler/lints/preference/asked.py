@@ -1,0 +1,57 @@
+"""Which preference method a run trains by, and the numbers of GRPO in each dialect."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+
+PAIRED: Final = ("dpo", "kto")
+"""Methods that compare the policy with a reference model."""
+
+
+def method(document: Document) -> str:
+    """`dpo`, `grpo`, `kto`, `ppo`, `rm`, `orpo`, `simpo`, or empty for another kind of training."""
+    if document.kind in ("dpo", "grpo"):
+        return document.kind
+    if document.kind == "llamafactory":
+        stage, loss = document.value("stage", "sft"), document.value("pref_loss")
+        is_free = stage == "dpo" and loss in ("orpo", "simpo")
+        return str(loss) if is_free else str(stage) if stage not in ("sft", "pt") else ""
+    if document.kind == "axolotl":
+        word = str(document.value("rl") or "").lower()
+        return "dpo" if word == "ipo" else word
+    return ""
+
+
+def preferences(run: Run) -> Iterator[tuple[Document, str]]:
+    """Each document that asks for a preference method, with the method."""
+    for document in run.documents:
+        if not document.is_view and (found := method(document)):
+            yield document, found
+
+
+def trl(document: Document, key: str) -> Place | None:
+    """A key of TRL's own: at the top, or below `trl` in Axolotl's file."""
+    found = document.get(f"trl.{key}") if document.kind == "axolotl" else document.get(key)
+    return None if found is None or found.value is None else found
+
+
+def shared(document: Document, key: str) -> Place | None:
+    """A key of TrainingArguments under the dialect's own name."""
+    own = {"per_device_train_batch_size": "micro_batch_size"} if document.kind == "axolotl" else {}
+    found = document.get(own.get(key, key))
+    return None if found is None or found.value is None else found
+
+
+def whole(value: Any) -> int | None:
+    """A whole number of 1 or more."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return value if is_whole else None
+
+
+def real(value: Any) -> float | None:
+    """A number, and no boolean."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number else None

@@ -1,0 +1,121 @@
+"""GRPO's batch of generations does not hold whole groups."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.preference.asked import preferences, shared, trl, whole
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_DEFAULTS: Final = {
+    "num_generations": 8,
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 1,
+}
+"""trl 0.17.0 to 1.16.0 grpo_config.py; transformers' own for the batch."""
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document, name in preferences(run):
+        if name == "grpo":
+            yield from _of(run, document)
+
+
+def _of(run: Run, document: Document) -> Iterator[Finding]:
+    asked = trl(document, "num_generations")
+    group = _number(document, asked, "num_generations")
+    if group is None or (document.kind == "axolotl" and asked is None):
+        return
+    if asked is not None and group < 2:
+        yield Finding(
+            "num_generations is 1: a group of one has no advantage",
+            (asked.label("refused"),),
+            ("the advantage is the distance from the mean of the group",),
+            "write 2 or more",
+        )
+        return
+    world = run.data_parallel
+    if world is None:
+        return
+    micro_at = shared(document, "per_device_train_batch_size")
+    micro = _number(document, micro_at, "per_device_train_batch_size")
+    if micro is None:
+        return
+    yield from _product(run, document, (group, asked), (micro, micro_at), world)
+
+
+def _product(
+    run: Run,
+    document: Document,
+    group: tuple[int, Place | None],
+    micro: tuple[int, Place | None],
+    world: int,
+) -> Iterator[Finding]:
+    given = trl(document, "generation_batch_size")
+    steps, factor = _steps(run, document)
+    batch = whole(given.value) if given is not None else micro[0] * world * steps
+    if batch is None or batch % group[0] == 0:
+        return
+    places = [at for at in (group[1], micro[1], given) if at is not None]
+    if not places:
+        return
+    fit = [each for each in range(2, batch + 1) if batch % each == 0]
+    near = min(fit, key=lambda each: abs(each - group[0]), default=None)
+    total = f"{micro[0]} x {world}{f' x {steps}' if factor else ''}"
+    yield Finding(
+        f"generation batch {batch} is no multiple of num_generations {group[0]}",
+        tuple(at.label("", primary=number == 0) for number, at in enumerate(places)),
+        (
+            f"{total} = {batch}: samples a device x processes{f' x {factor}' if factor else ''}",
+            "a process that only generates does not count",
+        )
+        if given is None
+        else (),
+        f"write num_generations: {near}" if near else "raise the batch",
+        sum=(
+            Term("samples a device", micro[0], ""),
+            Term("processes", world, ""),
+            Term("accumulation", steps, ""),
+        )
+        if given is None
+        else (),
+    )
+
+
+def _steps(run: Run, document: Document) -> tuple[int, str]:
+    """Micro batches of one generation, and what says so: nothing before they counted."""
+    given = trl(document, "steps_per_generation")
+    if given is not None and (count := whole(given.value)) is not None:
+        return count, "steps_per_generation"
+    if run.runs("trl<0.16"):
+        return 1, ""
+    at = shared(document, "gradient_accumulation_steps")
+    count = _number(document, at, "gradient_accumulation_steps")
+    return (count or 1), "gradient_accumulation_steps"
+
+
+def _number(document: Document, at: Place | None, name: str) -> int | None:
+    if at is not None:
+        return whole(at.value)
+    return None if name in document.unknown else _DEFAULTS[name]
+
+
+RULE = Rule(
+    name="generations-do-not-divide",
+    severity="error",
+    consequence="init",
+    consumers=("trl",),
+    sources=(
+        (
+            "trl 0.27.2 to 1.16.0 trainer/grpo_config.py `GRPOConfig.__post_init__`: "
+            "generation_batch_size must be divisible by num_generations; at least 2 generations "
+            "per prompt; 0.17.0 grpo_trainer.py the same with accumulation"
+        ),
+        "axolotl 0.19.0 utils/schemas/validation.py `check_grpo_batch_size_divisibility`",
+        "huggingface/open-r1#249, #236; huggingface/trl#2858",
+    ),
+    check=_check,
+)

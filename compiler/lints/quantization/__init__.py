@@ -1,0 +1,1 @@
+"""Rules about quantised weights: what may be trained on them, and beside what."""

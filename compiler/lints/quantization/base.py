@@ -1,0 +1,74 @@
+"""The quantised base of a run, where it is asked for."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+
+LOADERS: Final = ("model", "sft", "dpo", "grpo", "kto", "orpo", "reward", "hf")
+"""Kinds that hold TRL's ModelConfig under its own names."""
+_STORED: Final = re.compile(
+    r"(?:^|[-_./])(gptq|awq|bnb-4bit|bnb-8bit|gguf|aqlm|hqq|int4|int8|4bit|8bit)(?:$|[-_./])",
+    re.IGNORECASE,
+)
+_NO_CHANGE: Final = (None, "no_change")
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A base that a file asks to be quantised."""
+
+    form: str
+    """In words: `nf4`, `int8`, `fp8-quanto`."""
+    place: Place
+
+    @property
+    def document(self) -> Document:
+        """The file that asks for it."""
+        return self.place.document
+
+
+def quantised(run: Run) -> Base | None:
+    """The quantised base, by slot, or by SimpleTuner's own words for what no slot holds."""
+    found = run.observed("quantization.format")
+    place = run.place(found)
+    if found is not None and place is not None and found.value not in (None, "none"):
+        return Base(str(found.value), place)
+    for each in run.each("simpletuner", "base_model_precision"):
+        if isinstance(each.value, str) and each.value not in _NO_CHANGE:
+            return Base(each.value, each)
+    return None
+
+
+def stored_form(run: Run) -> tuple[str, Place] | None:
+    """The quantisation that the name of the base says it is stored in, and that name's place."""
+    place = run.place(run.observed("model.path"))
+    if place is None or not isinstance(place.value, str):
+        return None
+    found = _STORED.search(place.value)
+    return (found[1].lower(), place) if found else None
+
+
+def sharded_by_fsdp(run: Run) -> Place | None:
+    """Where FSDP is turned on, whoever says it."""
+    for each in run.each("accelerate", "distributed_type"):
+        if each.value == "FSDP":
+            return each
+    for key in ("fsdp", "fsdp_config"):
+        for kind in ("trainer", "axolotl"):
+            for each in run.each(kind, key):
+                if each.value and each.value != "none":
+                    return each
+    return None
+
+
+def processes(run: Run) -> int | None:
+    """How many processes a launcher or --world-size says there are; hardware alone says nothing."""
+    world = run.world
+    if world is None or world.rank == Rank.CATALOGUE or not isinstance(world.value, int):
+        return None
+    return world.value

@@ -1,0 +1,88 @@
+"""A quantised base is to be trained itself, without an adapter."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.quantization.base import Base, quantised
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_METHODS: Final = {
+    "llamafactory": ("finetuning_type", ("full", "freeze")),
+    "simpletuner": ("model_type", ("full",)),
+}
+"""Key that says what is trained, and its words for the base itself."""
+_WHEN: Final[dict[str, Consequence]] = {
+    "axolotl": "parse",
+    "llamafactory": "parse",
+    "simpletuner": "parse",
+}
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    base = quantised(run)
+    if base is None or _is_excused(base):
+        return
+    method = _method(base)
+    if method is None and not _has_no_adapter(run, base):
+        return
+    yield Finding(
+        f"the base is quantised to {base.form}, and no adapter is trained on it",
+        (
+            base.place.label("these weights cannot be moved by an optimizer"),
+            *([method.label("trains the base itself", primary=False)] if method else []),
+        ),
+        ("quantised weights are integers without gradients",),
+        "train a LoRA adapter on it, or do not quantise it",
+        consequence=_WHEN.get(base.document.kind),
+    )
+
+
+def _method(base: Base) -> Place | None:
+    key, words = _METHODS.get(base.document.kind, ("", ()))
+    place = base.document.get(key)
+    return place if place is not None and place.value in words else None
+
+
+def _is_excused(base: Base) -> bool:
+    """What the trainers themselves let pass."""
+    keys = {"axolotl": ("inference",), "simpletuner": ("controlnet", "i_know_what_i_am_doing")}
+    return any(base.document.value(key) for key in keys.get(base.document.kind, ()))
+
+
+def _has_no_adapter(run: Run, base: Base) -> bool:
+    """Whether there is no adapter; LLaMA-Factory and SimpleTuner have one by default.
+
+    Flags of a script may be those of another program, which may build an adapter by itself; so may
+    the code that reads a `model_args.yaml`.
+    """
+    if base.document.kind == "axolotl":
+        return not base.document.value("adapter")
+    return _is_trl(base) and not run.of("peft")
+
+
+def _is_trl(base: Base) -> bool:
+    """A config of TRL's own scripts, which build the adapter from `use_peft` and nothing else."""
+    if base.document.kind not in ("sft", "dpo", "grpo") or base.document.format == "shell":
+        return False
+    return base.document.value("use_peft") is not True
+
+
+RULE = Rule(
+    name="full-fine-tune-of-quantised-base",
+    severity="error",
+    consequence="init",
+    consumers=("transformers", "axolotl", "llamafactory", "simpletuner"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py, trainer_utils.py "
+            "`validate_quantization_for_training`: ValueError, purely quantized models"
+        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `validate_adapter`",
+        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_verify_model_args`: only lora and oft",
+        "simpletuner 3.1.6 to 4.10.1 helpers/training/default_settings/safety_check.py",
+        "bghira/SimpleTuner#2142",
+    ),
+    check=_check,
+)

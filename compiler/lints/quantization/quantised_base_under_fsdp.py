@@ -1,0 +1,106 @@
+"""A quantised base whose weights FSDP cannot flatten with the rest."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.quantization.base import Base, quantised, sharded_by_fsdp, stored_form
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_BITS = ("nf4", "fp4")
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    shards = sharded_by_fsdp(run)
+    if shards is None:
+        return
+    found = _stored_by_name(run) or _loaded(run, shards)
+    if found is None:
+        return
+    what, place, note, mended = found
+    yield Finding(
+        f"{what} under FSDP",
+        (place.label("quantised"), shards.key_label("shards it", primary=False)),
+        (note,),
+        mended,
+    )
+
+
+Fault = tuple[str, Place, str, str]
+
+
+def _loaded(run: Run, shards: Place) -> Fault | None:
+    base = quantised(run)
+    if base is None or base.document.kind == "simpletuner":
+        return None
+    if base.document.kind == "axolotl":
+        return _unknown_to_axolotl(base, shards)
+    if base.form not in _BITS:
+        note = "FSDP flattens floating point weights of one dtype; 8-bit weights are int8"
+        return f"an {base.form} base", base.place, note, "use 4 bits, or DDP"
+    return _of_another_dtype(run, base)
+
+
+def _unknown_to_axolotl(base: Base, shards: Place) -> Fault | None:
+    """Axolotl turns norms to fp32 unless its own file says that there is FSDP."""
+    if base.document.value("fsdp") or base.document.value("fsdp_config"):
+        return None
+    note = "Axolotl does not see it: it turns the norms to fp32, and flattening finds two dtypes"
+    return (
+        f"a quantised base with FSDP turned on in {shards.document.name}",
+        base.place,
+        note,
+        "say `fsdp_config` in the file of Axolotl, which starts FSDP itself",
+    )
+
+
+def _of_another_dtype(run: Run, base: Base) -> Fault | None:
+    mixed = run.value("precision.compute")
+    if base.document.kind == "llamafactory":
+        storage = run.value("quantization.compute")
+    else:
+        storage = run.value("quantization.storage") or "uint8"
+    launched = run.said("accelerate", "mixed_precision")
+    if launched is not None and launched.value in ("bf16", "fp16"):
+        mixed = launched.value
+    if storage is None or storage == mixed or (mixed is None and storage != "uint8"):
+        return None
+    note = f"packed weights are held in {storage}" + (f", the rest in {mixed}" if mixed else "")
+    mended = "give bnb_4bit_quant_storage, the dtype of the weights and mixed precision one dtype"
+    return f"a 4-bit base held in {storage}", base.place, note, mended
+
+
+def _stored_by_name(run: Run) -> Fault | None:
+    found = stored_form(run)
+    if found is None or found[1].document.kind != "llamafactory":
+        return None
+    note = "LLaMA-Factory: DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models"
+    return f"a base stored in {found[0]}", found[1], note, "use DDP or ZeRO stage 2"
+
+
+RULE = Rule(
+    name="quantised-base-under-fsdp",
+    severity="error",
+    consequence="init",
+    consumers=("torch", "axolotl", "llamafactory", "trl"),
+    sources=(
+        (
+            "torch 2.13.0 distributed/fsdp/_flat_param.py `FlatParamHandle._validate_tensors_to_"
+            "flatten`: Must flatten tensors with uniform dtype"
+        ),
+        (
+            "axolotl 0.19.0 loaders/model.py `is_fsdp_enabled`, `_prepare_model_for_quantization`; "
+            "axolotl-ai-cloud/axolotl#1482, #1494"
+        ),
+        (
+            "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py: Only 4-bit quantized "
+            "model "
+            "can use fsdp+qlora; hiyouga/LlamaFactory#3853"
+        ),
+        (
+            "trl 0.26 to 1.16.0 trainer/model_config.py `bnb_4bit_quant_storage`: absent, uint8; "
+            "huggingface/trl#1723"
+        ),
+    ),
+    check=_check,
+)

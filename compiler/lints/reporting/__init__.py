@@ -1,0 +1,1 @@
+"""Rules about logs, trackers and the hub."""

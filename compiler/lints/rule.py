@@ -1,0 +1,96 @@
+"""What a rule is, and what it finds."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Label, Severity, Term
+
+if TYPE_CHECKING:
+    from tunec.compiler.lints.run import Run
+
+Consequence = Literal[
+    "silent",
+    "parse",
+    "load",
+    "init",
+    "step",
+    "out-of-memory",
+    "hang",
+    "save",
+    "resume",
+    "slow",
+    "unclear",
+]
+"""What happens to a run that has the fault, and when its owner finds out."""
+
+CONSEQUENCES: Final[dict[Consequence, str]] = {
+    "silent": "nothing reports it: the run goes on, otherwise than written",
+    "parse": "rejected while the configuration is read",
+    "load": "fails while the model is loaded",
+    "init": "rejected when trainer and engine are set up, before the first step",
+    "step": "fails, or goes wrong, in the first steps",
+    "out-of-memory": "runs out of memory",
+    "hang": "hangs without an error",
+    "save": "fails, or loses something, when a checkpoint is written",
+    "resume": "fails when training is resumed or the best model is loaded",
+    "slow": "runs, but slower than the hardware can",
+    "unclear": "not known from what was read",
+}
+"""The words in which each is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One occurrence of what a rule speaks of. `Run` and `Place` help to build its parts."""
+
+    message: str
+    """What is wrong here, with the values; stands alone; lower case, no final period."""
+    labels: tuple[Label, ...]
+    """Where: the first primary label is where people look first; the other file's place, where two
+    disagree, is a label too, with `primary=False`."""
+    notes: tuple[str, ...] = ()
+    """Facts about what really happens in that version."""
+    help: str | None = None
+    """The smallest change that mends it."""
+    fix: Fix | None = None
+    sum: tuple[Term, ...] = ()
+    """The terms behind a number in the message."""
+    certain: bool = True
+    """False where it rests on something unknown (who reads the file, how many processes): then it
+    is told as a note that begins with `cannot tell`, and never fails a run."""
+    consequence: Consequence | None = None
+    """Where it differs from the rule's own, as between versions."""
+    severity: Severity | None = None
+    """Where this occurrence is less severe than the rule's own severity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. Its module ends in `RULE = Rule(...)`; its page is the `.md` of the same name.
+
+    `name` names the bad thing, so that `allow(name)` reads well; the module is
+    `compiler/lints/<subject>/<name with underscores>.py`, the page `<name>.md` beside it.
+    """
+
+    name: str
+    severity: Severity
+    """`error`: the run fails or does not do what is written. `warning`: it does, but is probably
+    not what was meant, or is worse than it need be."""
+    consequence: Consequence
+    consumers: tuple[str, ...]
+    """Whose behaviour it is, with the versions that have it: `("deepspeed>=0.19.6",)`.
+
+    The rule is left out where a version is known and outside. Where a range is given and nobody
+    named the version, an error becomes a warning that says so, as another release behaves
+    otherwise. Leave the range out where every release that tunec knows behaves so.
+    """
+    sources: tuple[str, ...]
+    """Repository, version and symbol, or thread, of each fact."""
+    check: "Callable[[Run], Iterable[Finding]]"
+    """Pure; raises nothing for any input; yields findings in the order of the document."""
+
+    @property
+    def module(self) -> str:
+        """The last part of the name of its module."""
+        return self.name.replace("-", "_")

@@ -1,0 +1,244 @@
+"""The run: documents that are read together, their ledger, and what is known beside them.
+
+This is what a rule is given. It answers, in this order of usefulness:
+
+- `run.slot("zero.stage")`: a decision in tunec's own words, whichever file says it;
+- `run.effective("deepspeed", "zero_optimization.stage")`: a consumer's key, as it will be;
+- `run.said("trainer", "bf16")`: what a file literally says;
+- `run.world`, `run.environment.weakest`, `run.model`, `run.release("deepspeed")`: the surroundings.
+
+Each may be unknown. A rule that needs what is unknown finds nothing, or a `Finding` that is not
+`certain`; it never guesses.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from tunec.compiler.ir.ledger import Definition, Ledger, Rank
+from tunec.compiler.lints.document import FAMILIES, TRAINERS, Document
+from tunec.compiler.lints.effective import Effective, effective
+from tunec.compiler.lints.environment import Environment, Release
+from tunec.compiler.lints.place import Place
+from tunec.compiler.read import read
+from tunec.compiler.target import Package, Target
+from tunec.schemas.source import Span
+
+if TYPE_CHECKING:
+    from tunec.compiler.facts import ResolvedModel
+
+DeepspeedReader = Literal["trainer", "plain", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A file that another one names, and that could not be read."""
+
+    place: Place
+    """The key that names it."""
+    path: str
+    """The file as it was looked for."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A file that is of no known kind."""
+
+    name: str
+    text: str
+    keys: tuple[str, ...]
+    """Its keys at the top."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Documents of one training run with their surroundings."""
+
+    documents: tuple[Document, ...]
+    """In the order in which they were named; views follow what they are views of."""
+    environment: Environment
+    targets: Mapping[str, Target]
+    """The tables of every consumer by name."""
+    missing: tuple[Missing, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    resolve_model: "Callable[[str], ResolvedModel | None]" = field(default=lambda _: None)
+    """The catalogue's model of a repository name; None where it has none."""
+
+    __hash__ = object.__hash__
+
+    # ── documents and keys ───────────────────────────────────────────────────────────────────────
+
+    def of(self, *kinds: str) -> tuple[Document, ...]:
+        """The documents of these kinds or families (`trainer`: all with TrainingArguments)."""
+        wanted = {each for kind in kinds for each in FAMILIES.get(kind, (kind,))}
+        return tuple(each for each in self.documents if each.kind in wanted)
+
+    def said(self, kind: str, *keys: str) -> Place | None:
+        """The first place where a document of the kind says one of the keys, earlier keys first."""
+        found = (each.get(key) for key in keys for each in self.of(kind))
+        return next((place for place in found if place is not None), None)
+
+    def each(self, kind: str, key: str) -> Iterator[Place]:
+        """The key's place in each document of the kind that says it."""
+        return (place for each in self.of(kind) if (place := each.get(key)) is not None)
+
+    def effective(self, kind: str, key: str) -> Effective:
+        """What a consumer's key comes to: written, filled in by the trainer, or its default."""
+        return effective(self, kind, key)
+
+    # ── slots ────────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Every definition of every slot by any document or by the surroundings."""
+        return Ledger().add((*self._definitions(), *self._surroundings()))
+
+    def slot(self, path: str) -> Definition | None:
+        """The definition of a slot that holds, or None where nobody says it.
+
+        Its `rank` tells a written value (OBSERVED) from a default (CONSUMER), from --world-size
+        (PIN) and from the hardware (CATALOGUE); `value` has the slot's type.
+        """
+        return self.ledger.winner(path)
+
+    def value(self, path: str, otherwise: Any = None) -> Any:
+        """The value of a slot, or `otherwise` where nobody says it."""
+        winner = self.ledger.winner(path)
+        return otherwise if winner is None else winner.value
+
+    def observed(self, path: str) -> Definition | None:
+        """The definition of a slot that a document writes, if one does."""
+        winner = self.ledger.winner(path)
+        return winner if winner is not None and winner.rank == Rank.OBSERVED else None
+
+    def place(self, definition: Definition | None) -> Place | None:
+        """Where a definition was written; None where it stands in no file."""
+        if definition is None or definition.span is None:
+            return None
+        return self._places.get(definition.span)
+
+    @cached_property
+    def _places(self) -> Mapping[Span, Place]:
+        found = ((each.span, each) for one in self.documents for each in one.found.values())
+        return dict(reversed(list(found)))
+
+    # ── surroundings ─────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def world(self) -> Definition | None:
+        """Processes: by --world-size, else the launcher, else all devices of the hardware."""
+        return self.slot("parallel.world")
+
+    @property
+    def data_parallel(self) -> int | None:
+        """Processes that work on different samples: world / (tensor x sequence x pipeline)."""
+        world = self.value("parallel.world")
+        split = self.value("parallel.tensor", 1) * self.value("parallel.sequence", 1)
+        return world // split if world is not None and split and world % split == 0 else None
+
+    @cached_property
+    def model(self) -> "ResolvedModel | None":
+        """The model, by --model or by what a file names, if the catalogue has it."""
+        if self.environment.model is not None:
+            return self.environment.model
+        name = self.value("model.path")
+        return self.resolve_model(name) if isinstance(name, str) else None
+
+    @cached_property
+    def deepspeed_reader(self) -> DeepspeedReader:
+        """Who reads ds_config.json: a trainer that fills in `auto`, or `deepspeed.initialize`."""
+        named = self.environment.readers
+        if "deepspeed" in named:
+            return "plain"
+        is_filled = self.of(*TRAINERS, "accelerate", "axolotl", "simpletuner")
+        return "trainer" if is_filled or named else "unknown"
+
+    def release(self, package: str) -> Release:
+        """The release of a package that is taken to run.
+
+        Raises LookupError for a package that no table speaks of.
+        """
+        return self._releases[package]
+
+    def runs(self, requirement: str) -> bool | None:
+        """Whether the run has that release: `transformers>=5`. None where nobody named it."""
+        package, specifiers = split_requirement(requirement)
+        release = self._releases.get(package)
+        if release is None or not release.is_named:
+            return None
+        return specifiers.contains(release.version, prereleases=True)
+
+    @cached_property
+    def _releases(self) -> Mapping[str, Release]:
+        return dict(releases(self.targets, self.environment))
+
+    # ── the ledger ───────────────────────────────────────────────────────────────────────────────
+
+    def _definitions(self) -> Iterator[Definition]:
+        for document in self.documents:
+            if document.target is not None and document.file is not None:
+                yield from self._said_by(document, document.target, document.file.name)
+        tables = {each.target.name: each.target for each in self.documents if each.target}
+        for name, target in tables.items():
+            mine = [each for each in self.documents if each.target and each.target.name == name]
+            if len(mine) > 1:
+                yield from target.together({e.file.name: e.flat for e in mine if e.file})
+
+    def _said_by(self, document: Document, target: Target, file: str) -> Iterator[Definition]:
+        version = self.release(target.package).version
+        software = {name: str(each.version) for name, each in self._releases.items()}
+        for each in read(target, {file: document.flat}, version, software):
+            is_written = each.rank == Rank.OBSERVED
+            yield replace(each, author=document.name) if is_written else each
+
+    def _surroundings(self) -> Iterator[Definition]:
+        asked, cluster = self.environment.world, self.environment.cluster
+        if asked is not None:
+            reason = f"--world-size says {asked}"
+            yield Definition("parallel.world", asked, Rank.PIN, "command line", reason)
+        if cluster is not None:
+            reason = f"{cluster.name} has {cluster.device_count} devices"
+            count = cluster.device_count
+            yield Definition("parallel.world", count, Rank.CATALOGUE, "hardware", reason)
+
+
+def split_requirement(requirement: str) -> tuple[str, SpecifierSet]:
+    """`deepspeed>=0.19.6` as a name and a range; a bare name has the empty range."""
+    at = next((i for i, letter in enumerate(requirement) if letter in "<>=!~"), len(requirement))
+    return requirement[:at].strip(), SpecifierSet(requirement[at:])
+
+
+def releases(
+    targets: Mapping[str, Target], environment: Environment
+) -> Iterable[tuple[str, Release]]:
+    """Each package's release: the named one, else what goes with the named ones, else the newest.
+
+    DeepSpeed's own table and the trainer's companions give the packages; a package that somebody
+    names, and that no table speaks of, is taken at its word.
+    """
+    named, found = environment.software, dict[str, Release]()
+    for target in targets.values():
+        own = Package(target.supported, target.releases or (target.latest,))
+        found.setdefault(target.package, _release(target.package, own, named, target.latest))
+        usual = target.companions(found[target.package].version)
+        for name, package in target.beside.items():
+            found.setdefault(
+                name, _release(name, package, named, usual.get(name) or package.latest)
+            )
+    for name in named.keys() - found.keys():
+        found[name] = Release(name, Version(named[name]), is_named=True)
+    return found.items()
+
+
+def _release(name: str, package: Package, named: Mapping[str, str], otherwise: str) -> Release:
+    if name in named:
+        try:
+            return Release(name, package.release(named[name]), is_named=True)
+        except InvalidVersion:
+            pass
+    return Release(name, package.release(otherwise), is_named=False)

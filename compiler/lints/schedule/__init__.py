@@ -1,0 +1,1 @@
+"""Rules about how long training lasts and how the learning rate moves."""

@@ -1,0 +1,55 @@
+"""Warm-up does not end before training does."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.batch.counts import is_whole
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.schedule.asked import is_overridden, total_steps, warmup_steps
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    total = total_steps(run)
+    warm = warmup_steps(run, total.value if total else None)
+    if total and warm and warm.value >= total.value and not is_overridden(run):
+        yield _finding(warm.place, warm.value, total.place, total.value)
+    params = "scheduler.params."
+    first = run.effective("deepspeed", f"{params}warmup_num_steps")
+    last = run.effective("deepspeed", f"{params}total_num_steps")
+    if not is_whole(first.value) or not is_whole(last.value) or first.value < last.value:
+        return
+    if first.place and last.place:
+        yield _finding(first.place, first.value, last.place, last.value)
+
+
+def _finding(first: Place, warm: int, last: Place, total: int) -> Finding:
+    return Finding(
+        f"{warm} steps of warm-up in {total} steps of training",
+        (first.label("steps of rising rate"), last.label("all steps", primary=False)),
+        (f"the rate never falls; its highest value comes at step {warm} or not at all",),
+        f"write {max(total * 3 // 100, 1)}, which is 3 % of all steps",
+        sum=(Term("warm-up", warm, "steps"), Term("training", total, "steps")),
+    )
+
+
+RULE = Rule(
+    name="warmup-longer-than-training",
+    severity="warning",
+    consequence="silent",
+    consumers=("transformers", "deepspeed"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 optimization.py "
+            "`_get_linear_schedule_with_warmup_lr_lambda`"
+            ": current_step / num_warmup_steps while below it"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupDecayLR.__init__`: a "
+            "warning, "
+            "total_num_steps is less than warmup_num_steps"
+        ),
+    ),
+    check=_check,
+)

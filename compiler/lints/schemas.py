@@ -1,0 +1,194 @@
+"""Documents against the schemas of their readers: keys nobody knows, values nobody takes.
+
+A small reader of the JSON Schemas in `schemas/json/`: it knows the words that these use, tells an
+unknown key from a value of another type, and keeps the place of each. `jsonschema` would take
+longer to import than all of linting.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from packaging.version import Version
+
+from tunec.compiler.consumers.schemas import automatic_keys, class_schema, ds_config_schema
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.effective import CLASSES, releases_around
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+
+Schema = Mapping[str, Any]
+What = Literal["unknown", "type", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One place where a document does not fit its reader's schema."""
+
+    what: What
+    """`unknown`: no such key here. `type`: a value of another type. `value`: of the right type, and
+    out of range or not one of the words."""
+    place: Place
+    path: str
+    """By the keys of the document's kind."""
+    schema: Schema
+    """Of the value; for an unknown key, of the mapping that holds it."""
+    is_refused: bool
+    """Whether the reader refuses it; otherwise it says nothing."""
+
+
+def faults(run: Run, document: Document) -> Iterator[Fault]:
+    """Every fault of a document by the schema of its reader's release; none where that is unknown.
+
+    A document whose reader lies between two known releases is at fault only where it is by both.
+    """
+    found = [list(_faults(document, each)) for each in schemas(run, document)]
+    if not found:
+        return
+    others = [{(fault.path, fault.what) for fault in each} for each in found[1:]]
+    for fault in found[0]:
+        if all((fault.path, fault.what) in each for each in others):
+            yield fault
+
+
+def schemas(run: Run, document: Document) -> tuple[Schema, ...]:
+    """The schema of the release that reads a document, or of those before and after it."""
+    if document.kind == "deepspeed":
+        return _deepspeed(run)
+    for stem, package in CLASSES.get(document.kind, ())[:1]:
+        around = releases_around(stem, str(run.release(package).version))
+        return tuple(class_schema(stem, each) for each in around)
+    return ()
+
+
+def _deepspeed(run: Run) -> tuple[Schema, ...]:
+    trainer = str(run.release("transformers").version)
+    reader = None if run.deepspeed_reader == "plain" else trainer
+    try:
+        return (ds_config_schema(str(run.release("deepspeed").version), reader),)
+    except LookupError:
+        return ()
+
+
+def _faults(document: Document, schema: Schema) -> Iterator[Fault]:
+    for key, place in document.found.items():
+        if "." not in key:
+            yield from _key(document, key, place, schema)
+
+
+def _key(document: Document, path: str, place: Place, around: Schema) -> Iterator[Fault]:
+    name = path.rpartition(".")[2]
+    inner = _property(around, name, document, path.rpartition(".")[0])
+    is_refused = around.get("x-unknown", "refused") == "refused"
+    if inner is None:
+        if around.get("additionalProperties", True) is False:
+            yield Fault("unknown", place, path, around, is_refused)
+        return
+    yield from _value(document, path, place, inner)
+
+
+def _property(around: Schema, name: str, document: Document, holder: str) -> Schema | None:
+    """The schema of a key, also where it depends on the word of `type` beside it."""
+    found: Schema | None = around.get("properties", {}).get(name)
+    for each in around.get("allOf", ()):
+        if "then" in each and _holds(each.get("if", {}), document, holder):
+            inner = each["then"].get("properties", {}).get(name)
+            if inner is not None:
+                return dict(inner)
+    return found
+
+
+def _holds(condition: Schema, document: Document, holder: str) -> bool:
+    for name, wanted in condition.get("properties", {}).items():
+        value = document.value(f"{holder}.{name}" if holder else name)
+        if "const" in wanted and value != wanted["const"]:
+            return False
+        if not isinstance(value, str) or not re.search(wanted.get("pattern", ""), value):
+            return False
+    return True
+
+
+def _value(document: Document, path: str, place: Place, schema: Schema) -> Iterator[Fault]:
+    choices = schema.get("anyOf", (schema,))
+    value = place.value
+    fitting = [each for each in choices if _type_fits(value, each)]
+    if value == "auto" and document.kind == "deepspeed":
+        return  # who fills it in, or does not, is a rule of its own
+    if not fitting:
+        yield Fault("type", place, path, schema, is_refused=True)
+    elif place.node.fields is not None:
+        inner = next((e for e in fitting if "properties" in e), None)
+        for key, child in place.node.fields.items():
+            at = document.get(f"{path}.{key}")
+            if inner is not None and at is not None and child is not None:
+                yield from _key(document, f"{path}.{key}", at, inner)
+    elif not any(_in_range(value, each) for each in fitting):
+        yield Fault("value", place, path, schema, is_refused=True)
+
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def _type_fits(value: Any, schema: Schema) -> bool:
+    kinds = kinds_of(schema)
+    if "const" in schema:
+        return bool(value == schema["const"])
+    if not kinds:
+        return "enum" not in schema or any(type(value) is type(each) for each in schema["enum"])
+    if isinstance(value, bool):
+        return "boolean" in kinds
+    if isinstance(value, float) and value.is_integer() and "integer" in kinds:
+        return True
+    return any(isinstance(value, _TYPES[kind]) for kind in kinds)
+
+
+def kinds_of(schema: Schema) -> tuple[str, ...]:
+    """The JSON types that a schema names; none: any."""
+    if "anyOf" in schema:
+        return tuple(kind for each in schema["anyOf"] for kind in kinds_of(each))
+    kind = schema.get("type", ())
+    return (kind,) if isinstance(kind, str) else tuple(kind)
+
+
+def _in_range(value: Any, schema: Schema) -> bool:
+    if "enum" in schema and value not in schema["enum"]:
+        return False
+    if "const" in schema and value != schema["const"]:
+        return False
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return True
+    low, high = schema.get("minimum", value), schema.get("maximum", value)
+    return bool(low <= value <= high and value > schema.get("exclusiveMinimum", value - 1))
+
+
+# ── where keys belong ────────────────────────────────────────────────────────────────────────────
+
+
+def paths_of(schema: Schema, prefix: str = "") -> Iterator[str]:
+    """Every dotted path that a schema knows."""
+    for name, inner in schema.get("properties", {}).items():
+        yield prefix + name
+        yield from paths_of(inner, f"{prefix}{name}.")
+    for each in (*schema.get("anyOf", ()), *schema.get("allOf", ())):
+        yield from paths_of(each.get("then", each), prefix)
+
+
+def filled_by_trainer(run: Run) -> frozenset[str]:
+    """The keys of ds_config.json whose `auto` the trainer of this release fills in."""
+    return frozenset(automatic_keys(str(run.release("transformers").version)))
+
+
+def newest(stem: str) -> str:
+    """The newest known release of a class."""
+    from tunec.compiler.consumers.schemas import known_releases
+
+    return max(known_releases(stem), key=Version)

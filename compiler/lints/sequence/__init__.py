@@ -1,0 +1,1 @@
+"""Rules about samples as token sequences: packing, truncation, templates, masks."""

@@ -1,0 +1,94 @@
+"""From words of a command line to the environment of a run."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest
+from tunec.compiler.lints.environment import Environment
+from tunec.compiler.target import Target
+
+if TYPE_CHECKING:
+    from tunec.compiler.facts import ResolvedModel
+    from tunec.schemas.hardware.profile import Cluster
+
+
+class Unusable(ValueError):
+    """A word of the surroundings leads nowhere; the message says which and why."""
+
+
+def environment_of(
+    targets: Mapping[str, Target],
+    *,
+    hardware: str | None = None,
+    model: str | None = None,
+    world: int | None = None,
+    readers: Sequence[str] = (),
+    software: Mapping[str, str] | None = None,
+) -> Environment:
+    """Resolve what is named: hardware and model as in a spec, readers as `NAME[@VERSION]`.
+
+    A version in `software` wins over one in `readers`, that over the hardware's own. Raises
+    Unusable for a name or a version that leads nowhere.
+    """
+    if world is not None and world < 1:
+        raise Unusable(f"a run has 1 process or more, and not {world}")
+    named = [each.partition("@") for each in readers]
+    by_reader = {_target(name, targets).package: v for name, _, v in named if v}
+    cluster = _cluster(hardware)
+    own = dict(cluster.software) if cluster else {}
+    versions = {**own, **by_reader, **(software or {})}
+    _check_versions(versions)
+    from tunec.compiler.gather import devices_of
+
+    return Environment(
+        cluster=cluster,
+        devices=devices_of(cluster) if cluster else {},
+        world=world,
+        model=_model(model),
+        software=versions,
+        readers=tuple(_target(name, targets).name for name, _, _ in named),
+    )
+
+
+def _target(name: str, targets: Mapping[str, Target]) -> Target:
+    if name not in targets:
+        hint = did_you_mean(nearest(name, targets)) or f"there are {joined(targets, 'and')}"
+        raise Unusable(f"nothing reads configs under the name {name!r}; {hint}")
+    return targets[name]
+
+
+def _check_versions(versions: Mapping[str, str]) -> None:
+    for package, text in versions.items():
+        try:
+            Version(text)
+        except InvalidVersion:
+            raise Unusable(f"{text!r} is no version of {package}") from None
+
+
+def _cluster(name: str | None) -> "Cluster | None":
+    if name is None:
+        return None
+    from tunec.compiler.gather import resolve_cluster
+
+    try:
+        return resolve_cluster(name, Path())
+    except (LookupError, ValueError, OSError) as fault:
+        raise Unusable(_words(fault)) from None
+
+
+def _model(name: str | None) -> "ResolvedModel | None":
+    if name is None:
+        return None
+    from tunec.compiler.gather import resolve_model
+
+    try:
+        return resolve_model(name, Path())
+    except (LookupError, ValueError, OSError) as fault:
+        raise Unusable(_words(fault)) from None
+
+
+def _words(fault: Exception) -> str:
+    return str(fault) or type(fault).__name__

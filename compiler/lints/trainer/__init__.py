@@ -1,0 +1,1 @@
+"""Rules about switches of the trainer that turn others on or off."""

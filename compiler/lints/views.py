@@ -1,0 +1,146 @@
+"""Documents seen through another dialect: DeepSpeed's keys in an accelerate file, and the like.
+
+A view holds the same places under the keys of the consumer that will be told them, so that a rule
+about DeepSpeed finds a ZeRO stage wherever it is written.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+
+_ACCELERATE: Final[Mapping[str, str]] = {
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "gradient_clipping": "gradient_clipping",
+    "zero_stage": "zero_optimization.stage",
+    "offload_optimizer_device": "zero_optimization.offload_optimizer.device",
+    "offload_optimizer_nvme_path": "zero_optimization.offload_optimizer.nvme_path",
+    "offload_param_device": "zero_optimization.offload_param.device",
+    "offload_param_nvme_path": "zero_optimization.offload_param.nvme_path",
+    "zero3_save_16bit_model": "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+}
+"""accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: the config that
+it builds from these keys of `deepspeed_config`."""
+_PRECISION: Final = {"fp16": "fp16.enabled", "bf16": "bf16.enabled"}
+"""The same, `set_mixed_precision`."""
+
+_AXOLOTL: Final[Mapping[str, str]] = {
+    "base_model": "model_name_or_path",
+    "micro_batch_size": "per_device_train_batch_size",
+    "eval_batch_size": "per_device_eval_batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "num_epochs": "num_train_epochs",
+    "optimizer": "optim",
+    "lr_scheduler": "lr_scheduler_type",
+    **{
+        key: key
+        for key in (
+            *("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"),
+            *("max_grad_norm", "warmup_steps", "warmup_ratio", "max_steps", "tf32"),
+            *("gradient_checkpointing", "gradient_checkpointing_kwargs", "save_steps"),
+            *(
+                "eval_steps",
+                "save_strategy",
+                "eval_strategy",
+                "save_total_limit",
+                "group_by_length",
+            ),
+            *("load_best_model_at_end", "save_only_model", "deepspeed", "fsdp", "fsdp_config"),
+            *("output_dir", "seed", "torch_compile", "metric_for_best_model", "save_safetensors"),
+        )
+    },
+}
+"""Axolotl 0.4 to 0.13 core/builders/base.py, causal.py: what TrainingArguments are given."""
+
+
+def views(document: Document) -> Iterator[Document]:
+    """What one document says in other dialects too."""
+    if document.kind == "accelerate":
+        yield from _accelerate(document)
+    if document.kind == "axolotl":
+        found = {new: each for old, new in _AXOLOTL.items() if (each := document.get(old))}
+        yield view(document, "hf", found | _axolotl_precision(document))
+    inline = document.get("deepspeed")
+    if inline is not None and inline.node.fields:
+        yield view(document, "deepspeed", _below(document, "deepspeed."))
+
+
+def _accelerate(document: Document) -> Iterator[Document]:
+    """DeepSpeed's config out of the inline keys; with a file of its own there is none."""
+    inline = document.get("deepspeed_config")
+    if inline is None or not inline.node.fields:
+        return
+    if document.value("deepspeed_config.deepspeed_config_file"):
+        return
+    found = {
+        new: each
+        for old, new in _ACCELERATE.items()
+        if (each := document.get(f"deepspeed_config.{old}")) and not _is_none(each.value)
+    }
+    mixed = document.get("mixed_precision")
+    if mixed is not None and mixed.value in _PRECISION:
+        on = Place(document, "mixed_precision", replace(mixed.node, value=True))
+        found[_PRECISION[mixed.value]] = on
+    yield view(document, "deepspeed", found)
+
+
+def _axolotl_precision(document: Document) -> dict[str, Place]:
+    """`bf16: auto` and `fp16: auto` are settled by the device; a clear word is passed on."""
+    both = {key: document.get(key) for key in ("bf16", "fp16")}
+    return {key: each for key, each in both.items() if each and isinstance(each.value, bool)}
+
+
+def _is_none(value: Any) -> bool:
+    """`none` is written where something is not given."""
+    return isinstance(value, str) and value.lower() == "none"
+
+
+def _below(document: Document, prefix: str) -> dict[str, Place]:
+    return {
+        path.removeprefix(prefix): each
+        for path, each in document.found.items()
+        if path.startswith(prefix) and not each.node.fields
+    }
+
+
+def view(document: Document, kind: str, found: Mapping[str, Place]) -> Document:
+    """A document of another kind from places of this one, by the keys of that kind."""
+    tree: dict[str, Any] = {}
+    for key, each in found.items():
+        *parents, last = key.split(".")
+        at = tree
+        for parent in parents:
+            at = at.setdefault(parent, {})
+        at[last] = each.node
+    paths = {key: each.path for key, each in found.items()}
+    root = _node(tree, document.root)
+    return Document(
+        document.name,
+        kind,
+        document.format,
+        document.text,
+        root,
+        origin=document,
+        paths={**_holders(paths), **paths},
+    )
+
+
+def _holders(paths: Mapping[str, str]) -> dict[str, str]:
+    """Mappings of a view have no place of their own: they stand where their first key does."""
+    found: dict[str, str] = {}
+    for key, path in paths.items():
+        parts = key.split(".")
+        for depth in range(1, len(parts)):
+            found.setdefault(".".join(parts[:depth]), path)
+    return found
+
+
+def _node(tree: Any, around: Node) -> Node:
+    if isinstance(tree, Node):
+        return tree
+    fields = {key: _node(child, around) for key, child in tree.items()}
+    first = next(iter(fields.values()), around)
+    return Node(first.span, key_span=first.key_span, fields=fields)

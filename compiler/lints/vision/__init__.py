@@ -1,0 +1,1 @@
+"""Rules about models that see: their tower, their image tokens, their processors."""

@@ -1,0 +1,112 @@
+"""An image has more tokens than the sequence may have."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+
+if TYPE_CHECKING:
+    from tunec.schemas.models.architecture import ImageTokens
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_TEXT: Final = 256
+"""Tokens that a short question with its answer and template takes."""
+_FEW: Final = 3
+_MOST: Final = ("image_max_pixels", "max_pixels", "image_resolution")
+_LEAST: Final = ("image_min_pixels", "min_pixels")
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    length = run.slot("data.sequence")
+    images = run.model.architecture.images if run.model is not None else None
+    at = run.place(length)
+    if length is None or at is None or images is None or at.document.kind not in _CUTS:
+        return
+    if not isinstance(length.value, int) or length.value < 1 or run.model is None:
+        return
+    if run.model.architecture.family in ("chatglm", "visualglm"):
+        return  # one token in the sequence stands for the image, and is replaced in the model
+    yield from _of(run, at, images, length.value)
+
+
+_CUTS: Final = frozenset({"llamafactory", "sft", "dpo", "minicpm-v"})
+
+
+def _of(run: Run, at: Place, images: "ImageTokens", length: int) -> Iterator[Finding]:
+    most, _least = _said(at.document, _MOST), _said(at.document, _LEAST)
+    pixels = most.value if most is not None else None
+    tokens = _tokens(images, pixels)
+    if tokens is None:
+        return
+    places = (at.label("cuts the sequence"), *([most.label("", primary=False)] if most else []))
+    terms = (Term("one image", tokens, "tokens"), Term("the sequence", length, "tokens"))
+    note = (
+        f"{pixels} pixels / {(images.patch * images.merge) ** 2} a token = {tokens} tokens"
+        if most is not None
+        else f"{run.model.path if run.model else 'the model'}: {tokens} tokens for one image"
+    )
+    cut = "placeholders that are cut off no longer match the image's features: the forward fails"
+    if tokens >= length:
+        fixed = most is not None or images.max_pixels == 0
+        yield Finding(
+            f"an image takes up to {tokens} tokens, and a sequence {length}",
+            places,
+            (note, cut),
+            f"raise the length to {tokens + _TEXT} or more, or bound the image's pixels",
+            sum=terms,
+            severity=None if fixed else "warning",
+        )
+    elif most is not None and (length - _TEXT) // tokens < _FEW:
+        room = (length - _TEXT) // tokens
+        yield Finding(
+            f"a sequence of {length} tokens has room for {room} image{'' if room == 1 else 's'} of "
+            f"{tokens}",
+            places,
+            (note, cut, f"{_TEXT} tokens are kept for text; samples with fewer images are whole"),
+            "raise the length, or lower the bound of pixels, if samples have more images",
+            sum=terms,
+            severity="warning",
+        )
+
+
+def _said(document: Document, keys: tuple[str, ...]) -> Place | None:
+    found = (document.get(key) for key in keys)
+    return next((at for at in found if at is not None and isinstance(at.value, int)), None)
+
+
+def _tokens(images: "ImageTokens", pixels: int | None) -> int | None:
+    """The most tokens of one image; None where nothing bounds it."""
+    from tunec.compiler.analyses.architecture.image_tokens import UnfitImage, image_tokens
+
+    if images.max_pixels:
+        bound = min(pixels, images.max_pixels) if pixels else images.max_pixels
+        return max(1, bound // (images.patch * images.merge) ** 2)
+    if images.tokens and images.max_slices == 1:
+        try:
+            return image_tokens(images, images.image_size, images.image_size)
+        except UnfitImage:
+            return None
+    return images.tokens * (images.max_slices + 1) or None
+
+
+RULE = Rule(
+    name="image-longer-than-sequence",
+    severity="error",
+    consequence="step",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.46.3 to 5.23.0 models/qwen2_vl/modeling_qwen2_vl.py: Image features "
+            "and image tokens do not match; image_processing_qwen2_vl.py `smart_resize`"
+        ),
+        (
+            "trl 1.16.0 trainer/sft_trainer.py, dpo_trainer.py: The current `max_length` is too "
+            "short and causes image placeholder tokens to be truncated"
+        ),
+        "hiyouga/LlamaFactory#6559, #5968; huggingface/trl#5927; TIGER-AI-Lab/VLM2Vec#38",
+    ),
+    check=_check,
+)

@@ -1,0 +1,1 @@
+"""Rules about ZeRO and offload."""

@@ -1,0 +1,29 @@
+"""What a run asks of ZeRO, for the rules of this folder."""
+
+from collections.abc import Iterable, Iterator
+
+from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.effective import Effective
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+
+
+def stage_of(run: Run) -> Effective:
+    """The ZeRO stage of the run, as it will be."""
+    return run.effective("deepspeed", "zero_optimization.stage")
+
+
+def also(place: Place | None, text: str = "") -> tuple[Label, ...]:
+    """The second place of a finding, where there is one."""
+    return (place.label(text, primary=False),) if place is not None else ()
+
+
+def said_in(run: Run, keys: Iterable[str]) -> Iterator[Place]:
+    """Keys below zero_optimization that a document says, in the order of the keys."""
+    for key in keys:
+        yield from run.each("deepspeed", f"zero_optimization.{key}")
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number, and not a truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,53 @@
+"""Gradients are to be summed in another dtype, which only ZeRO can."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.zero.asked import also, stage_of
+
+_DTYPE: Final = "data_types.grad_accum_dtype"
+_WORDS: Final = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "float16": "fp16"} | {
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "half": "fp16",
+    "float": "fp32",
+}
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    stage, asked = stage_of(run), run.effective("deepspeed", _DTYPE)
+    if stage.value != 0 or asked.place is None or not isinstance(asked.value, str):
+        return
+    dtype, summed = _model_dtype(run), _WORDS.get(asked.value.removeprefix("torch."))
+    if dtype is None or summed is None or summed == dtype:
+        return
+    yield Finding(
+        f"gradients in {summed} of a model in {dtype} need ZeRO, and the stage is 0",
+        (asked.place.label("refused"), *also(stage.place)),
+        ("without ZeRO gradients are summed in the dtype of the model",),
+        f"use stage 1, or remove {_DTYPE}",
+    )
+
+
+def _model_dtype(run: Run) -> str | None:
+    on = {dtype: run.effective("deepspeed", f"{dtype}.enabled") for dtype in ("bf16", "fp16")}
+    if not all(each.known for each in on.values()):
+        return None
+    return next((dtype for dtype, each in on.items() if each.value is True), "fp32")
+
+
+RULE = Rule(
+    name="gradient-dtype-without-zero",
+    severity="error",
+    consequence="init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`: "
+            "NotImplementedError, unsupported mix of model dtype and gradient accumulation dtype"
+        ),
+    ),
+    check=_check,
+)

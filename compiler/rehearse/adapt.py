@@ -1,0 +1,199 @@
+"""adapt: what must change in the files so that they run here, and which slots that hides."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import yaml
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.rehearse.shrink import Unrehearsable
+
+Device = Literal["cpu", "cuda"]
+Documents = dict[str, dict[str, Any]]
+
+TRAINING, ADAPTER, MODEL, DEEPSPEED = (
+    "training_args.yaml",
+    "adapter_config.json",
+    "model_args.yaml",
+    "ds_config.json",
+)
+
+_ON_CPU: Final = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd")
+"""`optim` of transformers that torch steps on a CPU; the others are bitsandbytes' kernels."""
+_ADAM: Final = ("adam", "adamw")
+_ARITHMETIC: Final = (
+    *("precision.compute", "precision.loss_scaling", "precision.initial_scale_power"),
+    *("precision.loss_scale_window", "precision.hysteresis", "precision.min_loss_scale"),
+    *("states.weights", "states.trainable", "states.gradients", "states.autocast"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """The files as they are rehearsed."""
+
+    files: Mapping[str, str]
+    """Texts by name."""
+    dtype: str
+    """In which the model is loaded, in torch's words."""
+    attention: str
+    hidden: Mapping[str, str]
+    """Slots that the changes hide, with the reason."""
+
+
+@dataclass(slots=True)
+class _Change:
+    """The documents while they are changed."""
+
+    documents: Documents
+    plan: Plan
+    ranks: int
+    hidden: dict[str, str] = field(default_factory=dict)
+
+    def hide(self, reason: str, *slots: str) -> None:
+        self.hidden |= dict.fromkeys(slots, reason)
+
+
+def adapt(texts: Mapping[str, str], plan: Plan, device: Device, ranks: int) -> Adapted:
+    """Change the files for `ranks` processes on `device`, and nothing else.
+
+    `texts` are the files of the target by name. Raises Unrehearsable where that leaves nothing that
+    could run.
+    """
+    documents = {name: _read(name, texts[name]) for name in _known(texts)}
+    if TRAINING not in documents:
+        raise Unrehearsable(f"there is no {TRAINING}")
+    change = _Change(documents, plan, ranks)
+    _surroundings(change)
+    _batch(change)
+    _quantised(change)
+    if device == "cpu":
+        _arithmetic(change)
+        _optimizer(change)
+        _trainer_on_cpu(change)
+    model = documents.get(MODEL, {})
+    return Adapted(
+        {name: _write(name, each) for name, each in documents.items() if name != MODEL},
+        _dtype(model),
+        _attention(change, model, device),
+        change.hidden,
+    )
+
+
+def _known(texts: Mapping[str, str]) -> Iterator[str]:
+    return (name for name in (TRAINING, ADAPTER, MODEL, DEEPSPEED) if name in texts)
+
+
+def _read(name: str, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if name.endswith(".json") else yaml.safe_load(text)
+    except (json.JSONDecodeError, yaml.YAMLError) as fault:
+        raise Unrehearsable(f"{name} cannot be read: {fault}") from None
+    if not isinstance(found, dict):
+        raise Unrehearsable(f"{name} holds no mapping")
+    return found
+
+
+def _write(name: str, document: Mapping[str, Any]) -> str:
+    if name.endswith(".json"):
+        return json.dumps(document, indent=2)
+    return str(yaml.safe_dump(document, sort_keys=False))
+
+
+# ── everywhere ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _surroundings(change: _Change) -> None:
+    """No tracker is called, nothing is evaluated, and everything is written to one folder."""
+    arguments = change.documents[TRAINING]
+    arguments |= {"output_dir": "output", "report_to": "none", "dataloader_num_workers": 0}
+    for key in ("eval_strategy", "evaluation_strategy"):
+        if key in arguments:
+            arguments[key] = "no"
+    change.hide("a rehearsal writes to a folder that is thrown away", "runtime.output")
+    change.hide("no tracker is called", "runtime.report_to")
+    change.hide("generated data needs no loading", "runtime.dataloader_workers")
+
+
+def _batch(change: _Change) -> None:
+    """A global batch in the file is for the plan's processes."""
+    config = change.documents.get(DEEPSPEED, {})
+    given, width = config.get("train_batch_size"), change.plan.parallel.data
+    if isinstance(given, int) and given % width == 0:
+        config["train_batch_size"] = given // width * change.ranks
+    if "nvme" in (change.plan.zero.offload_optimizer, change.plan.zero.offload_param):
+        raise Unrehearsable("offload to NVMe writes to a disk of the cluster, which is not here")
+
+
+def _quantised(change: _Change) -> None:
+    if change.plan.quantization.format != "none":
+        change.hide(
+            "random weights are not quantised: the base is rehearsed in the dtype it is loaded in",
+            *(f"quantization.{name}" for name in ("format", "double", "compute", "storage")),
+        )
+
+
+# ── on a CPU ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _arithmetic(change: _Change) -> None:
+    """bf16 for fp16: a CPU has no fp16 training (deepspeed accelerator/cpu_accelerator.py)."""
+    if change.plan.precision.compute != "fp16":
+        return
+    arguments, config = change.documents[TRAINING], change.documents.get(DEEPSPEED, {})
+    arguments |= {"fp16": False, "bf16": True}
+    if DEEPSPEED in change.documents:
+        config |= {"fp16": {"enabled": False}, "bf16": {"enabled": True}}
+        if config.get("data_types", {}).get("grad_accum_dtype") == "fp16":
+            config["data_types"] = {"grad_accum_dtype": "bf16"}
+    for key in ("dtype", "torch_dtype"):
+        if change.documents.get(MODEL, {}).get(key) == "float16":
+            change.documents[MODEL][key] = "bfloat16"
+    change.hide("a CPU does not train in fp16: bf16 stands in", *_ARITHMETIC)
+
+
+def _optimizer(change: _Change) -> None:
+    """torch's own optimizers: DeepSpeed's are compiled when they are first used."""
+    arguments, block = change.documents[TRAINING], change.documents.get(DEEPSPEED, {})
+    if arguments.get("optim") not in (*_ON_CPU, None):
+        arguments["optim"] = "adamw_torch"
+        reason = "bitsandbytes' optimizers are a GPU's: torch's AdamW stands in"
+        change.hide(reason, "optimizer.name", "optimizer.kernel", "states.optimizer")
+    optimizer = block.get("optimizer")
+    if not isinstance(optimizer, dict):
+        return
+    if str(optimizer.get("type")).lower() not in _ADAM:
+        optimizer["type"] = "AdamW"
+        change.hide("torch's AdamW stands in for DeepSpeed's own kernel", "optimizer.name")
+    # deepspeed 0.19.8 runtime/engine.py `_configure_basic_optimizer`: torch_adam
+    optimizer["params"] = {**optimizer.get("params", {}), "torch_adam": True}
+    reason = "DeepSpeed compiles its own kernel when it is first used: torch's AdamW stands in"
+    change.hide(reason, "optimizer.kernel")
+
+
+def _trainer_on_cpu(change: _Change) -> None:
+    arguments = change.documents[TRAINING]
+    arguments.pop("tf32", None)
+    arguments |= {"use_cpu": True, "dataloader_pin_memory": False}
+    change.hide("TF32 units are a GPU's", "precision.tf32")
+    change.hide("no memory is page-locked without a GPU", "runtime.dataloader_pin_memory")
+    change.hide("no memory is page-locked without a GPU", "zero.pin_memory")
+
+
+# ── the model ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _dtype(model: Mapping[str, Any]) -> str:
+    found = str(model.get("dtype", model.get("torch_dtype", "float32"))).removeprefix("torch.")
+    return found if found in ("float32", "bfloat16", "float16") else "float32"
+
+
+def _attention(change: _Change, model: Mapping[str, Any], device: Device) -> str:
+    wanted = str(model.get("attn_implementation", "sdpa"))
+    if device == "cpu" and wanted not in ("eager", "sdpa"):
+        reason = f"{wanted} is a GPU's kernel: sdpa stands in"
+        change.hide(reason, "attention.implementation")
+        return "sdpa"
+    return wanted

@@ -1,0 +1,284 @@
+"""compare: what the ranks read from the running engine against the plan, slot by slot."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.rehearse.schedule import rate
+
+Status = Literal["same", "differs", "not rehearsed"]
+Told = Mapping[str, Any]
+"""What one rank reports: `live/reading.py` `read`."""
+
+_WORDS: Final[Mapping[str, str]] = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "int8": "uint8",
+}
+_TOLERANCE: Final = 1e-9
+
+_CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "adamw": ("AdamW", "FusedAdam", "DeepSpeedCPUAdam"),
+    "adafactor": ("Adafactor",),
+    "sgd": ("SGD",),
+    "lion": ("Lion", "FusedLion", "DeepSpeedCPULion"),
+}
+"""Classes that step, by algorithm: torch.optim; transformers 5.23 optimization.py `Adafactor`;
+deepspeed 0.19.8 runtime/engine.py `_configure_basic_optimizer`; bitsandbytes.optim `Lion`."""
+
+_ZERO: Final[Sequence[tuple[str, str, tuple[int, ...]]]] = (
+    ("zero.overlap_comm", "overlap_comm", (1, 2, 3)),
+    ("zero.contiguous_gradients", "contiguous_gradients", (1, 2, 3)),
+    ("zero.reduce_scatter", "reduce_scatter", (1, 2)),
+    ("zero.reduce_bucket", "reduce_bucket_size", (1, 2, 3)),
+    ("zero.allgather_bucket", "allgather_bucket_size", (1, 2)),
+    ("zero.prefetch_bucket", "prefetch_bucket_size", (3,)),
+    ("zero.persistence_threshold", "param_persistence_threshold", (3,)),
+    ("zero.max_live_parameters", "max_live_parameters", (3,)),
+    ("zero.max_reuse_distance", "max_reuse_distance", (3,)),
+    ("zero.sub_group_size", "sub_group_size", (3,)),
+    ("zero.gather_on_save", "gather_16bit_weights_on_model_save", (3,)),
+)
+"""Slots that the engine's ZeRO configuration says, and the stages in which they have an effect."""
+
+_LORA: Final = (
+    ("adapter.rank", "r"),
+    ("adapter.alpha", "lora_alpha"),
+    ("adapter.dropout", "lora_dropout"),
+    ("adapter.bias", "bias"),
+    ("adapter.rslora", "use_rslora"),
+    ("adapter.dora", "use_dora"),
+)
+
+_ABSENT: Final[Mapping[str, str]] = {
+    "model": "the model is shrunk, with random weights",
+    "devices": "this machine's devices run it",
+    "data": "the data are generated tokens",
+    "launch": "the rehearsal's own script is started",
+    "schedule": "it happens later in a run than a rehearsal goes",
+    "batch": "nothing is evaluated",
+    "adapter": "the plan trains no adapter",
+    "quantization": "the plan quantises nothing",
+    "zero": "it has no effect in this plan",
+}
+_ABSENT_SLOTS: Final[Mapping[str, str]] = {
+    "launch.environment": "it is set for the ranks, and nothing reads it back",
+    "launch.launcher": "it starts the ranks, and they do not say it",
+    "batch.global": "micro batch, accumulation and world size say it",
+    "adapter.targets": "only the count of trained parameters shows it",
+    "adapter.also_train": "only the count of trained parameters shows it",
+    "adapter.frozen": "only the count of trained parameters shows it",
+}
+_SILENT: Final = "the running engine does not say it"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One slot, or with an empty slot something about the run itself."""
+
+    slot: str
+    key: str
+    status: Status
+    expected: Any = None
+    found: Any = None
+    """A value, or where ranks disagree the list of each rank's."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What all ranks must say: `read` takes it from a rank's report."""
+
+    slot: str
+    key: str
+    value: Any
+    read: Callable[[Told], Any]
+
+
+def compare(
+    plan: Plan, told: Sequence[Told], ranks: int, trainable: int, hidden: Mapping[str, str]
+) -> tuple[Check, ...]:
+    """A check for each slot of the plan, and for the checkpoint and the loss.
+
+    `told` holds one report for each rank that ran, of the `ranks` expected; `trainable` are the
+    parameters that the plan trains of the shrunk model, `hidden` the slots that the rehearsal
+    cannot show, with reasons.
+    """
+    wanted = list(_expected(plan, ranks, told[0], trainable))
+    checks = [_check(each, told, hidden) for each in wanted]
+    said = {each.slot for each in checks}
+    silent = [slot for slot in plan.values() if slot not in said]
+    return (*checks, *(_unsaid(slot, hidden) for slot in silent))
+
+
+def _unsaid(slot: str, hidden: Mapping[str, str]) -> Check:
+    known = _ABSENT_SLOTS.get(slot) or _ABSENT.get(slot.partition(".")[0], _SILENT)
+    return Check(slot, "", "not rehearsed", reason=hidden.get(slot, known))
+
+
+def _check(wanted: Expected, told: Sequence[Told], hidden: Mapping[str, str]) -> Check:
+    if wanted.slot in hidden:
+        return Check(wanted.slot, wanted.key, "not rehearsed", reason=hidden[wanted.slot])
+    found = [wanted.read(each) for each in told]
+    same = all(_equal(wanted.value, each) for each in found)
+    united = all(each == found[0] for each in found)
+    return Check(
+        wanted.slot,
+        wanted.key,
+        "same" if same else "differs",
+        wanted.value,
+        found[0] if united else found,
+    )
+
+
+def _equal(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, tuple):
+        return found in wanted
+    if isinstance(wanted, list) and isinstance(found, list):
+        return len(wanted) == len(found) and all(map(_equal, wanted, found))
+    if isinstance(wanted, float) and isinstance(found, int | float):
+        return abs(wanted - found) <= _TOLERANCE * max(1.0, abs(wanted))
+    return bool(wanted == found)
+
+
+# ── what is expected ─────────────────────────────────────────────────────────────────────────────
+
+
+def _key(name: str) -> Callable[[Told], Any]:
+    return lambda told: told[name]
+
+
+def _within(group: str, name: str) -> Callable[[Told], Any]:
+    return lambda told: (told[group] or {}).get(name)
+
+
+def _expected(plan: Plan, ranks: int, told: Told, trainable: int) -> Iterator[Expected]:
+    yield Expected("", "checkpoint loads again", "yes", _key("reloaded"))
+    yield Expected("", "loss is finite", True, _key("losses_finite"))
+    engine = plan.parallel.engine if ranks > 1 or plan.parallel.engine == "deepspeed" else "none"
+    yield Expected("parallel.engine", "engine", engine, _key("engine"))
+    yield Expected("parallel.world", "world size", ranks, _key("world_size"))
+    yield Expected("parallel.data", "world size", ranks, _key("world_size"))
+    yield from _batch(plan, ranks)
+    yield from _schedule(plan, told)
+    yield from _optimizer(plan, told)
+    yield from _arithmetic(plan, told)
+    yield from _model(plan, trainable)
+    if plan.parallel.engine == "deepspeed":
+        yield from _zero(plan)
+
+
+def _batch(plan: Plan, ranks: int) -> Iterator[Expected]:
+    batch = plan.batch
+    yield Expected("batch.micro", "samples of a micro batch", [batch.micro], _key("micro"))
+    yield Expected(
+        "batch.accumulation", "micro batches of a step", [batch.accumulation], _key("accumulation")
+    )
+    if plan.parallel.engine == "deepspeed":
+        yield Expected(
+            "batch.global",
+            "train_batch_size",
+            batch.micro * batch.accumulation * ranks,
+            _within("zero", "global"),
+        )
+
+
+def _schedule(plan: Plan, told: Told) -> Iterator[Expected]:
+    total = told["total_steps"]
+    rates = [rate(plan, step, total) for step in range(len(told["rates"]))]
+    yield Expected("optimizer.learning_rate", "rate of each step", rates, _key("rates"))
+    yield Expected("schedule.warmup_steps", "rate of each step", rates, _key("rates"))
+    later = [[step, rate(plan, int(step), total)] for step, _ in told["later_rates"]]
+    if later:
+        yield Expected("schedule.kind", "rate of later steps", later, _key("later_rates"))
+    if plan.schedule.steps is not None:
+        yield Expected(
+            "schedule.steps", "steps of the run", plan.schedule.steps, _key("total_steps")
+        )
+
+
+def _optimizer(plan: Plan, told: Told) -> Iterator[Expected]:
+    chosen, group = plan.optimizer, "hyperparameters"
+    classes = _CLASSES.get(chosen.name)
+    if classes is not None:
+        yield Expected("optimizer.name", "class", classes, _key("optimizer"))
+    if chosen.kernel in ("fused", "foreach"):
+        yield Expected(
+            "optimizer.kernel", "fused", chosen.kernel == "fused", _within(group, "fused")
+        )
+    read: Mapping[str, float] = told[group]
+    for name in ("beta1", "beta2", "epsilon", "weight_decay"):
+        if isinstance(read[name], float | int):
+            value = float(getattr(chosen, name))
+            yield Expected(f"optimizer.{name}", name, value, _within(group, name))
+    yield Expected(
+        "optimizer.max_grad_norm", "clipping", float(chosen.max_grad_norm), _key("clipping")
+    )
+    yield Expected("runtime.seed", "seed", plan.runtime.seed, _key("seed"))
+
+
+def _arithmetic(plan: Plan, told: Told) -> Iterator[Expected]:
+    states = plan.states
+    pairs: list[tuple[str, str, str, str]] = [
+        ("precision.compute", "dtype of a product", plan.precision.compute, "products"),
+        ("states.trainable", "dtype of trained parameters", states.trainable, "trained_dtypes"),
+    ]
+    if told["gradient_dtypes"]:  # ZeRO 2 has moved them to the host where the optimizer is
+        pairs.append(
+            ("states.gradients", "dtype of gradients", states.gradients, "gradient_dtypes")
+        )
+    if told["frozen_dtypes"]:
+        pairs.append(
+            ("states.weights", "dtype of frozen parameters", states.weights, "frozen_dtypes")
+        )
+    else:
+        pairs.append(("states.weights", "dtype of parameters", states.weights, "trained_dtypes"))
+    if told["optimizer_dtypes"]:
+        pairs.append(("states.optimizer", "dtype of moments", states.optimizer, "optimizer_dtypes"))
+    for slot, key, dtype, name in pairs:
+        yield Expected(slot, key, [_WORDS[dtype]], _key(name))
+    yield Expected(
+        "states.master_weights", "copies are stepped", states.master_weights, _key("master_weights")
+    )
+    yield Expected("states.autocast", "autocast is on", [states.autocast], _key("autocast"))
+
+
+def _model(plan: Plan, trainable: int) -> Iterator[Expected]:
+    recomputes = plan.activation_checkpointing.mode == "layer"
+    kind = plan.adapter.kind
+    yield Expected(
+        "attention.implementation",
+        "attn_implementation",
+        plan.attention.implementation,
+        _key("attention"),
+    )
+    yield Expected(
+        "activation_checkpointing.mode",
+        "layers are recomputed",
+        recomputes,
+        lambda told: told["recomputed"] > 0,
+    )
+    if recomputes:
+        reentrant = plan.activation_checkpointing.reentrant
+        yield Expected(
+            "activation_checkpointing.reentrant", "use_reentrant", [reentrant], _key("reentrant")
+        )
+    yield Expected(
+        "adapter.trainable_parameters", "parameters with gradients", trainable, _key("trained")
+    )
+    yield Expected("adapter.kind", "PEFT", kind, lambda told: "lora" if told["lora"] else "none")
+    if kind == "lora":
+        for slot, key in _LORA:
+            yield Expected(slot, key, plan[slot], _within("lora", key))
+
+
+def _zero(plan: Plan) -> Iterator[Expected]:
+    stage = plan.zero.stage
+    yield Expected("zero.stage", "stage", stage, _within("zero", "stage"))
+    for name in ("offload_optimizer", "offload_param"):
+        yield Expected(f"zero.{name}", name, getattr(plan.zero, name), _within("zero", name))
+    for slot, key, stages in _ZERO:
+        if stage in stages:
+            yield Expected(slot, key, plan[slot], _within("zero", key))

@@ -1,0 +1,84 @@
+"""The process that keeps a rehearsal: it starts the launcher, and leaves nothing behind.
+
+It reads its standard input, which tunec holds open. At its end, because tunec closed it or was
+killed, the launcher and every rank are killed; if tunec is gone, the folder is removed too. Runs as
+`python -m tunec.compiler.rehearse.keeper FOLDER COMMAND...` and imports the standard library only.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+DONE: Final = b"done"
+"""What tunec writes before it closes the pipe itself: it will remove the folder."""
+
+_PATIENCE: Final = 10.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the launcher in FOLDER/work; return its exit status, or 1 where it was ended."""
+    folder, command = Path(arguments[0]), list(arguments[1:])
+    with Path(folder, "alive").open("wb") as lock, Path(folder, "output.txt").open("wb") as output:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        launcher = subprocess.Popen(  # noqa: S603
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder / "work",
+            start_new_session=True,
+        )
+        ended = threading.Event()
+        threading.Thread(target=_listen, args=(folder, launcher.pid, ended), daemon=True).start()
+        status = launcher.wait()
+        _kill_all(folder, launcher.pid)
+        if ended.is_set():  # the listener sees to the folder, and ends this process
+            time.sleep(2 * _PATIENCE)
+        return status if status >= 0 else 1
+
+
+def _listen(folder: Path, launcher: int, ended: threading.Event) -> None:
+    """Wait for the end of the pipe, then end everything."""
+    said = sys.stdin.buffer.read()
+    ended.set()
+    _kill_all(folder, launcher)
+    if said != DONE:
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
+def _kill_all(folder: Path, launcher: int) -> None:
+    """Kill the launcher's group and the ranks, and wait until no rank is left."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(launcher, signal.SIGKILL)
+    until = time.monotonic() + _PATIENCE
+    while _kill_ranks(folder) and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _kill_ranks(folder: Path) -> int:
+    """Kill the ranks that still hold their lock; return how many did."""
+    alive = 0
+    for path in folder.glob("rank-*.pid"):
+        with suppress(FileNotFoundError), path.open("rb") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                alive += 1
+                with suppress(ProcessLookupError, ValueError):
+                    os.kill(int(held.read()), signal.SIGKILL)
+    return alive
+
+
+if __name__ == "__main__":
+    # not sys.exit: the listener still reads, and the interpreter would wait for its buffer's lock
+    os._exit(main(sys.argv[1:]))

@@ -1,0 +1,34 @@
+"""A rank's tie to the process that keeps the run: it holds a lock, and dies with the keeper.
+
+A launcher may give each rank a session of its own (torch 2.13
+distributed/elastic/multiprocessing/subprocess_handler: `start_new_session`), so that no signal to a
+process group reaches them all. A lock on a file does: the kernel lets go of it when its holder ends
+in whatever way.
+"""
+
+import fcntl
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import IO
+
+_held: list[IO[bytes]] = []
+
+
+def tie(folder: Path, rank: int) -> None:
+    """Say that this rank runs, and end it as soon as the keeper of `folder` has ended."""
+    own = Path(folder, f"rank-{rank}.pid").open("wb")  # noqa: SIM115  held until this rank ends
+    own.write(str(os.getpid()).encode())
+    own.flush()
+    fcntl.flock(own, fcntl.LOCK_EX)
+    _held.append(own)
+    threading.Thread(target=_follow, args=(folder,), daemon=True).start()
+
+
+def _follow(folder: Path) -> None:
+    try:
+        with Path(folder, "alive").open("rb") as kept:
+            fcntl.flock(kept, fcntl.LOCK_SH)  # granted when the keeper is gone
+    finally:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,163 @@
+"""prepare: from a plan and its files to what the ranks are given."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Final
+
+from tunec.compiler.analyses.architecture import UnknownArchitecture, UnusableConfig, derive
+from tunec.compiler.analyses.trainable import trainable_parameters
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.rehearse.adapt import ADAPTER, DEEPSPEED, Adapted, Device, adapt
+from tunec.compiler.rehearse.running import Job
+from tunec.compiler.rehearse.shrink import SEQUENCE, VOCABULARY, Unrehearsable, shrunk
+from tunec.compiler.verify.contract import Case
+from tunec.compiler.verify.delivery import document
+
+FILES: Final = "huggingface"
+LAUNCH: Final = "launch"
+SCRIPT: Final = "launch.sh"
+
+_SHOWS_DEVICES: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES")
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """A job, and what its reports are compared with."""
+
+    job: Job
+    plan: Plan
+    ranks: int
+    trainable: int
+    """Parameters with gradients that the plan comes to on the shrunk model."""
+    hidden: Mapping[str, str]
+    """Slots that cannot be shown, with the reason."""
+
+
+def needed(cases: Sequence[Case]) -> tuple[str, ...]:
+    """The packages that the ranks import."""
+    names = ["torch", "transformers", "accelerate"]
+    delivered = {name for case in cases if case.target.name == FILES for name in case.delivered}
+    names += ["peft"] if ADAPTER in delivered else []
+    names += ["deepspeed"] if DEEPSPEED in delivered else []
+    return tuple(names)
+
+
+def prepare(
+    cases: Sequence[Case], config: Mapping[str, Any], device: Device, ranks: int, steps: int
+) -> Rehearsal:
+    """Shrink the model, adapt the files, and choose the launcher; `steps` are optimizer steps.
+
+    `cases` are those of one plan, `config` is the model's config.json. Raises Unrehearsable.
+    """
+    case = next((each for each in cases if each.target.name == FILES), None)
+    if case is None:
+        raise Unrehearsable("only the files of the target huggingface are rehearsed")
+    plan = case.plan
+    _refuse(case, config)
+    small = shrunk(config)
+    ranks = min(ranks, plan.parallel.data)
+    texts = {name: each.text for name, each in case.delivered.items()}
+    adapted = adapt(texts, plan, device, ranks)
+    launched = _launched(cases, plan, ranks)
+    job = Job(
+        adapted.files,
+        _question(plan, small, adapted, device, ranks, steps),
+        launched.launcher,
+        launched.environment,
+    )
+    return Rehearsal(
+        job, plan, ranks, _trainable(small, plan), {**adapted.hidden, **launched.hidden}
+    )
+
+
+def _refuse(case: Case, config: Mapping[str, Any]) -> None:
+    plan, family = case.plan, case.plan.model.family
+    if case.architecture.remote_code or "auto_map" in config:
+        raise Unrehearsable(
+            f"the family {family!r} is built by code in the model's own repository "
+            "(trust_remote_code), which a rehearsal does not run"
+        )
+    if plan.model.kind != "causal-lm":
+        raise Unrehearsable(
+            f"only causal language models are rehearsed, and {plan.model.path} is of the kind "
+            f"{plan.model.kind}"
+        )
+    if plan.parallel.tensor > 1 or plan.parallel.sequence > 1:
+        raise Unrehearsable("only data parallel ranks are rehearsed")
+
+
+def _question(
+    plan: Plan,
+    small: Mapping[str, Any],
+    adapted: Adapted,
+    device: Device,
+    ranks: int,
+    steps: int,
+) -> dict[str, Any]:
+    batch = plan.batch.micro * plan.batch.accumulation * ranks
+    return {
+        "model_config": small,
+        "device": device,
+        "dtype": adapted.dtype,
+        "attention": adapted.attention,
+        "steps": min(steps, plan.schedule.steps or steps),
+        "samples": 2 * steps * batch,
+        "sequence": SEQUENCE,
+        "vocabulary": VOCABULARY,
+    }
+
+
+def _trainable(small: Mapping[str, Any], plan: Plan) -> int:
+    try:
+        return trainable_parameters(derive(small), plan.adapter)
+    except (UnknownArchitecture, UnusableConfig) as fault:
+        raise Unrehearsable(
+            f"the shrunk model has no architecture that is known: {fault}"
+        ) from None
+
+
+# ── the launcher ─────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    launcher: Sequence[str]
+    environment: Mapping[str, str]
+    hidden: Mapping[str, str]
+
+
+def _launched(cases: Sequence[Case], plan: Plan, ranks: int) -> _Launched:
+    """The emitted launcher, with the emitted processes reduced as the plan's are."""
+    case = next((each for each in cases if each.target.name == LAUNCH), None)
+    if case is None or SCRIPT not in case.delivered:
+        reason = "no launch script is rehearsed, torchrun starts the ranks"
+        return _Launched(_torchrun(ranks), {}, {"launch.launcher": reason})
+    said = document(case.file(SCRIPT), case.delivered[SCRIPT])
+    written = int(said.get("nodes", 1)) * int(said.get("per_node", 1))
+    processes = max(1, round(written * ranks / plan.parallel.world))
+    environment = {
+        str(name): str(value)
+        for name, value in dict(said.get("environment") or {}).items()
+        if name not in _SHOWS_DEVICES
+    }
+    return _starting(str(said.get("launcher", "torchrun")), processes, environment)
+
+
+def _starting(name: str, processes: int, environment: Mapping[str, str]) -> _Launched:
+    if name == "python" and processes == 1:
+        return _Launched((), environment, {})
+    hidden = {}
+    if name != "torchrun":
+        hidden["launch.launcher"] = f"torchrun starts the ranks in the place of {name}"
+    return _Launched(_torchrun(processes), environment, hidden)
+
+
+def _torchrun(processes: int) -> list[str]:
+    """Processes of one node that meet at a free port of the loopback (torch distributed/run.py)."""
+    return ["torch.distributed.run", "--standalone", f"--nproc_per_node={processes}", "-m"]
+
+
+def absent(names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the packages that this interpreter does not have."""
+    return tuple(name for name in names if find_spec(name) is None)

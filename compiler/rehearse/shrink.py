@@ -1,0 +1,78 @@
+"""shrink: the same architecture, small enough for a CPU."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+Config = Mapping[str, Any]
+
+VOCABULARY: Final = 128
+SEQUENCE: Final = 16
+"""Tokens of a generated sample."""
+
+_HEAD: Final = 8
+_LAYERS: Final = 2
+_MOST_HEADS: Final = 16
+_LARGEST: Final[Mapping[str, int]] = {
+    "vocab_size": VOCABULARY,
+    "num_hidden_layers": _LAYERS,
+    "max_window_layers": _LAYERS,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "sliding_window": SEQUENCE,
+    "head_dim": _HEAD,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 32,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 16,
+    "qk_nope_head_dim": _HEAD,
+    "qk_rope_head_dim": _HEAD,
+    "v_head_dim": _HEAD,
+}
+"""What each size of a config may be at most; a size that it does not have stays absent."""
+
+_BY_LAYER: Final = ("layer_types", "mlp_layer_types")
+_DROPPED: Final = ("quantization_config", "torch_dtype", "dtype", "rope_scaling", "rope_parameters")
+"""Formats of weights that are not loaded; scales of positions beyond those that are rehearsed."""
+
+
+class Unrehearsable(Exception):
+    """Something that no rehearsal can run; the message says what and why."""
+
+
+def shrunk(config: Config) -> dict[str, Any]:
+    """A config of the same family with two layers, few and narrow heads, and few tokens.
+
+    The ratio of query heads to key and value heads is kept, every switch is as it was. Raises
+    Unrehearsable for a config without the sizes of a decoder.
+    """
+    heads = config.get("num_attention_heads")
+    if not isinstance(heads, int) or "hidden_size" not in config:
+        raise Unrehearsable("the model's config has no hidden_size and num_attention_heads")
+    kept = {key: value for key, value in config.items() if key not in _DROPPED}
+    small = {key: _at_most(kept[key], most) for key, most in _LARGEST.items() if key in kept}
+    tokens = {key: _token(value) for key, value in kept.items() if key.endswith("_token_id")}
+    layers = {key: kept[key][:_LAYERS] for key in _BY_LAYER if isinstance(kept.get(key), list)}
+    return {**kept, **small, **tokens, **layers, **_heads(config, heads)}
+
+
+def _at_most(value: Any, most: int) -> Any:
+    return min(value, most) if isinstance(value, int) else value
+
+
+def _token(value: Any) -> Any:
+    """Special tokens, moved into the small vocabulary."""
+    if isinstance(value, list):
+        return [_token(each) for each in value]
+    return value % VOCABULARY if isinstance(value, int) else value
+
+
+def _heads(config: Config, heads: int) -> dict[str, int]:
+    shared = config.get("num_key_value_heads") or heads
+    group = heads // shared
+    pairs = min(shared, 2) if 2 * group <= _MOST_HEADS else 1
+    found = {"num_attention_heads": pairs * group, "hidden_size": pairs * group * _HEAD}
+    return found | ({"num_key_value_heads": pairs} if "num_key_value_heads" in config else {})

@@ -1,0 +1,127 @@
+"""A trace beside the account: peaks by phase, terms by category, the tensors that differ."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tunec.compiler.analyses.memory.account import Account, samples
+from tunec.compiler.analyses.memory.phase import Phase
+from tunec.compiler.tracing.recording import PHASES, Tensors, Trace, TracedPhase
+
+_WEIGHTS: Final = frozenset(
+    {"frozen weights", "trained weights", "adapters", "gathered parameters"}
+    | {"persistent parameters", "weight casts", "auxiliary models"}
+    | {"position table", "reference model"}
+)
+_STATES: Final = frozenset({"optimizer states", "master weights", "optimizer temporaries"})
+_GRADIENTS: Final = frozenset(
+    {"gradients", "new gradients", "accumulated gradients", "gradient partition"}
+    | {"averaged gradients", "fp32 gradients", "largest gradient", "gradient all-reduce"}
+    | {"gradient buckets", "reduce buckets", "tied gradient"}
+    | {"reduced copy", "fp64 gradients"}
+)
+_BACKWARD: Final = re.compile(r"backward|reduction")
+GROUPS: Final = ("weights", "training state", "activations")
+"""What a trace and an account can be compared by: weights; optimizer states, gradients and their
+buffers; all the rest, which the samples make."""
+_TRACED: Final = {
+    "weights": "weights",
+    "buffers": "weights",
+    "gradients": "training state",
+    "optimizer states": "training state",
+    "training state": "training state",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One phase as traced and as accounted for, in bytes."""
+
+    phase: str
+    traced: int
+    accounted: int
+    accounted_phase: str
+    """The account's own name of the moment."""
+    groups: Mapping[str, tuple[int, int]]
+    """By group: traced and accounted."""
+    tensors: tuple[Tensors, ...]
+    """What is alive in the group that differs most, the largest first."""
+
+    @property
+    def error(self) -> float:
+        """By how much the account is above the trace, as a share of it."""
+        return self.accounted / self.traced - 1 if self.traced else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A whole step as traced and as accounted for."""
+
+    trace: Trace
+    account: Account
+    phases: tuple[Difference, ...]
+
+    @property
+    def accounted_bytes(self) -> int:
+        """The account's peak over the phases that a trace has; evaluation is none of them."""
+        return max(each.accounted for each in self.phases)
+
+    @property
+    def error(self) -> float:
+        """By how much the account's peak is above the traced one, as a share of it."""
+        return self.accounted_bytes / self.trace.peak.peak_bytes - 1
+
+
+def compare(trace: Trace, account: Account) -> Comparison:
+    """Lay a trace beside the account of the same workload and layout."""
+    lines = {name: _highest(account, name) for name in PHASES}
+    found = [_difference(each, lines[each.name], account) for each in trace.phases]
+    return Comparison(trace, account, tuple(found))
+
+
+def phase_of(line: Phase) -> str | None:
+    """The traced phase in which a moment of the account lies; None for evaluation."""
+    if line.evaluates:
+        return None
+    if "step" in line.name:
+        return "optimizer step"
+    return "backward" if _BACKWARD.search(line.name) else "forward"
+
+
+def _highest(account: Account, phase: str) -> Phase:
+    lines = [line for line in account.lines if phase_of(line) == phase]
+    return max(lines, key=lambda line: line.at(samples(line, account.layout)))
+
+
+def _difference(traced: TracedPhase, line: Phase, account: Account) -> Difference:
+    count = samples(line, account.layout)
+    groups = _groups(traced, line.terms(count))
+    worst = max(groups, key=lambda name: abs(groups[name][0] - groups[name][1]))
+    tensors = tuple(
+        each for each in traced.tensors if group_of_category(each.category, traced.name) == worst
+    )
+    return Difference(traced.name, traced.peak_bytes, line.at(count), line.name, groups, tensors)
+
+
+def _groups(traced: TracedPhase, terms: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    found = {name: [0, 0] for name in GROUPS}
+    for category, size in traced.terms.items():
+        found[group_of_category(category, traced.name)][0] += size
+    for name, size in terms.items():
+        found[group_of_term(name)][1] += size
+    return {name: (sizes[0], sizes[1]) for name, sizes in found.items()}
+
+
+def group_of_category(category: str, phase: str) -> str:
+    """The group that a category of storages belongs to in a phase."""
+    if phase == "optimizer step" and category == "temporaries":
+        return "training state"
+    return _TRACED.get(category, "activations")
+
+
+def group_of_term(name: str) -> str:
+    """The group that a term of the account belongs to."""
+    if name in _WEIGHTS:
+        return "weights"
+    return "training state" if name in _STATES | _GRADIENTS else "activations"

@@ -1,0 +1,65 @@
+"""What an operation would say whose answer lies in data that meta tensors do not hold."""
+
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+
+class Answers:
+    """Answers about masks of image places: how many there are is known from the batch."""
+
+    def __init__(self, image_places: int, *, mixed: bool = False) -> None:
+        self.places = image_places
+        self.mixed = mixed
+        """Whether the batch holds grids on the CPU, whose numbers the model reads."""
+
+    def __call__(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The answer of one operation, or NotImplemented for those that need none."""
+        aten = torch.ops.aten
+        if func is aten.copy_.default and _leaves(args[1], args[0]):
+            return args[0]
+        if func is aten.nonzero.default and args[0].device.type == "meta":
+            return self._nonzero(args[0])
+        if func is aten.index.Tensor and args[0].device.type == "meta":
+            return self._index(*args)
+        if self.mixed and _is_mixed(args, kwargs):
+            args, kwargs = tree_map_only(torch.Tensor, _on_meta, (args, kwargs))
+            return func(*args, **kwargs)
+        return NotImplemented
+
+    def _count(self, mask: torch.Tensor) -> int:
+        """True elements of a mask over (batch, sequence) or (batch, sequence, hidden)."""
+        return self.places * (mask.shape[2] if mask.dim() > 2 else 1)
+
+    def _nonzero(self, mask: torch.Tensor) -> torch.Tensor:
+        shape = self._count(mask), mask.dim()
+        return torch.empty(shape, dtype=torch.long, device="meta")
+
+    def _index(self, value: torch.Tensor, indices: list[torch.Tensor | None]) -> Any:
+        first = indices[0] if indices else None
+        if first is None or first.dtype != torch.bool or len(indices) > 1:
+            return NotImplemented
+        rest = value.shape[first.dim() :]
+        return torch.empty(self._count(first), *rest, dtype=value.dtype, device="meta")
+
+
+def _leaves(source: Any, target: torch.Tensor) -> bool:
+    """Whether numbers are copied to the host that no meta tensor holds."""
+    return bool(target.device.type == "cpu" and source.device.type == "meta")
+
+
+def _is_mixed(args: Any, kwargs: Any) -> bool:
+    """Whether an operation meets tensors of the batch's grids beside others."""
+    devices = {
+        each.device.type
+        for each in tree_leaves((args, kwargs))
+        if isinstance(each, torch.Tensor) and each.dim()
+    }
+    return len(devices) > 1
+
+
+def _on_meta(value: torch.Tensor) -> torch.Tensor:
+    if value.device.type == "meta":
+        return value
+    return torch.empty_like(value, device="meta")

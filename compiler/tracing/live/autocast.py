@@ -1,0 +1,72 @@
+"""CUDA's autocast for meta tensors, which have no autocast of their own.
+
+The lists are those of torch 2.13 `aten/src/ATen/autocast_mode.h` (`AT_FORALL_LOWER_PRECISION_FP`,
+`AT_FORALL_FP32`, `AT_FORALL_FP32_SET_OPT_DTYPE`), by the Python functions through which models
+reach them.
+"""
+
+from typing import Any, Final
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+
+_F: Final = torch.nn.functional
+_T: Final = torch.Tensor
+LOWER: Final = frozenset(
+    {_F.linear, _F.conv1d, _F.conv2d, _F.conv3d, _F.conv_transpose2d, _F.bilinear}
+    | {torch.conv1d, torch.conv2d, torch.conv3d}
+    | {torch.matmul, torch.mm, torch.bmm, torch.mv, torch.addmm, torch.addbmm, torch.baddbmm}
+    | {torch.einsum, torch.prelu, _F.scaled_dot_product_attention}
+    | {_T.matmul, _T.mm, _T.bmm, _T.mv, _T.addmm, _T.baddbmm, _T.__matmul__, _T.__rmatmul__}
+)
+"""Run in the 16-bit dtype."""
+FP32: Final = frozenset(
+    {torch.exp, torch.log, torch.pow, torch.rsqrt, torch.reciprocal, torch.norm, torch.cumsum}
+    | {torch.cumprod, torch.dist, torch.cdist, torch.renorm, torch.logsumexp, torch.prod, torch.sum}
+    | {torch.softmax, torch.log_softmax, torch.expm1, torch.log1p, torch.log2, torch.log10}
+    | {_T.exp, _T.log, _T.pow, _T.rsqrt, _T.reciprocal, _T.norm, _T.cumsum, _T.cumprod, _T.prod}
+    | {_T.sum, _T.softmax, _T.log_softmax, _T.logsumexp, _T.__pow__}
+    | {_F.softmax, _F.log_softmax, _F.layer_norm, _F.group_norm, _F.softplus, _F.cross_entropy}
+    | {_F.nll_loss, _F.mse_loss, _F.l1_loss, _F.smooth_l1_loss, _F.huber_loss, _F.kl_div}
+    | {_F.cosine_similarity, _F.binary_cross_entropy_with_logits, torch.layer_norm}
+)
+"""Run in fp32."""
+_OWN_DTYPE: Final = frozenset({torch.softmax, _T.softmax, _F.softmax, torch.sum, _T.sum})
+"""Those that leave their input alone where a dtype is asked for (`fp32_set_opt_dtype`)."""
+
+
+class CudaAutocast(TorchFunctionMode):  # type: ignore[misc]  # torch is not typed
+    """Cast the inputs of listed functions, remembering casts of weights as autocast does."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self._weights: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        options = kwargs or {}
+        if func in LOWER:
+            args, options = tree_map_only(torch.Tensor, self.lower, (args, options))
+        elif func in FP32 and not (func in _OWN_DTYPE and options.get("dtype") is not None):
+            args, options = tree_map_only(torch.Tensor, _fp32, (args, options))
+        return func(*args, **options)
+
+    def lower(self, value: torch.Tensor) -> torch.Tensor:
+        """Cast to the 16-bit dtype, a weight once for as long as casts are remembered."""
+        if not value.is_floating_point() or value.dtype == self.dtype:
+            return value
+        if not (value.is_leaf and value.requires_grad and value.dtype == torch.float32):
+            return value.to(self.dtype)
+        known = self._weights.get(id(value))
+        if known is None:
+            known = self._weights[id(value)] = (value, value.to(self.dtype))
+        return known[1]
+
+    def forget(self) -> None:
+        """Drop the casts of weights, as leaving the outermost autocast does."""
+        self._weights.clear()
+
+
+def _fp32(value: torch.Tensor) -> torch.Tensor:
+    return value.float() if value.dtype in (torch.bfloat16, torch.float16) else value

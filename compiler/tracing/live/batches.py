@@ -1,0 +1,144 @@
+"""One micro batch for each kind of model, as its trainer would collate it."""
+
+import math
+from typing import Any, Final
+
+import torch
+
+from tunec.compiler.analyses.architecture.image_tokens import vision_tokens
+from tunec.compiler.analyses.memory.diffusion import TEXT_TOKENS
+from tunec.compiler.tracing.live.building import DTYPES
+from tunec.compiler.tracing.subject import Subject, Untraceable
+
+Batch = dict[str, Any]
+_CLIP_TOKENS: Final = 77
+
+
+def batch_of(subject: Subject, model: Any) -> Batch:
+    """The inputs of one forward pass, on the meta device but for small grids of image sizes."""
+    kind = subject.workload.architecture.kind
+    if kind == "diffusion":
+        return _latents(subject)
+    data, micro = subject.workload.data, subject.layout.batch.micro
+    tokens = torch.zeros(micro, data.sequence + data.image_tokens, dtype=torch.long, device="meta")
+    batch: Batch = {"input_ids": tokens, "labels": torch.zeros_like(tokens)}
+    if subject.is_padded:
+        batch["attention_mask"] = torch.ones_like(tokens)
+    if kind == "vision-language" and data.images:
+        batch |= _pixels(subject, model)
+    return batch
+
+
+def image_elements(subject: Subject) -> int:
+    """Places in the micro batch's sequences that images fill."""
+    return subject.workload.data.image_tokens * subject.layout.batch.micro
+
+
+def _pixels(subject: Subject, model: Any) -> Batch:
+    family = subject.family
+    if family not in _COLLATORS:
+        raise Untraceable(f"how {family!r} takes images is not known to tracing")
+    found: Batch = _COLLATORS[family](subject, model)
+    return found
+
+
+def _images(subject: Subject) -> int:
+    return subject.workload.data.images * subject.layout.batch.micro
+
+
+def _square(subject: Subject, model: Any) -> Batch:
+    """LLaVA, Gemma 3: each image becomes one square."""
+    side = model.config.vision_config.image_size
+    return {"pixel_values": _float(_images(subject), 3, side, side)}
+
+
+def _gemma3(subject: Subject, model: Any) -> Batch:
+    data, micro = subject.workload.data, subject.layout.batch.micro
+    types = torch.zeros(micro, data.sequence + data.image_tokens, dtype=torch.long, device="meta")
+    return _square(subject, model) | {"token_type_ids": types}
+
+
+def _tiles(subject: Subject, _: Any) -> Batch:
+    """InternVL: tiles of all images in one batch."""
+    rule, data = subject.workload.architecture.images, subject.workload.data
+    side = rule.image_size if rule else 448
+    tiles = len(vision_tokens(rule, data.image_width, data.image_height)) if rule else 1
+    return {"pixel_values": _float(_images(subject) * tiles, 3, side, side)}
+
+
+def _llava_next(subject: Subject, model: Any) -> Batch:
+    """LLaVA-NeXT: an overview and tiles of each image, and how large it was."""
+    rule, data = subject.workload.architecture.images, subject.workload.data
+    side = model.config.vision_config.image_size
+    tiles = len(vision_tokens(rule, data.image_width, data.image_height)) if rule else 1
+    sizes = torch.tensor([[data.image_height, data.image_width]] * _images(subject))
+    return {
+        "pixel_values": _float(_images(subject), tiles, 3, side, side),
+        "image_sizes": sizes,
+    }
+
+
+def _qwen(subject: Subject, model: Any) -> Batch:
+    """Qwen2-VL and later: patches of all images in one row, and the grid of each."""
+    vision, data = model.config.vision_config, subject.workload.data
+    width, height = _grid(data.vision_tokens // max(data.images, 1), vision.spatial_merge_size)
+    patches = data.vision_tokens * subject.layout.batch.micro
+    channels = getattr(vision, "in_channels", 3) or 3
+    features = channels * vision.temporal_patch_size * vision.patch_size**2
+    grid = torch.tensor([[1, height, width]] * _images(subject))
+    return {"pixel_values": _float(patches, features), "image_grid_thw": grid}
+
+
+def _grid(patches: int, merge: int) -> tuple[int, int]:
+    """A grid of so many patches whose sides the merger divides, as square as can be."""
+    sides = [n for n in range(merge, math.isqrt(patches) + 1, merge) if patches % (n * merge) == 0]
+    height = sides[-1] if sides else merge
+    return patches // height, height
+
+
+_COLLATORS: Final = {
+    "llava": _square,
+    "gemma3": _gemma3,
+    "internvl": _tiles,
+    "llava_next": _llava_next,
+    "qwen2_vl": _qwen,
+    "qwen2_5_vl": _qwen,
+    "qwen3_vl": _qwen,
+}
+
+
+def _float(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.zeros(*shape, dtype=dtype, device="meta")
+
+
+def _latents(subject: Subject) -> Batch:
+    """Noisy latents, text states and time, of which the first are what the VAE makes."""
+    config, data = subject.config, subject.workload.data
+    micro, model = subject.layout.batch.micro, subject.workload.architecture
+    dtype = DTYPES[subject.workload.precision.compute]
+    high, wide = data.image_height // model.latent_scale, data.image_width // model.latent_scale
+
+    def zeros(*shape: int) -> torch.Tensor:
+        return _float(micro, *shape, dtype=dtype)
+
+    family = config["_class_name"]
+    if family == "UNet2DConditionModel":
+        more = {"text_embeds": zeros(1280), "time_ids": zeros(6)}
+        return {
+            "sample": zeros(model.latent_channels, high, wide),
+            "timestep": zeros(),
+            "encoder_hidden_states": zeros(_CLIP_TOKENS, config["cross_attention_dim"]),
+            "added_cond_kwargs": more if config.get("addition_embed_type") else None,
+        }
+    text = zeros(TEXT_TOKENS[family], config["joint_attention_dim"])
+    given = {"timestep": zeros(), "encoder_hidden_states": text}
+    given["pooled_projections"] = zeros(config["pooled_projection_dim"])
+    if family == "SD3Transformer2DModel":
+        return given | {"hidden_states": zeros(model.latent_channels, high, wide)}
+    tokens = (high // 2) * (wide // 2)
+    return given | {
+        "hidden_states": zeros(tokens, config["in_channels"]),
+        "guidance": zeros() if config.get("guidance_embeds") else None,
+        "img_ids": torch.zeros(tokens, 3, device="meta"),
+        "txt_ids": torch.zeros(TEXT_TOKENS[family], 3, device="meta"),
+    }

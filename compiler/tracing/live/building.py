@@ -1,0 +1,140 @@
+"""Build the real model of a config, without weights, and make of it what the plan trains."""
+
+import importlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import torch
+
+from tunec.compiler.analyses.memory.counts import quantizes
+from tunec.compiler.tracing.live.kernels import register_attention
+from tunec.compiler.tracing.live.quantized import quantize
+from tunec.compiler.tracing.subject import Subject, Untraceable
+
+DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+_FIRST: Final = "decoder_start_token_id"
+_AUTO: Final = {
+    "causal-lm": "AutoModelForCausalLM",
+    "vision-language": "AutoModelForImageTextToText",
+    "encoder-decoder": "AutoModelForSeq2SeqLM",
+    "encoder": "AutoModelForMaskedLM",
+}
+
+
+def build(subject: Subject) -> torch.nn.Module:
+    """Build, quantise, adapt and freeze the model of a subject, on the meta device.
+
+    Raises Untraceable where the model's own code would be needed.
+    """
+    model = _diffusers(subject) if "_class_name" in subject.config else _transformers(subject)
+    states = subject.layout.states
+    full = not subject.is_adapted
+    model.to(DTYPES[states.trainable if full else states.weights])
+    _quantize(subject, model)
+    model = _adapt(subject, model) if subject.is_adapted else _freeze(subject, model)
+    model.train()
+    if subject.is_checkpointed:
+        _checkpoint(subject, model)
+    return model
+
+
+def _transformers(subject: Subject) -> torch.nn.Module:
+    import transformers
+
+    family = subject.config.get("model_type")
+    if subject.workload.architecture.remote_code or family not in transformers.CONFIG_MAPPING:
+        raise Untraceable(
+            f"the family {subject.family!r} is built by code in the model's own repository "
+            f"(trust_remote_code), which a trace does not run; transformers "
+            f"{transformers.__version__} has no class for it"
+        )
+    config = transformers.CONFIG_MAPPING[family].from_dict(dict(subject.config))
+    config.use_cache = False
+    if getattr(config, "is_encoder_decoder", False) and not hasattr(config, _FIRST):
+        setattr(config, _FIRST, 0)
+    wanted = subject.workload.attention.implementation
+    name = "eager" if wanted == "eager" else register_attention(padded=subject.is_padded)
+    maker = _maker(subject, transformers)
+    with torch.device("meta"):
+        model: torch.nn.Module = maker._from_config(  # noqa: SLF001  what `from_config` calls
+            config, attn_implementation=name
+        )
+    return model
+
+
+def _maker(subject: Subject, transformers: Any) -> Any:
+    """The class that the config names, or the one that `Auto...` takes for its kind."""
+    named = (subject.config.get("architectures") or [""])[0]
+    if hasattr(transformers, named):
+        return getattr(transformers, named)
+    auto = getattr(transformers, _AUTO[subject.workload.architecture.kind])
+    config = transformers.CONFIG_MAPPING[subject.config["model_type"]]
+    try:
+        return auto._model_mapping[config]  # noqa: SLF001  the table behind `from_config`
+    except KeyError:
+        raise Untraceable(f"transformers has no model to train for {subject.family!r}") from None
+
+
+def _diffusers(subject: Subject) -> torch.nn.Module:
+    diffusers = importlib.import_module("diffusers")
+    options = {key: value for key, value in subject.config.items() if not key.startswith("_")}
+    with torch.device("meta"):
+        model: torch.nn.Module = getattr(diffusers, subject.config["_class_name"])(**options)
+    return model
+
+
+def _quantize(subject: Subject, model: torch.nn.Module) -> None:
+    if subject.workload.quantization.format == "none":
+        return
+    modules = subject.workload.architecture.modules
+    names = [n for m in modules if quantizes(subject.workload, m) for n in m.names()]
+    quantize(model, names, subject.workload.quantization)
+
+
+def _adapt(subject: Subject, model: torch.nn.Module) -> torch.nn.Module:
+    import peft
+
+    slots = subject.workload.adapter
+    model.requires_grad_(requires_grad=False)
+    config = peft.LoraConfig(
+        r=slots.rank,
+        lora_alpha=round(slots.alpha) or 1,
+        lora_dropout=slots.dropout,
+        target_modules=[name for each in subject.workload.adapted for name in each.names()],
+        modules_to_save=[n for m in subject.workload.trained for n in m.names()] or None,
+        bias=slots.bias,
+        use_rslora=slots.rslora,
+        use_dora=slots.dora,
+    )
+    with torch.device("meta"):
+        if hasattr(model, "add_adapter") and "_class_name" in subject.config:
+            model.add_adapter(config)
+        else:
+            model = peft.get_peft_model(model, config)
+    dtype = DTYPES[subject.layout.states.trainable]
+    for name, value in model.named_parameters():
+        if value.requires_grad and "lora_" in name:
+            value.data = value.data.to(dtype)
+    return model
+
+
+def _freeze(subject: Subject, model: torch.nn.Module) -> torch.nn.Module:
+    trained = set(_names(subject))
+    for name, value in model.named_parameters():
+        value.requires_grad_(requires_grad=name in trained or name.rpartition(".")[0] in trained)
+    return model
+
+
+def _names(subject: Subject) -> Iterator[str]:
+    for module in subject.workload.trained:
+        yield from module.names()
+
+
+def _checkpoint(subject: Subject, model: Any) -> None:
+    if "_class_name" in subject.config:
+        model.enable_gradient_checkpointing()
+        return
+    reentrant = subject.layout.activation_checkpointing.reentrant
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    if subject.is_adapted:
+        model.enable_input_require_grads()

@@ -1,0 +1,130 @@
+"""Run two steps of a subject on one process and record the second."""
+
+import gc
+import importlib.metadata
+import time
+from contextlib import ExitStack, nullcontext
+from typing import Any
+
+import torch
+
+from tunec.compiler.tracing.live.batches import batch_of
+from tunec.compiler.tracing.live.building import build
+from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
+from tunec.compiler.tracing.live.step import (
+    Loss,
+    answers_of,
+    autocast_of,
+    backward,
+    embeddings_of,
+    enter,
+    fake_ranks,
+    loss_of,
+    name_batch,
+    name_model,
+    watch_gradients,
+)
+from tunec.compiler.tracing.live.stepping import Steps, optimizer_of
+from tunec.compiler.tracing.live.storages import Storages
+from tunec.compiler.tracing.recording import Trace, traced_phases
+from tunec.compiler.tracing.subject import Subject
+
+_PACKAGES = ("torch", "transformers", "diffusers", "peft", "deepspeed")
+
+
+def run(subject: Subject) -> Trace:
+    """Trace a subject on the engine of its layout.
+
+    Raises Untraceable where that cannot be done, and whatever the real model raises.
+    """
+    began = time.perf_counter()
+    engine = subject.layout.parallel.engine
+    if engine == "deepspeed":
+        from tunec.compiler.tracing.live.zero import trace_zero
+
+        recorded = trace_zero(subject)
+    else:
+        recorded = _trace_plain(subject)
+    phases = traced_phases(recorded.recording)
+    return Trace(phases, time.perf_counter() - began, versions())
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages that a trace runs, as far as they are installed."""
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _trace_plain(subject: Subject) -> Storages:
+    model = build(subject)
+    storages = Storages(answers_of(subject))
+    batch = batch_of(subject, model)
+    casts = autocast_of(subject)
+    storages.watch(model, casts.forget if casts else lambda: None)
+    with (
+        as_on_gpu(casts.lower if casts else None),
+        storages.resizing(),
+        storages,
+        ExitStack() as stack,
+    ):
+        name_model(storages, model)
+        name_batch(storages, batch)
+        run_model = _shared(subject, model, stack) if _is_ddp(subject) else model
+        parameters = [each for each in model.parameters() if each.requires_grad]
+        watch_gradients(storages, model)
+        steps = optimizer_of(subject, parameters, embeddings_of(model))
+        loss = loss_of(subject, run_model, batch)
+        for last in (False, True):
+            _step(subject, storages, loss, steps, casts or nullcontext(), measured=last)
+            for each in parameters:
+                each.grad = None
+    return storages
+
+
+def _step(
+    subject: Subject, storages: Storages, loss: Loss, steps: Steps, casts: Any, *, measured: bool
+) -> None:
+    """One optimizer step; of a long accumulation two micro batches show all there is."""
+    for _ in range(min(subject.layout.batch.accumulation, 2)):
+        enter(storages, "forward", measured=measured)
+        with casts:
+            result = loss()
+        gc.collect()
+        enter(storages, "backward", measured=measured)
+        with casts:
+            backward(result)
+        del result
+    enter(storages, "optimizer step", measured=measured)
+    steps.step()
+    for each in steps.tensors():
+        storages.name(each, "optimizer states")
+
+
+def _is_ddp(subject: Subject) -> bool:
+    parallel = subject.layout.parallel
+    return parallel.engine == "ddp" and parallel.data > 1
+
+
+def _shared(subject: Subject, model: torch.nn.Module, stack: ExitStack) -> torch.nn.Module:
+    """The real DistributedDataParallel over a process group that goes nowhere."""
+    from torch.nn.parallel import distributed
+
+    stack.enter_context(fake_ranks(subject.layout.parallel.world))
+    stack.enter_context(
+        replaced(distributed, "_verify_param_shape_across_processes", lambda *_, **__: None)
+    )
+    # otherwise buckets are made anew, by an order that the ranks read from a tensor
+    shared = distributed.DistributedDataParallel(model, find_unused_parameters=True)
+    shared.register_comm_hook(None, _reduced)
+    return shared
+
+
+def _reduced(_: object, bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done

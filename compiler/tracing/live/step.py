@@ -1,0 +1,115 @@
+"""The parts of a traced step that every engine shares: batches, losses, names, phases."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from tunec.compiler.tracing.live.answers import Answers
+from tunec.compiler.tracing.live.autocast import CudaAutocast
+from tunec.compiler.tracing.live.batches import Batch, image_elements
+from tunec.compiler.tracing.live.building import DTYPES
+from tunec.compiler.tracing.live.storages import Storages
+from tunec.compiler.tracing.subject import Subject
+
+Loss = Callable[[], torch.Tensor]
+
+
+def answers_of(subject: Subject) -> Answers:
+    """What operations on a subject's batch are told."""
+    return Answers(image_elements(subject), mixed=subject.workload.data.images > 0)
+
+
+def backward(loss: torch.Tensor) -> None:
+    """Differentiate with function modes left on, which `Tensor.backward` would switch off.
+
+    What checkpointing recomputes must meet the same autocast as it did in the forward pass.
+    """
+    engine = torch.autograd.Variable._execution_engine  # noqa: SLF001
+    seed = torch.ones_like(loss)
+    options = {"allow_unreachable": True, "accumulate_grad": True}
+    engine.run_backward((loss,), (seed,), False, False, (), **options)
+
+
+def enter(storages: Storages, phase: str, *, measured: bool) -> None:
+    """Begin a phase, which is recorded under its name only in the measured step."""
+    storages.begin(phase)
+    if not measured:
+        storages.recording.marks.pop()
+
+
+def embeddings_of(model: torch.nn.Module) -> set[int]:
+    """Identities of all embedding weights."""
+    kind = torch.nn.Embedding
+    return {id(each.weight) for each in model.modules() if isinstance(each, kind)}
+
+
+def autocast_of(subject: Subject) -> CudaAutocast | None:
+    """The autocast of a plan that has one."""
+    if not subject.layout.states.autocast:
+        return None
+    return CudaAutocast(DTYPES[subject.workload.precision.compute])
+
+
+def loss_of(subject: Subject, model: Any, batch: Batch) -> Loss:
+    """How the trainer computes the loss; outputs besides it are let go, as the Trainer does."""
+    if subject.workload.architecture.kind == "diffusion":
+        return lambda: model(**batch, return_dict=False)[0].float().pow(2).mean()
+
+    def loss() -> torch.Tensor:
+        out: torch.Tensor = model(**batch).loss
+        return out
+
+    return loss
+
+
+def name_model(storages: Storages, model: torch.nn.Module) -> None:
+    """Follow parameters and buffers."""
+    for name, value in model.named_parameters():
+        storages.follow(value, "parameter", "weights")
+        storages.name(value, "weights", pattern(name))
+    for name, value in model.named_buffers():
+        storages.follow(value, "buffer", "buffers")
+        storages.name(value, "buffers", pattern(name))
+
+
+def name_batch(storages: Storages, batch: Batch) -> None:
+    """Follow the inputs."""
+    for name, value in batch.items():
+        if isinstance(value, torch.Tensor):
+            storages.follow(value, "input", "inputs")
+            storages.name(value, "inputs", name)
+
+
+def pattern(name: str) -> str:
+    """A dotted name with its numbers written `{}`."""
+    return ".".join("{}" if part.isdigit() else part for part in name.split("."))
+
+
+def watch_gradients(storages: Storages, model: torch.nn.Module) -> None:
+    """Know a gradient as soon as autograd has accumulated it."""
+    for name, value in model.named_parameters():
+        if value.requires_grad:
+            value.register_post_accumulate_grad_hook(_naming(storages, pattern(name)))
+
+
+def _naming(storages: Storages, name: str) -> Callable[[torch.Tensor], None]:
+    def say(parameter: torch.Tensor) -> None:
+        if parameter.grad is not None:
+            storages.name(parameter.grad, "gradients", name)
+
+    return say
+
+
+@contextmanager
+def fake_ranks(world: int, rank: int = 0) -> Iterator[None]:
+    """A process group of any size in which collectives do nothing, seen from one of its ranks."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    group = torch.distributed
+    group.init_process_group("fake", rank=rank, world_size=world, store=FakeStore())
+    try:
+        yield
+    finally:
+        group.destroy_process_group()

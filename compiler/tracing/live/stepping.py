@@ -1,0 +1,96 @@
+"""Optimizers: torch's own where they run on meta, the states of the others by their size."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+import torch
+
+from tunec.compiler.analyses.memory.dtypes import BYTES
+from tunec.compiler.analyses.memory.states import MOMENTS
+from tunec.compiler.tracing.subject import Subject
+
+_BLOCK: Final = 256
+_SMALL: Final = 4096
+"""bitsandbytes 0.44 `optim/optimizer.py`: elements that share a scale; smaller tensors keep fp32
+states (`min_8bit_size`)."""
+
+
+class Steps(Protocol):
+    """An optimizer, as far as a trace needs one."""
+
+    def step(self) -> Any:
+        """Move the parameters."""
+        ...
+
+    def tensors(self) -> Iterable[torch.Tensor]:
+        """Everything that it keeps between steps."""
+        ...
+
+
+def optimizer_of(
+    subject: Subject, parameters: list[torch.nn.Parameter], embeddings: Iterable[int] = ()
+) -> Steps:
+    """The optimizer of a plan over the parameters that it trains.
+
+    `embeddings`: the identities of embedding weights, whose 8-bit states transformers' Trainer
+    keeps in 32 bits (5.23 `trainer.py`, `register_module_override`).
+    """
+    slots, kernel = subject.workload.optimizer, subject.workload.optimizer.kernel
+    if slots.name == "adafactor":
+        from transformers.optimization import Adafactor
+
+        return _Own(Adafactor(parameters, lr=1e-3, scale_parameter=False, relative_step=False))
+    if slots.name == "adamw" and kernel in ("foreach", "loop"):
+        return _Own(torch.optim.AdamW(parameters, lr=1e-4, foreach=kernel == "foreach"))
+    if slots.name == "sgd":
+        return _Own(torch.optim.SGD(parameters, lr=1e-4, foreach=kernel != "loop"))
+    return _Kernel(parameters, MOMENTS[slots.name], subject.layout.states.optimizer, embeddings)
+
+
+class _Own:
+    """One of torch's or transformers' optimizers, in Python."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+    def step(self) -> Any:
+        return self.optimizer.step()
+
+    def tensors(self) -> Iterable[torch.Tensor]:
+        for states in self.optimizer.state.values():
+            yield from (each for each in states.values() if isinstance(each, torch.Tensor))
+
+
+class _Kernel:
+    """A fused or bitsandbytes kernel: states at the first step, nothing besides."""
+
+    def __init__(
+        self,
+        parameters: list[torch.nn.Parameter],
+        moments: int,
+        dtype: str,
+        embeddings: Iterable[int],
+    ) -> None:
+        self.parameters, self.moments, self.dtype = parameters, moments, dtype
+        self.embeddings = frozenset(embeddings)
+        self.states: list[torch.Tensor] = []
+
+    def step(self) -> Any:
+        if self.states:
+            return
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                self.states += [each for _ in range(self.moments) for each in self._new(parameter)]
+
+    def _new(self, parameter: torch.Tensor) -> list[torch.Tensor]:
+        device, elements = parameter.device, parameter.numel()
+        wide = elements < _SMALL or id(parameter) in self.embeddings
+        if self.dtype != "int8" or wide:
+            dtype = {2: torch.bfloat16}.get(BYTES[self.dtype], torch.float32)  # type: ignore[index]
+            return [torch.empty(elements, dtype=dtype, device=device)]
+        scales = torch.empty(math.ceil(elements / _BLOCK), dtype=torch.float32, device=device)
+        return [torch.empty(elements, dtype=torch.uint8, device=device), scales]
+
+    def tensors(self) -> Iterable[torch.Tensor]:
+        return self.states

@@ -1,0 +1,253 @@
+"""DeepSpeed's own ZeRO code on meta tensors: any size of model, any number of ranks, no device.
+
+What it asks of an accelerator is answered by the CPU's, with `meta` as the name of the device; the
+process group is torch's `fake` one, in which collectives do nothing.
+"""
+
+import gc
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, Final
+
+import torch
+
+from tunec.compiler.analyses.memory.partition import largest_partition
+from tunec.compiler.tracing.live.answers import Answers
+from tunec.compiler.tracing.live.batches import batch_of
+from tunec.compiler.tracing.live.building import build
+from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
+from tunec.compiler.tracing.live.step import (
+    answers_of,
+    autocast_of,
+    enter,
+    fake_ranks,
+    loss_of,
+    name_batch,
+    name_model,
+    watch_gradients,
+)
+from tunec.compiler.tracing.live.stepping import Steps, optimizer_of
+from tunec.compiler.tracing.live.storages import Storages
+from tunec.compiler.tracing.subject import Subject, Untraceable
+
+_READ: Final = 1024
+"""Elements up to which a tensor on the host may be one whose numbers are read."""
+
+
+def trace_zero(subject: Subject) -> Storages:
+    """Record the second step of a DeepSpeed engine; Untraceable for offloaded state."""
+    _refuse(subject)
+    model = build(subject)
+    storages = Storages()
+    storages.answer = HostAnswers(answers_of(subject), storages)
+    casts = autocast_of(subject)
+    storages.watch(model, casts.forget if casts else lambda: None)
+    with ExitStack() as stack:
+        stack.enter_context(_quiet_start())
+        stack.enter_context(fake_ranks(subject.layout.parallel.world, fullest_rank(subject)))
+        stack.enter_context(as_on_gpu(casts.lower if casts else None))
+        stack.enter_context(_meta_accelerator())
+        stack.enter_context(storages.resizing())
+        stack.enter_context(storages)
+        name_model(storages, model)
+        batch = batch_of(subject, model)
+        name_batch(storages, batch)
+        engine = _engine(subject, model)
+        _name_weights(storages, model)
+        watch_gradients(storages, model)
+        loss = loss_of(subject, engine, batch)
+        _step(subject, storages, engine, loss, measured=False)
+        storages.settle("training state")
+        _step(subject, storages, engine, loss, measured=True)
+    return storages
+
+
+class HostAnswers:
+    """Stand-ins for host memory: what DeepSpeed copies to the CPU, or makes there.
+
+    Small tensors hold zeros, for their numbers are read; large ones have no data either. Tensors
+    that DeepSpeed itself makes on the meta device, to remember shapes, are no memory at all.
+    """
+
+    def __init__(self, others: Answers, storages: Storages) -> None:
+        self.others, self.storages = others, storages
+
+    def __call__(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The answer of one operation, or NotImplemented for those that need none."""
+        device = torch.device(kwargs["device"]) if kwargs.get("device") is not None else None
+        if device is not None and device.type == "cpu":
+            return self._on_host(func, args, kwargs)
+        if func is torch.ops.aten.zeros_like.default and device is not None:
+            return self.storages.overlook(func(*args, **kwargs))
+        return self.others(func, args, kwargs)
+
+    def _on_host(self, func: Any, args: Any, kwargs: Any) -> Any:
+        made = func(*args, **(kwargs | {"device": "meta"}))
+        if made.numel() > _READ:
+            return self.storages.overlook(made)
+        return torch.zeros(made.shape, dtype=made.dtype, device="cpu")
+
+
+def fullest_rank(subject: Subject) -> int:
+    """The rank that the account speaks of: where gradients are split, the one that keeps most."""
+    if subject.layout.zero.stage not in (1, 2):
+        return 0
+    return largest_partition(subject.workload, subject.layout.parallel.world).rank
+
+
+def _refuse(subject: Subject) -> None:
+    zero = subject.layout.zero
+    if zero.offload_optimizer != "none" or zero.offload_param != "none":
+        raise Untraceable("meta tensors cannot tell a device from its host, so no offload is seen")
+    if subject.layout.parallel.tensor > 1 or subject.layout.parallel.sequence > 1:
+        raise Untraceable("only data parallel ranks are traced")
+
+
+def _step(subject: Subject, storages: Storages, engine: Any, loss: Any, *, measured: bool) -> None:
+    for _ in range(min(subject.layout.batch.accumulation, 2)):
+        enter(storages, "forward", measured=measured)
+        result = loss()
+        gc.collect()
+        enter(storages, "backward", measured=measured)
+        engine.backward(result)
+        del result
+        enter(storages, "optimizer step", measured=measured)
+        engine.step()
+
+
+def _engine(subject: Subject, model: torch.nn.Module) -> Any:
+    import deepspeed
+
+    trained = [each for each in model.parameters() if each.requires_grad]
+    made = deepspeed.initialize(
+        model=model, optimizer=_Torch(subject, trained), config=_config(subject)
+    )
+    return made[0]
+
+
+def _config(subject: Subject) -> dict[str, Any]:
+    layout, zero = subject.layout, subject.layout.zero
+    section = {
+        "stage": zero.stage,
+        "overlap_comm": zero.overlap_comm,
+        "contiguous_gradients": zero.contiguous_gradients,
+        "reduce_scatter": zero.reduce_scatter,
+        "reduce_bucket_size": zero.reduce_bucket,
+        "allgather_bucket_size": zero.allgather_bucket,
+        "stage3_prefetch_bucket_size": zero.prefetch_bucket,
+        "stage3_param_persistence_threshold": zero.persistence_threshold,
+        "stage3_max_live_parameters": zero.max_live_parameters,
+        "stage3_max_reuse_distance": zero.max_reuse_distance,
+        "sub_group_size": zero.sub_group_size,
+    }
+    accumulation = min(layout.batch.accumulation, 2)
+    return {
+        "train_micro_batch_size_per_gpu": layout.batch.micro,
+        "gradient_accumulation_steps": accumulation,
+        "train_batch_size": layout.batch.micro * accumulation * layout.parallel.data,
+        "zero_optimization": section,
+        "zero_allow_untested_optimizer": True,
+        "gradient_clipping": subject.workload.optimizer.max_grad_norm,
+        "bf16": {"enabled": layout.states.weights != "fp32"},
+        "data_types": {"grad_accum_dtype": layout.states.gradients},
+    }
+
+
+class _Torch(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not typed
+    """The optimizer of a plan behind torch's interface, over whatever tensors ZeRO puts in."""
+
+    def __init__(self, subject: Subject, parameters: list[torch.nn.Parameter]) -> None:
+        super().__init__(parameters, {"lr": 1e-4})
+        self.subject = subject
+        self.steps: dict[int, Steps] = {}
+
+    def step(self, _: Any = None) -> None:
+        """Step every tensor that has a gradient."""
+        for group in self.param_groups:
+            for each in group["params"]:
+                if each.grad is not None:
+                    self._steps(each).step()
+
+    def _steps(self, parameter: torch.nn.Parameter) -> Steps:
+        key = id(parameter)
+        if key not in self.steps:
+            self.steps[key] = optimizer_of(self.subject, [parameter])
+        return self.steps[key]
+
+
+def _name_weights(storages: Storages, model: torch.nn.Module) -> None:
+    for each in model.parameters():
+        storages.name(each, "weights")
+        if hasattr(each, "ds_tensor"):
+            storages.name(each.ds_tensor, "weights")
+
+
+@contextmanager
+def _quiet_start() -> Iterator[None]:
+    """Tell DeepSpeed which accelerator and rank this is, before it is imported."""
+    plain = dict(os.environ)
+    os.environ.update(
+        DS_ACCELERATOR="cpu", LOCAL_RANK="0", RANK="0", WORLD_SIZE="1", DEEPSPEED_LOG_LEVEL="error"
+    )
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(plain)
+
+
+@contextmanager
+def _meta_accelerator() -> Iterator[None]:
+    importlib.import_module("deepspeed.comm.torch")
+    from deepspeed.accelerator import get_accelerator
+
+    comm = sys.modules["deepspeed.comm.torch"]
+    accelerator = get_accelerator()
+    with ExitStack() as stack:
+        for name, value in (
+            ("device_name", lambda *_: "meta"),
+            ("current_device_name", lambda: "meta"),
+            ("current_device", lambda: "meta"),
+            ("on_accelerator", lambda tensor: tensor.device.type == "meta"),
+            ("pin_memory", lambda tensor, *_, **__: tensor),
+        ):
+            stack.enter_context(replaced(type(accelerator), name, _method(value)))
+        stack.enter_context(replaced(comm, "build_shm_op", lambda: None))
+        linear = importlib.import_module("deepspeed.runtime.zero.linear")
+        stack.enter_context(replaced(linear, "_get_autocast_dtype", lambda _: torch.bfloat16))
+        stack.enter_context(replaced(linear, "_is_autocast_enabled", lambda _: False))
+        order = importlib.import_module("deepspeed.runtime.zero.partitioned_param_coordinator")
+        stack.enter_context(replaced(order, "assert_ints_same_as_other_ranks", lambda _: None))
+        sharded = importlib.import_module("deepspeed.runtime.zero.stage3")
+        stack.enter_context(replaced(sharded, "defragment", _defragmented))
+        stack.enter_context(replaced(torch, "autocast", _no_autocast(torch.autocast)))
+        yield
+
+
+def _defragmented(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """One buffer for all shards of the parameters.
+
+    deepspeed 0.19.8 `runtime/zero/utils.py`, `defragment`, takes the way over a buffer on the host,
+    which meta tensors cannot tell from the device's.
+    """
+    buffer = torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype, device="meta")
+    places = torch.split(buffer, [each.numel() for each in tensors])
+    for tensor, place in zip(tensors, places, strict=True):
+        tensor.data = place
+    return buffer
+
+
+def _no_autocast(plain: Any) -> Any:
+    """torch knows no autocast of meta tensors, and DeepSpeed's linear layer asks for one."""
+
+    def autocast(device_type: str, *args: Any, **options: Any) -> Any:
+        return nullcontext() if device_type == "meta" else plain(device_type, *args, **options)
+
+    return autocast
+
+
+def _method(function: Any) -> Any:
+    return lambda _self, *args, **options: function(*args, **options)

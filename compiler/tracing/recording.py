@@ -1,0 +1,125 @@
+"""What a trace recorded: storages with their makers, and when each came and went."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+Category = Literal[
+    "weights",
+    "gradients",
+    "optimizer states",
+    "training state",
+    "buffers",
+    "inputs",
+    "activations",
+    "temporaries",
+]
+"""What a storage is for. Training state: all that an engine keeps between steps besides weights."""
+PHASES: Final = ("forward", "backward", "optimizer step")
+
+
+@dataclass(slots=True, eq=False)
+class Storage:
+    """One storage: what it was made for, by which operation, in which module."""
+
+    bytes: int
+    category: Category
+    module: str
+    """Dotted path in the real module tree, numbers written `{}`; empty outside of any module."""
+    operation: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Event(NamedTuple):
+    """A storage came, grew, shrank or went: a change of the bytes alive."""
+
+    storage: Storage
+    change: int
+
+
+@dataclass(slots=True)
+class Recording:
+    """Everything that happened in the traced step, in order."""
+
+    events: list[Event] = field(default_factory=list)
+    marks: list[tuple[int, str]] = field(default_factory=list)
+    """Where in `events` each phase begins."""
+
+    def begin(self, phase: str) -> None:
+        """Say that what follows belongs to a phase."""
+        self.marks.append((len(self.events), phase))
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """Equal tensors alive at a peak: same maker, shape and dtype."""
+
+    category: Category
+    module: str
+    operation: str
+    shape: tuple[int, ...]
+    dtype: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TracedPhase:
+    """The highest moment of one phase."""
+
+    name: str
+    peak_bytes: int
+    terms: Mapping[str, int]
+    """Bytes by category."""
+    tensors: tuple[Tensors, ...]
+    """What is alive there, the largest groups first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One traced step."""
+
+    phases: tuple[TracedPhase, ...]
+    seconds: float
+    versions: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def peak(self) -> TracedPhase:
+        """The phase that needs most."""
+        return max(self.phases, key=lambda phase: phase.peak_bytes)
+
+
+def traced_phases(recording: Recording) -> tuple[TracedPhase, ...]:
+    """Find the peak of each phase; phases that come several times (accumulation) are one."""
+    best: dict[str, tuple[int, int]] = {}
+    now, phase, marks = 0, "", dict(recording.marks)
+    for at, event in enumerate(recording.events):
+        phase = marks.get(at, phase)
+        now += event.change
+        if phase and now > best.get(phase, (-1, 0))[0]:
+            best[phase] = (now, at)
+    return tuple(_at(recording.events, name, at, top) for name, (top, at) in best.items())
+
+
+def _at(events: Sequence[Event], name: str, last: int, top: int) -> TracedPhase:
+    alive: dict[Storage, int] = {}
+    for storage, change in events[: last + 1]:
+        alive[storage] = alive.get(storage, 0) + change
+    terms: dict[str, int] = {}
+    groups: dict[_Key, list[int]] = {}
+    for storage, size in alive.items():
+        if size:
+            terms[storage.category] = terms.get(storage.category, 0) + size
+            groups.setdefault(_key(storage), []).append(size)
+    found = [Tensors(*key, len(sizes), sum(sizes)) for key, sizes in groups.items()]
+    found.sort(key=lambda each: -each.bytes)
+    return TracedPhase(name, top, terms, tuple(found))
+
+
+_Key = tuple[Category, str, str, tuple[int, ...], str]
+
+
+def _key(each: Storage) -> _Key:
+    return each.category, each.module, each.operation, each.shape, each.dtype

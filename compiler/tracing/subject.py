@@ -1,0 +1,45 @@
+"""What is traced: a model's own config, and the workload and layout that the account is asked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tunec.compiler.analyses.memory.workload import Layout, Workload
+
+
+class Untraceable(Exception):
+    """Something that no trace can show; the message says what and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One run: `config` is the model's config.json, whole or the facts that define its modules."""
+
+    config: Mapping[str, Any]
+    workload: Workload
+    layout: Layout
+
+    @property
+    def family(self) -> str:
+        """`model_type` of a Hugging Face config, or the diffusers class."""
+        return self.workload.architecture.family
+
+    @property
+    def is_adapted(self) -> bool:
+        """Whether adapters are trained on a frozen base."""
+        return self.workload.adapter.kind != "none"
+
+    @property
+    def is_checkpointed(self) -> bool:
+        """Whether layers keep only their inputs."""
+        return self.layout.activation_checkpointing.mode == "layer"
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether samples of different length share a micro batch, so that a mask is needed."""
+        return self.layout.batch.micro > 1 and not self.workload.data.packing
+
+    def with_micro(self, micro: int) -> "Subject":
+        """The same with another micro batch."""
+        batch = replace(self.layout.batch, micro=micro)
+        return replace(self, layout=replace(self.layout, batch=batch))

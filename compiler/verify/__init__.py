@@ -1,0 +1,1 @@
+"""Handing each file to the program that reads it, and comparing what it resolves with the plan."""

@@ -1,0 +1,153 @@
+"""asking: every question of every case, in as few processes as there are environments."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+from tunec.compiler.consumers.asking import ConsumerFailed, ask_each
+from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.verify.check import Check, check, missing, unchecked
+from tunec.compiler.verify.contract import Case, NotAsked, Program, Question, Where
+
+Progress = Callable[[str], None]
+"""Told what is under way."""
+
+_SHARED: Final = "torch"
+"""What every environment takes from the interpreter that runs tunec."""
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    """One program before one case: what it is asked and where, or why it is not."""
+
+    case: Case
+    program: Program
+    answers: dict[str, Any]
+    """The case's answers so far, shared by its programs."""
+    where: Where | None = None
+    question: Question | None = None
+    check: Check | None = None
+
+
+def programs(case: Case) -> tuple[Program, ...]:
+    """The programs that read the files of a case's target; none if nothing is known of them."""
+    if not case.target.verify:
+        return ()
+    found: tuple[Program, ...] = import_module(case.target.verify).PROGRAMS
+    return found
+
+
+def verify(
+    cases: Sequence[Case], progress: Progress = lambda _: None, seconds: float | None = None
+) -> tuple[Check, ...]:
+    """Hand every file of every case to the programs that read it; no check is left out.
+
+    `seconds` bounds what all questions of one environment may take, instead of the program's own
+    bound. Environments are made where they are not there yet. Runs until all have answered or run
+    out of time; an interruption ends what runs.
+    """
+    tasks = [each for case in cases for each in _tasks(case)]
+    pending = tasks
+    while pending:
+        waiting = {(id(task.answers), task.program.name) for task in pending}
+        wave = [t for t in pending if (id(t.answers), t.program.after) not in waiting]
+        if not wave:
+            raise ValueError(f"{pending[0].program.name!r} comes after itself")
+        _ask(wave, progress, seconds)
+        pending = [task for task in pending if task not in wave]
+    unread = (each for case in cases for each in _unread(case))
+    return (*(task.check for task in tasks if task.check is not None), *unread)
+
+
+def _unread(case: Case) -> Iterator[Check]:
+    """Files that nothing is asked about: said, since silence would look like a pass."""
+    read = {program.file for program in programs(case)}
+    consumer = f"{case.target.package}@{case.version}"
+    for name in case.expected:
+        if name not in read:
+            path = case.delivered[name].path if name in case.delivered else name
+            reason = f"nothing is known here that could be asked about files of {case.target.name}"
+            yield Check(case.spec, path, case.target.package, consumer, "unchecked", reason=reason)
+
+
+def _tasks(case: Case) -> Iterator[_Task]:
+    answers: dict[str, Any] = {}
+    for program in programs(case):
+        if program.file in case.delivered:
+            yield _Task(case, program, answers)
+        elif program.file in case.expected and not program.after:
+            path = f"{case.target.name}/{program.file}"
+            yield _Task(case, program, answers, check=missing(case, program, path))
+
+
+def _ask(wave: Iterable[_Task], progress: Progress, seconds: float | None) -> None:
+    """Ask every task of a wave, each environment and script once."""
+    groups: dict[tuple[tuple[str, ...], str], list[_Task]] = {}
+    for task in wave:
+        if task.check is None and _prepare(task) and task.where is not None:
+            groups.setdefault((task.where.pins, task.program.script), []).append(task)
+    for at, ((pins, script), tasks) in enumerate(sorted(groups.items(), key=lambda g: g[0]), 1):
+        where = tasks[0].where
+        progress(f"[{at}/{len(groups)}] {where.name if where else script}: {_count(tasks)}")
+        limit = seconds or max(task.program.seconds for task in tasks)
+        replies = _replies(pins, script, tasks, limit)
+        for task, reply in zip(tasks, replies, strict=True):
+            _hear(task, reply)
+
+
+def _count(tasks: Sequence[_Task]) -> str:
+    return f"{len(tasks)} question{'' if len(tasks) == 1 else 's'}"
+
+
+def _prepare(task: _Task) -> bool:
+    """Whether there is something to ask; otherwise the task has its check, or needs none."""
+    try:
+        if find_spec(_SHARED) is None:
+            raise EnvironmentUnavailable(_SHARED, "it is not installed beside tunec")
+        task.question = task.program.question(task.case, task.answers)
+        if task.question is not None:
+            task.where = task.program.where(task.case)
+    except (NotAsked, EnvironmentUnavailable) as fault:
+        task.check = unchecked(task.case, task.program, _consumer(task), str(fault))
+        return False
+    return task.question is not None
+
+
+def _consumer(task: _Task) -> str:
+    """How the consumer is called where no environment says its release."""
+    try:
+        return task.program.where(task.case).name
+    except EnvironmentUnavailable:
+        return f"{task.case.target.package}@{task.case.version}"
+
+
+def _replies(
+    pins: tuple[str, ...], script: str, tasks: Sequence[_Task], seconds: float
+) -> list[Any]:
+    """An answer, or the fault that kept it back, for each task; equal questions are asked once."""
+    asked: dict[str, Mapping[str, Any]] = {
+        _key(task): task.question for task in tasks if task.question is not None
+    }
+    try:
+        found = ask_each(prepare(pins), script, list(asked.values()), seconds)
+    except (EnvironmentUnavailable, ConsumerFailed) as fault:
+        return [fault] * len(tasks)
+    told = dict(zip(asked, found, strict=True))
+    return [told[_key(task)] for task in tasks]
+
+
+def _key(task: _Task) -> str:
+    return json.dumps(task.question, sort_keys=True)
+
+
+def _hear(task: _Task, reply: Any) -> None:
+    if task.where is None:
+        return
+    if isinstance(reply, EnvironmentUnavailable | ConsumerFailed):
+        task.check = unchecked(task.case, task.program, task.where.name, str(reply))
+        return
+    task.answers[task.program.name] = reply
+    task.check = check(task.case, task.program, task.where, task.program.hear(task.case, reply))

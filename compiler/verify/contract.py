@@ -1,0 +1,170 @@
+"""What a target says of the programs that read its files: how each is asked, and how it is heard.
+
+A target names a module whose `PROGRAMS` are these (`Target.verify`); it is imported only when
+something is verified.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from packaging.version import Version
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Artifact, Dialect, Entry, File, Found, Json, Target
+from tunec.schemas.models.architecture import Architecture
+
+Question = Mapping[str, Any]
+Answers = Mapping[str, Any]
+"""What programs have answered so far about one case, by the program's name."""
+
+
+class NotAsked(Exception):
+    """A program cannot be asked about this case; the message says why. Never a pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A file as the program gets it: of the target, at a path that people know, with its text."""
+
+    name: str
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """The files of one target at one version, and the plan that they must come to."""
+
+    spec: str
+    """The spec's name."""
+    target: Target
+    version: Version
+    software: Mapping[str, str]
+    """Versions of other distributions that the spec or the cluster names."""
+    plan: Plan
+    architecture: Architecture
+    config: Mapping[str, Json] | None
+    """The model's own config.json, where it is known whole enough to build the model from."""
+    delivered: Mapping[str, Delivered]
+    """By the name of the target's file."""
+    expected: Mapping[str, Artifact]
+    """What the plan comes to in this dialect, by the name of the target's file."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """The versions that select keys."""
+        return self.target.dialect(self.version, self.software)
+
+    def file(self, name: str) -> File:
+        """The target's file of that name."""
+        return next(each for each in self.target.files if each.name == name)
+
+    def rows(self, name: str) -> tuple[Entry, ...]:
+        """The rows of a file that matter in this plan and dialect."""
+        dialect = self.dialect
+        return tuple(
+            each
+            for each in self.file(name).entries
+            if each.holds_in(dialect) and each.when(self.plan)
+        )
+
+    def text(self, name: str) -> str:
+        """What a delivered file says."""
+        return self.delivered[name].text
+
+    def machine(self) -> dict[str, Any]:
+        """What the program sees of the declared hardware, as questions hold it."""
+        devices = self.plan.devices
+        seen: dict[str, Any] = {
+            "devices": devices.per_node,
+            "memory": devices.memory,
+            "world_size": self.plan.parallel.world,
+        }
+        if devices.capability is not None:
+            seen["capability"] = [int(part) for part in devices.capability.split(".")]
+        return seen
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """In which environment a program runs: a release of a consumer, and exact pins."""
+
+    consumer: str
+    version: str
+    pins: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """How people call it: `deepspeed@0.18.9`."""
+        return f"{self.consumer}@{self.version}" if self.version else self.consumer
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that a program says of a slot by other means than a key's resolved value."""
+
+    slot: str
+    key: str
+    expected: Any
+    resolved: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An answer in the words of the target's table."""
+
+    refused: str = ""
+    """Why the program would not take the file; empty: it took it."""
+    unchecked: str = ""
+    """Why the answer says nothing here: this machine lacks what the program asked for."""
+    values: Mapping[str, Json] = field(default_factory=dict)
+    """What each key of the file came to, absent ones too, by dotted path."""
+    facts: tuple[Fact, ...] = ()
+    ignored: tuple[str, ...] = ()
+    """Keys of the file that the program did not read."""
+
+
+def _found(text: str, path: str) -> Mapping[str, Found]:
+    del text, path
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program that reads a file of a target.
+
+    `question` may look at the answers of the program that it comes `after`; it returns None where
+    the plan leaves nothing to ask, and raises NotAsked where the program cannot be asked.
+    """
+
+    name: str
+    """In the words of its users: `transformers TrainingArguments`."""
+    file: str
+    """The target's file that it is asked about."""
+    script: str
+    """Dotted name of the module with the verbs."""
+    where: Callable[[Case], Where]
+    """Raises EnvironmentUnavailable."""
+    question: Callable[[Case, Answers], Question | None]
+    hear: Callable[[Case, Any], Heard]
+    after: str = ""
+    seconds: float = 180.0
+    """How long it may take to answer all questions of one environment."""
+    places: Callable[[str, str], Mapping[str, Found]] = _found
+    """Where the keys of a text stand (text, path), for formats that have no tree of nodes."""
+
+
+def flat(document: Json, prefix: str = "") -> dict[str, Json]:
+    """A document's leaves by dotted path; lists, and mappings that are empty, are leaves."""
+    if not isinstance(document, Mapping) or not document:
+        return {prefix.removesuffix("."): document} if prefix else {}
+    found: dict[str, Json] = {}
+    for key, value in document.items():
+        found |= flat(value, f"{prefix}{key}.")
+    return found
+
+
+def facts(pairs: Sequence[tuple[str, str, Any, Any]]) -> tuple[Fact, ...]:
+    """Facts from (slot, key, expected, resolved)."""
+    return tuple(Fact(*pair) for pair in pairs)

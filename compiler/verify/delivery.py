@@ -1,0 +1,37 @@
+"""delivery: files as programs get them, from a plan or from a directory, as data with places."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from tunec.compiler.frontend.nodes import Node, plain
+from tunec.compiler.frontend.parse import parse
+from tunec.compiler.read import found_in, found_plain
+from tunec.compiler.target import File, Found, Json
+from tunec.compiler.verify.contract import Delivered
+
+_TREES: Final = ("json", "yaml")
+
+
+def document(file: File, delivered: Delivered) -> Json:
+    """What a delivered text says, as data; an empty mapping where it cannot be read."""
+    if file.parse is not None:
+        try:
+            return file.parse(delivered.text)
+        except (ValueError, TypeError, LookupError, AttributeError):
+            return {}
+    node = _tree(delivered.text, delivered.path, file.format)
+    return {} if node is None else plain(node)
+
+
+def places(file: File, delivered: Delivered) -> Mapping[str, Found]:
+    """Every key of a delivered text by dotted path, with its place where the format has one."""
+    if file.parse is None and file.format in _TREES:
+        node = _tree(delivered.text, delivered.path, file.format)
+        return {} if node is None else found_in(node)
+    return found_plain(document(file, delivered))
+
+
+@lru_cache(maxsize=64)
+def _tree(text: str, path: str, format: str) -> Node | None:
+    return parse(text, path, "json" if format == "json" else "yaml")[0]

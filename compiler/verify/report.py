@@ -1,0 +1,189 @@
+"""report: checks for people, for machines, and as diagnostics with places."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.ir.show import plain
+from tunec.compiler.verify.asking import programs
+from tunec.compiler.verify.check import Check, Difference, Status
+from tunec.compiler.verify.contract import Case
+from tunec.compiler.verify.delivery import places
+from tunec.schemas.source import Span
+
+Places = Mapping[str, Mapping[str, Span]]
+"""Where the keys of each file stand, by the file's path and the key's dotted path."""
+
+_WORDS: Final[Mapping[Status, str]] = {
+    "same": "same",
+    "differs": "differs",
+    "refused": "refused",
+    "unchecked": "not checked",
+}
+
+
+def passes(checks: Sequence[Check], *, allow_unchecked: bool = False) -> bool:
+    """Whether there is a check, nothing differs, nothing is refused, and all was asked."""
+    fine = {"same", "unchecked"} if allow_unchecked else {"same"}
+    return bool(checks) and all(each.status in fine for each in checks)
+
+
+# ── for people ───────────────────────────────────────────────────────────────────────────────────
+
+
+def table(checks: Sequence[Check]) -> str:
+    """One line a file and program, what was not checked with its reason, and the sum."""
+    head = ("file", "program", "consumer", "result", "slots", "not said")
+    several = len({each.spec for each in checks}) > 1
+    rows = [head, *(_cells(each, named=several) for each in checks)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([*lines, "", *_unchecked(checks), _sum(checks)])
+
+
+def _cells(check: Check, *, named: bool) -> tuple[str, ...]:
+    counted = check.status in ("same", "differs") and not check.reason
+    return (
+        f"{check.spec}: {check.file}" if named else check.file,
+        check.program,
+        check.consumer,
+        _WORDS[check.status],
+        str(len(check.compared)) if counted else "-",
+        str(len(check.unsaid)) if counted else "-",
+    )
+
+
+def _unchecked(checks: Sequence[Check]) -> Iterator[str]:
+    for check in checks:
+        if check.status == "unchecked":
+            yield f"not checked: {check.file} by {check.program} ({check.consumer}): {check.reason}"
+
+
+def _sum(checks: Sequence[Check]) -> str:
+    counts = {status: sum(each.status == status for each in checks) for status in _WORDS}
+    parts = ", ".join(f"{counts[status]} {word}" for status, word in _WORDS.items())
+    return f"{len(checks)} checks: {parts}"
+
+
+# ── for machines ─────────────────────────────────────────────────────────────────────────────────
+
+
+def to_json(check: Check) -> dict[str, Any]:
+    """A check as `--format json` prints it."""
+    consumer, _, version = check.consumer.partition("@")
+    return {
+        "spec": check.spec,
+        "artifact": check.file,
+        "program": check.program,
+        "consumer": consumer,
+        "version": version,
+        "status": check.status,
+        "compared": list(check.compared),
+        "unsaid": list(check.unsaid),
+        "differences": [
+            {
+                "slot": each.slot or None,
+                "key": each.key or None,
+                "file": each.file,
+                "expected": plain(each.expected),
+                "resolved": plain(each.resolved),
+            }
+            for each in check.differences
+        ],
+        "extra": list(check.extra),
+        "reason": check.reason or None,
+    }
+
+
+# ── as diagnostics ───────────────────────────────────────────────────────────────────────────────
+
+
+def places_of(cases: Sequence[Case]) -> Places:
+    """Where the keys of all delivered files stand."""
+    return {
+        delivered.path: {
+            key: found.span for key, found in _found(case, name).items() if found.span is not None
+        }
+        for case in cases
+        for name, delivered in case.delivered.items()
+    }
+
+
+def _found(case: Case, name: str) -> Mapping[str, Any]:
+    delivered = case.delivered[name]
+    for program in programs(case):
+        if program.file == name and (found := program.places(delivered.text, delivered.path)):
+            return found
+    return places(case.file(name), delivered)
+
+
+def sources(cases: Sequence[Case]) -> dict[str, str]:
+    """The texts of all delivered files by their paths."""
+    return {each.path: each.text for case in cases for each in case.delivered.values()}
+
+
+def diagnostics(checks: Sequence[Check], where: Places) -> tuple[Diagnostic, ...]:
+    """What is wrong, each difference with its file, line and key; then what else was found."""
+    found: list[Diagnostic] = []
+    for check in checks:
+        if check.status == "refused":
+            found.append(_refused(check, where))
+        elif check.status == "differs":
+            found += [_differs(check, each, where) for each in check.differences]
+        if check.extra:
+            found.append(_extra(check, where))
+    return tuple(each for at, each in enumerate(found) if each not in found[:at])
+
+
+def _reader(check: Check) -> str:
+    return f"{check.program} ({check.consumer})"
+
+
+def _differs(check: Check, difference: Difference, where: Places) -> Diagnostic:
+    key, slot = difference.key, difference.slot
+    if not key:
+        message = f"{difference.file} is missing: {check.consumer} reads it"
+        return Diagnostic("E1001", "error", message, help=_HELP)
+    planned = "nothing there" if difference.expected is None else _show(difference.expected)
+    resolved = "nothing" if difference.resolved is None else _show(difference.resolved)
+    message = f"{key} of {difference.file} comes to {resolved}, and the plan has {planned}"
+    notes = (f"as {_reader(check)} resolves it", *([f"the key says slot {slot}"] if slot else []))
+    return Diagnostic("E1001", "error", message, (_label(difference, where),), notes, help=_HELP)
+
+
+def _refused(check: Check, where: Places) -> Diagnostic:
+    labels = tuple(
+        _label(each, where, f"the plan has {_show(each.expected)}") for each in check.differences
+    )
+    message = f"{_reader(check)} refuses {check.file}: {' '.join(check.reason.split())}"
+    return Diagnostic("E1002", "error", message, labels or (_at_file(check.file),), help=_HELP)
+
+
+def _extra(check: Check, where: Places) -> Diagnostic:
+    labels = tuple(
+        _label(Difference("", key, check.file, None, None), where, "the plan does not write it")
+        for key in check.extra
+    )
+    message = f"{check.file} says more than the plan: {', '.join(check.extra)}"
+    return Diagnostic("beyond-the-plan", "note", message, labels)
+
+
+_HELP: Final = "compile the spec again, or change the spec so that it says what the file says"
+
+
+def _show(value: Any) -> str:
+    return "nothing" if value is None else repr(plain(value))
+
+
+def _label(difference: Difference, where: Places, text: str = "") -> Label:
+    """The key's place, or the nearest one around it, or the head of the file."""
+    spans, key = where.get(difference.file, {}), difference.key
+    while key and key not in spans:
+        key = key.rpartition(".")[0]
+    span = spans.get(key) or Span(difference.file, 1, 1, 1, 1)
+    said = "nothing there" if difference.expected is None else _show(difference.expected)
+    return Label(text or f"the plan has {said}", span, difference.key)
+
+
+def _at_file(file: str) -> Label:
+    return Label("this file", Span(file, 1, 1, 1, 1))

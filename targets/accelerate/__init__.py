@@ -1,0 +1,1 @@
+"""accelerate: the YAML of `accelerate launch --config_file`."""

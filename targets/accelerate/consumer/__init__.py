@@ -1,0 +1,10 @@
+"""accelerate asked about the file that `accelerate launch --config_file` reads.
+
+Runs inside an environment that holds one release, never in tunec's own process. Verbs: `schema`,
+`defaults`, `resolve`; see the functions.
+"""
+
+from tunec.targets.accelerate.consumer.resolve import defaults, resolve
+from tunec.targets.accelerate.consumer.schema import schema
+
+VERBS = {"schema": schema, "defaults": defaults, "resolve": resolve}

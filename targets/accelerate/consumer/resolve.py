@@ -1,0 +1,200 @@
+"""What `accelerate launch` makes of its file: arguments, variables, and the plugin of them."""
+
+import enum
+import os
+import tempfile
+import warnings
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import accelerate
+from accelerate.commands import launch as command
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.utils import launch
+
+from tunec.compiler.consumers.devices import declared, pretended
+from tunec.compiler.consumers.json_types import plain
+
+_FILE: Final = "accelerate.yaml"
+_SCRIPT: Final = "train.py"
+# What the launcher sets for its processes; the rest of the environment is this machine's.
+_PREFIXES: Final = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MEGATRON_LM_")
+_NAMES: Final = frozenset({"CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT"})
+# How torch's launcher is told; `prepare_multi_gpu_env` and `prepare_deepspeed_cmd_env` set them.
+_TORCHRUN: Final = (
+    *("nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port", "rdzv_endpoint"),
+    "standalone",
+)
+
+
+class Refused(Exception):
+    """accelerate would not take it: `stage` says at which step, `cause` is what it raised."""
+
+    def __init__(self, stage: str, cause: BaseException) -> None:
+        super().__init__(str(cause))
+        self.stage = stage
+        self.cause = cause
+
+    def told(self) -> dict[str, str]:
+        """As an answer holds it."""
+        kind = type(self.cause).__name__
+        return {"stage": self.stage, "type": kind, "message": str(self.cause)}
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Turn what accelerate raises within into a Refused of that stage."""
+    try:
+        yield
+    except (ImportError, NameError, RecursionError):
+        # What this machine or this script lacks; it is no refusal of the file.
+        raise
+    except (Exception, SystemExit) as cause:
+        raise Refused(name, cause) from cause
+
+
+def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Hand the file to the real launcher, up to the processes that it would start.
+
+    In: `yaml`, the text of the file; `argv`, further flags of `accelerate launch`; `files`, further
+    files by their path relative to the working directory; `capability` of the device. Out:
+    `version`; `refused` (None, or stage, type and message); `config`, what `load_config_from_file`
+    gives; `arguments`, after the launcher has merged file and flags; `environment`, the variables
+    that it sets; `torchrun`, what it tells torch's launcher; `plugin`, the fields of the DeepSpeed
+    or FSDP plugin that a process builds from these variables; `warnings`.
+    """
+    answer: dict[str, Any] = {"version": accelerate.__version__, "refused": None}
+    with warnings.catch_warnings(record=True) as caught, _workplace(question):
+        warnings.simplefilter("always")
+        try:
+            _fill(answer, question)
+        except Refused as refused:
+            answer["refused"] = refused.told()
+    return {**answer, "warnings": sorted({str(each.message) for each in caught})}
+
+
+@contextmanager
+def _workplace(question: Mapping[str, Any]) -> Iterator[None]:
+    """A directory with the files, a free port, the declared device, and an environment to change.
+
+    `OMP_NUM_THREADS` is set, so that the launcher does not count this machine's processors.
+    """
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        chdir(folder),
+        patch.dict(os.environ),
+        patch.object(launch, "is_port_in_use", lambda *_: False),
+        pretended(declared(question)),
+    ):
+        for name, text in {**question.get("files", {}), _FILE: question["yaml"]}.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        yield
+
+
+def _fill(answer: dict[str, Any], question: Mapping[str, Any]) -> None:
+    """Fill the answer as far as accelerate comes, then raise what stopped it."""
+    with stage("load"):
+        answer["config"] = _plain(load_config_from_file(_FILE).to_dict())
+    with stage("merge"):
+        arguments = _merged(question.get("argv", ()))
+    with stage("environment"):
+        environment = _environment(arguments)
+    answer["arguments"] = {name: _plain(value) for name, value in vars(arguments).items()}
+    answer["environment"] = _shown(environment)
+    answer["torchrun"] = {name: vars(arguments).get(name) for name in _TORCHRUN}
+    with stage("plugin"), patch.dict(os.environ, environment):
+        answer["plugin"] = _plugin(arguments)
+
+
+def _merged(argv: Any) -> Namespace:
+    """File and flags as one, by the launcher's own merge; as `launch_command` goes on from there.
+
+    accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command`.
+    """
+    parser = command.launch_command_parser()
+    asked = parser.parse_args(["--config_file", _FILE, *argv, _SCRIPT])
+    arguments, config, mixed = command._validate_launch_command(asked)  # noqa: SLF001
+    named = list(config.deepspeed_config) if config else []
+    told = [*named, "mixed_precision"] if mixed else named
+    arguments.deepspeed_fields_from_accelerate_config = ",".join(told)
+    found: Namespace = arguments
+    return found
+
+
+def _environment(arguments: Namespace) -> Mapping[str, str]:
+    """The variables of each process, by the function for its kind of launch."""
+    if arguments.use_deepspeed and not arguments.cpu:
+        return dict(launch.prepare_deepspeed_cmd_env(arguments)[1])
+    if (arguments.use_fsdp or arguments.multi_gpu) and not arguments.cpu:
+        return dict(launch.prepare_multi_gpu_env(arguments))
+    return dict(launch.prepare_simple_launcher_cmd_env(arguments)[1])
+
+
+def _shown(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if name.startswith(_PREFIXES) or name in _NAMES
+    }
+
+
+def _plugin(arguments: Namespace) -> dict[str, Any] | None:
+    """The plugin that `Accelerator()` builds in a process where these variables are set."""
+    from accelerate.utils import DeepSpeedPlugin, FullyShardedDataParallelPlugin
+
+    if arguments.use_deepspeed and not arguments.cpu:
+        return _fields(DeepSpeedPlugin())
+    if arguments.use_fsdp and not arguments.cpu:
+        return _fields(FullyShardedDataParallelPlugin())
+    return None
+
+
+def _fields(plugin: Any) -> dict[str, Any]:
+    """The plugin's fields as JSON; the DeepSpeed config that it made is `deepspeed_config`."""
+    held = {each.name: getattr(plugin, each.name) for each in fields(plugin)}
+    if held.pop("hf_ds_config", None) is not None:
+        held["deepspeed_config"] = plugin.deepspeed_config
+    return {name: _plain(value) for name, value in held.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON holds it: members of enumerations and functions by their names."""
+    if isinstance(value, enum.Enum):
+        return value.name
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    if isinstance(value, float) and value == float("inf"):
+        return "inf"
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return plain(value)
+
+
+_PROCESSES: Final = "num_processes: 2\nmixed_precision: 'no'\n"
+_BARE: Final[Mapping[str, str]] = {
+    "deepspeed": f"distributed_type: DEEPSPEED\n{_PROCESSES}deepspeed_config: {{}}\n",
+    "fsdp": f"distributed_type: FSDP\n{_PROCESSES}fsdp_config: {{}}\n",
+    "fsdp2": f"distributed_type: FSDP\n{_PROCESSES}fsdp_config: {{fsdp_version: 2}}\n",
+}
+
+
+def defaults(_: Mapping[str, Any]) -> dict[str, Any]:
+    """The plugin's fields where the section says nothing: `deepspeed`, `fsdp`, `fsdp2`.
+
+    `fsdp2` is None before the release that knows version 2.
+    """
+    found = {name: resolve({"yaml": text}) for name, text in _BARE.items()}
+    faults = [each["refused"] for each in found.values() if each["refused"]]
+    if faults:
+        raise RuntimeError(f"accelerate refuses a file that says nothing: {faults}")
+    told = {name: each["plugin"] for name, each in found.items()}
+    if "fsdp_version" not in told["fsdp2"]:
+        told["fsdp2"] = None
+    return told

@@ -1,0 +1,85 @@
+"""What accelerate.yaml says of DeepSpeed itself: keys that are read where no other file is named.
+
+Emission names ds_config.json, which can say all of it; nothing is written inline.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.ledger import Definition, Rank
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Documents, Entry, Found, Json
+from tunec.targets.accelerate.packages import PACKAGE
+
+NAME: Final = "accelerate.yaml"
+_SECTION: Final = "deepspeed_config."
+_FILE: Final = f"{_SECTION}deepspeed_config_file"
+_PLUGIN: Final = "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`"
+_TRUE: Final = "true"
+
+
+def _never(_: Plan) -> bool:
+    """False: a form that is read and not written."""
+    return False
+
+
+def _whole(value: Json) -> Json:
+    """The launcher makes a text of every value, and the plugin a number of the text."""
+    return int(value) if isinstance(value, str) else value
+
+
+def _number(value: Json) -> Json:
+    return float(value) if isinstance(value, str) else value
+
+
+def _same(value: Json) -> Json:
+    return value
+
+
+def _is_true(value: Json) -> bool:
+    """`str(value).lower() == "true"`, which takes no `yes`."""
+    return str(value).lower() == _TRUE
+
+
+def _inline(name: str, slot: str, type_: Callable[[Json], Json], source: str = _PLUGIN) -> Entry:
+    """A key of the section; of a text like `auto` a trainer makes what its arguments say."""
+    key = _SECTION + name
+
+    def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
+        if _FILE in found or key not in found or found[key] in ("auto", None):
+            return {}
+        return {slot: type_(found[key])}
+
+    return Entry((key, _FILE), (slot,), lambda _: {}, read, source, when=_never, package=PACKAGE)
+
+
+INLINE: Final = (
+    _inline("zero_stage", "zero.stage", _whole),
+    _inline("offload_optimizer_device", "zero.offload_optimizer", _same),
+    _inline("offload_param_device", "zero.offload_param", _same),
+    _inline("zero3_save_16bit_model", "zero.gather_on_save", _is_true),
+    _inline("gradient_accumulation_steps", "batch.accumulation", _whole),
+    _inline("gradient_clipping", "optimizer.max_grad_norm", _number),
+)
+"""`offload_optimizer_nvme_path` and `offload_param_nvme_path` say nothing: utils/launch.py
+`prepare_deepspeed_cmd_env` hands neither on, and the plugin takes the path `none`."""
+
+_ABSENT: Final[Mapping[str, tuple[str, Any]]] = {
+    "zero_stage": ("zero.stage", 2),
+    "offload_optimizer_device": ("zero.offload_optimizer", "none"),
+    "offload_param_device": ("zero.offload_param", "none"),
+    "zero3_save_16bit_model": ("zero.gather_on_save", False),
+}
+"""What `DeepSpeedPlugin` takes where a key is absent, the same from 0.30.1 to 1.15.0."""
+
+
+def inline_defaults(documents: Documents) -> Iterator[Definition]:
+    """What accelerate does where the section is silent, in a run by DeepSpeed without its file."""
+    found: Mapping[str, Found] = documents.get(NAME, {})
+    kind = found.get("distributed_type")
+    if kind is None or kind.value != "DEEPSPEED" or _FILE in found:
+        return
+    for name, (slot, value) in _ABSENT.items():
+        if _SECTION + name not in found:
+            reason = f"{_SECTION}{name} is absent: what {PACKAGE} then does"
+            yield Definition(slot, value, Rank.CONSUMER, PACKAGE, reason)

@@ -1,0 +1,244 @@
+"""Rows of Axolotl's YAML: model, data, adapter, quantisation, precision, parallelism."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.target import ALWAYS, Json, fixed, same
+from tunec.targets.read_only import observed, split_names
+
+_MODEL: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/model.py `ModelInputConfig`"
+_CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
+_PEFT: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig`"
+_LOADER: Final = "axolotl loaders/model.py `_set_quantization_config`, before 0.10 utils/models.py"
+
+
+# ── model and data ───────────────────────────────────────────────────────────────────────────────
+
+
+def _dataset(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The one data set; a mixture of several is no slot's value."""
+    parts = found["datasets"]
+    if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], dict):
+        return {}
+    return {"data.train": parts[0]["path"]}
+
+
+def _attention(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The first flag that is on; others, such as xformers, are no slot's value."""
+    word = found.get("attn_implementation")
+    if word is None:
+        word = next((_FLAGS[key] for key in _FLAGS if found.get(key)), None)
+    return {} if word is None else {"attention.implementation": word}
+
+
+_FLAGS: Final = {
+    "flash_attention": "flash_attention_2",
+    "sdp_attention": "sdpa",
+    "eager_attention": "eager",
+}
+
+MODEL: Final = (
+    same("base_model", "model.path", _MODEL),
+    same("trust_remote_code", "model.trust_remote_code", _MODEL, absent=((ALWAYS, False),)),
+    observed(("datasets",), ("data.train",), _dataset, f"{_CONFIG}; utils/schemas/datasets.py"),
+    same("sequence_len", "data.sequence", _CONFIG, absent=((ALWAYS, 512),)),
+    observed(
+        ("sample_packing",),
+        ("data.packing",),
+        lambda found: {"data.packing": bool(found["sample_packing"])},
+        _CONFIG,
+        absent={"data.packing": False},
+    ),
+    observed(
+        tuple(_FLAGS),
+        ("attention.implementation",),
+        _attention,
+        f"{_CONFIG}; absent it is the model's own",
+        until="0.13",
+    ),
+    observed(
+        ("attn_implementation", *_FLAGS),
+        ("attention.implementation",),
+        _attention,
+        f"{_CONFIG} `normalize_attn_implementation`: the flags are its older names",
+        since="0.13",
+    ),
+)
+
+
+# ── adapter and quantisation ─────────────────────────────────────────────────────────────────────
+
+
+def _kind(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    word = found["adapter"] or "none"
+    kinds = {"lora": "lora", "qlora": "lora", "none": "none"}
+    return {"adapter.kind": kinds[word]} if word in kinds else {}
+
+
+def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """With `lora_target_linear` every linear layer is meant, which the model's tree says."""
+    if found.get("lora_target_linear") or not found.get("lora_target_modules"):
+        return {}
+    targets = found["lora_target_modules"]
+    return {"adapter.targets": targets if isinstance(targets, str) else split_names(targets)}
+
+
+ADAPTER: Final = (
+    observed(("adapter",), ("adapter.kind",), _kind, _PEFT, absent={"adapter.kind": "none"}),
+    same("lora_r", "adapter.rank", _PEFT),
+    observed(
+        ("lora_alpha",),
+        ("adapter.alpha",),
+        lambda found: {"adapter.alpha": found["lora_alpha"]},
+        _PEFT,
+    ),
+    same("lora_dropout", "adapter.dropout", _PEFT, absent=((ALWAYS, 0.0),)),
+    observed(
+        ("lora_target_modules", "lora_target_linear"),
+        ("adapter.targets",),
+        _targets,
+        f"{_PEFT}; loaders/adapter.py `load_lora`",
+    ),
+    observed(
+        ("lora_modules_to_save",),
+        ("adapter.also_train",),
+        lambda found: {"adapter.also_train": split_names(found["lora_modules_to_save"])},
+        _PEFT,
+        absent={"adapter.also_train": ()},
+    ),
+    same("peft_use_rslora", "adapter.rslora", _PEFT, absent=((ALWAYS, False),)),
+    same("peft_use_dora", "adapter.dora", _PEFT, absent=((ALWAYS, False),)),
+    fixed("adapter.bias", "none", "axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_lora`"),
+)
+
+_KWARGS: Final = "bnb_config_kwargs"
+_DTYPES: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+
+def _format(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    if found.get("load_in_4bit"):
+        return {"quantization.format": found.get(f"{_KWARGS}.bnb_4bit_quant_type", "nf4")}
+    return {"quantization.format": "int8" if found.get("load_in_8bit") else "none"}
+
+
+def _storage(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    word = str(found[f"{_KWARGS}.bnb_4bit_quant_storage"]).removeprefix("torch.")
+    return {"quantization.storage": _DTYPES.get(word)} if word in (*_DTYPES, "uint8") else {}
+
+
+QUANTIZATION: Final = (
+    observed(
+        ("load_in_4bit", "load_in_8bit", f"{_KWARGS}.bnb_4bit_quant_type"),
+        ("quantization.format",),
+        _format,
+        f"{_PEFT}; {_LOADER}",
+        absent={"quantization.format": "none"},
+    ),
+    same(
+        f"{_KWARGS}.bnb_4bit_use_double_quant",
+        "quantization.double",
+        _LOADER,
+        absent=((ALWAYS, True),),
+    ),
+    observed(
+        (f"{_KWARGS}.bnb_4bit_quant_storage",),
+        ("quantization.storage",),
+        _storage,
+        f"{_LOADER}: bfloat16 for all but a few families, and not uint8 as bitsandbytes has it",
+        absent={"quantization.storage": "bf16"},
+    ),
+)
+
+
+# ── precision, checkpointing, parallelism ────────────────────────────────────────────────────────
+
+
+def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """`bf16: auto`, the default, asks the device: then nothing is known unless fp16 is on."""
+    bf16 = found.get("bf16", "auto") or found.get("bfloat16")
+    half = bool(found.get("fp16"))
+    if bf16 == "auto" and not half:
+        return {}
+    dtype = "fp16" if bf16 == "auto" or (half and not bf16) else "bf16" if bf16 else "fp32"
+    weights = "fp16" if found.get("float16") and dtype == "fp32" else dtype
+    scaling = "dynamic" if half and dtype == "fp16" else "none"
+    casts = (bf16 is True or half) and not found.get("deepspeed")
+    return {
+        "precision.compute": weights,
+        "precision.loss_scaling": scaling,
+        "states.weights": weights,
+        "quantization.compute": weights,
+        "states.autocast": bool(casts),
+    }
+
+
+PRECISION: Final = (
+    observed(
+        ("bf16", "fp16", "bfloat16", "float16", "deepspeed"),
+        (
+            *("precision.compute", "precision.loss_scaling", "states.weights"),
+            *("quantization.compute", "states.autocast"),
+        ),
+        _precision,
+        "axolotl 0.8.1 to 0.19.0 utils/config/__init__.py `resolve_dtype`",
+    ),
+    observed(
+        ("tf32",),
+        ("precision.tf32",),
+        lambda found: {"precision.tf32": found["tf32"]} if found["tf32"] != "auto" else {},
+        f"{_CONFIG}: `auto` from 0.13",
+    ),
+)
+
+
+def _checkpointing(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """`offload` and `unsloth` recompute too, and move what is kept to the host."""
+    on = bool(found["gradient_checkpointing"])
+    return {"activation_checkpointing.mode": "layer" if on else "none"}
+
+
+CHECKPOINTING: Final = (
+    observed(
+        ("gradient_checkpointing",),
+        ("activation_checkpointing.mode",),
+        _checkpointing,
+        _CONFIG,
+        absent={"activation_checkpointing.mode": "none"},
+    ),
+    same(
+        "gradient_checkpointing_kwargs.use_reentrant",
+        "activation_checkpointing.reentrant",
+        "axolotl 0.13.2 to 0.19.0 core/builders/base.py `_configure_gradient_checkpointing`",
+        since="0.13",
+        absent=((ALWAYS, False),),
+    ),
+    same(
+        "gradient_checkpointing_kwargs.use_reentrant",
+        "activation_checkpointing.reentrant",
+        "axolotl 0.8.1 core/trainer_builder.py; absent it is the library's own",
+        until="0.13",
+    ),
+)
+PARALLEL: Final = (
+    observed(
+        ("deepspeed",),
+        ("parallel.engine",),
+        lambda found: {"parallel.engine": "deepspeed"} if found["deepspeed"] else {},
+        _CONFIG,
+    ),
+    same("tensor_parallel_size", "parallel.tensor", _CONFIG, since="0.13", absent=((ALWAYS, 1),)),
+    same(
+        "context_parallel_size",
+        "parallel.sequence",
+        f"{_CONFIG}; sequence_parallel_degree is its older name",
+        since="0.13",
+        absent=((ALWAYS, 1),),
+    ),
+    same(
+        "sequence_parallel_degree",
+        "parallel.sequence",
+        _CONFIG,
+        until="0.13",
+        absent=((ALWAYS, 1),),
+    ),
+)

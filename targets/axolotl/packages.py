@@ -1,0 +1,9 @@
+"""The releases of Axolotl whose sources the rows were read from."""
+
+from typing import Final
+
+from packaging.specifiers import SpecifierSet
+
+PACKAGE: Final = "axolotl"
+RELEASES: Final = ("0.8.1", "0.13.2", "0.19.0")
+SUPPORTED: Final = SpecifierSet(">=0.8,<0.20")

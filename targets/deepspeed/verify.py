@@ -1,0 +1,194 @@
+"""How DeepSpeed is asked about ds_config.json, and how its answers are heard."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from tunec.compiler.consumers.sets import choose
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Json
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Heard,
+    NotAsked,
+    Program,
+    Question,
+    Where,
+    facts,
+)
+from tunec.compiler.verify.delivery import document
+from tunec.targets.deepspeed.config import NAME
+from tunec.targets.deepspeed.reader import PACKAGE
+
+SCRIPT: Final = "tunec.targets.deepspeed.consumer"
+WORDS: Final[Mapping[str, str]] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+"""Our dtypes in torch's words."""
+
+_CLIENTS: Final[Mapping[str, str]] = {"adamw": "AdamW", "sgd": "SGD"}
+_STAND_IN: Final = "SGD"
+"""What stands for an optimizer that the training script brings and torch does not have."""
+
+BUILT: Final[Mapping[tuple[str, str, bool], str]] = {
+    ("adamw", "fused", False): "AdamW",
+    ("adamw", "foreach", False): "AdamW",
+    ("adamw", "loop", False): "AdamW",
+    ("adamw", "own", False): "FusedAdam",
+    ("sgd", "foreach", False): "SGD",
+    ("sgd", "fused", False): "SGD",
+    ("sgd", "loop", False): "SGD",
+    ("lion", "own", False): "FusedLion",
+    ("adamw", "fused", True): "DeepSpeedCPUAdam",
+    ("adamw", "own", True): "DeepSpeedCPUAdam",
+    ("lion", "own", True): "DeepSpeedCPULion",
+}
+"""The class that steps, by optimizer, kernel and whether it is offloaded: deepspeed 0.14.5 to
+0.19.8 runtime/engine.py `_configure_basic_optimizer`."""
+
+_NO_CPU_CODE: Final = "not been implemented on CPU backend"
+
+Configured = Callable[[Case, Answers], Json]
+"""The ds_config that the engine gets; None where another program's refusal left none."""
+
+
+def where(case: Case) -> Where:
+    """The environment of the release of DeepSpeed that the case names."""
+    known = choose(PACKAGE, str(case.dialect[PACKAGE]))
+    return Where(PACKAGE, known.version, known.requirements)
+
+
+def delivered(case: Case, _: Answers) -> Json:
+    """The file as it is: nothing fills it in before DeepSpeed reads it."""
+    return document(case.file(NAME), case.delivered[NAME])
+
+
+def engine_programs(
+    configured: Configured, after: str = "", silent: Collection[str] = ()
+) -> tuple[Program, ...]:
+    """DeepSpeedConfig with the engine's own checks, and the engine started on a small model.
+
+    `silent` are keys that the program in between takes out of the file.
+    """
+
+    def hear(case: Case, answer: Any) -> Heard:
+        heard = hear_config(case, answer)
+        kept = {key: value for key, value in heard.values.items() if key not in silent}
+        return replace(heard, values=kept)
+
+    def config(case: Case, answers: Answers) -> Question | None:
+        content = configured(case, answers)
+        return None if content is None else {"verb": "resolve", **_common(case, content)}
+
+    def initialize(case: Case, answers: Answers) -> Question | None:
+        before = answers.get(_CONFIG)
+        if before is None or before["refused"]:
+            return None
+        content = configured(case, answers)
+        if "nvme" in (case.plan.zero.offload_optimizer, case.plan.zero.offload_param):
+            raise NotAsked("the engine would open files on NVMe, which is the cluster's")
+        return {"verb": "initialize", **_common(case, content)}
+
+    return (
+        Program(_CONFIG, NAME, SCRIPT, where, config, hear, after=after),
+        Program(_ENGINE, NAME, SCRIPT, where, initialize, hear_engine, after=_CONFIG),
+    )
+
+
+_CONFIG, _ENGINE = "DeepSpeedConfig", "deepspeed.initialize"
+
+
+def _common(case: Case, content: Mapping[str, Json]) -> dict[str, Any]:
+    """What both are asked: the file, the declared machine, the optimizer that the script brings."""
+    plan = case.plan
+    machine = {**case.machine(), "world_size": plan.parallel.data}
+    environment = dict(plan.launch.environment)
+    asked = {**machine, "config": content, "environment": environment}
+    if "optimizer" in content:
+        return asked
+    return {**asked, "client_optimizer": _CLIENTS.get(plan.optimizer.name, _STAND_IN)}
+
+
+def refusal(answer: Mapping[str, Any]) -> str:
+    """Why a program refused, at which of its stages; empty where it did not."""
+    refused = answer["refused"]
+    return f"{refused['stage']}: {refused['message']}" if refused else ""
+
+
+def hear_config(case: Case, answer: Any) -> Heard:
+    """Every key's resolved value, absent ones too, and what the engine's checks decided."""
+    said = refusal(answer)
+    if _NO_CPU_CODE in said:
+        return Heard(unchecked=f"deepspeed has no code for {case.plan.optimizer.name} on a CPU")
+    if said:
+        return Heard(refused=said)
+    values = {key: value for key, value in answer["values"].items() if value is not None}
+    plan, engine = case.plan, answer["engine"]
+    pairs = [
+        ("precision.compute", "bf16.enabled", WORDS[plan.precision.compute], engine["model_dtype"]),
+        (
+            "states.gradients",
+            "data_types.grad_accum_dtype",
+            WORDS[plan.states.gradients],
+            engine["gradient_accumulation_dtype"],
+        ),
+    ]
+    return Heard(
+        values=values,
+        facts=facts([*pairs, *_optimizer(plan, answer["values"], engine)]),
+        ignored=tuple(answer["ignored"]),
+    )
+
+
+def _optimizer(plan: Plan, values: Mapping[str, Json], engine: Mapping[str, Any]) -> Any:
+    """The optimizer that DeepSpeed builds, where the file has one."""
+    offloaded = plan.zero.offload_optimizer != "none"
+    built = BUILT.get((plan.optimizer.name, plan.optimizer.kernel, offloaded))
+    if built is not None and values.get("optimizer.type") and engine["optimizer"]:
+        yield "optimizer.name", "optimizer.type", built, engine["optimizer"]
+
+
+def hear_engine(case: Case, answer: Any) -> Heard:
+    """World, batches, stage, clipping and dtype, as the started engine has them."""
+    said = refusal(answer)
+    if _NO_CPU_CODE in said:
+        return Heard(unchecked=f"deepspeed has no code for {case.plan.optimizer.name} on a CPU")
+    if said:
+        return Heard(refused=said)
+    plan, engine = case.plan, answer["engine"]
+    batch = "train_micro_batch_size_per_gpu"
+    return Heard(
+        facts=facts(
+            [
+                ("parallel.data", "world size", plan.parallel.data, engine["world_size"]),
+                ("batch.micro", batch, plan.batch.micro, engine[batch]),
+                (
+                    "batch.accumulation",
+                    "gradient_accumulation_steps",
+                    plan.batch.accumulation,
+                    engine["gradient_accumulation_steps"],
+                ),
+                (
+                    "batch.global",
+                    "train_batch_size",
+                    plan.batch.global_,
+                    engine["train_batch_size"],
+                ),
+                ("zero.stage", "zero_optimization.stage", plan.zero.stage, engine["zero_stage"]),
+                (
+                    "optimizer.max_grad_norm",
+                    "gradient_clipping",
+                    plan.optimizer.max_grad_norm,
+                    engine["gradient_clipping"],
+                ),
+                (
+                    "precision.compute",
+                    "bf16.enabled",
+                    [WORDS[plan.precision.compute]],
+                    engine["parameters"],
+                ),
+            ]
+        )
+    )
+
+
+PROGRAMS: Final = engine_programs(delivered)

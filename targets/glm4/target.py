@@ -1,0 +1,92 @@
+"""The glm4 target: the scripts' YAML, DeepSpeed's file, and the command that starts them."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Entry, File, Json, Target
+from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
+from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
+from tunec.targets.glm4.configuration import CONFIGURATION, NAME
+from tunec.targets.glm4.refusals import REFUSALS
+from tunec.targets.glm4.versions import RELEASES
+from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, companions
+from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
+from tunec.targets.huggingface.target import compute_dtype
+from tunec.targets.scripts.command import Style, parser, renderer, starting
+from tunec.targets.scripts.refusals import refusing
+from tunec.targets.scripts.script import own_script, script_row, started
+
+_README: Final = "zai-org/GLM-4 da2fe37, f6ee34e and 3f79b54, README: DATA_DIR MODEL_DIR CONFIG"
+_SCRIPTS: Final[Mapping[str, str]] = {
+    "vision-language": "finetune_vision.py",
+    "causal-lm": "finetune.py",
+}
+_HERE: Final = "."
+"""DATA_DIR: paths of data are as the plan has them."""
+
+
+def _script(plan: Plan) -> str:
+    return _SCRIPTS.get(plan.model.kind, "")
+
+
+def _write(plan: Plan) -> Mapping[str, Json]:
+    script = _script(plan)
+    return {"script": [started(plan, script), _HERE, plan.model.path, NAME]} if script else {}
+
+
+def _read_path(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    return {"model.path": found["script"][2]}
+
+
+def _read_kind(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    name = found["script"][0].rpartition("/")[2]
+    kinds = [kind for kind, script in _SCRIPTS.items() if script == name]
+    return {"model.kind": kinds[0]} if kinds else {}
+
+
+_COMMAND: Final = (
+    *starting("python", "torchrun", "deepspeed"),
+    script_row(_script, _README),
+    Entry(("script",), ("model.kind",), _write, _read_kind, _README),
+    Entry(("script",), ("model.path",), _write, _read_path, _README),
+)
+
+
+def _is_command(document: Json) -> bool:
+    words = document.get("script") if isinstance(document, dict) else None
+    if not isinstance(words, list) or not words:
+        return False
+    return str(words[0]).rpartition("/")[2] in _SCRIPTS.values()
+
+
+def _on_deepspeed(plan: Plan) -> bool:
+    return plan.parallel.engine == "deepspeed"
+
+
+_STYLE: Final = Style()
+
+TARGET: Final = Target(
+    name="glm4",
+    package="transformers",
+    supported=RELEASES.supported,
+    latest=RELEASES.latest,
+    releases=RELEASES.releases,
+    files=(
+        CONFIGURATION,
+        File(
+            "launch.sh",
+            "shell",
+            _COMMAND,
+            _is_command,
+            render=renderer(_STYLE),
+            parse=parser(_STYLE),
+        ),
+        ds_config(TRAINER, when=_on_deepspeed),
+    ),
+    cannot={**HUGGINGFACE.cannot, "launch.script": own_script("glm4")},
+    check=refusing("glm4", REFUSALS),
+    beside={PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},
+    companions=companions,
+    together=compute_dtype,
+)

@@ -1,0 +1,47 @@
+"""Which state of zai-org/GLM-4 goes with a release of transformers.
+
+The repository has no releases. What its requirements ask of transformers, and what its scripts can
+run with, orders its history: 4.40.0 until 2024-07-16, 4.42.4 and 4.44.0 in summer and autumn 2024,
+4.51.3 and later since 2025-04-14. The states between, for 4.46 to 4.50, changed every few weeks.
+"""
+
+from typing import Final
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from tunec.compiler.target import Dialect, Package
+from tunec.targets.huggingface.packages import TRANSFORMERS
+
+REPOSITORY: Final = "zai-org/GLM-4"
+
+COMBINED: Final = "4.42"
+"""With this release of transformers came the scripts with `combine` and `freezeV`."""
+TODAY: Final = "4.51"
+"""From this release on the repository's last state holds."""
+
+STATES: Final = (
+    ("0", "da2fe372cc61692bd5837e9432304052e0a7971f"),
+    (COMBINED, "f6ee34eb6e472c6c7cc2cc9786cbd217657456f0"),
+    (TODAY, "3f79b543647b792aa167c712cd327475ec423f7b"),
+)
+"""(first release of transformers, commit): of 2024-07-08, 2024-09-17 and 2025-07-04."""
+
+_LEFT_OUT: Final = tuple(f"4.{minor}" for minor in range(46, 51))
+_SUPPORTED: Final = SpecifierSet(
+    ",".join((str(TRANSFORMERS.supported), *(f"!={each}.*" for each in _LEFT_OUT)))
+)
+RELEASES: Final = Package(
+    _SUPPORTED,
+    tuple(each for each in TRANSFORMERS.releases if _SUPPORTED.contains(each)),
+)
+
+
+def commit(dialect: Dialect) -> str:
+    """The commit whose scripts go with the dialect's transformers."""
+    return [each for since, each in STATES if dialect[""] >= Version(since)][-1]
+
+
+def schema(dialect: Dialect) -> str:
+    """Path below `schemas/json/` of the schema of that commit's configuration file."""
+    return f"glm4/{commit(dialect)[:7]}.json"

@@ -1,0 +1,62 @@
+"""Which of TRL's methods a file is for, by keys that only its script has."""
+
+from typing import Final, Literal
+
+from tunec.compiler.target import Json
+
+Method = Literal["sft", "dpo", "grpo"]
+
+_SFT: Final = frozenset(
+    {
+        *("packing", "eval_packing", "packing_strategy", "max_seq_length", "dataset_text_field"),
+        *("assistant_only_loss", "completion_only_loss", "chat_template_path", "dataset_kwargs"),
+        *("chars_per_token", "num_of_sequences"),
+    }
+)
+_DPO: Final = frozenset(
+    {
+        *("base_model_attribute_name", "discopop_tau", "f_alpha_divergence_coef", "rpo_alpha"),
+        *("f_divergence_type", "force_use_ref_model", "generate_during_eval", "ld_alpha"),
+        *("loss_weights", "max_target_length", "model_adapter_name", "precompute_ref_batch_size"),
+        *("precompute_ref_log_probs", "ref_adapter_name", "ref_model_init_kwargs"),
+        *("reference_free", "use_logits_to_keep", "use_weighting"),
+    }
+)
+_GRPO: Final = frozenset(
+    {
+        *("epsilon_high", "generation_batch_size", "importance_sampling_level", "log_completions"),
+        *("mask_truncated_completions", "num_completions_to_print", "num_generations"),
+        *("num_generations_eval", "num_iterations", "off_policy_mask_threshold", "reward_funcs"),
+        *("reward_model_name_or_path", "reward_weights", "scale_rewards", "steps_per_generation"),
+        *("top_entropy_quantile", "use_vllm", "vllm_gpu_memory_utilization", "vllm_mode"),
+        *("vllm_server_host", "vllm_tensor_parallel_size"),
+    }
+)
+"""Keys of one script and of no other of the three: trl 0.8.6 to 1.16.0 `SFTConfig`, `DPOConfig`,
+`GRPOConfig` and the ScriptArguments beside them; the schemas below schemas/json/trl hold them."""
+_PREFERENCE: Final = frozenset({"beta", "sync_ref_model", "max_prompt_length"})
+"""Keys of DPO and GRPO alike: without a key of GRPO the file is for DPO."""
+_OTHERS: Final = frozenset(
+    {
+        *("desirable_weight", "undesirable_weight", "cpo_alpha", "simpo_gamma", "teacher_model"),
+        *("teacher_model_name_or_path", "center_rewards_coefficient", "stage", "finetuning_type"),
+    }
+)
+"""Keys of methods that are none of these (`KTOConfig`, `CPOConfig`, `GKDConfig`, `RewardConfig`),
+and of other programs' files that name a model in the same way."""
+
+
+def method_of(document: Json) -> Method | None:
+    """The method of a TRL script's file; None where it is no such file.
+
+    A file with the keys of no method is one for SFT, if it says something of training.
+    """
+    if not isinstance(document, dict) or "model_name_or_path" not in document:
+        return None
+    names = {name for name in document if isinstance(name, str)}
+    if names & _GRPO:
+        return "grpo"
+    if names & _DPO or (names & _PREFERENCE and not names & (_SFT | _OTHERS)):
+        return "dpo"
+    says_training = names & {"output_dir", "per_device_train_batch_size", *_SFT}
+    return "sft" if says_training else None

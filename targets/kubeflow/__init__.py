@@ -1,0 +1,1 @@
+"""Kubeflow: the manifests that start a run as a TrainJob or as a PyTorchJob."""

@@ -1,0 +1,8 @@
+"""The models of Kubeflow's own packages asked what they make of a manifest; nothing is submitted.
+
+Runs inside an environment with the package. Verbs: `trainjob` and `pytorchjob`.
+"""
+
+from tunec.targets.kubeflow.consumer.manifests import pytorchjob, trainjob
+
+VERBS = {"trainjob": trainjob, "pytorchjob": pytorchjob}

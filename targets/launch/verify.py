@@ -1,0 +1,250 @@
+"""How bash and the launchers are asked about launch.sh and accelerate.yaml, and how they are heard.
+
+No line of the script is run: bash reads it, its last command is taken apart into words, and the
+launcher's own parser gets these.
+"""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.consumers.environments import EnvironmentUnavailable
+from tunec.compiler.consumers.sets import choose, releases
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Json
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Fact,
+    Heard,
+    NotAsked,
+    Program,
+    Question,
+    Where,
+    flat,
+)
+from tunec.compiler.verify.delivery import document
+from tunec.targets.accelerate.config import ACCELERATE_CONFIG
+from tunec.targets.accelerate.packages import PACKAGE
+from tunec.targets.deepspeed.config import DEEPSPEED
+from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
+from tunec.targets.deepspeed.verify import SCRIPT as DEEPSPEED_SCRIPT
+from tunec.targets.deepspeed.verify import refusal
+from tunec.targets.launch.script import found_in, launched_words, parse
+from tunec.targets.launch.target import LAUNCH_SH
+
+SCRIPT: Final = "tunec.targets.launch.consumer"
+_TORCH: Final = "torch"
+_SH, _YAML = LAUNCH_SH.name, ACCELERATE_CONFIG.name
+
+_NODE: Final[Mapping[str, str]] = {"NODE_RANK": "0", "MASTER_ADDR": "node0"}
+"""What the cluster sets on the first of several nodes."""
+
+
+def on_bash(_: Case) -> Where:
+    """The machine's own bash."""
+    return Where("bash", "", ())
+
+
+def _on_torch(case: Case) -> Where:
+    """The interpreter's own torch, if it is the release that the case names, or it names none."""
+    there = Version(metadata.version("torch")).base_version
+    of_torch = case.target.package == _TORCH
+    named = str(case.version) if of_torch else case.software.get(_TORCH, there)
+    if there != named:
+        raise EnvironmentUnavailable(f"torch=={named}", f"the interpreter has {there}")
+    return Where("torch", there, ())
+
+
+def _on_deepspeed(case: Case) -> Where:
+    version = case.software.get(DEEPSPEED_PACKAGE) or DEEPSPEED.latest
+    known = choose(DEEPSPEED_PACKAGE, str(DEEPSPEED.release(version)))
+    return Where(DEEPSPEED_PACKAGE, known.version, known.requirements)
+
+
+def _on_accelerate(case: Case) -> Where:
+    """The set that holds the release of accelerate, or that release alone."""
+    version = str(case.dialect[PACKAGE])
+    pin = f"{PACKAGE}=={version}"
+    sets = [known for known in releases("transformers") if pin in known.companions]
+    return Where(PACKAGE, version, sets[-1].requirements if sets else (pin,))
+
+
+# ── launch.sh ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read(case: Case) -> Mapping[str, Json]:
+    """The script's variables and its launcher, as our reader of shell words has them."""
+    found: Mapping[str, Json] = document(LAUNCH_SH, case.delivered[_SH])
+    return found
+
+
+def _launch_sh(case: Case) -> str:
+    return case.text(_SH)
+
+
+def _syntax(case: Case, _: Answers) -> Question:
+    return {"verb": "shell", "text": case.text(_SH)}
+
+
+def _hear_syntax(case: Case, answer: Any) -> Heard:
+    if answer["refused"]:
+        return Heard(refused=answer["refused"])
+    said = _read(case)
+    counted = {"nodes", "per_node", "include", "script"}
+    values = {key: value for key, value in said.items() if key not in counted}
+    if said.get("launcher") == "python" and "script" in said:  # no launcher has a parser to ask
+        values["script"] = said["script"]
+    return Heard(values={**_absent(case, ("environment", "launcher")), **_spread(values)})
+
+
+def _spread(values: Mapping[str, Json]) -> dict[str, Json]:
+    """By dotted path; the variables also as the one value that they are together."""
+    return {**flat(values), "environment": values.get("environment", {})}
+
+
+def _absent(case: Case, roots: tuple[str, ...]) -> dict[str, Json]:
+    """Keys that a script without them leaves unset: nothing else could set them."""
+    keys = (key for row in case.rows(_SH) for key in row.keys)
+    return {key: None for key in keys if key.partition(".")[0] in roots}
+
+
+def _command(
+    launcher: str, verb: str, skipped: int, start: "Start"
+) -> Callable[[Case, Answers], Question | None]:
+    """The question for a launcher's parser, where the script starts that launcher."""
+
+    def question(case: Case, _: Answers) -> Question | None:
+        text = start.text(case)
+        if parse(text).get("launcher") != launcher:
+            return None
+        words = launched_words(text, start.file, start.given)
+        if any("$" in word and "BASH_SOURCE" not in word for word in words):
+            raise NotAsked(f"the command has variables that only the cluster knows: {words}")
+        return {"verb": verb, "argv": list(words[skipped:]), **case.machine()}
+
+    return question
+
+
+def _hear_torchrun(_: Case, answer: Any) -> Heard:
+    if answer["refused"]:
+        return Heard(refused=answer["refused"])
+    said = answer["values"]
+    script = [said["training_script"], *said["training_script_args"]]
+    counts = {"nodes": _number(said["nnodes"]), "per_node": _number(said["nproc_per_node"])}
+    return Heard(values={**counts, "script": script})
+
+
+def _number(text: Any) -> Any:
+    """A count as a number; a range of nodes or a word like `gpu` stays as it is."""
+    return int(text) if str(text).isdigit() else text
+
+
+def _hear_deepspeed(case: Case, answer: Any) -> Heard:
+    said = refusal(answer)
+    if said:
+        return Heard(refused=said)
+    values = answer["values"]
+    spread = case.plan.devices.nodes > 1 and values["num_nodes"] > 1
+    nodes = values["num_nodes"] if spread else 1
+    chosen = [str(slot) for slot in answer["slots"]]
+    return Heard(
+        values={
+            "nodes": nodes,
+            "per_node": len(chosen),
+            "script": [values["user_script"], *values["user_args"]],
+            "include": chosen if values["include"] else None,
+        }
+    )
+
+
+def _hear_accelerate(_: Case, answer: Any) -> Heard:
+    if answer["refused"]:
+        return Heard(refused=answer["refused"])
+    said = answer["values"]
+    return Heard(values={"script": [said["training_script"], *said["training_script_args"]]})
+
+
+# ── accelerate.yaml ──────────────────────────────────────────────────────────────────────────────
+
+
+def _config(case: Case, _: Answers) -> Question:
+    return {"verb": "config", "yaml": case.text(_YAML)}
+
+
+def _hear_config(_: Case, answer: Any) -> Heard:
+    if answer["refused"]:
+        return Heard(refused=answer["refused"])
+    return Heard(values=flat(answer["values"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A file with a shell text that starts a launcher."""
+
+    file: str
+    text: Callable[[Case], str]
+    given: Mapping[str, str]
+    """Variables that the cluster sets on the first node, some of them by a command's output."""
+    within: str = ""
+    """The key that holds the text, where the file has others; what a parser resolves are then
+    facts of the run and no keys."""
+
+    def hear(self, heard: Callable[[Case, Any], Heard]) -> Callable[[Case, Any], Heard]:
+        """The answer of a launcher's parser in the words of the file."""
+
+        def hear(case: Case, answer: Any) -> Heard:
+            found = heard(case, answer)
+            if not self.within or found.refused:
+                return found
+            return Heard(facts=tuple(self._facts(case.plan, found.values)))
+
+        return hear
+
+    def _facts(self, plan: Plan, values: Mapping[str, Any]) -> Iterator[Fact]:
+        script = shlex.join(values["script"])
+        yield Fact("launch.script", self.within, plan.launch.script, script)
+        if "per_node" in values:
+            world = values["nodes"] * values["per_node"]
+            yield Fact("parallel.world", self.within, plan.parallel.world, world)
+
+
+def launcher_programs(start: Start, after: str) -> tuple[Program, ...]:
+    """The parsers of the launchers, for the command in a file that another program reads first."""
+
+    def program(name: str, script: str, where: Callable[[Case], Where], how: Any) -> Program:
+        launcher, verb, skipped, hear = how
+        question = _command(launcher, verb, skipped, start)
+        return Program(name, start.file, script, where, question, start.hear(hear), after=after)
+
+    return (
+        program("torchrun", SCRIPT, _on_torch, ("torchrun", "torchrun", 1, _hear_torchrun)),
+        program(
+            "deepspeed launcher",
+            DEEPSPEED_SCRIPT,
+            _on_deepspeed,
+            ("deepspeed", "arguments", 1, _hear_deepspeed),
+        ),
+        program(
+            "accelerate launch",
+            SCRIPT,
+            _on_accelerate,
+            ("accelerate", "accelerate", 2, _hear_accelerate),
+        ),
+    )
+
+
+CONFIG_PROGRAM: Final = Program(
+    "accelerate config", _YAML, SCRIPT, _on_accelerate, _config, _hear_config
+)
+"""What accelerate loads from its file, for every target that writes it."""
+
+PROGRAMS: Final = (
+    Program("bash -n", _SH, SCRIPT, on_bash, _syntax, _hear_syntax, places=found_in),
+    *launcher_programs(Start(_SH, _launch_sh, _NODE), "bash -n"),
+    CONFIG_PROGRAM,
+)

@@ -1,0 +1,87 @@
+"""The llama-cookbook target: a launch script with the flags of `llama_cookbook.finetuning`."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from packaging.specifiers import SpecifierSet
+
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target
+from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
+from tunec.targets.llama_cookbook.refusals import REFUSALS
+from tunec.targets.llama_cookbook.rows import FLAGS, PACKAGE, SCRIPT, START, TEXT
+from tunec.targets.scripts.blocks import below, checked
+from tunec.targets.scripts.command import FLAGS as BLOCK
+from tunec.targets.scripts.command import Style, parser, renderer, starting
+from tunec.targets.scripts.refusals import refusing
+from tunec.targets.scripts.script import own_script, script_row
+
+NAME: Final = "finetuning.sh"
+VERSION: Final = "0.0.5.post1"
+"""The only release under this name on PyPI; llama-recipes 0.0.5.post2 only depends on it."""
+
+
+def _word(value: Json) -> str:
+    """As fire reads it: a literal of Python, which a list of names in JSON is too."""
+    return json.dumps(value) if isinstance(value, list) else str(value)
+
+
+_STYLE: Final = Style(text=TEXT, words=_word)
+_ENTRIES: Final = (
+    *starting("python"),
+    script_row(lambda _: SCRIPT, f"{PACKAGE}: python -m"),
+    START,
+    *(below(BLOCK, each) for each in FLAGS),
+)
+
+
+def _is_command(document: Json) -> bool:
+    flags = document.get(BLOCK) if isinstance(document, dict) else None
+    known = {"enable_fsdp", "use_peft", "batch_size_training", "model_name", "use_fp16"}
+    return isinstance(flags, dict) and bool(known & set(flags))
+
+
+def schema(_: Dialect) -> str:
+    """Path below `schemas/json/` of the schema of the flags."""
+    return f"llama-cookbook/{VERSION}.json"
+
+
+_REQUIRES: Final[Mapping[str, Any]] = {
+    "parallel.engine": "none",  # beside it there is FSDP alone, for which a plan has no word
+    "optimizer.kernel": "foreach",
+    "activation_checkpointing.mode": "none",
+    "precision.tf32": False,
+    "schedule.kind": "constant",
+    "schedule.warmup_steps": 0,
+    "schedule.log_steps": 1,
+    "schedule.save_steps": None,
+    "schedule.keep_checkpoints": 1,
+}
+_CANNOT: Final = {
+    **HUGGINGFACE.cannot,
+    "launch.script": own_script("llama-cookbook"),
+    "model.kind": Cannot("the model's own config says it"),
+    "data.sequence": Cannot("padded samples are as long as the data set makes them"),
+}
+
+TARGET: Final = Target(
+    name="llama-cookbook",
+    package="llama-cookbook",
+    supported=SpecifierSet(f"=={VERSION}"),
+    latest=VERSION,
+    releases=(VERSION,),
+    files=(
+        File(
+            NAME,
+            "shell",
+            _ENTRIES,
+            _is_command,
+            render=renderer(_STYLE),
+            parse=parser(_STYLE),
+            check=checked(NAME, _ENTRIES, BLOCK, schema),
+        ),
+    ),
+    cannot=_CANNOT,
+    requires=_REQUIRES,
+    check=refusing("llama-cookbook", REFUSALS),
+)

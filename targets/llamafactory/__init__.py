@@ -1,0 +1,1 @@
+"""LLaMA-Factory's YAML and JSON: read and checked, never written."""

@@ -1,0 +1,207 @@
+"""Rows of LLaMA-Factory's own arguments: model, data, fine-tuning, precision."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.target import ALWAYS, Json, fixed, same
+from tunec.targets.read_only import named_word, observed, split_names
+
+_MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py `ModelArguments`"
+_DATA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `DataArguments`"
+_TUNING: Final = "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `FinetuningArguments`"
+_LORA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `LoraArguments`"
+_PARSER: Final = "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`"
+_BNB: Final = (
+    "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`"
+)
+_RECOMPUTES: Final = "llamafactory 0.9.1 to 0.9.5 model/model_utils/checkpointing.py"
+
+
+# ── model and data ───────────────────────────────────────────────────────────────────────────────
+
+_ATTENTION: Final = {"fa2": "flash_attention_2", "sdpa": "sdpa", "disabled": "eager"}
+
+
+def _one_name(key: str, slot: str) -> Any:
+    """Data sets by name with commas between them: one is a slot's value, a mixture is not."""
+
+    def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
+        names = split_names(found[key])
+        return {slot: names[0]} if len(names) == 1 else {}
+
+    return read
+
+
+def _packing(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    if found.get("neat_packing"):
+        return {"data.packing": True}
+    said = found.get("packing")
+    return {"data.packing": found.get("stage") == "pt" if said is None else said}
+
+
+MODEL: Final = (
+    same("model_name_or_path", "model.path", _MODEL),
+    same(
+        "trust_remote_code",
+        "model.trust_remote_code",
+        f"{_MODEL}, in 0.9.3 and not in 0.9.1",
+        since="0.9.2",
+        absent=((ALWAYS, False),),
+    ),
+    fixed(
+        "model.trust_remote_code",
+        True,
+        "llamafactory 0.9.1 model/loader.py `_get_init_kwargs`",
+        until="0.9.2",
+    ),
+    observed(
+        ("flash_attn",),
+        ("attention.implementation",),
+        named_word(_ATTENTION, "flash_attn", "attention.implementation"),
+        "llamafactory 0.9.1 to 0.9.5 model/model_utils/attention.py; auto is the model's own",
+    ),
+    observed(("dataset",), ("data.train",), _one_name("dataset", "data.train"), _DATA),
+    observed(
+        ("eval_dataset",),
+        ("data.evaluation",),
+        _one_name("eval_dataset", "data.evaluation"),
+        _DATA,
+        absent={"data.evaluation": None},
+    ),
+    same("cutoff_len", "data.sequence", _DATA, absent=((ALWAYS, 2048),)),
+    observed(
+        ("packing", "neat_packing", "stage"),
+        ("data.packing",),
+        _packing,
+        f"{_DATA}; {_PARSER}: absent it is on in pre-training only",
+        absent={"data.packing": False},
+    ),
+)
+
+
+# ── what is trained ──────────────────────────────────────────────────────────────────────────────
+
+
+def _alpha(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    return {"adapter.alpha": found.get("lora_alpha") or 2 * found.get("lora_rank", 8)}
+
+
+def _targets(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """`all` means every linear layer, which the model's tree says."""
+    names = split_names(found["lora_target"])
+    return {"adapter.targets": names} if names != ("all",) else {}
+
+
+ADAPTER: Final = (
+    observed(
+        ("finetuning_type",),
+        ("adapter.kind",),
+        named_word({"lora": "lora", "full": "none"}, "finetuning_type", "adapter.kind"),
+        f"{_TUNING}; freeze and oft are no slot's value",
+        absent={"adapter.kind": "lora"},
+    ),
+    same("lora_rank", "adapter.rank", _LORA, absent=((ALWAYS, 8),)),
+    observed(
+        ("lora_alpha", "lora_rank"),
+        ("adapter.alpha",),
+        _alpha,
+        f"{_TUNING} `__post_init__`: twice the rank",
+        absent={"adapter.alpha": 16.0},
+    ),
+    same("lora_dropout", "adapter.dropout", _LORA, absent=((ALWAYS, 0.0),)),
+    observed(("lora_target",), ("adapter.targets",), _targets, _LORA),
+    observed(
+        ("additional_target",),
+        ("adapter.also_train",),
+        lambda found: {"adapter.also_train": split_names(found["additional_target"])},
+        _LORA,
+        absent={"adapter.also_train": ()},
+    ),
+    same("use_rslora", "adapter.rslora", _LORA, absent=((ALWAYS, False),)),
+    same("use_dora", "adapter.dora", _LORA, absent=((ALWAYS, False),)),
+    fixed(
+        "adapter.bias", "none", "llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_lora_tuning`"
+    ),
+)
+
+
+def _format(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Bits by bitsandbytes; other methods are no slot's value."""
+    bits = found.get("quantization_bit")
+    if bits is None:
+        return {"quantization.format": "none"}
+    if found.get("quantization_method", "bnb") not in ("bnb", "bitsandbytes"):
+        return {}
+    four = found.get("quantization_type", "nf4")
+    form = {4: four, 8: "int8"}.get(bits)
+    return {} if form is None else {"quantization.format": form}
+
+
+QUANTIZATION: Final = (
+    observed(
+        ("quantization_bit", "quantization_method", "quantization_type"),
+        ("quantization.format",),
+        _format,
+        f"{_MODEL}; {_BNB}",
+        absent={"quantization.format": "none"},
+    ),
+    same("double_quantization", "quantization.double", _MODEL, absent=((ALWAYS, True),)),
+)
+
+
+# ── arithmetic ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _precision(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """`pure_bf16` loads and trains in bfloat16, without autocast."""
+    pure = found.get("pure_bf16") is True
+    bf16, fp16 = found.get("bf16") is True, found.get("fp16") is True
+    scaling = {"precision.loss_scaling": "dynamic" if fp16 else "none"}
+    casts = (bf16 or fp16) and not pure and not found.get("deepspeed")
+    compute = "bf16" if bf16 or pure else "fp16" if fp16 else None
+    known = {"precision.compute": compute, "quantization.compute": compute} if compute else {}
+    return {**scaling, "states.autocast": casts, **known}
+
+
+PRECISION: Final = (
+    observed(
+        ("bf16", "fp16", "pure_bf16", "deepspeed"),
+        (
+            *("precision.compute", "precision.loss_scaling", "states.autocast"),
+            "quantization.compute",
+        ),
+        _precision,
+        f"{_PARSER}: `model_args.compute_dtype`",
+        absent={"precision.loss_scaling": "none", "states.autocast": False},
+    ),
+)
+
+
+def _checkpointing(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The Trainer's own flag turns it on again."""
+    off = found.get("disable_gradient_checkpointing") and not found.get("gradient_checkpointing")
+    return {"activation_checkpointing.mode": "none" if off else "layer"}
+
+
+CHECKPOINTING: Final = (
+    observed(
+        ("disable_gradient_checkpointing", "gradient_checkpointing"),
+        ("activation_checkpointing.mode",),
+        _checkpointing,
+        f"{_MODEL}; {_RECOMPUTES} `prepare_model_for_training`: on unless it is turned off",
+        absent={"activation_checkpointing.mode": "layer"},
+    ),
+    same(
+        "use_reentrant_gc",
+        "activation_checkpointing.reentrant",
+        f"{_MODEL}, in 0.9.3 and not in 0.9.1",
+        since="0.9.2",
+        absent=((ALWAYS, True),),
+    ),
+    fixed(
+        "activation_checkpointing.reentrant",
+        True,
+        "llamafactory 0.9.1 model/model_utils/checkpointing.py `prepare_model_for_training`",
+        until="0.9.2",
+    ),
+)

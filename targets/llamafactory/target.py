@@ -1,0 +1,100 @@
+"""LLaMA-Factory's YAML as rows: its own arguments beside those of TrainingArguments."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.target import Entry, File, Json, Target
+from tunec.targets.huggingface import training
+from tunec.targets.huggingface.packages import TRANSFORMERS
+from tunec.targets.llamafactory.model import (
+    ADAPTER,
+    CHECKPOINTING,
+    MODEL,
+    PRECISION,
+    QUANTIZATION,
+)
+from tunec.targets.llamafactory.packages import (
+    PACKAGE,
+    RELEASES,
+    SUPPORTED,
+    TRAINER,
+    companions,
+)
+from tunec.targets.read_only import never, observed, schema_of
+
+_MARKS: Final = frozenset(
+    {
+        *("stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "lora_target"),
+        *("overwrite_cache", "infer_backend", "export_dir", "plot_loss", "quantization_bit"),
+        *("adapter_name_or_path", "disable_gradient_checkpointing", "additional_target"),
+        *("lora_rank", "flash_attn", "do_train"),
+    }
+)
+
+
+def _is_llamafactory(document: Json) -> bool:
+    """Two keys that TRL's and the Trainer's files do not have together.
+
+    Files with `model` are for another parser, which the variable USE_V1 turns on (llamafactory
+    0.9.5 cli.py).
+    """
+    if not isinstance(document, dict) or "model" in document:
+        return False
+    return len(_MARKS & set(document)) > 1
+
+
+def _of_the_trainer() -> Iterator[Entry]:
+    """The rows of TrainingArguments that say a slot, counted by transformers' releases."""
+    rows = (
+        *training.BATCH,
+        training.LEARNING_RATE,
+        *training.OPTIMIZER,
+        *training.LENGTH,
+        training.LOG_STEPS,
+        *training.SAVING,
+        *training.EVALUATION,
+        *training.RUNTIME,
+    )
+    for row in rows:
+        if row.slots:
+            yield replace(row, package=row.package or TRAINER)
+
+
+_ENGINE: Final = observed(
+    ("deepspeed",),
+    ("parallel.engine",),
+    lambda found: {"parallel.engine": "deepspeed"} if found["deepspeed"] else {},
+    "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`",
+    package=TRAINER,
+)
+
+CONFIG: Final = File(
+    name="llamafactory.yaml",
+    format="yaml",
+    entries=(
+        *MODEL,
+        *ADAPTER,
+        *QUANTIZATION,
+        *PRECISION,
+        *CHECKPOINTING,
+        _ENGINE,
+        *_of_the_trainer(),
+    ),
+    recognise=_is_llamafactory,
+    schema=schema_of("llamafactory", RELEASES, PACKAGE),
+    when=never,
+)
+
+TARGET: Final = Target(
+    name="llamafactory",
+    package=PACKAGE,
+    supported=SUPPORTED,
+    latest=RELEASES[-1],
+    releases=RELEASES,
+    files=(CONFIG,),
+    cannot={},
+    beside={TRAINER: TRANSFORMERS},
+    companions=companions,
+)
+"""What `llamafactory-cli train` reads."""

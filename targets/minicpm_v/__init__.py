@@ -1,0 +1,1 @@
+"""The minicpm-v target: finetune/finetune.py of OpenBMB/MiniCPM-V."""

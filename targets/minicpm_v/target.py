@@ -1,0 +1,93 @@
+"""The minicpm-v target: a launch script with the flags of finetune.py, and DeepSpeed's file."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import File, Json, Target
+from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
+from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
+from tunec.targets.huggingface.schemas import schema_of
+from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
+from tunec.targets.huggingface.target import TRAINING_ARGS
+from tunec.targets.minicpm_v.refusals import REFUSALS
+from tunec.targets.minicpm_v.rows import FILE, FLAGS, OWN, SCRIPT, START, TEXT
+from tunec.targets.minicpm_v.versions import RELEASES, companions, schema
+from tunec.targets.scripts.blocks import below, checked, every
+from tunec.targets.scripts.command import FLAGS as BLOCK
+from tunec.targets.scripts.command import Style, parser, renderer, starting
+from tunec.targets.scripts.refusals import refusing
+from tunec.targets.scripts.script import own_script, script_row
+
+NAME: Final = "finetune.sh"
+
+
+def _word(value: Json) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _underscored(name: str) -> str:
+    """transformers hf_argparser.py takes `--output-dir` for `--output_dir`."""
+    return name.replace("-", "_")
+
+
+_STYLE: Final = Style(text=TEXT, spreads=True, words=_word, known_as=_underscored)
+_ENTRIES: Final = (
+    *starting("python", "torchrun", "deepspeed"),
+    script_row(lambda _: SCRIPT, f"{FILE}, started in its own folder"),
+    START,
+    *(below(BLOCK, each) for each in FLAGS),
+)
+
+
+def _is_command(document: Json) -> bool:
+    flags = document.get(BLOCK) if isinstance(document, dict) else None
+    return isinstance(flags, dict) and bool({"llm_type", "tune_vision"} & set(flags))
+
+
+def _on_deepspeed(plan: Plan) -> bool:
+    return plan.parallel.engine == "deepspeed"
+
+
+_REQUIRES: Final[Mapping[str, Any]] = {
+    # finetune/trainer.py `compute_loss` calls the model and not its wrapper, so that under
+    # DistributedDataParallel no gradient is exchanged (torch csrc/distributed/c10d/reducer.cpp
+    # `autograd_hook`); from transformers 4.46 on its `training_step` leaves out the division by the
+    # accumulated micro batches, which DeepSpeed makes itself; and without DeepSpeed GradScaler
+    # unscales no gradient of the fp16 copies that modules_to_save makes.
+    "parallel.engine": "deepspeed",
+}
+
+TARGET: Final = Target(
+    name="minicpm-v",
+    package="transformers",
+    supported=RELEASES.supported,
+    latest=RELEASES.latest,
+    releases=RELEASES.releases,
+    files=(
+        File(
+            NAME,
+            "shell",
+            _ENTRIES,
+            _is_command,
+            render=renderer(_STYLE),
+            parse=parser(_STYLE),
+            check=every(
+                checked(NAME, _ENTRIES, BLOCK, schema, others=OWN.__contains__),
+                checked(
+                    NAME,
+                    _ENTRIES,
+                    BLOCK,
+                    schema_of("training_arguments", "", TRAINING_ARGS.entries),
+                    others=lambda key: key not in OWN,
+                ),
+            ),
+        ),
+        ds_config(TRAINER, when=_on_deepspeed),
+    ),
+    cannot={**HUGGINGFACE.cannot, "launch.script": own_script("minicpm-v")},
+    requires=_REQUIRES,
+    check=refusing("minicpm-v", REFUSALS),
+    beside={PACKAGE: DEEPSPEED},
+    companions=companions,
+)

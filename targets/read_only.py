@@ -1,0 +1,69 @@
+"""Rows and schemas of files that are read and never written."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from packaging.version import Version
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Dialect, Entry, Json
+
+Read = Callable[[Mapping[str, Json]], Mapping[str, Any]]
+
+
+def never(_: Plan) -> bool:
+    """False: no plan needs a file that is only read."""
+    return False
+
+
+def observed(
+    keys: Sequence[str],
+    slots: Sequence[str],
+    read: Read,
+    source: str,
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    absent: Mapping[str, Any] | None = None,
+    package: str = "",
+) -> Entry:
+    """A row that reads and writes nothing; `absent` holds in every release with the keys."""
+    defaults = ((ALWAYS, absent),) if absent is not None else ()
+    return Entry(
+        tuple(keys),
+        tuple(slots),
+        lambda _: {},
+        read,
+        source,
+        since,
+        until,
+        defaults,
+        package=package,
+    )
+
+
+def schema_of(folder: str, releases: Sequence[str], package: str) -> Callable[[Dialect], str]:
+    """The schema of the newest known release that is not newer than the dialect's."""
+    known = sorted(Version(text) for text in releases)
+
+    def find(dialect: Dialect) -> str:
+        fitting = [each for each in known if each <= dialect[package]]
+        return f"{folder}/{max(fitting, default=known[0])}.json"
+
+    return find
+
+
+def named_word(words: Mapping[str, Any], key: str, slot: str) -> Read:
+    """Reads one key whose words each stand for a slot's value; another word says nothing."""
+
+    def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
+        word = found[key]
+        return {slot: words[word]} if isinstance(word, str) and word in words else {}
+
+    return read
+
+
+def split_names(value: Json) -> tuple[str, ...]:
+    """Names in a list, or in a text with commas between them."""
+    names = value.split(",") if isinstance(value, str) else value
+    return tuple(str(name).strip() for name in names or () if str(name).strip())

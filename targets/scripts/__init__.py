@@ -1,0 +1,1 @@
+"""What trainers that are scripts of a repository share: command lines, pinned sources, facts."""

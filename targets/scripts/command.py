@@ -1,0 +1,160 @@
+"""A launch script whose command carries the trainer's flags: text, data, and both ways between.
+
+As data it is what `targets/launch` makes of a launch script, with `script` cut at the first flag
+and the flags by name under `flags`.
+"""
+
+import ast
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tunec.compiler.target import Entry, Json, named
+from tunec.schemas.frozen import dataclass
+from tunec.targets.launch.script import parse as parse_launch
+from tunec.targets.launch.script import render as render_launch
+from tunec.targets.launch.target import LAUNCH_SH
+
+FLAGS: Final = "flags"
+_PASSED_ON: Final = ' "$@"\n'
+_LEAST: Final[Mapping[str, Json]] = {
+    "environment": {},
+    "launcher": "python",
+    "nodes": 1,
+    "per_node": 1,
+    "script": [],
+}
+"""What stands where a plan could not be said: the text is then for reading and not for running."""
+
+
+def starting(*launchers: str) -> tuple[Entry, ...]:
+    """The rows of launch.sh for these launchers, without that of the script."""
+    words = {name: name for name in launchers}
+    launcher = named("launcher", "launch.launcher", words, "bash 5 manual, section 3.7.4")
+    said = (("launch.script",), ("launch.launcher",))
+    return (*(each for each in LAUNCH_SH.entries if each.slots not in said), launcher)
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a program spells its flags."""
+
+    text: frozenset[str] = frozenset()
+    """Flags whose value is text, whatever it looks like."""
+    switches: bool = False
+    """Whether a flag that is true stands alone, and is left out where false."""
+    spreads: bool = False
+    """Whether a list is several words; otherwise it is one word, as Python writes it."""
+    words: Callable[[Json], str] = str
+    """A value as a word."""
+    known_as: Callable[[str], str] = str
+    """The name of a flag as it is kept, from the one on a command line."""
+
+
+# ── data to text ─────────────────────────────────────────────────────────────────────────────────
+
+
+def renderer(style: Style) -> Callable[[Mapping[str, Json], Sequence[str]], str]:
+    """`render` of a file whose command line has flags."""
+
+    def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
+        text = render_launch({**_LEAST, **values}, header).removesuffix(_PASSED_ON)
+        lines = [" ".join(map(shlex.quote, each)) for each in _spelled(values, style)]
+        return " \\\n  ".join([text, *lines]) + _PASSED_ON
+
+    return render
+
+
+def _spelled(values: Mapping[str, Json], style: Style) -> Iterator[list[str]]:
+    for name, value in flatten(values.get(FLAGS, {})).items():
+        if style.switches and isinstance(value, bool):
+            if value:
+                yield [f"--{name}"]
+        elif style.spreads and isinstance(value, list):
+            yield [f"--{name}", *map(style.words, value)]
+        else:
+            yield [f"--{name}", style.words(value)]
+
+
+def flatten(flags: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
+    """Flags by their whole names: `{"a": {"b": 1}}` is `{"a.b": 1}`."""
+    flat: dict[str, Json] = {}
+    for key, value in flags.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+# ── text to data ─────────────────────────────────────────────────────────────────────────────────
+
+
+def parser(style: Style) -> Callable[[str], Json]:
+    """`parse` of a file whose command line has flags; ValueError for a quote left open."""
+
+    def parse(text: str) -> Json:
+        document: dict[str, Any] = parse_launch(text)
+        words: list[str] = document.get("script", [])
+        start = _first_flag(words)
+        flags = dict(_paired(words[start:], style))
+        return {**document, "script": words[:start], **({FLAGS: _nested(flags)} if flags else {})}
+
+    return parse
+
+
+def _first_flag(words: Sequence[str]) -> int:
+    return next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
+
+
+def _paired(words: Sequence[str], style: Style) -> Iterator[tuple[str, Json]]:
+    """`--name`, `--name value`, `--name=value` and `--name one two`, as argparse pairs them."""
+    at = 0
+    while at < len(words):
+        name, given, value = words[at].removeprefix("--").partition("=")
+        end = at + 1 + _first_flag(words[at + 1 :])
+        following = [value] if given else list(words[at + 1 : end])
+        name = style.known_as(name)
+        yield name, _value(name, following, style)
+        at = end
+
+
+def _value(name: str, words: Sequence[str], style: Style) -> Json:
+    if not words:
+        return True
+    if len(words) == 1 and words[0].startswith("[") and not style.spreads:
+        return _listed(words[0])
+    values = [word if name in style.text else typed(word) for word in words]
+    return values if len(values) > 1 else values[0]
+
+
+def _listed(word: str) -> Json:
+    """A list as Python or JSON writes it; any other word that begins with a bracket is text."""
+    try:
+        found = ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        return word
+    return found if isinstance(found, list) else word
+
+
+def typed(word: str) -> Json:
+    """A word as YAML would have it: a truth value, a number, or text."""
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
+
+
+def _nested(flags: Mapping[str, Json]) -> dict[str, Json]:
+    document: dict[str, Json] = {}
+    for name, value in flags.items():
+        *parents, last = name.split(".")
+        inner = document
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[last] = value
+    return document

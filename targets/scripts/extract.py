@@ -1,0 +1,39 @@
+"""Definitions taken from a script and run by themselves, for scripts that do more when imported.
+
+Only the standard library is imported here: it runs in a consumer's environment.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+
+def definitions(text: str, names: tuple[str, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The classes and functions of those names, run as they stand in the script's text.
+
+    `given` holds the names that they use and do not define. LookupError for one that is missing.
+    """
+    tree = ast.parse(text)
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    chosen = [each for each in tree.body if isinstance(each, kinds) and each.name in names]
+    missing = set(names) - {each.name for each in chosen}
+    if missing:
+        raise LookupError(f"the script does not define {', '.join(sorted(missing))}")
+    space = {"__name__": "script", **given}
+    module = ast.Module(body=list(chosen), type_ignores=[])
+    exec(compile(module, "script.py", "exec"), space)  # noqa: S102  pinned by its content
+    return {name: space[name] for name in names}
+
+
+@contextmanager
+def workplace(files: Mapping[str, str]) -> Iterator[None]:
+    """A working directory with these files, thrown away afterwards."""
+    with TemporaryDirectory() as folder, chdir(folder):
+        for name, text in files.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        yield

@@ -1,0 +1,42 @@
+"""What a trainer does not run, or runs otherwise than planned, though every key is well formed."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from packaging.version import Version
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.ir.plan import Plan
+
+
+class Refusal(NamedTuple):
+    """A combination of slots that a trainer does not run, from one version to another."""
+
+    slots: tuple[str, ...]
+    text: str
+    holds: Callable[[Plan], bool]
+    source: str
+    help: str
+    since: str = "0"
+    until: str = "9999"
+
+
+def refusing(
+    name: str, refusals: Iterable[Refusal]
+) -> Callable[[Plan, Version], Iterator[Diagnostic]]:
+    """The check of a target: an error for each refusal that holds for a plan at a version."""
+    known = tuple(refusals)
+
+    def check(plan: Plan, version: Version) -> Iterator[Diagnostic]:
+        for each in known:
+            if Version(each.since) <= version < Version(each.until) and each.holds(plan):
+                yield Diagnostic(
+                    "E0905",
+                    "error",
+                    f"{name} does not run this plan: {each.text}",
+                    tuple(Label(f"{slot} is {plan[slot]}", path=slot) for slot in each.slots),
+                    (each.source,),
+                    help=each.help,
+                )
+
+    return check

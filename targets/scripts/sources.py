@@ -1,0 +1,72 @@
+"""Files of repositories that are on no package index, each pinned to a commit and to its content.
+
+A file is fetched when it is first asked for and kept by the name of its content, as git names it
+(`git hash-object`), so what is used is what the rows were read from, or nothing.
+"""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from tunec.compiler.consumers.environments import EnvironmentUnavailable, default_cache
+from tunec.schemas.frozen import dataclass
+
+SECONDS: Final = 30.0
+_ADDRESS: Final = "https://raw.githubusercontent.com"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of a repository at a commit."""
+
+    repository: str
+    commit: str
+    path: str
+    blob: str
+    """SHA-1 by which git names the content."""
+
+    @property
+    def name(self) -> str:
+        """How the file is cited."""
+        return f"{self.repository}@{self.commit[:7]}:{self.path}"
+
+
+def obtain(source: Source, cache: Path | None = None) -> Path:
+    """Where the file is on this machine, fetched if it is not there yet.
+
+    Raises EnvironmentUnavailable where it cannot be fetched, or is another file.
+    """
+    place = (cache or default_cache().parent / "sources") / f"{source.blob}.py"
+    if not place.exists() or blob(place.read_bytes()) != source.blob:
+        _keep(_fetched(source), place)
+    return place
+
+
+def blob(content: bytes) -> str:
+    """The name that git gives a content."""
+    return hashlib.sha1(b"blob %d\0%b" % (len(content), content), usedforsecurity=False).hexdigest()
+
+
+def _fetched(source: Source) -> bytes:
+    address = f"{_ADDRESS}/{source.repository}/{source.commit}/{source.path}"
+    try:
+        with urlopen(address, timeout=SECONDS) as answer:  # noqa: S310  the scheme is written above
+            content: bytes = answer.read()
+    except (URLError, TimeoutError, ConnectionError) as failure:
+        raise EnvironmentUnavailable(source.name, str(failure)) from failure
+    if blob(content) != source.blob:
+        raise EnvironmentUnavailable(source.name, "its content is not the pinned one")
+    return content
+
+
+def _keep(content: bytes, place: Path) -> None:
+    """Write beside the place and rename, so that nobody reads half a file."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=place.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(name).replace(place)

@@ -1,0 +1,158 @@
+"""How SimpleTuner is asked about the folder it is started in, and how it is heard."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.consumers.sets import choose
+from tunec.compiler.target import Json
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Heard,
+    Program,
+    Question,
+    Where,
+    facts,
+    flat,
+)
+from tunec.targets.deepspeed.config import NAME as DS_CONFIG
+from tunec.targets.deepspeed.verify import WORDS, engine_programs
+from tunec.targets.simpletuner.rows.environment import PASSED_ON
+from tunec.targets.simpletuner.rows.run import DATA_FILE
+from tunec.targets.simpletuner.schema import CONSUMER, SECONDS
+
+_CONFIG, _ENV = "config/config.json", "config/config.env"
+_PARSER, _LAUNCHER, _LOADER, _PLUGIN = (
+    "simpletuner parser and checks",
+    "simpletuner train",
+    "simpletuner data loader",
+    "simpletuner DeepSpeed plugin",
+)
+_FLAGS: Final[Mapping[str, str]] = {
+    "--mixed_precision": "MIXED_PRECISION",
+    "--num_processes": "TRAINING_NUM_PROCESSES",
+    "--num_machines": "TRAINING_NUM_MACHINES",
+}
+"""The variable behind each flag that `simpletuner train` gives to accelerate."""
+
+
+def where(case: Case) -> Where:
+    """The set of the release of SimpleTuner."""
+    known = choose("simpletuner", str(case.version))
+    return Where(known.consumer, known.version, known.requirements)
+
+
+def _folder(case: Case) -> dict[str, Any]:
+    """The folder as SimpleTuner finds it; the data's own folders are empty."""
+    data = case.plan.data
+    return {
+        "files": {name: each.text for name, each in case.delivered.items()},
+        "folders": [each for each in (data.train, data.evaluation) if each and "." not in each],
+    }
+
+
+def _resolve(case: Case, _: Answers) -> Question:
+    processes = {"processes": case.plan.parallel.world}
+    return {"verb": "resolve", "backend": "json", **case.machine(), **processes, **_folder(case)}
+
+
+def _refusal(answer: Mapping[str, Any]) -> str:
+    fault = answer.get("error")
+    return f"{fault['stage']}: {fault['message']}" if fault else ""
+
+
+_NOT_FLAGS: Final = ("deepspeed", "data")
+"""Stages of SimpleTuner that speak of other files than config.json."""
+
+
+def _hear_config(case: Case, answer: Any) -> Heard:
+    fault = answer.get("error")
+    if fault and fault["stage"] not in _NOT_FLAGS:
+        return Heard(refused=_refusal(answer))
+    plan, parsed = case.plan, answer["parsed"]
+    pairs: list[tuple[str, str, Any, Any]] = [
+        (
+            "states.weights",
+            "mixed_precision",
+            WORDS[plan.states.weights],
+            parsed.get("weight_dtype"),
+        ),
+        (
+            "quantization.format",
+            "base_model_precision",
+            plan.quantization.format != "none",
+            parsed.get("is_quantized"),
+        ),
+    ]
+    known = [pair for pair in pairs if pair[3] is not None]
+    return Heard(values=flat(parsed), facts=facts(known))
+
+
+def _hear_data(case: Case, answer: Any) -> Heard:
+    fault = answer.get("error")
+    if fault and fault["stage"] != "data":
+        return Heard(unchecked=f"SimpleTuner refused config.json before ({fault['message']})")
+    if fault:
+        return Heard(refused=_refusal(answer))
+    data, plan = answer["data"], case.plan
+    broken = [f"{each['field']}: {each['message']}" for each in data["rules"]]
+    if broken:
+        return Heard(refused="; ".join(broken))
+    return Heard(facts=facts(_data(data["backends"], plan.data)))
+
+
+def _data(backends: Any, planned: Any) -> list[tuple[str, str, Any, Any]]:
+    """Folders, sizes and purposes; a size by area is kept in megapixels, a million each."""
+    kinds = [each["dataset_type"] for each in backends]
+    train: Mapping[str, Any] = next(
+        (each for each in backends if each["dataset_type"] == "image"), {}
+    )
+    config = train.get("config", {})
+    side = (config.get("resolution", 0) * 1e6) ** 0.5
+    return [
+        ("data.train", "[0].instance_data_dir", planned.train, config.get("instance_data_dir")),
+        ("data.image_width", "[0].resolution", planned.image_width, round(side)),
+        (
+            "data.evaluation",
+            "[2].dataset_type",
+            planned.evaluation is not None,
+            "eval" in kinds,
+        ),
+    ]
+
+
+def _launch(case: Case, _: Answers) -> Question:
+    return {"verb": "launch", **_folder(case), **case.machine()}
+
+
+def _hear_launch(case: Case, answer: Any) -> Heard:
+    if _refusal(answer):
+        return Heard(refused=_refusal(answer))
+    given = dict(each.split("=", 1) for each in answer["command"] if "=" in each)
+    flags = {name: given[flag] for flag, name in _FLAGS.items() if flag in given}
+    said = answer["environment"]
+    passed = {name: said.get(name) for name in PASSED_ON}
+    keys = {key: None for row in case.rows(_ENV) for key in row.keys}
+    return Heard(values={**keys, **passed, **flags})
+
+
+def _hear_plugin(_: Case, answer: Any) -> Heard:
+    if _refusal(answer):
+        return Heard(refused=_refusal(answer))
+    if answer["deepspeed"] is None:
+        return Heard(refused="config.json names no deepspeed_config")
+    return Heard(values=flat(answer["deepspeed"]))
+
+
+def _configured(_: Case, answers: Answers) -> Json:
+    answer = answers.get(_PLUGIN)
+    return None if answer is None or _refusal(answer) else answer["deepspeed"]
+
+
+PROGRAMS: Final = (
+    Program(_PARSER, _CONFIG, CONSUMER, where, _resolve, _hear_config, seconds=SECONDS),
+    Program(_LAUNCHER, _ENV, CONSUMER, where, _launch, _hear_launch, seconds=SECONDS),
+    Program(_LOADER, DATA_FILE, CONSUMER, where, _resolve, _hear_data, seconds=SECONDS),
+    Program(_PLUGIN, DS_CONFIG, CONSUMER, where, _resolve, _hear_plugin, seconds=SECONDS),
+    *engine_programs(_configured, after=_PLUGIN),
+)

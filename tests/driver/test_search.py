@@ -1,0 +1,171 @@
+"""The search is complete: what it passes over could not have won.
+
+Brute force judges every shape with every micro batch, by the accounts alone: no bound, no order,
+no cache of the search.
+"""
+
+from dataclasses import replace
+from itertools import pairwise, product
+
+import pytest
+
+from tunec.compiler.analyses.memory.account import account, largest_micro_batch
+from tunec.compiler.analyses.time.account import step_time
+from tunec.compiler.driver import run_passes
+from tunec.compiler.frontend.load import load_mapping
+from tunec.compiler.gather import gather
+from tunec.compiler.passes.fit.fit import problem_of
+from tunec.compiler.passes.fit.problem import Problem, layout_of
+from tunec.compiler.passes.fit.search import Candidate, fits, preference, search
+from tunec.compiler.passes.fit.shapes import global_batch, impossible, shapes
+from tunec.schemas.units import GIB
+
+MODELS = ("smollm2-360m", "llama-3.2-1b", "gemma-2-2b", "glm-4v-9b", "sdxl-base-1.0")
+METHODS = ("full", "lora", "qlora")
+HARDWARE = ("t4-x1", "rtx-3090-x2", "a100-80g-x4", "v100-32g-x8", "h100-x8-n2")
+BATCHES = (None, 12, 64)
+PINS: tuple[dict[str, object], ...] = (
+    {},
+    {"zero.stage": 2},
+    {"batch.micro": 2},
+    {"activation_checkpointing.mode": "layer", "batch.evaluation": 3},
+    {"zero.offload_optimizer": "cpu"},
+)
+BUDGETS = (0.4, 0.7, 1.0)
+
+
+def problem(model: str, method: str, hardware: str) -> Problem | None:
+    data = {"train": "train.jsonl", "samples": 1000}
+    data |= {} if model == "sdxl-base-1.0" else {"sequence": 1024}
+    spec = {"tunec": 1, "model": model, "method": method, "data": data, "hardware": hardware}
+    loaded = load_mapping(spec)
+    assert loaded.spec is not None, loaded.diagnostics
+    facts = gather(loaded.spec, loaded.base)
+    draft, _, found = run_passes(facts)
+    early = [each for each in found if each.severity == "error" and not each.id.startswith("E07")]
+    return None if early else problem_of(facts, draft)
+
+
+def varied(problem: Problem) -> list[Problem]:
+    """The same problem with other batches, pins and budgets; each grid of its own size."""
+    return [
+        replace(
+            problem,
+            global_batch=batch,
+            pins=tuple(sorted(pins.items())),
+            budget=int(share * problem.budget),
+            host_budget=None if share == 1 else 64 * GIB,
+        )
+        for batch, pins, share in product(BATCHES, PINS, BUDGETS)
+    ]
+
+
+def brute_force(problem: Problem) -> Candidate | None:
+    """The most preferred of all candidates that fit, whatever a bound says of them."""
+    found: list[Candidate] = []
+    for shape in shapes(problem):
+        share, rest = divmod(global_batch(problem, shape.width), shape.width)
+        if impossible(problem, shape) or rest:
+            continue
+        fitting = [each for micro in sizes(problem, share) if (each := fit(problem, shape, micro))]
+        # a shape stands or falls with the best of its candidates, whose evaluation has to fit
+        best = min(fitting, key=preference, default=None)
+        if best is not None and evaluates(problem, best):
+            found.append(best)
+    return min(found, key=preference, default=None)
+
+
+def sizes(problem: Problem, share: int) -> list[int]:
+    pinned = dict(problem.pins).get("batch.micro")
+    return [n for n in range(1, share + 1) if share % n == 0 and pinned in (None, n)]
+
+
+def fit(problem: Problem, shape, micro: int) -> Candidate | None:
+    """A candidate whose training fits the device, and the host with the smallest micro batch."""
+    share = global_batch(problem, shape.width) // shape.width
+    smallest = layout_of(problem, shape, 1, share)
+    host = account(problem.workload, smallest).host.peak_bytes
+    if micro > largest_micro_batch(problem.workload, smallest, problem.budget):
+        return None
+    if problem.host_budget is not None and host > problem.host_budget:
+        return None
+    layout = layout_of(problem, shape, micro, share // micro)
+    return Candidate(shape, layout, step_time(problem.workload, layout, problem.machine))
+
+
+def evaluates(problem: Problem, candidate: Candidate) -> bool:
+    """Whether some evaluation batch fits: the micro batch halved, down to one; or the pinned."""
+    pinned = "batch.evaluation" in dict(problem.pins)
+    size = candidate.layout.batch.evaluation
+    while True:
+        batch = replace(candidate.layout.batch, evaluation=size)
+        layout = replace(candidate.layout, batch=batch)
+        if account(problem.workload, layout).required_bytes <= problem.budget:
+            return True
+        if size == 1 or pinned:
+            return False
+        size //= 2
+
+
+@pytest.mark.parametrize("hardware", HARDWARE)
+@pytest.mark.parametrize("model", MODELS)
+def test_the_search_finds_what_brute_force_finds(model, hardware):
+    posed = [each for method in METHODS if (each := problem(model, method, hardware))]
+    fitting = 0
+    for each in (one for base in posed for one in varied(base)):
+        answer, wanted = search(each).best, brute_force(each)
+        assert (answer is None) == (wanted is None), each
+        assert fits(each) == (wanted is not None), each
+        if answer is not None and wanted is not None:
+            assert preference(answer) == preference(wanted), each
+            assert answer.time == wanted.time
+            fitting += 1
+    assert len(posed) > 0
+    assert fitting > 0 or hardware == "t4-x1"
+
+
+def test_the_grid_is_large():
+    cases = len(BATCHES) * len(PINS) * len(BUDGETS)
+    posed = [problem("llama-3.2-1b", method, hw) for method in METHODS for hw in HARDWARE]
+    assert cases * sum(each is not None for each in posed) >= 500
+
+
+@pytest.mark.parametrize("hardware", HARDWARE)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_larger_micro_batch_is_never_slower(model, hardware):
+    """What the search's bound rests on: `_largest` times the largest alone."""
+    for method in METHODS:
+        base = problem(model, method, hardware)
+        if base is None:
+            continue
+        given = replace(base, global_batch=96)
+        for shape in shapes(given):
+            if impossible(given, shape) or 96 % shape.width:
+                continue
+            share = 96 // shape.width
+            layouts = [layout_of(given, shape, n, share // n) for n in sizes(given, share)]
+            times = [step_time(given.workload, each, given.machine) for each in layouts]
+            seconds = [each.step_seconds for each in times]
+            for slow, fast in pairwise(seconds):
+                assert fast <= slow * (1 + 1e-12), shape
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_more_memory_is_never_slower(model):
+    for method, hardware in product(METHODS, HARDWARE):
+        base = problem(model, method, hardware)
+        if base is None:
+            continue
+        shares = (0.3, 0.5, 0.7, 0.85, 1.0)
+        found = [search(replace(base, budget=int(s * base.budget))).best for s in shares]
+        costs = [preference(each)[0] if each else float("inf") for each in found]
+        assert costs == sorted(costs, reverse=True)
+
+
+def test_verdicts_and_answer_agree():
+    base = problem("llama-3.2-1b", "full", "a100-80g-x4")
+    assert base is not None
+    for each in varied(base):
+        answer = search(each)
+        fitting = [verdict.best for verdict in answer.verdicts if verdict.best]
+        assert answer.best == min(fitting, key=preference, default=None)

@@ -1,0 +1,105 @@
+"""What a fleet file selects, and every name in it that leads nowhere."""
+
+import pytest
+from tests.fleet.fleets import FLEET, write_fleet
+
+from tunec.compiler.fleet.selection import select
+
+
+def names(found):
+    assert found.selection is not None, found.diagnostics
+    return list(found.selection.specs), [site.name for site in found.selection.sites]
+
+
+def test_all_that_is_named(fleet):
+    specs, sites = names(select(fleet))
+    assert specs == ["large", "q", "small"]
+    assert sites == ["a100-pcie-40g-x8", "a100-sxm4-80g-x8", "g5.12xlarge", "t4-x1"] or set(
+        sites
+    ) == {"a100-40g-x8", "a100-80g-x8", "g5.12xlarge", "t4-x1"}
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        ("specs/*.yaml", ["large", "q", "small"]),
+        ("[specs/q.yaml, specs/small.yaml]", ["q", "small"]),
+        ("{include: 'specs/*', exclude: specs/q*}", ["large", "small"]),
+        ("'**/l*.yaml'", ["large"]),
+    ],
+)
+def test_specs(tmp_path, specs, expected):
+    file = write_fleet(tmp_path, FLEET.replace("specs: specs/*.yaml", f"specs: {specs}"))
+    assert names(select(file))[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("clusters", "expected"),
+    [
+        ("p4d.24xlarge", ["p4d.24xlarge"]),
+        ("[g5.*]", ["g5.12xlarge", "g5.2xlarge", "g5.48xlarge"]),
+        ("{include: g5.*, exclude: '*.48xlarge'}", ["g5.12xlarge", "g5.2xlarge"]),
+        ("{include: '*', labels: {cloud: gcp}, exclude: a*}", ["g2-standard-96"]),
+        ("t4-x*", ["t4-x1", "t4-x2", "t4-x4", "t4-x8"]),
+    ],
+)
+def test_clusters(tmp_path, clusters, expected):
+    named = "clusters: [a100-80g-x8, a100-40g-x8, g5.12xlarge, t4-x1]"
+    file = write_fleet(tmp_path, FLEET.replace(named, f"clusters: {clusters}"))
+    assert names(select(file))[1] == expected
+
+
+def test_cluster_file(tmp_path):
+    own = "name: own\nlabels: {team: vision}\nnodes:\n"
+    node = (
+        "  - accelerators: [{device: a100-80g, count: 2}]\n    host: {memory: 256GiB, cores: 32}\n"
+    )
+    (tmp_path / "own.yaml").write_text(own + node, "utf-8")
+    named = "clusters: [a100-80g-x8, a100-40g-x8, g5.12xlarge, t4-x1]"
+    text = FLEET.replace(named, "clusters: {include: '*.yaml', labels: {team: vis*}}")
+    (site,) = select(write_fleet(tmp_path, text)).selection.sites
+    assert (site.name, site.is_catalogued) == ("own", False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("specs/*.yaml", "spec/*.yaml", "no spec file is `spec/*.yaml`"),
+        ("t4-x1", "t44-x1", "no cluster is called `t44-x1`"),
+        ("t4-x1", "zz-*", "no cluster is called `zz-*`"),
+        ("fleet: 1", "fleet: 2", "fleet"),
+        ("clusters: [g5.*]", "cluster: [g5.*]", "cluster"),
+        ("targets:", "target:", "target"),
+    ],
+)
+def test_what_leads_nowhere(tmp_path, old, new, said):
+    found = select(write_fleet(tmp_path, FLEET.replace(old, new, 1)))
+    assert found.selection is None
+    assert any(said in each.message for each in found.diagnostics), found.diagnostics
+    assert all(label.span for each in found.diagnostics for label in each.labels)
+
+
+def test_two_specs_of_one_name(tmp_path):
+    file = write_fleet(tmp_path)
+    spec = (tmp_path / "specs" / "q.yaml").read_text("utf-8")
+    (tmp_path / "specs" / "other.yaml").write_text("name: small\n" + spec, "utf-8")
+    (fault,) = select(file).diagnostics
+    assert fault.id == "E0314"
+    assert "two specs are called `small`" in fault.message
+
+
+def test_overrides_are_laid_over_in_order(tmp_path):
+    text = FLEET + (
+        "  - specs: [large]\n    set: {batch: {global: 256}, pin: {zero.stage: 2}}\n"
+        "  - labels: {cloud: aws}\n    set: {data: {train: other.jsonl}}\n"
+    )
+    selection = select(write_fleet(tmp_path, text)).selection
+    by_name = {site.name: site for site in selection.sites}
+    aws = by_name["g5.12xlarge"]
+    assert selection.overrides("large", aws) == (
+        "batch.global=128",
+        "batch.global=256",
+        "pin.zero.stage=2",
+        "data.train=other.jsonl",
+    )
+    assert selection.overrides("small", by_name["t4-x1"]) == ()

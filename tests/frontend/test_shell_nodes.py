@@ -1,0 +1,370 @@
+"""Launch scripts to documents: what the script says, where it says it, and what it does not say."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tunec.compiler.frontend.nodes import plain, walk
+from tunec.compiler.frontend.shell_nodes import (
+    ShellDocument,
+    Unknown,
+    looks_like_shell,
+    read_script,
+    retyped,
+)
+from tunec.compiler.frontend.text import MAX_BYTES
+from tunec.schemas.source import text_of
+
+QUOTING = set("$`'\"\\+")
+"""Characters that make a word differ from what it is written as; `A+=x` adds to what `A` holds."""
+
+
+def documents(text: str, kind: str) -> list[ShellDocument]:
+    return [each for each in read_script(text, "train.sh") if each.kind == kind]
+
+
+def flags(text: str):
+    (found,) = documents(text, "flags")
+    return plain(found.node)
+
+
+def launcher(text: str):
+    (found,) = documents(text, "launcher")
+    return plain(found.node)
+
+
+# ── words ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("--bf16 True", {"bf16": True}),
+        ("--bf16 false --tf32=TRUE", {"bf16": False, "tf32": True}),
+        ("--lr 1e-5 --steps 10 --name 010x", {"lr": 1e-5, "steps": 10, "name": "010x"}),
+        ("--max_steps -1 --x -.5", {"max_steps": -1, "x": -0.5}),
+        ("--flag --other", {"flag": True, "other": True}),
+        ("--no_tf32", {"tf32": False}),
+        ("--no_cuda", {"no_cuda": True}),
+        ("--per-device-train-batch-size 4", {"per_device_train_batch_size": 4}),
+        ("--report_to wandb tensorboard", {"report_to": ["wandb", "tensorboard"]}),
+        ("--a 1 --a 2", {"a": 2}),
+        ("--run_name 'a b' --x \"c d\"", {"run_name": "a b", "x": "c d"}),
+        (r"--run_name a\ b", {"run_name": "a b"}),
+        ('--x ""', {"x": ""}),
+        ("--x a=b", {"x": "a=b"}),
+        ("--deepspeed ds.json", {"deepspeed": "ds.json"}),
+        ("--a 1 \\\n   --b 2", {"a": 1, "b": 2}),
+        ("--a 1 2>&1 | tee log.txt", {"a": 1}),
+        ("--a 1 > log 2>err &", {"a": 1}),
+        ("--a 1 # --b 2", {"a": 1}),
+        ("--a 1#2", {"a": "1#2"}),
+        ('--a 1 "$@"', {"a": 1}),
+    ],
+)
+def test_flags_are_typed_by_how_they_look(written, read):
+    assert flags(f"python train.py {written}\n") == read
+
+
+@pytest.mark.parametrize(
+    ("before", "written", "value"),
+    [
+        ("LR=1e-5", "$LR", 1e-5),
+        ("LR='1e-5'", "${LR}", 1e-5),
+        ("A=x\nB=${A}/y", "$B/z", "x/y/z"),
+        ("export A=3", "$A", 3),
+        ("A=1\nA=2", "$A", 2),
+        ("A=1\nA+=2", "$A", 12),
+        ("", "${N:-8}", 8),
+        ("N=4", "${N:-8}", 4),
+        ("M=4", "${N:-$M}", 4),
+        ("A=(x y z)", "${A[1]}", "y"),
+        ("if true; then A=1; else A=1; fi", "$A", 1),
+        ("for A in 7; do :; done; A=8", "$A", 8),
+    ],
+)
+def test_variables_with_literal_values_are_put_in(before, written, value):
+    assert flags(f"{before}\npython train.py --x {written}\n") == {"x": value}
+
+
+@pytest.mark.parametrize(
+    ("before", "written"),
+    [
+        ("", "$N"),
+        ("", "${N}"),
+        ("N=$(nproc)", "$N"),
+        ("", "`nproc`"),
+        ("", "$((2 * 4))"),
+        ("", "out-$(date)"),
+        ("A=abc", "${A%c}"),
+        ("A=(x y)", "${#A[@]}"),
+        ("if [ $X ]; then A=1; else A=2; fi", "$A"),
+        ("A=0\nif [ $X ]; then A=1; fi", "$A"),
+        ("A=0\n[ -z $X ] && A=1", "$A"),
+        ("A=0\nfalse || A=1", "$A"),
+        ("A=1\nread A", "$A"),
+        ("A=1\nunset A", "$A"),
+        ("", "$1"),
+    ],
+)
+def test_what_only_running_would_tell_is_never_guessed(before, written):
+    (found,) = documents(f"{before}\npython train.py --x {written} --y 1\n", "flags")
+    assert isinstance(found.node.child("x").value, Unknown)
+    assert [each.path for each in found.unknown] == [("x",)]
+    assert plain(found.node)["y"] == 1
+
+
+def test_loop_over_several_values_is_not_known():
+    (found,) = documents("for LR in 1 2; do python t.py --lr $LR; done", "flags")
+    assert isinstance(found.node.child("lr").value, Unknown)
+    assert flags("for LR in 1; do python t.py --lr $LR; done") == {"lr": 1}
+
+
+def test_variables_and_arrays_of_flags_are_divided():
+    text = """
+ARGS="--bf16 True --lr $LR"
+MORE=(--report_to wandb)
+MORE+=("--run_name" "a b")
+torchrun $WORLD --nproc_per_node 8 train.py $ARGS "${MORE[@]}"
+"""
+    (found,) = documents("LR=1" + text, "flags")
+    expected = {"bf16": True, "lr": 1, "report_to": "wandb", "run_name": "a b"}
+    assert plain(found.node) == expected
+
+
+def test_places_of_divided_words_are_in_the_assignment():
+    text = 'LR=1e-5\nARGS="--bf16 True --lr $LR"\npython train.py $ARGS --x=2\n'
+    (found,) = documents(text, "flags")
+    bf16, lr, x = (found.node.child(name) for name in ("bf16", "lr", "x"))
+    assert (bf16.key_span.line, bf16.key_span.column, bf16.span.column) == (2, 7, 14)
+    assert (lr.key_span.line, lr.span.line, lr.span.column) == (2, 1, 4)
+    assert (text_of(x.key_span, text), text_of(x.span, text)) == ("--x", "2")
+
+
+# ── launchers ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("deepspeed --num_gpus 8 t.py", {"launcher": "deepspeed", "nodes": 1, "per_node": 8}),
+        ("deepspeed --num_nodes=2 --num_gpus=4 t.py", {"nodes": 2, "per_node": 4}),
+        ("deepspeed --include localhost:0,2 t.py", {"include": ["0", "2"], "per_node": 2}),
+        ("deepspeed --exclude=worker-1:0 t.py", {"exclude_filter": "worker-1:0"}),
+        (
+            "deepspeed -H hosts --master_port 29501 t.py",
+            {"hostfile": "hosts", "master_port": 29501},
+        ),
+        ("torchrun --nproc_per_node=8 --nnodes 2 t.py", {"nodes": 2, "per_node": 8}),
+        ("torchrun --nproc-per-node gpu t.py", {"launcher": "torchrun"}),
+        ("python -m torch.distributed.run --nproc_per_node 2 t.py", {"launcher": "torchrun"}),
+        ("python3 -m torch.distributed.launch --use_env --nproc_per_node 2 t.py", {"per_node": 2}),
+        ("accelerate launch --num_processes 4 --multi_gpu t.py", {"processes": 4}),
+        ("accelerate launch -m axolotl.cli.train x.yml", {"launcher": "accelerate"}),
+        ("nohup torchrun --nproc_per_node 2 t.py &", {"launcher": "torchrun"}),
+        ("cd x && uv run torchrun --nproc_per_node 2 t.py", {"launcher": "torchrun"}),
+        ("eval torchrun --nproc_per_node 2 t.py", {"per_node": 2}),
+        ('bash -c "torchrun --nproc_per_node 2 t.py"', {"per_node": 2}),
+        ("trl sft --config c.yaml", {"launcher": "trl"}),
+        ("llamafactory-cli train x.yaml", {"launcher": "llamafactory"}),
+        ("axolotl train x.yml", {"launcher": "axolotl"}),
+        ("simpletuner train", {"launcher": "simpletuner"}),
+    ],
+)
+def test_launching_commands_are_found(command, found):
+    said = launcher(f"{command}\n")
+    assert {key: said.get(key) for key in found} == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# deepspeed --num_gpus 8 t.py\n",
+        "echo deepspeed t.py\n",
+        "pip install deepspeed torchrun\n",
+        "cat <<EOF > x\ndeepspeed t.py\nEOF\n",
+        "case $X in\n  deepspeed) echo;;\nesac\n",
+        "python -c 'print(1)'\n",
+        "accelerate config\n",
+        "axolotl fetch examples\n",
+    ],
+)
+def test_nothing_else_is_taken_for_one(text):
+    assert documents(text, "launcher") == []
+
+
+def test_slurm_and_the_command_that_it_starts():
+    text = "srun --nodes 2 --ntasks-per-node=1 torchrun --nproc_per_node 8 t.py --a 1\n"
+    outer, inner = documents(text, "launcher")
+    assert (outer.program, inner.program, outer.command) == ("srun", "torchrun", inner.command)
+    assert plain(outer.node)["nodes"] == 2
+    assert flags(text) == {"a": 1}
+
+
+def test_environment_of_a_command():
+    text = (
+        "export A=1\nB=2\nC=3 CUDA_VISIBLE_DEVICES=0,1 python t.py --x 1\nD=4 python u.py --y 1\n"
+    )
+    first, second = documents(text, "launcher")
+    assert plain(first.node)["environment"] == {"A": "1", "C": "3", "CUDA_VISIBLE_DEVICES": "0,1"}
+    assert plain(second.node)["environment"] == {"A": "1", "D": "4"}
+    node = first.node.child("environment").child("CUDA_VISIBLE_DEVICES")
+    assert (text_of(node.key_span, text), text_of(node.span, text)) == (
+        "CUDA_VISIBLE_DEVICES",
+        "0,1",
+    )
+
+
+def test_batch_options_of_slurm():
+    text = "#!/bin/bash\n#SBATCH --nodes=2 -c8\n#SBATCH --gres gpu:8 # all\n#SBATCH -t 02:00:00\n"
+    (found,) = documents(text, "slurm")
+    expected = {"nodes": 2, "cpus_per_task": 8, "gres": "gpu:8", "time": "02:00:00"}
+    assert plain(found.node) == expected
+
+
+def test_a_file_of_assignments_is_an_environment():
+    text = "# simpletuner\nexport TRAINING_NUM_PROCESSES=2\nMIXED_PRECISION='bf16'\n"
+    (found,) = read_script(text, "config.env")
+    expected = {"TRAINING_NUM_PROCESSES": "2", "MIXED_PRECISION": "bf16"}
+    assert (found.kind, plain(found.node)) == ("environment", expected)
+
+
+# ── whose flags, and which files ─────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("command", "dialect"),
+    [
+        ("python t.py --per_device_train_batch_size 1", "huggingface"),
+        ("python t.py --bf16 True --lr_scheduler_type cosine", "huggingface"),
+        ("python run_no_trainer.py --per_device_train_batch_size 1", None),
+        ("python t.py --stage sft --finetuning_type lora --bf16 True", "llamafactory"),
+        ("python train.py --model_family flux --data_backend_config x.json", "simpletuner"),
+        ("python -m trl.scripts.sft --learning_rate 1", "trl"),
+        ("python diffusers.py --train_batch_size 1 --output_dir x", None),
+    ],
+)
+def test_dialect_is_known_by_its_flags(command, dialect):
+    (found,) = documents(command, "flags")
+    assert found.dialect == dialect
+
+
+@pytest.mark.parametrize(
+    ("command", "references"),
+    [
+        ("python t.py --deepspeed ds.json", [(("deepspeed",), "ds.json", "deepspeed")]),
+        ("python t.py --deepspeed_config d.json", [(("deepspeed_config",), "d.json", "deepspeed")]),
+        ("trl sft --config c.yaml", [(("config",), "c.yaml", "trl")]),
+        ("axolotl train c.yml --debug", [((), "c.yml", "axolotl")]),
+        ("accelerate launch -m axolotl.cli.train c.yml", [((), "c.yml", "axolotl")]),
+        ("llamafactory-cli train c.yaml a=1", [((), "c.yaml", "llamafactory")]),
+        ("python t.py args.json", [((), "args.json", "huggingface")]),
+        (
+            "accelerate launch --config_file a.yaml t.py",
+            [(("flags", "config_file"), "a.yaml", "accelerate")],
+        ),
+    ],
+)  # fmt: skip
+def test_named_files_are_references(command, references):
+    found = [each for one in read_script(command, "t.sh") for each in one.references]
+    assert [(each.path, each.file, each.reader) for each in found] == references
+
+
+def test_overrides_of_llamafactory_are_flags():
+    (found,) = documents("llamafactory-cli train c.yaml learning_rate=1e-5 odd", "flags")
+    assert plain(found.node) == {"learning_rate": 1e-5}
+    assert [text for text, _ in found.loose] == ["odd"]
+
+
+def test_flags_are_retyped_by_a_schema():
+    schema = {
+        "properties": {
+            "bf16": {"type": "boolean"},
+            "name": {"type": ["string", "null"]},
+            "steps": {"type": "integer"},
+            "lr": {"type": "number"},
+            "modules": {"type": ["array", "null"], "items": {"type": "string"}},
+        }
+    }
+    text = "python t.py --bf16 yes --name 8 --steps 1e3 --lr 3 --modules q --other 5"
+    (found,) = documents(text, "flags")
+    expected = {"bf16": True, "name": "8", "steps": "1e3", "lr": 3.0, "modules": ["q"], "other": 5}
+    assert plain(retyped(found.node, schema)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "is_shell"),
+    [
+        ("#!/usr/bin/env bash\n", True),
+        ("#!/usr/bin/env python\nimport torch\n", False),
+        ("A=1\nB=2\n", True),
+        ("torchrun --nproc_per_node 8 train.py\n", True),
+        ("cd x && CUDA_VISIBLE_DEVICES=0 python train.py\n", True),
+        ("bf16: true\n", False),
+        ("run_name: my trl run\npython: 3\n", False),
+        ('{"a": 1}', False),
+        ("[a]\nx = 1\n", False),
+        ("", False),
+    ],
+)
+def test_scripts_are_known_by_their_content(text, is_shell):
+    assert looks_like_shell(text) is is_shell
+
+
+# ── any text at all ──────────────────────────────────────────────────────────────────────────────
+
+PIECES = st.sampled_from(
+    [
+        *("deepspeed ", "torchrun ", "accelerate launch ", "python ", "-m ", "srun ", "x.py "),
+        *("--a ", "--b=1 ", "--no_c ", "\\\n", "\n", "\r\n", "'", '"', "$X", "${X:-", "}", "$("),
+        *("`", "((", "))", "(", ")", "A=", "A+=", "B=$A$A", "A=(x y)\n", '"${A[@]}"', "$A "),
+        *("if ", "then ", "else ", "fi ", "for i in ", "do ", "done ", "{ ", "export ", "eval "),
+        *("bash -c ", "#SBATCH -N", "<<E\n", "E\n", "&&", "||", ";", "|", "\0", "\x85", "é"),
+        *("5e-5 ", "1 ", "#", "$", "\\", "case ", "esac ", "\u2028", ">", "2>&1 ", "unset ", "="),
+    ]
+)
+SCRIPTS = st.one_of(st.lists(PIECES, max_size=60).map("".join), st.text(max_size=200))
+
+
+@given(SCRIPTS)
+@settings(max_examples=600, deadline=None)
+def test_no_text_raises_and_places_give_the_words_back(text):
+    looks_like_shell(text)
+    for document in read_script(text, "f"):
+        for _, node in walk(document.node):
+            if node.written is not None:
+                there = text_of(node.span, text)
+                assert there == node.written or QUOTING & set(there)
+        for each in document.unknown:
+            assert each.written
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$(" * 500_000,
+        "${" * 500_000,
+        "if\n" * 300_000,
+        "(\n" * 500_000,
+        "((" * 500_000,
+        "eval " * 200_000,
+        "<<E\n" * 250_000,
+        "'" * 1_000_000,
+        "\\" * 1_000_000,
+        "A=x\n" + "A=$A$A\n" * 100_000,
+        "".join(f"V{n}=1\nif\n" for n in range(80_000)),
+        "A+=(x)\n" * 140_000,
+        "X=" + "y " * 30_000 + "\n" + "deepspeed $X\n" * 60_000,
+    ],
+    ids=lambda text: repr(text[:12]),
+)
+def test_hostile_text_is_read_in_time(text):
+    begun = time.process_time()
+    read_script(text[:MAX_BYTES], "f")
+    assert time.process_time() - begun < 10
+
+
+def test_a_text_that_is_too_large_gives_nothing():
+    assert read_script("A=1\n" * MAX_BYTES, "f") == ()

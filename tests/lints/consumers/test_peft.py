@@ -1,0 +1,99 @@
+"""The real PEFT and TRL agree with the rules about LoRA: bad examples of their pages are run."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from lint_pages import examples
+
+peft = pytest.importorskip("peft")
+
+REFUSED = (
+    # rule, which bad example, part of the message
+    ("lora-targets-match-nothing", 2, "not found in the base model"),
+    ("lora-target-not-a-layer", 0, "is not supported"),
+    ("lora-target-string-is-a-regex", 0, "not found in the base model"),
+    ("regex-in-target-list", 0, "not found in the base model"),
+    ("layers-to-transform-with-text", 0, "cannot be used when `target_modules` is a str"),
+    ("layers-pattern-alone", 0, "must also be specified"),
+    ("lora-rank-not-positive", 0, "should be a positive integer"),
+    ("lora-dropout-out-of-range", 0, "dropout probability has to be between 0 and 1"),
+    ("lora-bias-rejected", 0, "not supported for DoRA"),
+)
+TAKEN = (
+    # rule, which bad example, trained parameters of the tiny model
+    ("lora-target-unused", 0, 8),  # q_proj and v_proj of two layers, two matrices each
+    ("modules-to-save-missing", 0, 9),  # the same, and lm_head; nothing for wte
+    ("module-adapted-and-saved", 0, 9),  # lm_head in full, and no adapter on it
+    ("rank-pattern-unmatched", 0, 8),
+    ("inference-mode-in-training", 0, 0),
+    ("loftq-config-mismatch", 1, 8),
+    ("lora-alpha-of-zero", 0, 8),
+)
+
+
+def _config(rule: str, at: int) -> dict[str, Any]:
+    bad = [each for each in examples(rule) if each.is_bad][at]
+    found = json.loads(bad.files["adapter_config.json"])
+    return {key: value for key, value in found.items() if key != "peft_type"}
+
+
+def _adapted(config: dict[str, Any]) -> Any:
+    import transformers
+
+    tiny = transformers.LlamaConfig(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        vocab_size=64,
+        tie_word_embeddings=False,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return peft.get_peft_model(transformers.LlamaForCausalLM(tiny), peft.LoraConfig(**config))
+
+
+@pytest.mark.parametrize(("rule", "at", "message"), REFUSED)
+def test_what_is_said_to_be_refused_is_refused(rule: str, at: int, message: str) -> None:
+    with pytest.raises(Exception, match=r"(?s).") as caught:
+        _adapted(_config(rule, at))
+    assert message in str(caught.value)
+
+
+def test_names_of_llama_are_none_of_bloom() -> None:
+    import transformers
+
+    tiny = transformers.BloomConfig(hidden_size=32, n_layer=1, n_head=4, vocab_size=64)
+    config = peft.LoraConfig(**_config("lora-targets-match-nothing", 0))
+    with pytest.raises(ValueError, match="not found in the base model"):
+        peft.get_peft_model(transformers.BloomForCausalLM(tiny), config)
+
+
+@pytest.mark.parametrize(("rule", "at", "count"), TAKEN)
+def test_what_is_said_to_be_silent_does_what_is_said(rule: str, at: int, count: int) -> None:
+    model = _adapted(_config(rule, at))
+    assert sum(each.requires_grad for each in model.parameters()) == count
+
+
+def test_alpha_of_zero_has_no_gradient() -> None:
+    import torch
+
+    model = _adapted(_config("lora-alpha-of-zero", 0))
+    tokens = torch.arange(8).reshape(1, 8)
+    model(input_ids=tokens, labels=tokens).loss.backward()
+    trained = [each.grad for each in model.parameters() if each.requires_grad]
+    assert trained
+    assert all(grad is None or not grad.any() for grad in trained)
+
+
+def test_trl_unpacks_a_list_of_one_target() -> None:
+    trl = pytest.importorskip("trl")
+    assert trl.ModelConfig(lora_target_modules=["q_proj"]).lora_target_modules == "q_proj"

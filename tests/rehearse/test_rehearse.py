@@ -1,0 +1,125 @@
+"""`tunec rehearse` with real ranks: methods, ZeRO stages, offload, and files that disagree."""
+
+import json
+from importlib.util import find_spec
+
+import pytest
+import yaml
+from tests.rehearse.specs import SPEC
+
+from tunec.compiler.cli.main import run
+from tunec.targets.registry import REGISTRY
+
+pytestmark = pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("torch", "transformers", "peft", "deepspeed")),
+    reason="the consumers are not installed",
+)
+
+DDP = {"parallel.engine": "ddp"}
+OFFLOADED = {"zero.offload_optimizer": "cpu"}
+
+
+def zero(stage, **more):
+    return {"parallel.engine": "deepspeed", "zero.stage": stage, **more}
+
+
+@pytest.fixture
+def spec(tmp_path):
+    def write(method, pins):
+        path = tmp_path / "spec.yaml"
+        path.write_text(yaml.safe_dump(SPEC | {"method": method, "pin": pins}))
+        return path
+
+    return write
+
+
+def rehearse(capsys, *arguments):
+    given = ["rehearse", *map(str, arguments), "--steps", "2", "--format", "json"]
+    code = run(given, REGISTRY, "0")
+    return code, json.loads(capsys.readouterr().out)
+
+
+def by_slot(found):
+    return {each["slot"] or each["key"]: each for each in found["checks"]}
+
+
+def differing(found):
+    return {slot: each for slot, each in by_slot(found).items() if each["status"] == "differs"}
+
+
+CASES = {
+    "full": ("full", DDP | {"activation_checkpointing.mode": "layer"}),
+    "lora": ("lora", DDP),
+    "zero0": ("full", zero(0)),
+    "zero1": ("lora", zero(1, **{"activation_checkpointing.mode": "layer"})),
+    "zero2": ("full", zero(2, **{"batch.accumulation": 3})),
+    "zero3": ("full", zero(3)),
+    "zero2-offload": ("full", zero(2, **OFFLOADED)),
+}
+
+
+@pytest.mark.parametrize(("method", "pins"), CASES.values(), ids=CASES)
+def test_what_runs_is_what_was_planned(method, pins, spec, capsys):
+    code, found = rehearse(capsys, spec(method, pins))
+    assert found["refused"] is None
+    assert differing(found) == {}
+    assert code == 0
+    checks = by_slot(found)
+    assert sum(each["status"] == "same" for each in checks.values()) > 25
+    assert checks["parallel.world"]["found"] == 2
+    assert checks["checkpoint loads again"]["status"] == "same"
+    assert len(checks["optimizer.learning_rate"]["found"]) == 2
+    engine_says = {slot: checks[slot]["found"] for slot in pins if slot in SAID}
+    assert engine_says == {slot: SAID[slot](pins[slot]) for slot in engine_says}
+
+
+SAID = {
+    "parallel.engine": str,
+    "zero.stage": int,
+    "zero.offload_optimizer": str,
+    "batch.accumulation": lambda value: [value],
+    "activation_checkpointing.mode": lambda value: value == "layer",
+}
+
+
+def compiled(path):
+    out = path.parent / "out"
+    targets = ["--target", "huggingface@5.23", "--target", "launch"]
+    assert run(["compile", str(path), *targets, "-o", str(out)], REGISTRY, "0") == 0
+    return out / "huggingface"
+
+
+def test_files_that_disagree_with_the_plan_are_found_out(spec, capsys):
+    path = spec("lora", zero(2))
+    folder = compiled(path)
+    capsys.readouterr()
+    config = json.loads((folder / "ds_config.json").read_text())
+    config["zero_optimization"]["stage"] = 1
+    config["gradient_clipping"] = 0.25
+    (folder / "ds_config.json").write_text(json.dumps(config))
+    arguments = yaml.safe_load((folder / "training_args.yaml").read_text())
+    arguments |= {"max_grad_norm": 0.25, "lr_scheduler_type": "linear", "seed": 7}
+    (folder / "training_args.yaml").write_text(yaml.safe_dump(arguments))
+    adapter = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps(adapter | {"r": 4}))
+    code, found = rehearse(capsys, path, "--files", folder.parent)
+    assert found["refused"] is None
+    wrong = differing(found)
+    assert set(wrong) == {
+        *("zero.stage", "optimizer.max_grad_norm", "schedule.kind", "runtime.seed"),
+        *("adapter.rank", "adapter.trainable_parameters"),
+    }
+    assert (wrong["zero.stage"]["expected"], wrong["zero.stage"]["found"]) == (2, 1)
+    assert code == 1
+
+
+def test_a_run_that_raises_says_what(spec, capsys):
+    path = spec("lora", zero(2))
+    folder = compiled(path)
+    capsys.readouterr()
+    config = json.loads((folder / "ds_config.json").read_text())
+    (folder / "ds_config.json").write_text(json.dumps(config | {"gradient_accumulation_steps": 7}))
+    code, found = rehearse(capsys, path, "--files", folder.parent)
+    assert code == 1
+    assert found["checks"] == []
+    assert "gradient_accumulation_steps" in found["refused"]

@@ -1,0 +1,158 @@
+"""accelerate.yaml: what is emitted comes back, and what others wrote is read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packaging.version import Version
+from tests.plans import plan_of, plans
+
+from tunec.compiler.consumers.asking import ask
+from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.sets import choose
+from tunec.compiler.emit import emit
+from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.read import found_plain, read, recognise
+from tunec.targets.accelerate.target import TARGET
+from tunec.targets.registry import TARGETS
+
+BY_IT = {"launch.launcher": "accelerate"}
+DDP = {"parallel.engine": "ddp", "zero.stage": 0, "states.autocast": True}
+VERSIONS = ("0.30.1", "1.0.1", "1.6.0", "1.15.0")
+CASES: Mapping[str, Plan] = {
+    "ddp": plan_of(DDP, BY_IT),
+    "fp16": plan_of(DDP, BY_IT, {"precision.compute": "fp16"}),
+    "no autocast": plan_of(DDP, BY_IT, {"states.autocast": False}),
+    "one process": plan_of(
+        DDP,
+        BY_IT,
+        {
+            "parallel.engine": "none",
+            "devices.per_node": 1,
+            "parallel.world": 1,
+            "parallel.data": 1,
+            "batch.global": 8,
+        },
+    ),
+    "two nodes": plan_of(
+        DDP,
+        BY_IT,
+        {"devices.nodes": 2, "parallel.world": 16, "parallel.data": 16, "batch.global": 128},
+    ),
+    "zero 3": plan_of(BY_IT, {"zero.stage": 3}),
+    "zero 2": plan_of(BY_IT, {"zero.stage": 2}),
+}
+
+
+def emitted(plan: Plan, version: str) -> str:
+    artifacts, faults = emit(TARGET, plan, Version(version))
+    assert not faults
+    (artifact,) = artifacts
+    return artifact.text
+
+
+def beside(plan: Plan) -> dict[str, str]:
+    """The ds_config.json that the file names, where it names one."""
+    if plan.parallel.engine != "deepspeed":
+        return {}
+    target = TARGETS["deepspeed"]
+    artifacts, _ = emit(target, plan, Version(target.latest))
+    return {each.name: each.text for each in artifacts}
+
+
+@pytest.fixture(scope="module")
+def resolved():
+    """What each release makes of each case's file, with ds_config.json beside it."""
+
+    def ask_all(version: str) -> dict[str, Any]:
+        asked = [
+            {
+                "verb": "resolve",
+                "yaml": emitted(plan, version),
+                "argv": ["--main_process_ip", "10.0.0.1", "--main_process_port", "29501"],
+                "files": beside(plan),
+            }
+            for plan in CASES.values()
+        ]
+        environment = prepare(choose("accelerate", version).requirements)
+        answers = ask(environment, "tunec.targets.accelerate.consumer", asked)
+        return dict(zip(CASES, answers, strict=True))
+
+    try:
+        return {version: ask_all(version) for version in VERSIONS}
+    except EnvironmentUnavailable as unavailable:
+        pytest.skip(f"not checked: {unavailable}")
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_real_launcher_resolves_the_plan(resolved, version, name):
+    plan, answer = CASES[name], resolved[version][name]
+    assert answer["refused"] is None
+    assert answer["version"] == version
+    engine, said = plan.parallel.engine, answer["environment"]
+    assert answer["arguments"]["use_deepspeed"] is (engine == "deepspeed")
+    assert answer["arguments"]["multi_gpu"] is (engine == "ddp")
+    mixed = plan.precision.compute if plan.states.autocast and engine != "deepspeed" else "no"
+    assert said["ACCELERATE_MIXED_PRECISION"] == mixed
+    if engine != "none":
+        assert answer["torchrun"]["nproc_per_node"] == str(plan.devices.per_node)
+    if plan.devices.nodes > 1:
+        assert answer["torchrun"]["nnodes"] == str(plan.devices.nodes)
+    if engine == "deepspeed":
+        assert answer["plugin"]["zero_stage"] == plan.zero.stage
+        assert answer["plugin"]["zero3_init_flag"] is (plan.zero.stage == 3)
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_every_said_slot_comes_back(data):
+    plan = Plan.of({**data.draw(plans()).values(), **BY_IT})
+    version = Version(data.draw(st.sampled_from(TARGET.releases)))
+    artifacts, _ = emit(TARGET, plan, version)
+    for artifact in artifacts:
+        assert recognise(TARGET, dict(artifact.values)) is TARGET.files[0]
+        found = {artifact.name: found_plain(dict(artifact.values))}
+        said = {
+            slot for entry in TARGET.files[0].entries if entry.when(plan) for slot in entry.slots
+        }
+        for each in read(TARGET, found, version):
+            if each.rank is Rank.OBSERVED and each.slot in said:
+                assert each.value == plan[each.slot], each.slot
+
+
+def said(document: Mapping[str, Any], version: str = "1.15.0") -> dict[str, Any]:
+    found = {"accelerate.yaml": found_plain(dict(document))}
+    return {each.slot: each.value for each in read(TARGET, found, Version(version))}
+
+
+def test_inline_keys_are_read_where_no_file_is_named():
+    inline = {"zero_stage": 3, "offload_param_device": "cpu", "gradient_clipping": "1.0"}
+    document = {"distributed_type": "DEEPSPEED", "deepspeed_config": inline}
+    read_back = said(document)
+    assert read_back["zero.stage"] == 3
+    assert read_back["zero.offload_param"] == "cpu"
+    assert read_back["zero.offload_optimizer"] == "none"
+    assert read_back["optimizer.max_grad_norm"] == 1.0
+    named = {**inline, "deepspeed_config_file": "ds.json"}
+    assert "zero.stage" not in said({**document, "deepspeed_config": named})
+
+
+def test_a_run_without_deepspeed_says_nothing_of_zero():
+    assert "zero.stage" not in said({"distributed_type": "MULTI_GPU", "num_processes": 2})
+    assert "parallel.engine" not in said({"distributed_type": "FSDP", "num_processes": 2})
+
+
+def test_devices_are_read_by_their_numbers():
+    assert said({"distributed_type": "MULTI_GPU", "gpu_ids": "0,2"})["devices.visible"] == (
+        "0",
+        "2",
+    )
+    assert said({"distributed_type": "MULTI_GPU", "gpu_ids": "all"})["devices.visible"] == ()
+
+
+def test_launch_reads_and_writes_the_same_file():
+    assert TARGETS["launch"].files[1] is TARGET.files[0]

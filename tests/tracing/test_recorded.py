@@ -1,0 +1,115 @@
+"""The recorded traces: all of them against today's account, some of them traced again.
+
+`benchmarks/trace_table.py` recorded them; `docs/memory-accuracy.md` shows them.
+"""
+
+import json
+import os
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+DATA = json.loads((Path(__file__).parent / "data/traced.json").read_text("utf-8"))
+ROWS = [row for row in DATA if "failed" not in row]
+
+from trace_page import class_of, combination_of, error_of, percentile, worst  # noqa: E402
+
+
+def title(row):
+    return f"{row['combination']['model']} {combination_of(row).title}"
+
+
+@pytest.fixture(scope="module")
+def errors():
+    return [(row, error_of(row)) for row in ROWS]
+
+
+def test_the_table_is_wide():
+    assert len(ROWS) >= 150
+    assert len({row["combination"]["model"] for row in ROWS}) >= 25
+    classes = {class_of(row) for row in ROWS}
+    assert {"dense", "moe", "vision-language", "encoder-decoder", "diffusion", "sharded"} <= classes
+
+
+def test_the_account_is_within_half_a_per_cent_of_half_of_all_traces(errors):
+    assert median(abs(error) for _, error in errors) <= 0.005, worst(ROWS, 0.03)
+
+
+def test_no_row_is_farther_from_its_trace_than_when_it_was_recorded(errors):
+    worse = [
+        f"{title(row)}: {100 * row['error']:+.2f} % then, {100 * error:+.2f} % now"
+        for row, error in errors
+        if abs(error) > max(abs(row["error"]) + 0.01, 0.01)
+    ]
+    assert worse == []
+
+
+BAND = 0.03
+KNOWN_OFF = json.loads((Path(__file__).parent / "data/known_off.json").read_text("utf-8"))
+"""Combinations for which the account is known to be off, with what differs."""
+
+
+def test_95_of_100_rows_are_within_3_per_cent(errors):
+    assert percentile([abs(error) for _, error in errors], 0.95) <= BAND
+
+
+def test_what_is_farther_off_is_known_by_name(errors):
+    assert {title(row) for row, error in errors if abs(error) > BAND} == set(KNOWN_OFF)
+
+
+def test_dense_decoders_are_within_1_per_cent_each(errors):
+    off = [
+        f"{title(row)}: {100 * error:+.2f} %"
+        for row, error in errors
+        if class_of(row) == "dense" and abs(error) > 0.01
+    ]
+    assert off == []
+
+
+SAMPLE = (
+    ("qwen2.5-0.5b", "full bf16"),
+    ("qwen2.5-0.5b", "lora bf16 sequence=1024 micro=4 checkpointed=True"),
+    ("llama-3.2-1b", "full autocast checkpointed=True"),
+    ("llama-3.2-1b", "full bf16 ddp world=2"),
+    ("qwen2.5-0.5b", "full mixed checkpointed=True deepspeed world=8 stage=2"),
+    ("qwen2.5-0.5b", "full mixed checkpointed=True deepspeed world=8 stage=3"),
+    ("bart-large", "full bf16 sequence=512 packing=False"),
+    ("stable-diffusion-v1-5", "full bf16 sequence=0 packing=False"),
+)
+
+
+@pytest.mark.parametrize(("model", "words"), SAMPLE, ids=[" ".join(each) for each in SAMPLE])
+def test_tracing_again_gives_the_same_bytes(model, words):
+    pytest.importorskip("torch")
+    pytest.importorskip("deepspeed")
+    rows = [r for r in ROWS if r["combination"]["model"] == model]
+    rows = [
+        r
+        for r in rows
+        if combination_of(r).title.replace("engine=", "") == words.replace("engine=", "")
+    ]
+    assert rows, f"no row of {model} is called {words!r}"
+    assert _traced_again(rows[0]) == rows[0]["phases"]
+
+
+def _traced_again(row):
+    """In a child, because DeepSpeed keeps its process groups."""
+    from trace_table import traced_row
+
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            text = json.dumps(traced_row(combination_of(row))["phases"])
+        except BaseException as fault:  # noqa: BLE001  the parent shows it
+            text = json.dumps({"failed": repr(fault)})
+        with os.fdopen(writer, "w") as pipe:
+            pipe.write(text)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        found = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(found)

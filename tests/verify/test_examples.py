@@ -1,0 +1,72 @@
+"""Every example before the programs that read its files, in several of their releases.
+
+Three releases of transformers stand for their time, each with the trl, peft and DeepSpeed of its
+season (0.14.5, 0.18.9 and 0.19.8), and both releases of SimpleTuner.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.requirements import Asked
+from tunec.compiler.verify.asking import verify
+from tunec.compiler.verify.cases import cases_of, distinct, specs_in
+from tunec.compiler.verify.contract import Case
+from tunec.targets.registry import REGISTRY
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SPECS = [spec for folder in sorted(EXAMPLES.iterdir()) for spec in specs_in(folder)]
+RELEASES = {
+    "huggingface": ("4.40", "4.57", "5.23"),
+    "simpletuner": ("3.1.6", "4.10"),
+}
+
+
+def cases(spec: Path) -> Iterator[Case]:
+    """The cases of an example: for each target that it names, or the everyday ones."""
+    loaded = load_spec(spec, targets=REGISTRY.names())
+    names = loaded.spec.targets if loaded.spec else ()
+    for name in names or ("deepspeed", "huggingface", "launch"):
+        plain, _, version = name.partition("@")
+        for release in (version,) if version else RELEASES.get(plain, ("",)):
+            asked = REGISTRY.resolve(f"{plain}@{release}".rstrip("@"), loaded.spec.software)
+            yield from compiled(loaded, asked)
+
+
+def compiled(loaded, asked: Asked) -> list[Case]:
+    """Nothing where the example is meant to fail, or the release has no word for it."""
+    result = compile_spec(loaded, [asked])
+    return cases_of(result, [asked]) if result.ok and asked[0].verify else []
+
+
+@pytest.fixture(scope="module")
+def checks():
+    found = verify(distinct([case for spec in SPECS for case in cases(spec)]))
+    return {case: [c for c in found if c.spec == case] for case in {c.spec for c in found}}
+
+
+def test_examples_are_many():
+    assert len(SPECS) >= 20
+    assert sum(1 for spec in SPECS for _ in cases(spec)) >= 60
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_program_resolves_what_was_planned(checks, spec):
+    names = {case.spec for case in cases(spec)}
+    found = [check for name in names for check in checks[name]]
+    assert [each for each in found if each.status in ("differs", "refused")] == []
+    reasons = {each.reason for each in found if each.status == "unchecked"}
+    if reasons:
+        pytest.skip(f"not checked: {'; '.join(sorted(reasons))}")
+    assert all(each.compared for each in found)
+
+
+def test_each_release_was_asked(checks):
+    asked = {check.consumer for found in checks.values() for check in found}
+    for consumer in ("transformers@4.40.2", "transformers@4.57.6", "transformers@5.23.0"):
+        assert consumer in asked
+    assert {"deepspeed@0.14.5", "deepspeed@0.18.9", "deepspeed@0.19.8"} <= asked
+    assert {"simpletuner@3.1.6", "simpletuner@4.10.1"} <= asked

@@ -1,0 +1,39 @@
+"""The pages of verify's diagnostics: their examples, before the real programs."""
+
+import json
+import re
+
+import pytest
+
+from tunec.compiler.cli.main import run
+from tunec.compiler.diagnostics.codes import page
+from tunec.targets.registry import REGISTRY
+
+BLOCK = re.compile(r"^```(\w+) (\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILES = {"bash": "launch/launch.sh", "json": "huggingface/adapter_config.json"}
+
+
+def verified(id, kind, folder, capsys):
+    """The ids of what verify says of a compiled directory with a page's file in it."""
+    blocks = {(language, info): text for language, info, text in BLOCK.findall(page(id))}
+    spec, out = folder / "spec.yaml", folder / "out"
+    spec.write_text(blocks["yaml", "spec"])
+    assert run(["compile", str(spec), "-o", str(out)], REGISTRY, "0") == 0
+    (language,) = [language for language, info in blocks if info == kind]
+    (out / FILES[language]).write_text(blocks[language, kind])
+    capsys.readouterr()
+    code = run(["verify", str(out), "--spec", str(spec), "--format", "json"], REGISTRY, "0")
+    found = json.loads(capsys.readouterr().out)
+    if any(each["status"] == "unchecked" for each in found["checks"]):
+        pytest.skip(f"not checked: {found['checks']}")
+    return code, {each["id"] for each in found["diagnostics"]}
+
+
+@pytest.mark.parametrize("id", ["E1001", "E1002", "beyond-the-plan"])
+def test_the_example_shows_it_and_mending_ends_it(id, tmp_path, capsys):
+    code, said = verified(id, "fails", tmp_path, capsys)
+    assert id in said
+    assert bool(code) == id.startswith("E")
+    code, said = verified(id, "fixed", tmp_path, capsys)
+    assert code == 0
+    assert id not in said
