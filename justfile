@@ -53,11 +53,13 @@ generate:
 # renew the consumers' JSON Schemas, asking each release of each consumer (needs PyPI, minutes)
 schemas:
     python -m tunec.targets.generate_schemas
+    python -m tunec.targets.generate_script_schemas
     python -m tunec.targets.simpletuner.schema
 
 # fail if they are not what the consumers say (needs PyPI, minutes)
 schemas-check:
     python -m tunec.targets.generate_schemas --check
+    python -m tunec.targets.generate_script_schemas --check
     python -m tunec.targets.simpletuner.schema --check
 
 # write what the literate cases find as what they expect; read the difference before you keep it
@@ -77,3 +79,7 @@ trace-table *arguments:
 # build the wheel into dist/
 wheel:
     python -m build --wheel --outdir dist
+
+# fit the bound on what the driver reports to half of the measured runs, and judge it by the others
+fit-margin:
+    python tests/analyses/memory/fit_margin.py

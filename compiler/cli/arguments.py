@@ -1,6 +1,7 @@
 """The grammar of the command line: what can be typed, and what `--help` teaches."""
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.cli.options import (
@@ -36,8 +37,11 @@ exit codes: 0 fine, 1 the input is at fault, 2 wrong usage, 70 a bug in tunec
 """
 
 
-def build_parser(version: str) -> argparse.ArgumentParser:
-    """The whole grammar; each subcommand's name is in `command`."""
+def build_parser(version: str, only: str | None = None) -> argparse.ArgumentParser:
+    """The grammar; each subcommand's name is in `command`.
+
+    With the name of a command in `only`, the others are left out: they cost start-up time.
+    """
     parser = argparse.ArgumentParser(
         prog="tunec",
         description="Compile one fine-tuning intent into consistent trainer configs.",
@@ -46,23 +50,29 @@ def build_parser(version: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tunec {version}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for add in (
-        _compile,
-        _plan,
-        _explain,
-        add_lint,
-        add_diff,
-        add_fleet,
-        add_verify,
-        add_rehearse,
-        add_trace,
-        _catalog,
-        _schema,
-        _init,
-        _completion,
-    ):
-        add(commands)
+    for name, add in _commands().items():
+        if only not in _commands() or name == only:
+            add(commands)
     return parser
+
+
+def _commands() -> dict[str, Callable[["Subparsers"], None]]:
+    """What adds each command, in the order in which help lists them."""
+    return {
+        "compile": _compile,
+        "plan": _plan,
+        "explain": _explain,
+        "lint": add_lint,
+        "diff": add_diff,
+        "fleet": add_fleet,
+        "verify": add_verify,
+        "rehearse": add_rehearse,
+        "trace": add_trace,
+        "catalog": _catalog,
+        "schema": _schema,
+        "init": _init,
+        "completion": _completion,
+    }
 
 
 def _compile(commands: "Subparsers") -> None:

@@ -16,7 +16,7 @@ _REPORT = "this is a bug in tunec; please report it with the command, the spec a
 
 def run(arguments: Sequence[str], registry: Registry, version: str) -> int:
     """Run one command; return the exit code. Only argparse's own --help and usage errors exit."""
-    options = build_parser(version).parse_args(arguments)
+    options = build_parser(version, arguments[0] if arguments else None).parse_args(arguments)
     session = standard(registry, getattr(options, "format", "text"))
     try:
         return _dispatch(options, session)

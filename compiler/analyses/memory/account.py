@@ -1,12 +1,11 @@
 """The memory account: where every byte of a run's peak goes, on the device and on its host."""
 
-from dataclasses import dataclass
-
 from tunec.compiler.analyses.memory.host import HostAccount, host_account
 from tunec.compiler.analyses.memory.margin import READING, apart, kind_of, slack, with_slack
 from tunec.compiler.analyses.memory.phase import Phase
 from tunec.compiler.analyses.memory.training import phases
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.schemas.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What a model keeps between forward and backward, in bytes a sample of the micro batch."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
@@ -16,6 +16,7 @@ from tunec.compiler.analyses.memory.lora import adapters_saved
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Part, Stack
 
 

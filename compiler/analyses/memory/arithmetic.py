@@ -1,6 +1,5 @@
 """How one part of a model computes: what every activation formula asks."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -11,6 +10,7 @@ from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.flavours import Activation, Norm, Rotary, Router, flavour
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Module, Part, Stack
 
 _FUSED_RMS_NORM: Final = Version("2.9")

@@ -1,12 +1,13 @@
 """How many elements of each kind a workload holds: what no layout changes."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Final
 
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Module, Part
 from tunec.schemas.terms import QuantFormat
 

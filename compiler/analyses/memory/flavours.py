@@ -4,9 +4,9 @@ Each entry was read in transformers 5.23 `models/<family>/modeling_<family>.py` 
 trace (`tests/analyses/memory/test_families.py`); models with code of their own name their source.
 """
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Part
 
 Activation = Literal["single", "relu", "quick", "expanded"]

@@ -1,6 +1,5 @@
 """The memory of the host: what one node's RAM has to hold, in bytes."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -11,6 +10,7 @@ from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, moments_of, sharding
 from tunec.compiler.analyses.memory.states import MASTER_BYTES
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import MIB
 
 _PROCESS: Final = 450 * MIB

@@ -1,9 +1,10 @@
 """Losses that never hold all logits: the head's product taken in pieces, in bytes a token."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from packaging.version import Version
+
+from tunec.schemas.frozen import dataclass
 
 _HALF: Final = 2
 _FP32: Final = 4

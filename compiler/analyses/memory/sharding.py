@@ -5,7 +5,7 @@ The figures for DeepSpeed are traced allocations of version 0.19.8 with real ten
 share the shards.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.analyses.memory.counts import Counts, count, split
@@ -15,6 +15,7 @@ from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.states import MASTER_BYTES, moment_bytes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import Parallel, States, Zero
+from tunec.schemas.frozen import dataclass
 
 GRADIENTS: Final = 2
 PARAMETERS: Final = 3

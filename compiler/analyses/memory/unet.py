@@ -4,13 +4,13 @@ Traced with diffusers 0.42: SDXL at 1024 x 1024 and Stable Diffusion 1.5 at 512 
 full and with LoRA, with and without checkpointing (`tests/analyses/memory/test_diffusion.py`).
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from tunec.compiler.analyses.memory.activations import Activations
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.lora import adapters_saved
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Module, UnetLevel
 
 _FP32: Final = 4

@@ -1,6 +1,6 @@
 """The vision tower and the projector, in bytes a sample of the micro batch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -11,6 +11,7 @@ from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import Counts, count
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.frozen import dataclass
 
 _NEVER_CHECKPOINTED: Final = frozenset({"chatglm"})
 """Families whose own vision code has no checkpointing: glm-4v-9b's `visual.py` runs its layers in a

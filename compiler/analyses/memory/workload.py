@@ -1,6 +1,5 @@
 """What the memory and time accounts are asked about: a workload, and one candidate layout of it."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from packaging.version import Version
@@ -18,6 +17,7 @@ from tunec.compiler.ir.slots import (
     States,
     Zero,
 )
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Module
 
 Loss = Literal["full", "fused", "chunked"]
