@@ -165,7 +165,11 @@ def test_offload_moves_memory_to_the_host(workload: Workload, plan: Layout, stag
     kept = replace(plan, zero=replace(plan.zero, stage=stage))
     moved = replace(plan, zero=replace(plan.zero, stage=stage, offload_optimizer="cpu"))
     here, there = account(workload, kept), account(workload, moved)
-    assert there.peak_bytes <= here.peak_bytes
+    # all that offload adds on the device: room for one gradient on its way, at stages 1 and 2,
+    # which an optimizer without state does not win back
+    room = there.terms.get("gradient buckets", 0) - here.terms.get("gradient buckets", 0)
+    assert room == 0 or stage < 3
+    assert there.peak_bytes <= here.peak_bytes + max(room, 0)
     assert sum(there.host.phases["training"].values()) > sum(here.host.phases["training"].values())
 
 
