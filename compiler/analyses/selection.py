@@ -32,7 +32,8 @@ class Selection:
     @property
     def weakest(self) -> Place:
         """The device that bounds what all of them can do."""
-        return min(self.places, key=lambda place: _strength(place.device))
+        firsts = {place.device.name: place for place in reversed(self.places)}
+        return min(reversed(firsts.values()), key=lambda place: _strength(place.device))
 
     @property
     def memory(self) -> int:
@@ -65,7 +66,8 @@ def select(cluster: Cluster, devices: Mapping[str, Device], choice: DeviceChoice
     """
     every = [(node, _places(node, devices)) for node in cluster.nodes]
     sizes = [len(places) for _, places in every]
-    best = max((place.device for _, places in every for place in places), key=_strength)
+    models = {place.device.name: place.device for _, places in every for place in places}
+    best = max(models.values(), key=_strength)
     if choice.use == "best":
         every = [(n, tuple(p for p in places if p.device.name == best.name)) for n, places in every]
         every = [(node, places) for node, places in every if places]

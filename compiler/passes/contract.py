@@ -41,8 +41,8 @@ class Pass:
 
     def groups(self, outcome: Outcome, facts: Facts) -> dict[str, object]:
         """The groups that an outcome of this pass decides, pins put in."""
-        pins = {path: pin.value for path, pin in facts.pins.items() if path in outcome.values}
-        values = {**outcome.values, **pins}
+        values = dict(outcome.values)
+        values |= {path: pin.value for path, pin in facts.pins.items() if path in values}
         return {group: build_group(group, values) for group in self.decides}
 
     @property
