@@ -8,14 +8,14 @@ import pytest
 import yaml
 from packaging.version import Version
 
-from tunec.compiler.consumers.environments import EnvironmentUnavailable
 from tunec.compiler.consumers.sets import releases
 from tunec.compiler.read import found_plain, read
 from tunec.targets.accelerate.config import schema
 from tunec.targets.accelerate.target import TARGET
-from tunec.targets.generate_schemas import FOLDER, accelerate_documents, tell_all, text
+from tunec.targets.generate_schemas import FOLDER, accelerate_documents, text
 
-VERSIONS = tuple(known.version for known in releases("accelerate"))
+SETS = releases("accelerate")
+VERSIONS = tuple(known.version for known in SETS)
 FIRST_FP8, FIRST_FSDP2 = Version("0.34"), Version("1.6")
 
 
@@ -68,34 +68,11 @@ FILES: Mapping[str, str] = {
 QUESTIONS = {name: {"verb": "resolve", "yaml": content} for name, content in FILES.items()}
 
 
-@pytest.fixture(scope="module")
-def told():
-    """Every release's answers to all questions, asked once."""
-    try:
-        return {each.known.version: each for each in tell_all(releases("accelerate"), QUESTIONS)}
-    except EnvironmentUnavailable as unavailable:
-        pytest.skip(f"not checked: {unavailable}")
-
-
-@pytest.fixture
-def answer(told):
-    return lambda version, name: told[version].answers[name]
-
-
 @pytest.fixture
 def plugin(answer):
     def of(version: str, name: str) -> Any:
         assert answer(version, name)["refused"] is None
         return answer(version, name)["plugin"]
-
-    return of
-
-
-@pytest.fixture
-def refusal(answer):
-    def of(version: str, name: str) -> str | None:
-        refused = answer(version, name)["refused"]
-        return refused and f"{refused['stage']}: {refused['message']}"
 
     return of
 

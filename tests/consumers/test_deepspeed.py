@@ -7,11 +7,11 @@ import jsonschema
 import pytest
 
 from tunec.compiler.consumers import schemas
-from tunec.compiler.consumers.environments import EnvironmentUnavailable
 from tunec.compiler.consumers.sets import releases
-from tunec.targets.generate_schemas import FOLDER, deepspeed_documents, tell_all, text
+from tunec.targets.generate_schemas import FOLDER, deepspeed_documents, text
 
-VERSIONS = tuple(known.version for known in releases("deepspeed"))
+SETS = releases("deepspeed")
+VERSIONS = tuple(known.version for known in SETS)
 UP_TO_0_16 = ("0.14.5", "0.15.4", "0.16.9")
 SINCE_0_17 = ("0.17.6", "0.18.9", "0.19.8")
 ADAMW = {"type": "AdamW", "params": {"lr": 1e-3}}
@@ -100,40 +100,6 @@ QUESTIONS: Mapping[str, dict[str, Any]] = {
     "parameter dtype that differs": ask({**BF16, "data_types": {"param_dtype": "fp32"}}),
     "pickled": ask({**zero(3, stage3_max_live_parameters=1e8), "steps_per_print": 50}),
 }
-
-
-@pytest.fixture(scope="module")
-def told():
-    """Every release's answers to all questions, asked once."""
-    try:
-        return {each.known.version: each for each in tell_all(releases("deepspeed"), QUESTIONS)}
-    except EnvironmentUnavailable as unavailable:
-        pytest.skip(f"not checked: {unavailable}")
-
-
-@pytest.fixture
-def answer(told):
-    return lambda version, name: told[version].answers[name]
-
-
-@pytest.fixture
-def refusal(answer):
-    """The message of a refusal with its stage, or None."""
-
-    def of(version: str, name: str) -> str | None:
-        refused = answer(version, name)["refused"]
-        return refused and f"{refused['stage']}: {refused['message']}"
-
-    return of
-
-
-@pytest.fixture
-def value(answer):
-    def of(version: str, name: str, key: str) -> Any:
-        assert answer(version, name)["refused"] is None
-        return answer(version, name)["values"][key]
-
-    return of
 
 
 def test_the_files_we_ship_are_what_the_releases_say(told):

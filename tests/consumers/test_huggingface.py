@@ -9,11 +9,12 @@ import pytest
 
 from tunec.compiler.consumers import schemas
 from tunec.compiler.consumers.asking import ask
-from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.environments import prepare
 from tunec.compiler.consumers.sets import choose, releases
-from tunec.targets.generate_schemas import FOLDER, SCRIPTS, huggingface_documents, tell_all, text
+from tunec.targets.generate_schemas import FOLDER, SCRIPTS, huggingface_documents, text
 
-VERSIONS = tuple(known.version for known in releases("transformers"))
+SETS = releases("transformers")
+VERSIONS = tuple(known.version for known in SETS)
 MAJOR_4 = tuple(version for version in VERSIONS if version.startswith("4."))
 MAJOR_5 = tuple(version for version in VERSIONS if version.startswith("5."))
 
@@ -141,40 +142,6 @@ QUESTIONS: Mapping[str, dict[str, Any]] = {
         "steps": 4,
     },
 }
-
-
-@pytest.fixture(scope="module")
-def told():
-    """Every release's answers to all questions, asked once."""
-    try:
-        return {each.known.version: each for each in tell_all(releases("transformers"), QUESTIONS)}
-    except EnvironmentUnavailable as unavailable:
-        pytest.skip(f"not checked: {unavailable}")
-
-
-@pytest.fixture
-def answer(told):
-    return lambda version, name: told[version].answers[name]
-
-
-@pytest.fixture
-def refusal(answer):
-    """The message of a refusal with its stage, or None."""
-
-    def of(version: str, name: str) -> str | None:
-        refused = answer(version, name)["refused"]
-        return refused and f"{refused['stage']}: {refused['message']}"
-
-    return of
-
-
-@pytest.fixture
-def value(answer):
-    def of(version: str, name: str, key: str) -> Any:
-        assert answer(version, name)["refused"] is None
-        return answer(version, name)["values"][key]
-
-    return of
 
 
 def test_the_files_we_ship_are_what_the_releases_say(told):

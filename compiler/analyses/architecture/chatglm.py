@@ -18,6 +18,7 @@ from tunec.compiler.analyses.architecture.decoder import (
 )
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
+from tunec.compiler.analyses.architecture.vision import vit_sizes
 from tunec.schemas.models.architecture import Architecture, ImageTokens
 
 _GLM: Final = Names(
@@ -123,7 +124,7 @@ def _glm(facts: Facts) -> Backbone:
 def glm4v(facts: Facts) -> Architecture:
     """Derive GLM-4V: EVA2-CLIP, a stride-two convolution, a gated projector, two frame tokens."""
     text, vision = _glm(facts), facts.section("vision_config", "glm-4v vision")
-    tower = dense(_EVA, _eva_sizes(vision), "vision")
+    tower = dense(_EVA, vit_sizes(vision, "num_heads"), "vision")
     image_size, patch = vision.side("image_size"), vision.side("patch_size")
     width, hidden, ffn = tower.sizes.hidden, text.sizes.hidden, text.sizes.ffn
 
@@ -164,21 +165,3 @@ def glm4v(facts: Facts) -> Architecture:
         remote_code=True,
     )
     return vision_language(facts, parts)
-
-
-def _eva_sizes(facts: Facts) -> Dimensions:
-    hidden, heads = facts.count("hidden_size"), facts.count("num_heads")
-    return Dimensions(
-        hidden=hidden,
-        layers=facts.count("num_hidden_layers"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=facts.count("intermediate_size"),
-        norm="layer",
-        norm_bias=True,
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        causal=False,
-    )

@@ -18,6 +18,7 @@ from tunec.compiler.analyses.architecture.decoder import (
 from tunec.compiler.analyses.architecture.decoders import Dialect, dimensions
 from tunec.compiler.analyses.architecture.facts import Facts
 from tunec.compiler.analyses.architecture.tree import Tree
+from tunec.compiler.analyses.architecture.vision import vit_sizes
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, ImageTokens, Stack
 
@@ -94,19 +95,7 @@ class TiledTower:
 
 
 def _tower(facts: Facts) -> TiledTower:
-    hidden, heads = facts.count("hidden_size"), facts.count("attention_heads")
-    sizes = Dimensions(
-        hidden=hidden,
-        layers=facts.count("num_hidden_layers"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=facts.count("intermediate_size"),
-        norm="layer",
-        norm_bias=True,
-        mlp_bias=True,
-        causal=False,
-    )
+    sizes = replace(vit_sizes(facts, "attention_heads"), qkv_bias=False, output_bias=False)
     ratios = facts.get("supported_aspect_ratios")
     tiles, patch = facts.count("max_num_tiles"), facts.side("patch_size")
     return TiledTower(

@@ -44,9 +44,12 @@ VIT: Final = Names(
 """The names of CLIP and SigLIP layers."""
 
 
-def vit_sizes(facts: Facts) -> Dimensions:
-    """Read a plain vision transformer: layer norms, biases everywhere, full attention."""
-    hidden, heads = facts.count("hidden_size"), facts.count("num_attention_heads")
+def vit_sizes(facts: Facts, heads_key: str = "num_attention_heads") -> Dimensions:
+    """Read a plain vision transformer: layer norms, biases everywhere, full attention.
+
+    `heads_key` is the config's word for the number of heads.
+    """
+    hidden, heads = facts.count("hidden_size"), facts.count(heads_key)
     return Dimensions(
         hidden=hidden,
         layers=facts.count("num_hidden_layers"),
