@@ -68,6 +68,7 @@ def _commands() -> dict[str, Callable[["Subparsers"], None]]:
         "verify": add_verify,
         "rehearse": add_rehearse,
         "trace": add_trace,
+        "probe": _probe,
         "catalog": _catalog,
         "schema": _schema,
         "init": _init,
@@ -120,6 +121,19 @@ def _explain(commands: "Subparsers") -> None:
     parser.add_argument("what", metavar="SPEC|CODE", help="a spec file, or a diagnostic's code")
     parser.add_argument("slot", metavar="SLOT", nargs="?", help="a slot, such as zero.stage")
     intent_options(parser)
+    format_option(parser)
+
+
+def _probe(commands: "Subparsers") -> None:
+    parser = new_command(
+        commands,
+        "probe",
+        "write a hardware profile of this machine",
+        "Reads nvidia-smi, the kernel and this Python's packages; needs no torch.\n"
+        "example:\n  tunec probe -o here.yaml && tunec plan spec.yaml --hardware here.yaml",
+    )
+    parser.add_argument("--name", default="", help="the cluster's name; the host's if not given")
+    parser.add_argument("-o", "--output", metavar="FILE", help="file to write; else to stdout")
     format_option(parser)
 
 
