@@ -33,6 +33,7 @@ imports:
 generated:
     python -m tunec.schemas.hardware.catalogue --check
     python -m tunec.compiler.frontend.json_schema --check
+    python -m tunec.targets.generate_silence --check
     python docs/generate.py --check
 
 # every test; arguments go to pytest, as in `just test -k house`
@@ -48,6 +49,7 @@ format:
 generate:
     python -m tunec.schemas.hardware.catalogue
     python -m tunec.compiler.frontend.json_schema
+    python -m tunec.targets.generate_silence
     python docs/generate.py
 
 # renew the consumers' JSON Schemas, asking each release of each consumer (needs PyPI, minutes)

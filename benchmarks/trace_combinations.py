@@ -12,7 +12,9 @@ from typing import Any, Final
 from trace_models import BY_NAME, MODELS, Model, config_of
 
 from tunec.compiler.analyses.architecture import derive, image_tokens, vision_tokens
-from tunec.compiler.ir.slots import AttentionKernel, Quantization
+from tunec.compiler.analyses.memory.lora import is_stack
+from tunec.compiler.analyses.memory.workload import Preference
+from tunec.compiler.ir.slots import AttentionKernel, Fsdp, Quantization
 from tunec.compiler.tracing.subject import Subject
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.models.catalogue import card
@@ -51,6 +53,11 @@ class Combination:
     targets: tuple[str, ...] = ()
     dropout: float = 0.0
     zero: dict[str, Any] = field(default_factory=dict)
+    fsdp: str = ""
+    """Sharding of FSDP 2, where that is the engine."""
+    loss: str = "full"
+    reference: str = ""
+    """Of DPO, where it is not empty: base, resident or precomputed."""
 
     @property
     def title(self) -> str:
@@ -78,9 +85,35 @@ def _dense(model: Model) -> Iterator[Combination]:
     yield replace(one, method="lora")
     yield replace(one, method="lora", checkpointed=True, micro=4, sequence=1024)
     yield from _EXTRA.get(model.name, lambda _: ())(one)
+    if model.name in _FSDP:
+        yield from _fully_sharded(one)
+
+
+def _answers(one: Combination) -> Iterator[Combination]:
+    """TRL's loss in tiles: over given texts, and over pairs beside each kind of reference."""
+    one = replace(one, loss="chunked")
+    yield replace(one, checkpointed=True)
+    yield replace(one, method="lora")
+    one = replace(one, packing=False)
+    yield replace(one, method="lora", reference="base")
+    yield replace(one, reference="resident", checkpointed=True)
+    yield replace(one, reference="precomputed")
 
 
 def _llama_8b(one: Combination) -> Iterator[Combination]:
+    yield from _answers(one)
+    yield replace(
+        one,
+        method="lora",
+        states="mixed",
+        engine="deepspeed",
+        world=8,
+        stage=2,
+        checkpointed=True,
+        packing=False,
+        loss="chunked",
+        reference="base",
+    )
     yield replace(one, states="autocast", checkpointed=True)
     yield replace(one, states="fp32", checkpointed=True)
     yield replace(one, method="qlora", checkpointed=True)
@@ -109,6 +142,7 @@ def _llama_8b(one: Combination) -> Iterator[Combination]:
 
 
 def _llama_1b(one: Combination) -> Iterator[Combination]:
+    yield from _answers(replace(one, sequence=4096))
     yield replace(one, attention="eager", sequence=1024)
     yield replace(one, states="autocast")
     yield replace(one, states="autocast", checkpointed=True)
@@ -142,6 +176,24 @@ def _llama_1b(one: Combination) -> Iterator[Combination]:
     yield replace(mixed, stage=3, checkpointed=False)
 
 
+_FSDP: Final = frozenset(
+    {"llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b", "qwen2.5-7b", "qwen3-8b", "gemma-2-2b"}
+    | {"tinyllama-1.1b", "mistral-7b-v0.3", "glm-4-9b-0414", "olmo2-7b", "phi-3-mini"}
+)
+
+
+def _fully_sharded(one: Combination) -> Iterator[Combination]:
+    sharded = replace(one, states="fsdp", engine="fsdp", world=8, fsdp="full")
+    yield replace(sharded, checkpointed=True)
+    yield replace(sharded, method="lora")
+    if one.model in ("llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b"):
+        yield sharded
+        yield replace(sharded, fsdp="grad_op")
+        yield replace(sharded, checkpointed=True, accumulation=2)
+        yield replace(sharded, checkpointed=True, world=64, sequence=512)
+        yield replace(sharded, method="lora", checkpointed=True, micro=4, sequence=1024)
+
+
 def _sharded(one: Combination) -> Iterator[Combination]:
     for stage in (1, 2, 3):
         yield replace(
@@ -155,10 +207,17 @@ def _quantised(one: Combination) -> Iterator[Combination]:
     yield from _sharded(one)
 
 
+def _second_shards(one: Combination) -> Iterator[Combination]:
+    yield from _sharded(one)
+    sharded = replace(one, states="mixed", engine="deepspeed", world=8, stage=3, checkpointed=True)
+    few = {"max_live_parameters": 1_000_000, "max_reuse_distance": 1_000_000}
+    yield replace(sharded, zero={"hpz_partition": 2, **few})
+
+
 _EXTRA: Final[dict[str, Any]] = {
     "llama-3.1-8b": _llama_8b,
     "llama-3.2-1b": _llama_1b,
-    "qwen2.5-0.5b": _sharded,
+    "qwen2.5-0.5b": _second_shards,
     "qwen2.5-7b": _quantised,
     "mistral-7b-v0.3": _quantised,
     "tinyllama-1.1b": _sharded,
@@ -175,6 +234,11 @@ def _moe(model: Model) -> Iterator[Combination]:
     yield replace(lora_one, checkpointed=True)
     yield lora_one
     yield replace(one, states="mixed", engine="deepspeed", world=8, stage=2, checkpointed=True)
+    if "deepseek" in model.name:
+        return
+    yield replace(one, states="mixed", engine="deepspeed", world=8, stage=3, checkpointed=True)
+    experts = ("experts.gate_up_proj", "experts.down_proj")
+    yield replace(one, method="lora", targets=experts, checkpointed=True)
 
 
 def _vlm(model: Model) -> Iterator[Combination]:
@@ -219,6 +283,8 @@ _STATES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("full", "bf16"): {},
     ("full", "fp32"): FP32,
     ("full", "autocast"): FP32 | {"autocast": True},
+    ("full", "fsdp"): BF16_LORA | {"autocast": True},
+    ("adapter", "fsdp"): BF16_LORA | {"autocast": True},
     ("full", "mixed"): MIXED,
     ("full", "mixed-fp32-gradients"): MIXED | {"gradients": "fp32"},
     ("adapter", "bf16"): BF16_LORA,
@@ -229,6 +295,22 @@ _STATES: Final[dict[tuple[str, str], dict[str, Any]]] = {
 }
 
 
+FSDP: Final = Fsdp(
+    version=2,
+    sharding="full",
+    offload_params=False,
+    wrap="transformer",
+    wrap_classes=(),
+    min_parameters=0,
+    backward_prefetch="pre",
+    forward_prefetch=False,
+    use_orig_params=True,
+    state_dict="full",
+    efficient_loading=True,
+    checkpointing=False,
+)
+
+
 def subject(row: Combination) -> Subject:
     """What the account and the trace are asked about a row."""
     model = BY_NAME[row.model]
@@ -236,6 +318,8 @@ def subject(row: Combination) -> Subject:
     processor = card(row.model).processor if model.source.startswith("card") else {}
     architecture = derive(config, processor)
     options: dict[str, Any] = {
+        "loss": row.loss,
+        "preference": Preference(2, row.reference) if row.reference else None,  # type: ignore[arg-type]
         "sequence": row.sequence,
         "packing": row.packing,
         "name": row.optimizer,
@@ -267,6 +351,9 @@ def subject(row: Combination) -> Subject:
         **states,
         **row.zero,
     )
+    if row.fsdp:
+        shards = replace(FSDP, sharding=row.fsdp, checkpointing=row.checkpointed)
+        plan = replace(plan, fsdp=shards)
     return Subject(config, workload, plan)
 
 
@@ -278,11 +365,13 @@ def _attention(row: Combination, architecture: Architecture) -> Any:
 def _adapted(row: Combination, architecture: Architecture) -> tuple[Module, ...]:
     parts = ("text", "denoiser")
     inside = [
-        m for m in architecture.modules if m.kind == "linear" and m.part in parts and "{}" in m.path
+        m
+        for m in architecture.modules
+        if (m.kind == "linear" or is_stack(m)) and m.part in parts and "{}" in m.path
     ]
     if row.targets:
         return tuple(m for m in inside if m.path.endswith(row.targets))
-    return tuple(inside)
+    return tuple(m for m in inside if m.kind == "linear")
 
 
 def _images(model: Model, architecture: Architecture) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from published_page import published_lines
 from trace_combinations import Combination, subject
 from trace_models import BY_NAME
 
@@ -28,7 +29,8 @@ context, the allocator's rounding and fragmentation, kernels' workspaces, offloa
 covers these by its margin.
 
 `just trace-table` traces anew and writes this page and `tests/tracing/data/traced.json`;
-`tests/tracing` recomputes a sample and holds every row against the account of the day.
+`tests/tracing` recomputes a sample and holds every row against the account of the day. Published
+measurements on real devices follow the summary.
 """
 
 
@@ -77,6 +79,9 @@ def page(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield f"Versions: {_versions(traced)}."
     yield ""
     yield from _summary(errors)
+    yield ""
+    yield from published_lines()
+    yield "## Against traces"
     yield from _table(errors)
     failed = [row for row in rows if "failed" in row]
     if failed:
@@ -125,7 +130,7 @@ def _model_head(name: str) -> Iterator[str]:
     model = BY_NAME[name]
     cut = f"; cut to {model.layers} layers" if model.layers else ""
     yield ""
-    yield f"## {name}"
+    yield f"### {name}"
     yield ""
     yield f"{model.kind}; config of {model.source}{cut}."
     yield ""
@@ -135,7 +140,7 @@ def _model_head(name: str) -> Iterator[str]:
 
 def _failures(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield ""
-    yield "## What could not be traced"
+    yield "### What could not be traced"
     yield ""
     for row in rows:
         given = combination_of(row)

@@ -57,7 +57,8 @@ def _as_text(rows: list[dict[str, Any]]) -> str:
 
 def key_of(combination: dict[str, Any]) -> str:
     """One text for one combination."""
-    return json.dumps(combination, sort_keys=True, default=list)
+    whole = asdict(Combination(combination["model"])) | combination
+    return json.dumps(whole, sort_keys=True, default=list)
 
 
 def _known() -> dict[str, dict[str, Any]]:

@@ -1,7 +1,7 @@
 """The whole flow, on one screen: spec -> facts -> passes -> plan -> accounts -> artifacts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from hashlib import sha256
 
@@ -16,11 +16,12 @@ from tunec.compiler.gather import Unresolved, gather
 from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.lints.emitted import objections
 from tunec.compiler.locate import locate
 from tunec.compiler.passes.contract import Outcome, Pass
 from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.pipeline import PIPELINE
-from tunec.compiler.requirements import Asked, contradicted, requirements
+from tunec.compiler.requirements import Asked, contradicted, needs, requirements
 from tunec.compiler.target import Artifact
 from tunec.compiler.version import __version__
 from tunec.schemas.frozen import dataclass
@@ -69,11 +70,19 @@ def plan(
         return Planned(loaded, loaded.diagnostics)
     versions = {target.package: str(version) for target, version in asked}
     try:
-        facts = gather(loaded.spec, loaded.base, requirements(asked), versions, loaded.followed)
+        facts = gather(
+            loaded.spec,
+            loaded.base,
+            requirements(asked),
+            versions,
+            loaded.followed,
+            loaded.calibration,
+        )
     except Unresolved as unresolved:
         return Planned(loaded, locate((*loaded.diagnostics, *unresolved.diagnostics), loaded))
+    facts = replace(facts, needs=needs(asked))
     draft, ledger, found = run_passes(facts, hook)
-    decided = draft.plan()
+    facts, decided = facts.informed(draft), draft.plan()
     said = (*loaded.diagnostics, *contradicted(loaded, asked), *found)
     found = (*said, *_breaches(decided, facts, fits=not _has_errors(found)))
     if _has_errors(found):
@@ -107,7 +116,26 @@ def compile_spec(loaded: Loaded, asked: Sequence[Asked]) -> Compiled:
         files, more = emit(target, planned.plan, version, software=software, header=header)
         artifacts[target.name] = files
         found += locate(more, loaded)
+        if not _has_errors(more):
+            found += objected(planned, (target, version), files)
     return Compiled(planned, {} if _has_errors(found) else artifacts, tuple(found))
+
+
+Objecting = Callable[[Asked, Sequence[Artifact], Facts, Plan], tuple[Diagnostic, ...]]
+"""Rules over the files of a target."""
+
+
+def objected(
+    planned: Planned, asked: Asked, files: Sequence[Artifact], objecting: Objecting = objections
+) -> tuple[Diagnostic, ...]:
+    """What rules say of a plan's files for a target; an `allow` reaches warnings, not errors."""
+    if planned.facts is None or planned.plan is None:
+        return ()
+    found = objecting(asked, files, planned.facts, planned.plan)
+    errors = [each for each in found if each.severity == "error"]
+    rest = [each for each in found if each.severity != "error"]
+    strictly = replace(planned.loaded, allowances=())
+    return (*locate(errors, strictly), *locate(rest, planned.loaded))
 
 
 def header_of(loaded: Loaded, plan: Plan) -> tuple[str, ...]:
@@ -129,6 +157,10 @@ def run_passes(
     found: list[Diagnostic] = []
     ledger = Ledger().add(tuple(facts.pins.values()))
     for each in PIPELINE:
+        known, facts = facts.pins, facts.informed(draft)
+        if facts.pins is not known:
+            more = (pin for slot, pin in facts.pins.items() if slot not in known)
+            ledger = ledger.add(tuple(more))
         outcome = each.run(facts, draft)
         ledger = ledger.later(partial(_definitions, each, outcome))
         draft = draft.with_groups(each.groups(outcome, facts))
@@ -139,7 +171,15 @@ def run_passes(
 
 def layout_of_plan(plan: Plan) -> Layout:
     """The part of a plan that the accounts call a layout."""
-    return Layout(plan.parallel, plan.states, plan.zero, plan.activation_checkpointing, plan.batch)
+    return Layout(
+        plan.parallel,
+        plan.states,
+        plan.zero,
+        plan.activation_checkpointing,
+        plan.batch,
+        plan.fsdp,
+        -(-plan.parallel.world // plan.devices.per_node),
+    )
 
 
 def _definitions(each: Pass, outcome: Outcome) -> tuple[Definition, ...]:

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from packaging.version import InvalidVersion, Version
 
+import tunec.schemas
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan
@@ -21,6 +22,7 @@ from tunec.schemas.frozen import dataclass
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
+_SCHEMAS: Final = Path(tunec.schemas.__file__).parent / "json"
 Emitted = tuple[tuple[Artifact, ...], tuple[Diagnostic, ...]]
 
 
@@ -107,14 +109,14 @@ def lost_slots(entry: Entry, plan: Plan, dialect: Dialect) -> Iterator[str]:
 def _unsupported(
     target: Target, version: Version, software: Mapping[str, str] | None
 ) -> Iterator[Diagnostic]:
-    if not target.supported.contains(version, prereleases=True):
+    if not target.supported.contains(version):
         yield _outside(target.package, str(version), str(target.supported), target.name)
     named = software or {}
     for name, package in target.beside.items():
         if name not in named:
             continue
         try:
-            known = package.supported.contains(package.release(named[name]), prereleases=True)
+            known = package.supported.contains(package.release(named[name]))
         except InvalidVersion:
             known = False
         if not known:
@@ -212,7 +214,7 @@ def _is_valid(values: Json, name: str) -> bool:
 @cache
 def schema(name: str) -> Json:
     """A JSON Schema by its path below `schemas/json/`; read once."""
-    text = files("tunec.schemas").joinpath("json").joinpath(*name.split("/")).read_text("utf-8")
+    text = (_SCHEMAS / name).read_text("utf-8")
     return json.loads(text)
 
 

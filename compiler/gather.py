@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from tunec.compiler.analyses.architecture import (
     UnusableConfig,
     derive,
 )
+from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.selection import select
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.facts import Facts, ResolvedModel
@@ -45,12 +47,13 @@ def gather(
     requires: Iterable[Definition] = (),
     versions: Mapping[str, str] | None = None,
     followed: Mapping[str, Any] | None = None,
+    calibration: Calibration | None = None,
 ) -> Facts:
     """Resolve a spec; `base` is the directory that its paths are relative to.
 
     `requires` are pins that the asked targets bring, `versions` the versions that the command line
-    names, `followed` what the frontend has read from the spec's paths already. Raises Unresolved
-    with a diagnostic for every name that leads nowhere.
+    names, `followed` and `calibration` what the frontend has read from the spec's paths already.
+    Raises Unresolved with a diagnostic for every name that leads nowhere.
     """
     faults: list[Diagnostic] = []
     read = followed or {}
@@ -61,7 +64,7 @@ def gather(
     devices = devices_of(hardware)
     return Facts(
         spec=spec,
-        model=model,
+        model=replace(model, calibration=calibration),
         cluster=hardware,
         devices=devices,
         selection=select(hardware, devices, spec.devices),

@@ -1,8 +1,10 @@
 """What would make a spec fit: changes of intent, each tried by running the passes again."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+
+from packaging.version import Version
 
 from tunec.compiler.analyses.selection import select
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -46,8 +48,8 @@ def working_repairs(facts: Facts) -> Iterator[str]:
     Two changes of intent together are tried only where no single one is enough.
     """
     kinds = (*INTENT, *_pins(facts))
-    singles = [title for kind in kinds for title in _first(kind, facts)]
-    pairs = [_both(a, b) for a, b in combinations((r for kind in INTENT for r in kind), 2)]
+    singles = [title for kind in kinds for title in _smallest(kind, facts)]
+    pairs = (_both(a, b) for some, more in combinations(INTENT, 2) for a in some for b in more)
     yield from singles or _first(pairs, facts)
     for kind in _hardware(facts):
         yield from _first(kind, facts)
@@ -56,6 +58,14 @@ def working_repairs(facts: Facts) -> Iterator[str]:
 def _first(kind: Iterable[Repair], facts: Facts) -> list[str]:
     """The title of the first repair of a kind that works, if one does."""
     return next(([each.title] for each in kind if _works(each, facts)), [])
+
+
+def _smallest(kind: Sequence[Repair], facts: Facts) -> list[str]:
+    """The same for a kind each of whose repairs frees more than the ones before it."""
+    *smaller, largest = kind
+    if not _works(largest, facts):
+        return []
+    return _first(smaller, facts) or [largest.title]
 
 
 def _works(repair: Repair, facts: Facts) -> bool:
@@ -77,6 +87,7 @@ def fits(facts: Facts) -> bool:
     for each in PIPELINE:
         if each.decides == GROUPS:
             return search.fits(problem_of(facts, draft))
+        facts = facts.informed(draft)
         outcome = each.run(facts, draft)
         if any(fault.severity == "error" for fault in outcome.diagnostics):
             return False
@@ -112,6 +123,17 @@ def _deprecated_fp16(facts: Facts) -> Facts | None:
     return _with_spec(facts, precision=changed)
 
 
+def _casting_deepspeed(facts: Facts) -> Facts | None:
+    """An engine under which ZeRO-3 trains adapters in fp16, with its loss scaled (`fit/states`)."""
+    method, asked = facts.spec.method, facts.versions.get("deepspeed")
+    if method.lora is None or (asked is not None and Version(asked) <= Version(_CASTING)):
+        return None
+    return replace(facts, versions={**facts.versions, "deepspeed": _CASTING})
+
+
+_CASTING = "0.19.1"
+
+
 def _sequence(numerator: int, denominator: int) -> Callable[[Facts], Facts | None]:
     def apply(facts: Facts) -> Facts | None:
         sequence = facts.spec.data.sequence
@@ -142,6 +164,7 @@ INTENT: tuple[tuple[Repair, ...], ...] = (
         Repair("data.sequence x 1/2", _sequence(1, 2)),
     ),
     (_FP16,),
+    (Repair(f"software: {{deepspeed: {_CASTING}}} (makes adapters fp16)", _casting_deepspeed),),
     (Repair("method: lora", _lora_instead),),
     (_QLORA,),
     (_both(_QLORA, _FP16),),

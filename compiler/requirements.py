@@ -8,6 +8,7 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
+from tunec.compiler.ir.plan import Draft
 from tunec.compiler.ir.show import show
 from tunec.compiler.target import Target
 from tunec.schemas.source import Path, dotted
@@ -31,17 +32,24 @@ _STATED: Final[Mapping[str, tuple[Path, Callable[[Spec], Any]]]] = {
 def requirements(asked: Iterable[Asked]) -> list[Definition]:
     """What the asked targets pin."""
     return [
-        Definition(
-            path,
-            value,
-            Rank.PIN,
-            "target",
-            f"target {target.name} needs it",
-            (Origin("target", target.name),),
-        )
-        for target, _ in asked
-        for path, value in target.requires.items()
+        _pin(target, path, value) for target, _ in asked for path, value in target.requires.items()
     ]
+
+
+def needs(asked: Iterable[Asked]) -> tuple[Callable[[Spec, Draft], list[Definition]], ...]:
+    """What the asked targets pin once they know the spec, or more of the plan."""
+
+    def of(target: Target) -> Callable[[Spec, Draft], list[Definition]]:
+        return lambda spec, draft: [
+            _pin(target, path, value) for path, value in target.needs(spec, draft).items()
+        ]
+
+    return tuple(of(target) for target, _ in asked)
+
+
+def _pin(target: Target, path: str, value: Any) -> Definition:
+    reason, rests = f"target {target.name} needs it", (Origin("target", target.name),)
+    return Definition(path, value, Rank.PIN, "target", reason, rests)
 
 
 def contradicted(loaded: Loaded, asked: Sequence[Asked]) -> Iterator[Diagnostic]:

@@ -11,14 +11,16 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.ledger import Definition
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.releases import Releases
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
+from tunec.schemas.spec import Spec
 
 Json = Any
 """What a JSON or YAML document holds: dict, list, str, int, float, bool, None."""
@@ -97,6 +99,19 @@ class Cannot:
     harmless: tuple[Any, ...] = ()
 
 
+def supervised(trainer: str) -> Mapping[str, Cannot]:
+    """The refusals of a trainer that knows one objective, given texts, and one loss."""
+    alone = f"{trainer} trains towards given texts, and nothing else"
+    answers = (slot for slot in SLOTS if slot.startswith(("objective.", "generation.")))
+    return {
+        **{slot: Cannot(alone) for slot in answers},
+        "objective.kind": Cannot(alone, loses=True, harmless=("sft",)),
+        "loss.path": Cannot(
+            f"{trainer} computes all logits at once", loses=True, harmless=("full",)
+        ),
+    }
+
+
 Format = Literal["json", "yaml", "env", "shell", "text"]
 
 
@@ -154,7 +169,7 @@ Documents = Mapping[str, Mapping[str, Found]]
 class Package:
     """A distribution whose version selects keys, and the versions that the rows were read from."""
 
-    supported: SpecifierSet
+    supported: Releases
     releases: tuple[str, ...]
     """The newest release of each supported minor version, oldest first."""
 
@@ -186,13 +201,15 @@ class Target:
     name: str
     package: str
     """The distribution whose version selects the dialect."""
-    supported: SpecifierSet
+    supported: Releases
     latest: str
     """The version taken when neither spec, cluster nor command line names one."""
     files: tuple[File, ...]
     cannot: Mapping[str, Cannot]
     requires: Mapping[str, Any] = field(default_factory=dict)
     """Slot values without which this target makes no sense (`parallel.engine: deepspeed`)."""
+    needs: Callable[[Spec, Draft], Mapping[str, Any]] = field(default=lambda _s, _d: {})
+    """The same where they depend on the spec, or on groups that are decided already."""
     check: Callable[[Plan, Version], Iterable[Diagnostic]] = field(default=lambda _p, _v: ())
     """What the consumer refuses or silently changes though every key is well formed."""
     releases: tuple[str, ...] = ()

@@ -22,36 +22,43 @@ else:
         """`dataclasses.dataclass`, but quick where it is frozen, has slots and nothing unusual."""
         if cls is None:
             return lambda later: dataclass(later, **options)
+        if cls.__doc__ is None:
+            # without one, `dataclasses` works out the signature to make one of it: 3 ms
+            cls.__doc__ = cls.__name__
         if not _is_plain(cls, options):
             return dataclasses.dataclass(**options)(cls)
         given = frozenset(cls.__dict__)
         only_slots = {**options, "frozen": False, "init": False, "repr": False, "eq": False}
-        return _completed(dataclasses.dataclass(**only_slots)(cls), given)
+        kept = given | ({"__eq__", "__hash__"} if options.get("eq") is False else set())
+        return _completed(dataclasses.dataclass(**only_slots)(cls), kept)
 
 
 def _is_plain(cls: type, options: dict[str, Any]) -> bool:
     asked = dict(options)
     plain = asked.pop("frozen", False) and asked.pop("slots", False)
     asked.pop("kw_only", None)
-    written = {"__init__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__getstate__"}
+    asked.pop("eq", None)
+    written = {"__init__", "__eq__", "__setattr__", "__delattr__", "__getstate__"}
     alone = not any(hasattr(base, "__dataclass_fields__") for base in cls.__mro__[1:])
     return bool(plain and not asked and alone and not written & set(cls.__dict__))
 
 
 def _completed(cls: type, given: frozenset[str]) -> type:
+    """Give a class the methods that are neither written in it nor left to `object`."""
     every = fields(cls)
     parameters: Any = cls.__dataclass_params__  # type: ignore[attr-defined]
-    parameters.frozen = parameters.init = parameters.repr = parameters.eq = True
+    parameters.frozen = parameters.init = parameters.repr = True
+    parameters.eq = "__eq__" not in given
     methods = {
         "__init__": _Init(cls, every),
         **_identity(every),
         **_refusal(cls, every),
         **_pickling(every),
     }
-    if "__repr__" not in given:
-        methods["__repr__"] = _repr(every)
+    methods["__repr__"] = _repr(every)
     for name, method in methods.items():
-        setattr(cls, name, method)
+        if name not in given:
+            setattr(cls, name, method)
     return cls
 
 
@@ -74,7 +81,7 @@ _FACTORY: Final = object()
 
 def _init(cls: type, every: tuple[Field[Any], ...]) -> Any:
     """Compile `__init__` as `dataclasses` would: same parameters, same order, same defaults."""
-    known: dict[str, Any] = {"_set": object.__setattr__, "_FACTORY": _FACTORY}
+    known: dict[str, Any] = {"_FACTORY": _FACTORY}
     plain: list[str] = []
     keyword: list[str] = []
     body: list[str] = []
@@ -92,7 +99,9 @@ def _init(cls: type, every: tuple[Field[Any], ...]) -> Any:
             (keyword if each.kw_only else plain).append(parameter)
         else:
             value = value if each.default is MISSING else f"_d_{name}"
-        body.append(f" _set(self, {name!r}, {value})")
+        # the slot's own setter: half the time of object.__setattr__, which has to look for it
+        known[f"_set_{name}"] = cls.__dict__[name].__set__
+        body.append(f" _set_{name}(self, {value})")
     if hasattr(cls, "__post_init__"):
         body.append(" self.__post_init__()")
     listed = ", ".join(["self", *plain, *(["*", *keyword] if keyword else [])])

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from tunec.schemas.hardware.profile import Cluster
+from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
 from tunec.schemas.shape import Shape
 from tunec.schemas.terms import (
     Attention,
@@ -21,8 +22,6 @@ from tunec.schemas.terms import (
     ScheduleKind,
 )
 from tunec.schemas.units import Budget, Count, Positive, PositiveCount, Share, Whole
-
-_ONE_FIELD: Final = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
 
 class InlineModel(Shape):
@@ -82,7 +81,7 @@ class Int8Lora(Lora):
 class Method(Shape):
     """What is trained: exactly one of these."""
 
-    model_config = _ONE_FIELD
+    model_config = ONE_FIELD
 
     full: Full | None = None
     lora: Lora | None = None
@@ -178,7 +177,7 @@ def _optimizer_by_name(value: Any) -> Any:
 class Warmup(Shape):
     """How long the learning rate rises: exactly one of these."""
 
-    model_config = _ONE_FIELD
+    model_config = ONE_FIELD
 
     steps: Count | None = None
     """Optimizer steps."""
@@ -297,10 +296,19 @@ class Spec(Shape):
     """Name of the run: letters, digits, `.`, `_` and `-`; when absent, the file's name."""
     model: str | InlineModel
     """Catalogue name, path of a config.json or its directory, or inline facts."""
+    calibration: str | None = None
+    """File that `tunec trace --save` wrote of this model, relative to the spec; when absent,
+    `tunec-calibration.json` beside the model's config, if there is one. A plan of the run that was
+    traced takes its memory from there."""
     method: Annotated[
         Method, BeforeValidator(_method_by_name, json_schema_input_type=MethodName | Method)
     ]
     """full, lora, qlora or int8_lora, by name or with options."""
+    objective: Annotated[
+        Objective,
+        BeforeValidator(_method_by_name, json_schema_input_type=ObjectiveName | Objective),
+    ] = Objective.model_construct(sft=Sft.model_construct())
+    """sft, dpo or grpo, by name or with options: given texts, preferred answers, rewarded ones."""
     data: Data
     """What the model is trained on."""
     hardware: str | Cluster
@@ -324,7 +332,8 @@ class Spec(Shape):
     attention: Attention | None = None
     """Which attention code to run; when absent, the best that model and devices have."""
     engine: Engine | None = None
-    """none (one process), ddp or deepspeed; when absent, the search chooses."""
+    """none (one process), ddp, deepspeed or fsdp; when absent, the search chooses among the first
+    three."""
     launcher: Launcher | None = None
     """How the processes are started; when absent, what fits the engine."""
     targets: tuple[str, ...] = ()
@@ -339,6 +348,7 @@ class Spec(Shape):
 
 EXCLUSIVE: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("method",): ("full", "lora", "qlora", "int8_lora"),
+    ("objective",): ("sft", "dpo", "grpo"),
     ("train",): ("epochs", "steps"),
     ("train", "warmup"): ("steps", "share"),
 }

@@ -21,8 +21,29 @@ OptimizerKernel = Literal["loop", "foreach", "fused", "bitsandbytes", "own"]
 """Which implementation runs on the device: torch's three, bitsandbytes, or the trainer's own.
 With the optimizer offloaded, DeepSpeed runs its CPU Adam instead."""
 ScheduleKind = Literal["constant", "constant_with_warmup", "linear", "cosine"]
-Engine = Literal["none", "ddp", "deepspeed"]
+Engine = Literal["none", "ddp", "deepspeed", "fsdp"]
+FsdpSharding = Literal["none", "full", "grad_op", "hybrid"]
+"""torch's `ShardingStrategy`: NO_SHARD, FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD."""
+FsdpWrap = Literal["none", "transformer", "size"]
+FsdpPrefetch = Literal["none", "pre", "post"]
+StateDict = Literal["full", "sharded"]
 Offload = Literal["none", "cpu", "nvme"]
 Checkpointing = Literal["none", "layer"]
 Launcher = Literal["python", "torchrun", "deepspeed", "accelerate"]
 LossScaling = Literal["none", "dynamic"]
+LossPath = Literal["full", "fused", "chunked"]
+"""How logits become a loss: all at once; by Liger's fused linear cross entropy (arXiv 2410.10989);
+or in pieces, as TRL's trainers do."""
+ObjectiveKind = Literal["sft", "dpo", "grpo"]
+Reference = Literal["none", "resident", "base", "precomputed"]
+"""Where a preference method takes its reference from: none; a second model beside the trained one;
+the trained one with its adapters off; or values computed before training."""
+PairLoss = Literal["sigmoid", "hinge", "ipo", "apo_zero", "apo_down"]
+"""Losses over a pair of answers: DPO (arXiv 2305.18290), SLiC (2305.10425), IPO (2310.12036) and
+the two of APO (2408.06266)."""
+GroupLoss = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
+"""How the loss of a group of answers is averaged: by answer (arXiv 2402.03300), over the tokens of
+a local batch, by a fixed length (2503.20783), or over those of the whole batch (2503.14476)."""
+Generator = Literal["none", "transformers", "vllm_colocate", "vllm_server"]
+"""What writes the answers that are trained on: transformers' own loop, vLLM on the same devices, or
+a vLLM server elsewhere."""

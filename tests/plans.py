@@ -32,18 +32,22 @@ _POSITIVE = st.floats(1e-12, 1e3, allow_subnormal=False)
 
 
 @st.composite
-def plans(draw: st.DrawFn, engine: str | None = None) -> Plan:
+def plans(
+    draw: st.DrawFn, engine: str | None = None, objectives: tuple[str, ...] = ("sft",)
+) -> Plan:
     """A plan whose slots agree; `engine` fixes what runs under it."""
-    values: Values = {}
+    values: Values = {"objective.kind": draw(st.sampled_from(objectives))}
     values |= draw(_models())
     values |= draw(_devices(engine))
     values |= draw(_data(values))
     values |= draw(_precision(values))
     values |= draw(_adapter(values))
+    values |= draw(_objective(values))
     values |= draw(_zero(values))
     values |= draw(_optimizer(values))
     values |= draw(_states(values))
     values |= draw(_loop(values))
+    values |= draw(_fsdp(values))
     values |= draw(_launch(values))
     return Plan.of(values)
 
@@ -63,15 +67,15 @@ def _models(draw: st.DrawFn) -> Values:
 
 @st.composite
 def _devices(draw: st.DrawFn, engine: str | None) -> Values:
-    engine = engine or draw(st.sampled_from(("none", "ddp", "deepspeed")))
+    engine = engine or draw(st.sampled_from(("none", "ddp", "deepspeed", "fsdp")))
     nodes, per_node = draw(st.integers(1, 3)), draw(st.integers(1, 8))
     if engine == "none":
         world = 1
     else:
-        least = 2 if engine == "ddp" else 1
+        least = 2 if engine in ("ddp", "fsdp") else 1
         every = sorted({*range(1, per_node + 1), *(n * per_node for n in range(1, nodes + 1))})
         world = draw(st.sampled_from([n for n in every if n >= least] or [nodes * per_node]))
-    if engine == "ddp" and world < 2:
+    if engine in ("ddp", "fsdp") and world < 2:
         nodes, per_node, world = 1, 2, 2
     numbers = tuple(str(number) for number in range(per_node))
     uuids = tuple(f"GPU-{number:08x}" for number in range(per_node))
@@ -170,6 +174,39 @@ def _adapter(draw: st.DrawFn, values: Values) -> Values:
 
 
 @st.composite
+def _objective(draw: st.DrawFn, values: Values) -> Values:
+    nothing: Values = {"engine": "none", "samples": 0, "prompt": 0, "completion": 0}
+    written = {**nothing, "temperature": 0.0, "device_share": 0.0}
+    found: Values = {"loss": "nll", "beta": 0.0, "reference": "none", "rewards": ()}
+    own = "base" if values["adapter.kind"] == "lora" else "resident"
+    sequence = values["data.sequence"]
+    if values["objective.kind"] == "dpo":
+        found["loss"] = draw(st.sampled_from(("sigmoid", "hinge", "ipo", "apo_zero")))
+        found["beta"] = draw(_POSITIVE)
+        found["reference"] = draw(st.sampled_from((own, "precomputed")))
+    elif values["objective.kind"] == "grpo":
+        found["loss"] = draw(st.sampled_from(("grpo", "bnpo", "dr_grpo", "dapo")))
+        found["beta"] = draw(st.just(0.0) | _POSITIVE)
+        found["reference"] = own if found["beta"] else "none"
+        found["rewards"] = draw(st.lists(_NAMES, min_size=1, max_size=2).map(tuple))
+        engine = draw(st.sampled_from(("transformers", "vllm_colocate", "vllm_server")))
+        prompt = draw(st.integers(0, sequence))
+        written = {
+            "engine": engine,
+            "samples": draw(st.integers(2, 16)),
+            "prompt": prompt,
+            "completion": sequence - prompt,
+            "temperature": draw(_POSITIVE),
+            "device_share": 0.5 if engine == "vllm_colocate" else 0.0,
+        }
+    return {
+        **{f"objective.{name}": value for name, value in found.items()},
+        **{f"generation.{name}": value for name, value in written.items()},
+        "loss.path": draw(st.sampled_from(("full", "fused", "chunked"))),
+    }
+
+
+@st.composite
 def _zero(draw: st.DrawFn, values: Values) -> Values:
     quantised = values["quantization.format"] != "none"
     stage = 0
@@ -196,6 +233,8 @@ def _zero(draw: st.DrawFn, values: Values) -> Values:
         "allgather_bucket": draw(_BUCKETS) if shares else 0,
         **{name: draw(_BUCKETS) if stage == 3 else 0 for name in amounts},
         "gather_on_save": stage == 3 and draw(st.booleans()),
+        "hpz_partition": draw(st.sampled_from((1, values["parallel.data"]))) if stage == 3 else 1,
+        "leaf_modules": None,
     }
     return {f"zero.{name}": value for name, value in found.items()}
 
@@ -276,6 +315,34 @@ def _loop(draw: st.DrawFn, values: Values) -> Values:
 
 
 @st.composite
+def _fsdp(draw: st.DrawFn, values: Values) -> Values:
+    if values["parallel.engine"] != "fsdp":
+        return {slot: value for slot, value in _BASE.items() if slot.startswith("fsdp.")}
+    version = draw(st.sampled_from((1, 2)))
+    first = version == 1
+    wrap = draw(st.sampled_from(("transformer", "size", "none")))
+    classes = st.lists(st.sampled_from(("LlamaDecoderLayer", "T5Block")), unique=True).map(tuple)
+    recomputes = values["activation_checkpointing.mode"] == "layer"
+    reentrant = values["activation_checkpointing.reentrant"]
+    shardings = ("full", "grad_op", *(("hybrid", "none") if first else ()))
+    found: Values = {
+        "version": version,
+        "sharding": draw(st.sampled_from(shardings)),
+        "offload_params": draw(st.booleans()),
+        "wrap": wrap,
+        "wrap_classes": draw(classes) if wrap == "transformer" else (),
+        "min_parameters": draw(_BUCKETS) if wrap == "size" else 0,
+        "backward_prefetch": draw(st.sampled_from(("none", "pre", "post"))) if first else "pre",
+        "forward_prefetch": first and draw(st.booleans()),
+        "use_orig_params": draw(st.booleans()) if first else True,
+        "state_dict": draw(st.sampled_from(("full", "sharded"))),
+        "efficient_loading": draw(st.booleans()),
+        "checkpointing": recomputes and not reentrant and draw(st.booleans()),
+    }
+    return {f"fsdp.{name}": value for name, value in found.items()}
+
+
+@st.composite
 def _launch(draw: st.DrawFn, values: Values) -> Values:
     visible = values["devices.visible"]
     environment = []
@@ -344,6 +411,18 @@ _BASE: Mapping[str, Any] = {
     "adapter.also_train": (),
     "adapter.frozen": (),
     "adapter.trainable_parameters": 6_815_744,
+    "objective.kind": "sft",
+    "objective.loss": "nll",
+    "objective.beta": 0.0,
+    "objective.reference": "none",
+    "objective.rewards": (),
+    "generation.engine": "none",
+    "generation.samples": 0,
+    "generation.prompt": 0,
+    "generation.completion": 0,
+    "generation.temperature": 0.0,
+    "generation.device_share": 0.0,
+    "loss.path": "full",
     "optimizer.name": "adamw",
     "optimizer.kernel": "fused",
     "optimizer.learning_rate": 1e-5,
@@ -379,6 +458,20 @@ _BASE: Mapping[str, Any] = {
     "zero.max_reuse_distance": 0,
     "zero.sub_group_size": 0,
     "zero.gather_on_save": False,
+    "zero.hpz_partition": 1,
+    "zero.leaf_modules": None,
+    "fsdp.version": 0,
+    "fsdp.sharding": "none",
+    "fsdp.offload_params": False,
+    "fsdp.wrap": "none",
+    "fsdp.wrap_classes": (),
+    "fsdp.min_parameters": 0,
+    "fsdp.backward_prefetch": "none",
+    "fsdp.forward_prefetch": False,
+    "fsdp.use_orig_params": False,
+    "fsdp.state_dict": "full",
+    "fsdp.efficient_loading": False,
+    "fsdp.checkpointing": False,
     "activation_checkpointing.mode": "layer",
     "activation_checkpointing.reentrant": False,
     "batch.micro": 2,
@@ -403,6 +496,25 @@ _BASE: Mapping[str, Any] = {
     "launch.script": "train.py",
 }
 
+DPO: Mapping[str, Any] = {
+    "objective.kind": "dpo",
+    "objective.loss": "sigmoid",
+    "objective.beta": 0.1,
+    "objective.reference": "base",
+    "loss.path": "chunked",
+}
+GRPO: Mapping[str, Any] = {
+    "objective.kind": "grpo",
+    "objective.loss": "dapo",
+    "objective.beta": 0.0,
+    "objective.rewards": ("accuracy_reward",),
+    "generation.engine": "transformers",
+    "generation.samples": 8,
+    "generation.prompt": 1536,
+    "generation.completion": 512,
+    "generation.temperature": 1.0,
+    "loss.path": "chunked",
+}
 ZERO_1: Mapping[str, Any] = {"zero.stage": 1}
 ZERO_3: Mapping[str, Any] = {
     "zero.stage": 3,
@@ -451,6 +563,19 @@ DDP: Mapping[str, Any] = {
     "states.master_weights": False,
     "states.autocast": True,
 }
+FSDP_2: Mapping[str, Any] = {
+    **DDP,
+    "parallel.engine": "fsdp",
+    "launch.launcher": "accelerate",
+    "fsdp.version": 2,
+    "fsdp.sharding": "full",
+    "fsdp.wrap": "transformer",
+    "fsdp.backward_prefetch": "pre",
+    "fsdp.use_orig_params": True,
+    "fsdp.efficient_loading": True,
+    "fsdp.checkpointing": True,
+}
+FSDP_1: Mapping[str, Any] = {**FSDP_2, "fsdp.version": 1}
 ONE: Mapping[str, Any] = {
     **DDP,
     "parallel.engine": "none",

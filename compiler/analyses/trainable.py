@@ -41,6 +41,7 @@ def _is_frozen(module: Module, frozen: tuple[str, ...]) -> bool:
     return module.part in frozen or (module.kind == "embedding" and "embeddings" in frozen)
 
 
+@lru_cache(maxsize=512)
 def trainable_parameters(architecture: Architecture, adapter: Adapter) -> int:
     """Parameters with gradients: adapters and modules trained in full."""
     return adapter_parameters(architecture, adapter) + sum(

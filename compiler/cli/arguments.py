@@ -15,6 +15,7 @@ from tunec.compiler.cli.proving_arguments import (
     add_fleet,
     add_lint,
     add_rehearse,
+    add_report,
     add_trace,
     add_verify,
 )
@@ -32,6 +33,7 @@ examples:
   tunec explain E0701
   tunec verify spec.yaml --target huggingface@4.44 --target huggingface@5.23
   tunec diff old.yaml new.yaml
+  tunec report spec.yaml -o report.html
 
 exit codes: 0 fine, 1 the input is at fault, 2 wrong usage, 70 a bug in tunec
 """
@@ -63,6 +65,7 @@ def _commands() -> dict[str, Callable[["Subparsers"], None]]:
         "plan": _plan,
         "explain": _explain,
         "lint": add_lint,
+        "report": add_report,
         "diff": add_diff,
         "fleet": add_fleet,
         "verify": add_verify,

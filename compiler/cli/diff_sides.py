@@ -68,7 +68,7 @@ class FleetSpecs:
     """The pairs of a fleet."""
 
     def __init__(self, selection: Selection) -> None:
-        self._reader = Reader(selection, "")
+        self._reader = Reader(selection)
         self._sites = {site.name: site for site in selection.sites}
         self._files: Mapping[str, Path] = selection.specs
         self.names = tuple(selection.specs)

@@ -2,20 +2,22 @@
 
 import sys
 from argparse import Namespace
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from tunec.compiler.cli.inputs import targets_for
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
-from tunec.compiler.fleet.build import build, survey
-from tunec.compiler.fleet.drift import drifts, orphans, prune
+from tunec.compiler.fleet.build import Work, build, survey
+from tunec.compiler.fleet.drift import Drift, drifts, orphans, outside, prune
 from tunec.compiler.fleet.inputs import Reader, digest
 from tunec.compiler.fleet.lock import Busy, exclusive, read_lock
 from tunec.compiler.fleet.pair import Builder, Built
 from tunec.compiler.fleet.progress import Progress
 from tunec.compiler.fleet.selection import Selection, select
-from tunec.compiler.fleet.summary import COLUMNS, FORMATS, ordered, rows
+from tunec.compiler.fleet.summary import COLUMNS, FORMATS, Tally, ordered, rows
 from tunec.compiler.review.policy import load_policy
 
 _TOLD: Final = 20
@@ -51,7 +53,7 @@ def _builder(selection: Selection, options: Namespace, session: Session) -> Buil
         return None
     policies = digest(*(text for each in rules for text in each.document.sources.values()))
     asking = partial(targets_for, session.registry)
-    return Builder(Reader(selection, policies), Path(options.output), asking, rules)
+    return Builder(Reader(selection, asking, policies), Path(options.output), rules)
 
 
 def _check(builder: Builder, session: Session) -> int:
@@ -70,11 +72,11 @@ def _build(builder: Builder, options: Namespace, session: Session) -> int:
     if work.changes:
         build(work, options.jobs, teller.tell)
         teller.end()
-    _orphans(builder, options, session)
-    table = ordered(rows(read_lock(builder.folder)), options.sort)
+    _orphans(_found_orphans(work), builder.folder, options, session)
+    fits = Tally()
+    table = ordered(fits.counting(rows(read_lock(builder.folder, whole=False))), options.sort)
     session.result(FORMATS[options.format](table))
-    fits = all(row["fits"] for row in rows(read_lock(builder.folder)))
-    return OK if fits else INPUT
+    return OK if fits.all_fit else INPUT
 
 
 class _Teller:
@@ -91,7 +93,7 @@ class _Teller:
             self.told += 1
             if self.told <= _TOLD:
                 self.progress.end()
-                self.session.note(f"{built.locked.pair}:")
+                self.session.note(f"{built.pair}:")
                 self.session.diagnose(built.diagnostics, built.sources)
         self.progress.step()
 
@@ -102,10 +104,17 @@ class _Teller:
             self.session.note(f"{self.told - _TOLD:,} more pairs have errors; see the summary")
 
 
-def _orphans(builder: Builder, options: Namespace, session: Session) -> None:
-    found = orphans(builder.folder, builder.reader.selection, read_lock(builder.folder))
+def _found_orphans(work: Work) -> Iterator[Drift]:
+    """Files that belong to no pair; what the survey has seen is not looked for again."""
+    builder = work.builder
+    if work.changes:
+        return orphans(builder.folder, builder.reader.selection)
+    return chain(outside(builder.folder, builder.reader.selection), work.orphans)
+
+
+def _orphans(found: Iterable[Drift], folder: Path, options: Namespace, session: Session) -> None:
     if options.prune:
-        for path in prune(builder.folder, found):
+        for path in prune(folder, found):
             session.note(f"removed {path}")
         return
     names = [each.path for each in found]

@@ -6,6 +6,7 @@ from tunec.compiler.cli.options import (
     format_option,
     intent_options,
     new_command,
+    policy_option,
     set_option,
     target_option,
 )
@@ -75,6 +76,14 @@ def add_verify(commands: "Subparsers") -> None:
     intent_options(parser)
     parser.add_argument(
         "--spec", metavar="SPEC", help="the spec that a directory was compiled from"
+    )
+    parser.add_argument(
+        "--sources",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="a clone of a trainer's repository that is on no package index; may be repeated; "
+        "otherwise its pinned files are fetched",
     )
     parser.add_argument(
         "--allow-unchecked", action="store_true", help="exit 0 though something was not checked"
@@ -209,3 +218,22 @@ def add_fleet(commands: "Subparsers") -> None:
         default="text",
         help="form of the summary",
     )
+
+
+def add_report(commands: "Subparsers") -> None:
+    """`tunec report`."""
+    parser = new_command(
+        commands,
+        "report",
+        "show a plan, or what a fleet was built to, as one page for a browser",
+        "The page is one file that loads nothing: memory, time, the search, every decision with\n"
+        "its reason; of a tree, what fits where.\n"
+        "\n"
+        "examples:\n"
+        "  tunec report spec.yaml -o report.html\n"
+        "  tunec report build -o fleet.html",
+    )
+    parser.add_argument("what", metavar="SPEC|DIR", help="a spec, or what `tunec fleet` wrote")
+    intent_options(parser)
+    policy_option(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to; stdout if absent")

@@ -1,18 +1,16 @@
 """`tunec rehearse`: run the emitted files for real, small, on this machine."""
 
-import signal
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from packaging.version import Version
 
+from tunec.compiler.cli.ending import ended_by_signals
 from tunec.compiler.cli.inputs import load, targets_for
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.cli.trace_command import config_of
@@ -21,7 +19,15 @@ from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.rehearse.adapt import Device
 from tunec.compiler.rehearse.compare import Check, compare
-from tunec.compiler.rehearse.prepare import FILES, LAUNCH, Rehearsal, absent, needed, prepare
+from tunec.compiler.rehearse.prepare import (
+    FILES,
+    LAUNCH,
+    Rehearsal,
+    absent,
+    interpreter,
+    needed,
+    prepare,
+)
 from tunec.compiler.rehearse.report import passes, table, to_json
 from tunec.compiler.rehearse.running import SECONDS, RehearsalFailed
 from tunec.compiler.rehearse.running import run as run_job
@@ -76,25 +82,12 @@ def _rehearsed(
     _same_release(cases)
     device, count = _device()
     ranks = options.ranks if device == "cpu" else min(options.ranks, count)
-    rehearsal = prepare(cases, _config(loaded), device, ranks, options.steps)
+    chosen = interpreter(cases)
+    rehearsal = prepare(cases, _config(loaded), device, ranks, options.steps, chosen)
     seconds = SECONDS if options.time_limit is None else options.time_limit
-    with _ended_by_signals():
+    with ended_by_signals():
         told = run_job(rehearsal.job, session.note, seconds)
     return _compared(rehearsal, told)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let a termination end what runs, as Ctrl-C does, and then tunec."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _compared(rehearsal: Rehearsal, told: Sequence[dict[str, Any]]) -> tuple[Check, ...]:
@@ -102,28 +95,39 @@ def _compared(rehearsal: Rehearsal, told: Sequence[dict[str, Any]]) -> tuple[Che
 
 
 def _asked(options: Namespace, loaded: Loaded, session: Session) -> tuple[Asked, ...]:
-    """The two targets that are rehearsed, in the named versions or the installed ones."""
+    """The targets that are rehearsed, in the named versions or the installed ones."""
     names = {name.partition("@")[0]: name for name in options.targets}
-    if others := [name for name in names if name not in (FILES, LAUNCH)]:
-        raise Misuse(f"files of {', '.join(others)} are not rehearsed: only {FILES} and {LAUNCH}")
+    if others := [name for name in names if name not in (*FILES, LAUNCH)]:
+        known = ", ".join((*FILES, LAUNCH))
+        raise Misuse(f"files of {', '.join(others)} are not rehearsed: only those of {known}")
+    trainers = [name for name in FILES if name in names]
+    if len(trainers) > 1:
+        raise Misuse(f"name one of {' and '.join(trainers)}: one run is rehearsed at a time")
+    trainer = trainers[0] if trainers else next(iter(FILES))
+    named = names.get(trainer, trainer)
     try:
-        wanted = [names.get(FILES, _installed(loaded)), names.get(LAUNCH, LAUNCH)]
+        wanted = [
+            named if "@" in named else _installed(trainer, loaded, session),
+            names.get(LAUNCH, LAUNCH),
+        ]
         return targets_for(session.registry, wanted, loaded)
     except LookupError as unknown:
         raise Misuse(str(unknown.args[0])) from None
 
 
-def _installed(loaded: Loaded) -> str:
+def _installed(trainer: str, loaded: Loaded, session: Session) -> str:
+    """The trainer in the release of its package that is here, unless the spec names one."""
+    package = session.registry.readable()[trainer].package
     named = loaded.spec.software if loaded.spec else {}
-    if "transformers" in named or absent(["transformers"]):
-        return FILES
-    return f"{FILES}@{version('transformers')}"
+    if package in named or absent([package]):
+        return trainer
+    return f"{trainer}@{version(package)}"
 
 
 def _same_release(cases: Sequence[Case]) -> None:
     """Files are for a release, and only the installed one can run."""
     for case in cases:
-        if case.target.name == FILES:
+        if case.target.name in FILES:
             here = Version(version(case.target.package))
             if here.release[:2] != case.version.release[:2]:
                 raise Unrehearsable(
@@ -143,9 +147,9 @@ def _folder(options: Namespace, loaded: Loaded) -> Path | None:
     if options.files is None:
         return None
     name = loaded.spec.name if loaded.spec else ""
-    place, held = compiled_folder(Path(options.files), name, (FILES, LAUNCH))
-    if FILES not in held:
-        raise Misuse(f"{options.files} holds no files of {FILES}")
+    place, held = compiled_folder(Path(options.files), name, (*FILES, LAUNCH))
+    if not set(FILES) & set(held):
+        raise Misuse(f"{options.files} holds no files of {' or '.join(FILES)}")
     return place
 
 

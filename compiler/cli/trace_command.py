@@ -6,10 +6,11 @@ import os
 import warnings
 from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from tunec.compiler.analyses.memory.account import Account
+from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.inputs import planned
 from tunec.compiler.cli.session import INPUT, OK, Session
@@ -41,7 +42,7 @@ def run(options: Namespace, session: Session) -> int:
         saved = _saved(options.save, subject, trace)
     except Untraceable as reason:
         return _refuse(str(reason), session, result)
-    comparison = compare(trace, result.memory)
+    comparison = compare(trace, account(subject.workload, subject.layout))
     if session.format == "json":
         found = [each.to_json() for each in result.diagnostics]
         session.json({**trace_json(comparison), "diagnostics": found})
@@ -86,7 +87,7 @@ def subject_of(result: Planned, memory: Account) -> Subject:
     if spec is None:
         raise ValueError("a plan without a spec")  # the driver makes none
     config = config_of(spec.model, result.loaded.base)
-    return Subject(config, memory.workload, memory.layout)
+    return Subject(config, replace(memory.workload, calibration=None), memory.layout)
 
 
 def config_of(model: str | InlineModel, base: Path) -> Mapping[str, Any]:
@@ -103,9 +104,10 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _saved(path: str | None, subject: Subject, trace: Trace) -> dict[Path, str]:
-    """The calibration to write, which takes a second trace with one more sample."""
+    """The calibration to write, which takes a second trace with one more sample of the kind."""
     if path is None:
         return {}
-    more = traced(subject.with_micro(subject.layout.batch.micro + 1))
+    further = subject.with_micro(subject.layout.batch.micro + 1)
+    more = traced(further) if further.is_padded == subject.is_padded else None
     text = json.dumps(calibration_json(subject, trace, more), indent=2)
     return {Path(path): text + "\n"}

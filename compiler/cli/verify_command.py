@@ -1,12 +1,11 @@
 """`tunec verify`: hand each file to the program that reads it."""
 
-import signal
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
+from tunec.compiler.cli.ending import ended_by_signals
 from tunec.compiler.cli.inputs import asked_targets, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -29,11 +28,11 @@ from tunec.compiler.verify.report import (
 def run(options: Namespace, session: Session) -> int:
     """Verify every spec and directory; 0 only if every program resolves what was planned."""
     found: list[Diagnostic] = []
-    cases = distinct(
-        [each for given in options.what for each in _cases(given, options, session, found)]
-    )
+    clones = tuple(Path(each) for each in options.sources)
+    asked = [each for given in options.what for each in _cases(given, options, session, found)]
+    cases = [replace(each, clones=clones) for each in distinct(asked)]
     broken = any(each.severity == "error" for each in found)
-    with _ended_by_signals():
+    with ended_by_signals():
         checks = verify(cases, _progress(session), options.time_limit)
     said = diagnostics(checks, places_of(cases))
     session.diagnose(said, sources(cases))
@@ -48,20 +47,6 @@ def run(options: Namespace, session: Session) -> int:
 
 def _progress(session: Session) -> Progress:
     return session.note if session.stderr.isatty() else lambda _: None
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let a termination end what runs, as Ctrl-C does, and then tunec."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 # ── what is verified ─────────────────────────────────────────────────────────────────────────────

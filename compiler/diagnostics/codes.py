@@ -6,8 +6,7 @@ Each has a page in `pages/`, and the pages are the table.
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Final
 
 AREAS: Final[Mapping[str, str]] = {
@@ -61,5 +60,5 @@ def title(id: str) -> str:
     return page(id).partition("\n")[0].removeprefix(f"# {id}: ")
 
 
-def _folder() -> Traversable:
-    return files("tunec.compiler.diagnostics") / "pages"
+def _folder() -> Path:
+    return Path(__file__).parent / "pages"

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tunec.compiler.fleet.drift import is_intact
+from tunec.compiler.fleet.drift import Drift, inside, strays
 from tunec.compiler.fleet.lock import (
     LOCK,
     PART,
-    Locked,
+    Line,
     fold,
+    lock_lines,
+    opening,
     part,
-    read_lock,
     sweep,
     write_lock,
 )
@@ -44,6 +45,8 @@ class Work:
     """Pairs that are as they should be."""
     dropped: int
     """Pairs of the lock that the fleet does not select any more."""
+    orphans: Sequence[Drift]
+    """Files that were seen in the directories of fresh pairs and belong to none."""
 
     @property
     def changes(self) -> bool:
@@ -56,16 +59,20 @@ def survey(builder: Builder) -> Work:
     sweep(builder.folder)
     _fold_part(builder.folder)
     pending: list[Task] = []
+    seen: list[Drift] = []
     fresh = dropped = 0
     since = _written(builder.folder)
-    for task, locked in beside(tasks(builder.reader.selection), read_lock(builder.folder)):
+    for task, line in beside(tasks(builder.reader.selection), lock_lines(builder.folder)):
         if task is None:
             dropped += 1
-        elif locked is not None and _is_fresh(builder, task, locked, since):
-            fresh += 1
-        else:
+            continue
+        found = None if line is None else _strays(builder, task, line, since)
+        if found is None:
             pending.append(task)
-    return Work(builder, pending, fresh, dropped)
+        else:
+            fresh += 1
+            seen += inside(f"{task[0]}/{task[1].name}", found)
+    return Work(builder, pending, fresh, dropped, seen)
 
 
 def build(work: Work, jobs: int, tell: Callable[[Built], None]) -> None:
@@ -77,14 +84,14 @@ def build(work: Work, jobs: int, tell: Callable[[Built], None]) -> None:
         else None
     )
 
-    def stays(each: Locked) -> bool:
+    def stays(each: Line) -> bool:
         key = (each.pair.spec, each.pair.cluster)
         return key not in pending and (names is None or key in names)
 
     with part(folder, __version__) as add:
-        write_lock(folder, __version__, filter(stays, read_lock(folder)))
+        write_lock(folder, __version__, filter(stays, lock_lines(folder)))
         for built in _results(work, jobs):
-            add(built.locked)
+            add(built.line)
             tell(built)
         fold(folder, __version__)
 
@@ -104,10 +111,12 @@ def _written(folder: Path) -> int:
         return 0
 
 
-def _is_fresh(builder: Builder, task: Task, locked: Locked, since: int) -> bool:
+def _strays(builder: Builder, task: Task, line: Line, since: int) -> tuple[str, ...] | None:
+    """Files beside those of a fresh pair; None where the pair is not fresh."""
     spec, site = task
-    folder = builder.folder / spec / site.name
-    return builder.inputs(spec, site) == locked.inputs and is_intact(folder, locked, since)
+    if not line.text.startswith(opening(line.pair, builder.reader.inputs(spec, site))):
+        return None
+    return strays(builder.folder / spec / site.name, line.artifacts(), since)
 
 
 # ── processes ────────────────────────────────────────────────────────────────────────────────────
@@ -117,8 +126,10 @@ def _results(work: Work, jobs: int) -> Iterator[Built]:
     if jobs <= 1 or len(work.pending) < 2 * _CHUNK:
         yield from (work.builder.build(spec, site) for spec, site in work.pending)
         return
+    sites = {site.name: at for at, site in enumerate(work.builder.reader.selection.sites)}
+    told = ((spec, sites[site.name]) for spec, site in work.pending)
     with multiprocessing.Pool(jobs, _Worker.start, (work.builder, os.getpid())) as pool:
-        yield from pool.imap(_Worker.run, work.pending, chunksize=_CHUNK)
+        yield from pool.imap(_Worker.run, told, chunksize=_CHUNK)
 
 
 @dataclass
@@ -133,10 +144,12 @@ class _Worker:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
     @staticmethod
-    def run(task: Task) -> Built:
+    def run(task: tuple[str, int]) -> Built:
+        """Build the pair of a spec and the cluster at an index: less to tell than the cluster."""
         if _WORKER.builder is None:
             raise RuntimeError("the process was not started by a build")
-        return _WORKER.builder.build(*task)
+        spec, at = task
+        return _WORKER.builder.build(spec, _WORKER.builder.reader.selection.sites[at])
 
 
 _WORKER: Final = _Worker()

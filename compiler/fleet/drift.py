@@ -1,16 +1,17 @@
 """Drift: how a tree differs from what its fleet compiles to, and why."""
 
-import stat
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
-from tunec.compiler.fleet.lock import LOCK, PART, Locked, read_lock
+from tunec.compiler.fleet.lock import LOCK, PART, Locked, lock_lines, read_lock
 from tunec.compiler.fleet.pair import Builder
 from tunec.compiler.fleet.pairing import beside, tasks
 from tunec.compiler.fleet.selection import Selection
+from tunec.compiler.fleet.tree import files_below
 
 Kind = Literal["edited", "missing", "stale", "not built", "orphan"]
 
@@ -29,22 +30,18 @@ class Drift:
         return f"{self.path}: {self.kind}" + (f" ({self.why})" if self.why else "")
 
 
-def is_intact(folder: Path, locked: Locked, since: int) -> bool:
-    """Whether a pair's files are there as the lock says.
+def strays(folder: Path, artifacts: Mapping[str, str], since: int) -> tuple[str, ...] | None:
+    """Files of a pair's directory that the lock does not name; None where one it names is not so.
 
     A file that is older than `since` (nanoseconds, when the lock was written) was not touched after
     it; only younger ones are read.
     """
-    for name, digest in locked.artifacts.items():
-        try:
-            found = (folder / name).stat()
-        except OSError:
-            return False
-        if not stat.S_ISREG(found.st_mode):
-            return False
-        if found.st_mtime_ns > since and _digest(folder / name) != digest:
-            return False
-    return True
+    found = files_below(os.fspath(folder))
+    for name, digest in artifacts.items():
+        changed = found.get(name, -1)
+        if changed < 0 or (changed > since and _digest(folder / name) != digest):
+            return None
+    return tuple(sorted(found.keys() - artifacts.keys())) if len(found) > len(artifacts) else ()
 
 
 def file_drifts(root: Path, locked: Locked) -> Iterator[Drift]:
@@ -61,18 +58,18 @@ def file_drifts(root: Path, locked: Locked) -> Iterator[Drift]:
 def drifts(builder: Builder) -> Iterator[Drift]:
     """Everything that differs, pair by pair: files, then what made them, then what is left over."""
     selection, root = builder.reader.selection, builder.folder
-    for task, locked in beside(tasks(selection), read_lock(root)):
+    for task, locked in beside(tasks(selection), read_lock(root, whole=False)):
         if task is None:
             if locked is not None:
                 yield Drift(_where(locked), "stale", "the fleet does not select it any more")
         elif locked is None:
             yield Drift(f"{task[0]}/{task[1].name}", "not built")
         else:
-            changed = builder.inputs(*task).changed(locked.inputs)
+            changed = builder.reader.inputs(*task).changed(locked.inputs)
             if changed:
                 yield Drift(_where(locked), "stale", f"changed since: {', '.join(changed)}")
             yield from file_drifts(root, locked)
-    yield from orphans(root, selection, read_lock(root))
+    yield from orphans(root, selection)
 
 
 def _where(locked: Locked) -> str:
@@ -86,20 +83,30 @@ def _digest(file: Path) -> str | None:
         return None
 
 
-def orphans(root: Path, selection: Selection, locked: Iterator[Locked]) -> Iterator[Drift]:
+def orphans(root: Path, selection: Selection) -> Iterator[Drift]:
     """Files of the tree that belong to no pair, and directories of pairs that are not selected.
 
-    `locked` gives the pairs of the lock, sorted; a pair without a line there is being built.
+    A pair without a line in the lock is being built, and has none.
     """
+    yield from outside(root, selection)
+    sites = {site.name for site in selection.sites}
+    for line in lock_lines(root):
+        if line.pair.spec in selection.specs and line.pair.cluster in sites:
+            where = f"{line.pair.spec}/{line.pair.cluster}"
+            there = files_below(os.fspath(root / where)).keys() - line.artifacts().keys()
+            yield from inside(where, sorted(there))
+
+
+def inside(where: str, names: Iterable[str]) -> Iterator[Drift]:
+    """Files of a pair's directory that it did not write."""
+    return (Drift(f"{where}/{name}", "orphan") for name in names)
+
+
+def outside(root: Path, selection: Selection) -> Iterator[Drift]:
+    """Files beside the directories of pairs."""
     sites = {site.name for site in selection.sites}
     for path in _strays(root, selection, sites):
         yield Drift(path.relative_to(root).as_posix(), "orphan")
-    for each in locked:
-        if each.pair.spec in selection.specs and each.pair.cluster in sites:
-            folder = root / each.pair.spec / each.pair.cluster
-            for file in _files(folder):
-                if file.relative_to(folder).as_posix() not in each.artifacts:
-                    yield Drift(file.relative_to(root).as_posix(), "orphan")
 
 
 def _strays(root: Path, selection: Selection, sites: set[str]) -> Iterator[Path]:
@@ -108,9 +115,15 @@ def _strays(root: Path, selection: Selection, sites: set[str]) -> Iterator[Path]
         if entry.name not in selection.specs and entry.name not in (LOCK, PART):
             yield from _files(entry)
     for spec in selection.specs:
-        for entry in _entries(root / spec):
-            if entry.name not in sites:
-                yield from _files(entry)
+        for name in sorted(_names(root / spec) - sites):
+            yield from _files(root / spec / name)
+
+
+def _names(folder: Path) -> set[str]:
+    try:
+        return {entry.name for entry in folder.iterdir()}
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -128,7 +141,7 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
 
 
-def prune(root: Path, found: Iterator[Drift]) -> list[str]:
+def prune(root: Path, found: Iterable[Drift]) -> list[str]:
     """Remove orphans, and directories that are empty then; return what was removed."""
     removed: list[str] = []
     for each in list(found):

@@ -5,16 +5,18 @@ another plan of the same spec with the same values there would be asked the same
 so it is answered from memory. Clusters differ in much that no file says.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Final, cast
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.emit import emit
+from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.ir.watched import WatchedPlan
+from tunec.compiler.lints.remembered import Remembered
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact
 
@@ -39,6 +41,7 @@ class Emissions:
 
     _spec: str = ""
     _known: dict[_Asking, dict[tuple[str, ...], _Answers]] = field(default_factory=dict)
+    _judged: Remembered = field(default_factory=Remembered)
 
     def emit(
         self,
@@ -51,6 +54,7 @@ class Emissions:
         """Write a plan of a spec in the words of a target, as `emit` does."""
         if spec != self._spec:
             self._known.clear()
+            self._judged.forget()
             self._spec = spec
         target, version = asked
         key = (target.name, str(version), tuple(sorted(software.items())))
@@ -63,6 +67,12 @@ class Emissions:
             _remember(answers, tuple(watched.asked), plan, found)
         artifacts, diagnostics = found
         return tuple(_with_header(each, header) for each in artifacts), diagnostics
+
+    def objections(
+        self, asked: Asked, artifacts: Sequence[Artifact], facts: Facts, plan: Plan
+    ) -> tuple[Diagnostic, ...]:
+        """What rules find wrong with what was emitted for the spec."""
+        return self._judged.objections(asked, artifacts, facts, plan)
 
 
 def _remembered(known: Mapping[tuple[str, ...], _Answers], plan: Plan) -> Emitted | None:

@@ -1,7 +1,8 @@
 """What each pair of a fleet is made from: specs read once, and digests of all that goes in."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from hashlib import sha256
 from typing import Final
 
@@ -29,15 +30,27 @@ def digest(*texts: str) -> str:
     return sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
+def _nobody(_names: Sequence[str], _loaded: Loaded) -> tuple[Asked, ...]:
+    return ()
+
+
+Asking = Callable[[Sequence[str], Loaded], tuple[Asked, ...]]
+"""Targets by name for a loaded spec; LookupError for a name that is none."""
+_Key = tuple[str, tuple[str, ...]]
+"""A spec, and what is laid over it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Reads what pairs are made from, each file once; for the life of one process."""
 
     selection: Selection
-    policies: str
+    asking: Asking = _nobody
+    policies: str = ""
     """Digest of the policy files."""
-    _specs: dict[tuple[str, tuple[str, ...]], Loaded] = field(default_factory=dict)
-    _models: dict[str, str] = field(default_factory=dict)
+    _specs: dict[_Key, Loaded] = field(default_factory=dict)
+    _asked: dict[_Key, tuple[Asked, ...]] = field(default_factory=dict)
+    _inputs: dict[tuple[_Key, tuple[tuple[str, str], ...]], Inputs] = field(default_factory=dict)
     _clusters: dict[str, str] = field(default_factory=dict)
 
     def loaded(self, spec: str, site: Site) -> Loaded:
@@ -46,42 +59,71 @@ class Reader:
         It is read for some cluster and then moved to others, unless there are faults, whose places
         come from reading.
         """
-        overrides = self.selection.overrides(spec, site)
-        file = self.selection.specs[spec]
-        key = (spec, overrides)
-        if key not in self._specs:
-            self._specs[key] = load_spec(file, overrides, site.hardware)
-        found = self._specs[key]
+        key = (spec, self.selection.overrides(spec, site))
+        found = self._read(key, site)
         if found.spec is None or site.cluster is None:
-            return load_spec(file, overrides, site.hardware)
+            return self._load(key, site)
         return _moved(found, found.spec, site, site.cluster)
 
-    def inputs(self, spec: str, site: Site, loaded: Loaded, asked: tuple[Asked, ...]) -> Inputs:
-        """The digests of a pair."""
+    def asked(self, spec: str, site: Site) -> tuple[Asked, ...]:
+        """The targets of a pair: those of the fleet file, or else the spec's own."""
+        key = (spec, self.selection.overrides(spec, site))
+        if key not in self._asked:
+            loaded = self._read(key, site)
+            own = loaded.spec.targets if loaded.spec else ()
+            self._asked[key] = self.asking(self.selection.fleet.targets or own, loaded)
+        return self._asked[key]
+
+    def inputs(self, spec: str, site: Site) -> Inputs:
+        """The digests of a pair, without planning it; nothing is read twice."""
+        key = (spec, self.selection.overrides(spec, site))
+        if self._read(key, site).spec is None or site.cluster is None:
+            return self._made(key, site, self.loaded(spec, site))
+        software = tuple(sorted(site.cluster.software.items()))
+        if (key, software) not in self._inputs:
+            self._inputs[key, software] = self._made(key, site, self.loaded(spec, site))
+        return replace(self._inputs[key, software], cluster=self._cluster(site))
+
+    def _read(self, key: _Key, site: Site) -> Loaded:
+        if key not in self._specs:
+            self._specs[key] = self._load(key, site)
+        return self._specs[key]
+
+    def _load(self, key: _Key, site: Site) -> Loaded:
+        found = load_spec(self.selection.specs[key[0]], key[1], site.hardware)
+        return replace(found, files=_own_files(found))
+
+    def _made(self, key: _Key, site: Site, loaded: Loaded) -> Inputs:
+        asked = self.asked(key[0], site)
         return Inputs(
-            spec=digest(*(f"{name}:{content}" for name, content in self._files(spec, loaded))),
+            spec=digest(*(f"{name}:{content}" for name, content in _files(key[0], loaded))),
             cluster=self._cluster(site),
-            model=self._model(loaded.spec),
-            overrides=digest(*self.selection.overrides(spec, site)),
+            model=_model(loaded.spec),
+            overrides=digest(*key[1]),
             tunec=__version__,
             targets=tuple(sorted(_dialects(asked, _versions(loaded)))),
             policies=self.policies,
         )
-
-    def _files(self, spec: str, loaded: Loaded) -> tuple[tuple[str, str], ...]:
-        """Files of a spec; one that cannot be read has no digest, but its faults."""
-        return loaded.files or ((spec, digest(*(each.message for each in loaded.diagnostics))),)
 
     def _cluster(self, site: Site) -> str:
         if site.name not in self._clusters:
             self._clusters[site.name] = digest(*_texts(site.cluster)) if site.cluster else ""
         return self._clusters[site.name]
 
-    def _model(self, spec: Spec | None) -> str:
-        name = spec.model if spec and isinstance(spec.model, str) else ""
-        if name not in self._models:
-            self._models[name] = _card(name)
-        return self._models[name]
+
+def _own_files(loaded: Loaded) -> tuple[tuple[str, str], ...]:
+    """Files of a spec but for the cluster that it was read for, which differs from pair to pair."""
+    clusters = {path for path, found in loaded.followed.items() if isinstance(found, Cluster)}
+    return tuple(each for each in loaded.files if each[0] not in clusters)
+
+
+def _files(spec: str, loaded: Loaded) -> tuple[tuple[str, str], ...]:
+    """Files of a spec; one that cannot be read has no digest, but its faults."""
+    return loaded.files or ((spec, digest(*(each.message for each in loaded.diagnostics))),)
+
+
+def _model(spec: Spec | None) -> str:
+    return _card(spec.model) if spec and isinstance(spec.model, str) else ""
 
 
 def _moved(loaded: Loaded, spec: Spec, site: Site, cluster: Cluster) -> Loaded:
@@ -108,6 +150,7 @@ def _texts(cluster: Cluster) -> Iterator[str]:
                 yield group.device
 
 
+@cache
 def _card(name: str) -> str:
     """Digest of a catalogue entry; a config that a spec names is among the spec's own files."""
     try:

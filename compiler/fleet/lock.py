@@ -10,10 +10,11 @@ every moment. Finished ones are kept in `tunec.lock.part`, from which an interru
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from heapq import merge
 from pathlib import Path
 from typing import Any, Final, Self
@@ -46,8 +47,12 @@ class Inputs:
 
     def changed(self, other: Self) -> tuple[str, ...]:
         """Names of the parts that differ."""
-        mine, theirs = asdict(self), asdict(other)
+        mine, theirs = self.parts(), other.parts()
         return tuple(name for name in mine if mine[name] != theirs[name])
+
+    def parts(self) -> dict[str, Any]:
+        """Every part by its name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,55 +70,98 @@ class Locked:
 
     def to_line(self) -> str:
         """One line of JSON, keys in a fixed order."""
-        data = {
-            "spec": self.pair.spec,
-            "cluster": self.pair.cluster,
-            "inputs": asdict(self.inputs),
-            "artifacts": dict(sorted(self.artifacts.items())),
-            "summary": dict(self.summary),
-            "decisions": dict(self.decisions),
-        }
-        return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
+        return (
+            f"{opening(self.pair, self.inputs)}{_json(dict(sorted(self.artifacts.items())))}"
+            f"{_SUMMARY}{_json(dict(self.summary))}{_DECISIONS}{_json(dict(self.decisions))}}}\n"
+        )
 
     @classmethod
-    def from_line(cls, line: str) -> Self:
-        """Read a line back. Raises ValueError, KeyError or TypeError for one that is torn."""
-        data = json.loads(line)
+    def from_line(cls, line: str, *, whole: bool = True) -> Self:
+        """Read a line back; its decisions, most of it, only where it is wanted `whole`.
+
+        Raises ValueError, KeyError or TypeError for one that is torn.
+        """
+        data = json.loads(line if whole else f"{line[: line.index(_DECISIONS)]}}}")
         inputs = data["inputs"]
         return cls(
             Pair(data["spec"], data["cluster"]),
             Inputs(**{**inputs, "targets": tuple(inputs["targets"])}),
             data["artifacts"],
             data["summary"],
-            data["decisions"],
+            data.get("decisions", {}),
         )
 
 
-def read_lock(folder: Path) -> Iterator[Locked]:
+# A key stands in a text of JSON with its quotes as they are; in a value they have backslashes. No
+# artifact is called like a key, since each is below its target's directory.
+_INPUTS: Final = ',"inputs":'
+_ARTIFACTS: Final = ',"artifacts":'
+_SUMMARY: Final = ',"summary":'
+_DECISIONS: Final = ',"decisions":'
+
+
+def opening(pair: Pair, inputs: Inputs) -> str:
+    """How the line of a pair that was made from these begins."""
+    spec, cluster = _json(pair.spec), _json(pair.cluster)
+    parts = _json(inputs.parts())
+    return f'{{"spec":{spec},"cluster":{cluster}{_INPUTS}{parts}{_ARTIFACTS}'
+
+
+_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A pair's line as it stands in a lock; what is in it is read when it is asked for."""
+
+    pair: Pair
+    text: str
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """A line by its text. Raises ValueError or KeyError for one that is torn."""
+        if not text.endswith("}\n"):
+            raise ValueError("the line has no end")
+        data = json.loads(f"{text[: text.index(_INPUTS)]}}}")
+        return cls(Pair(data["spec"], data["cluster"]), text)
+
+    def artifacts(self) -> dict[str, str]:
+        """SHA-256 of each file."""
+        start = self.text.index(_ARTIFACTS) + len(_ARTIFACTS)
+        found: dict[str, str] = json.loads(self.text[start : self.text.index(_SUMMARY, start)])
+        return found
+
+
+def read_lock(folder: Path, *, whole: bool = True) -> Iterator[Locked]:
     """The pairs of a tree's lock, sorted; one of another format holds nothing."""
+    return (Locked.from_line(line.text, whole=whole) for line in lock_lines(folder))
+
+
+def lock_lines(folder: Path) -> Iterator[Line]:
+    """The lines of a tree's lock, as they stand there."""
     return _lines(folder / LOCK, is_torn=False)
 
 
-def read_part(folder: Path) -> Iterator[Locked]:
-    """The pairs that an interrupted build had finished, sorted; a torn last line is left out."""
+def _part_lines(folder: Path) -> Iterator[Line]:
+    """The pairs that a build has finished, sorted; a torn last line is left out."""
     return _lines(folder / PART, is_torn=True)
 
 
 def fold(folder: Path, version: str) -> None:
     """Put the pairs of the part into the lock."""
-    write_lock(folder, version, _merged(read_lock(folder), read_part(folder)))
+    write_lock(folder, version, _merged(lock_lines(folder), _part_lines(folder)))
 
 
-def _merged(old: Iterable[Locked], new: Iterable[Locked]) -> Iterator[Locked]:
+def _merged(old: Iterable[Line], new: Iterable[Line]) -> Iterator[Line]:
     """Both, sorted; where both have a pair, the new one."""
     last: Pair | None = None
-    for each in merge(new, old, key=lambda locked: locked.pair):
+    for each in merge(new, old, key=lambda line: line.pair):
         if each.pair != last:
             yield each
         last = each.pair
 
 
-def _lines(file: Path, *, is_torn: bool) -> Iterator[Locked]:
+def _lines(file: Path, *, is_torn: bool) -> Iterator[Line]:
     try:
         stream = file.open(encoding="utf-8")
     except FileNotFoundError:
@@ -123,7 +171,7 @@ def _lines(file: Path, *, is_torn: bool) -> Iterator[Locked]:
             return
         for line in stream:
             try:
-                yield Locked.from_line(line)
+                yield Line.of(line)
             except (ValueError, KeyError, TypeError):
                 if not is_torn:
                     raise
@@ -143,14 +191,14 @@ def header(version: str) -> str:
     return json.dumps({"tunec.lock": FORMAT, "tunec": version}) + "\n"
 
 
-def write_lock(folder: Path, version: str, pairs: Iterable[Locked]) -> None:
-    """Replace the lock by these pairs, which come sorted; the old one stands until all is there."""
+def write_lock(folder: Path, version: str, lines: Iterable[Line]) -> None:
+    """Replace the lock by these lines, which come sorted; the old one stands until all is there."""
     folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{LOCK}.", dir=folder)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(header(version))
-            file.writelines(each.to_line() for each in pairs)
+            file.writelines(each.text for each in lines)
         Path(name).chmod(0o644)
         Path(name).replace(folder / LOCK)
     finally:
@@ -189,16 +237,19 @@ def sweep(folder: Path) -> None:
     for file in folder.glob(f".{LOCK}.*"):
         file.unlink(missing_ok=True)
     if (folder / PART).exists():
-        for file in folder.rglob(f".*{STAGED}"):
-            file.unlink(missing_ok=True)
+        for staged in list(folder.rglob(f".*{STAGED}")):
+            if staged.is_dir() and not staged.is_symlink():
+                shutil.rmtree(staged)
+            else:
+                staged.unlink(missing_ok=True)
 
 
 @contextmanager
-def part(folder: Path, version: str) -> Iterator[Callable[[Locked], None]]:
+def part(folder: Path, version: str) -> Iterator[Callable[[str], None]]:
     """Open the part anew, and take it away at the end, when all of it is in the lock.
 
-    Gives a function that adds a finished pair; each is on its way to the disk when that returns, so
-    that it outlives the process.
+    Gives a function that adds the line of a finished pair; each is on its way to the disk when that
+    returns, so that it outlives the process.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / PART
@@ -206,8 +257,8 @@ def part(folder: Path, version: str) -> Iterator[Callable[[Locked], None]]:
         stream.write(header(version))
         stream.flush()
 
-        def add(pair: Locked) -> None:
-            stream.write(pair.to_line())
+        def add(line: str) -> None:
+            stream.write(line)
             stream.flush()
 
         yield add

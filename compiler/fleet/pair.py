@@ -1,18 +1,18 @@
 """One pair of a fleet: planned, written out, and reduced to its line of the lock."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.driver import Planned, header_of, plan
+from tunec.compiler.driver import Planned, header_of, objected, plan
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.fleet.inputs import Reader
-from tunec.compiler.fleet.lock import STAGED, Inputs, Locked
+from tunec.compiler.fleet.lock import Locked
 from tunec.compiler.fleet.selection import Site
+from tunec.compiler.fleet.tree import put
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.show import plain
 from tunec.compiler.locate import locate
@@ -20,22 +20,22 @@ from tunec.compiler.requirements import Asked
 from tunec.compiler.review.outcome import Outcome, Pair, outcome_of
 from tunec.compiler.review.policy import Rules, judge
 
-Asking = Callable[[Sequence[str], Loaded], tuple[Asked, ...]]
-"""Targets by name for a loaded spec; LookupError for a name that is none."""
-
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A finished pair, with what was said about it."""
+    """A finished pair, as one process tells another of it."""
 
-    locked: Locked
+    pair: Pair
+    line: str
+    """Of the lock."""
     diagnostics: tuple[Diagnostic, ...]
+    """All that was said, where there are errors; else nothing."""
     sources: Mapping[str, str]
 
     @property
     def ok(self) -> bool:
         """Whether it fits, and every file was written."""
-        return not any(each.severity == "error" for each in self.diagnostics)
+        return not self.diagnostics
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +44,30 @@ class Builder:
 
     reader: Reader
     folder: Path
-    asking: Asking
     rules: tuple[Rules, ...]
     emissions: Emissions = field(default_factory=Emissions)
-
-    def inputs(self, spec: str, site: Site) -> Inputs:
-        """The digests of a pair, without planning it."""
-        loaded = self.reader.loaded(spec, site)
-        return self.reader.inputs(spec, site, loaded, self._asked(loaded))
 
     def build(self, spec: str, site: Site) -> Built:
         """Compile a pair and write its files, each of them whole or not at all."""
         loaded = self.reader.loaded(spec, site)
-        asked = self._asked(loaded)
+        asked = self.reader.asked(spec, site)
         planned = plan(loaded, asked)
         texts, unsaid = self._texts(spec, planned, loaded, asked)
         judged = (d for rules in self.rules for d in judge(planned, rules))
         found = (*planned.diagnostics, *unsaid, *judged)
-        texts = {} if _has_errors(found) else texts
+        has_errors = _has_errors(found)
+        texts = {} if has_errors else texts
         pair = Pair(spec, site.name)
-        for name, text in texts.items():
-            write(self.folder / spec / site.name / name, text)
+        put(self.folder / spec / site.name, texts)
         outcome = outcome_of(planned, pair)
-        locked = Locked(
+        line = Locked(
             pair,
-            self.reader.inputs(spec, site, loaded, asked),
+            self.reader.inputs(spec, site),
             {name: sha256(text.encode()).hexdigest() for name, text in texts.items()},
             summary_of(outcome, found),
             {slot: plain(value) for slot, value in outcome.values.items()},
-        )
-        return Built(locked, found, loaded.sources)
+        ).to_line()
+        return Built(pair, line, found, loaded.sources) if has_errors else Built(pair, line, (), {})
 
     def _texts(
         self, spec: str, planned: Planned, loaded: Loaded, asked: tuple[Asked, ...]
@@ -90,36 +84,13 @@ class Builder:
             )
             texts |= {f"{each[0].name}/{file.name}": file.text for file in files}
             found += locate(more, loaded)
+            if not _has_errors(more):
+                found += objected(planned, each, files, self.emissions.objections)
         return texts, tuple(found)
-
-    def _asked(self, loaded: Loaded) -> tuple[Asked, ...]:
-        named = self.reader.selection.fleet.targets
-        return self.asking(named or (loaded.spec.targets if loaded.spec else ()), loaded)
 
 
 def _has_errors(found: Sequence[Diagnostic]) -> bool:
     return any(each.severity == "error" for each in found)
-
-
-def write(path: Path, text: str) -> None:
-    """Put a text in its place by a rename, so that a file is the old one or the new one."""
-    content = text.encode()
-    if not path.parent.is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True)
-    elif _is(path, content):
-        return
-    staged = path.with_name(f".{path.name}.{os.getpid()}{STAGED}")
-    staged.write_bytes(content)
-    if text.startswith("#!"):
-        staged.chmod(0o755)
-    staged.replace(path)
-
-
-def _is(path: Path, content: bytes) -> bool:
-    try:
-        return path.read_bytes() == content
-    except FileNotFoundError:
-        return False
 
 
 def summary_of(outcome: Outcome, found: Sequence[Diagnostic]) -> dict[str, Any]:

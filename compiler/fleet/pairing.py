@@ -1,13 +1,15 @@
 """The pairs of a fleet beside the lines of its lock: two sorted streams, walked together."""
 
 from collections.abc import Iterator
+from typing import TypeVar
 
-from tunec.compiler.fleet.lock import Locked
+from tunec.compiler.fleet.lock import Line, Locked
 from tunec.compiler.fleet.selection import Selection, Site
 from tunec.compiler.review.outcome import Pair
 
 Task = tuple[str, Site]
 """A spec by name, and a cluster."""
+_L = TypeVar("_L", Line, Locked)
 
 
 def tasks(selection: Selection) -> Iterator[Task]:
@@ -15,9 +17,7 @@ def tasks(selection: Selection) -> Iterator[Task]:
     return ((spec, site) for spec in selection.specs for site in selection.sites)
 
 
-def beside(
-    tasks: Iterator[Task], lock: Iterator[Locked]
-) -> Iterator[tuple[Task | None, Locked | None]]:
+def beside(tasks: Iterator[Task], lock: Iterator[_L]) -> Iterator[tuple[Task | None, _L | None]]:
     """Each task with its line of the lock, and each line that has no task; both come sorted."""
     task, locked = next(tasks, None), next(lock, None)
     while task is not None or locked is not None:

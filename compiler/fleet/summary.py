@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from io import StringIO
 from typing import Any, Final
 
@@ -41,6 +42,19 @@ def rows(locked: Iterable[Locked]) -> Iterator[Row]:
     """The rows of a lock, in its order."""
     for each in locked:
         yield {"spec": each.pair.spec, "cluster": each.pair.cluster, **each.summary}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Whether all rows that went by fit."""
+
+    all_fit: bool = True
+
+    def counting(self, found: Iterable[Row]) -> Iterator[Row]:
+        """The same rows."""
+        for row in found:
+            self.all_fit = self.all_fit and bool(row["fits"])
+            yield row
 
 
 def ordered(found: Iterable[Row], column: str | None) -> Iterable[Row]:

@@ -9,9 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend import checks, names
+from tunec.compiler.frontend.calibration import check_calibration
 from tunec.compiler.frontend.compose import Composed, compose, spans_of
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import Layers, Read, read_layers, read_text_layers
@@ -52,6 +54,8 @@ class Loaded:
     followed: Mapping[str, Any] = field(default_factory=dict)
     """What paths in the spec lead to, by the path as written there: a model's config as plain data,
     a cluster as a `Cluster`."""
+    calibration: Calibration | None = None
+    """A kept trace that `calibration` names, or that lies beside the model's config."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,7 @@ class _Checked:
     faults: tuple[Diagnostic, ...]
     files: tuple[names.File, ...]
     followed: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Calibration | None = None
 
 
 def _completed(composed: Composed, asked: _Asked) -> Any:
@@ -172,6 +177,7 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
         return _Checked(None, None, typed(Spec, data, tree).faults, ())
     model = names.check_model(data.get("model"), tree, asked.base)
     hardware = names.check_hardware(data.get("hardware"), tree, asked.base)
+    kept = check_calibration(data, model, tree, asked.base)
     pins = check_pins(data.get("pin"), tree, composed.broken)
     allowed = tuple(checks.check_allow(data.get("allow"), tree))
     exclusive = tuple(checks.check_exclusive(data, tree))
@@ -182,6 +188,7 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
         *exclusive,
         *model.faults,
         *hardware.faults,
+        *kept.faults,
         *pins.faults,
         *names.check_targets(data.get("targets"), tree, asked.targets),
         *names.check_software(data.get("software"), tree),
@@ -189,8 +196,9 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
         *checks.check_characters(tree),
     )
     cluster = _cluster(shape.value, hardware)
-    files, followed = (*model.files, *hardware.files), _followed(data, model, hardware)
-    return _Checked(shape.value, cluster, faults, files, followed)
+    files = (*model.files, *hardware.files, *kept.files)
+    followed = _followed(data, model, hardware)
+    return _Checked(shape.value, cluster, faults, files, followed, kept.calibration)
 
 
 def _followed(data: Any, model: names.Named, hardware: names.Named) -> dict[str, Any]:
@@ -243,6 +251,7 @@ def _loaded(
         cluster=checked.cluster if checked is not None and fine else None,
         allowances=(*_allowed(spec), *read.allowances),
         followed=checked.followed if checked is not None and fine else {},
+        calibration=checked.calibration if checked is not None and fine else None,
     )
 
 

@@ -1,5 +1,6 @@
 """Names in a spec that lead to something: models, hardware, devices, targets, versions."""
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def is_path(name: str, base: Path) -> bool:
     if name.startswith((".", "/", "~")) or name.endswith((".json", ".yaml", ".yml")):
         return True
     try:
-        return (base / name).is_dir()
+        return os.path.isdir(os.path.join(base, name))  # noqa: PTH112, PTH118  in every plan
     except (OSError, ValueError):
         return False
 

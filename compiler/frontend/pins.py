@@ -37,6 +37,7 @@ class Pins:
 
 _LIMITS: Final[Mapping[str, tuple[float, float | None]]] = {
     "zero.stage": (0, 3),
+    "fsdp.version": (0, 2),
     "adapter.dropout": (0, 1),
     "optimizer.beta1": (0, 1),
     "optimizer.beta2": (0, 1),

@@ -47,6 +47,15 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "use_rslora": "method.lora.rslora",
         "use_dora": "method.lora.dora",
     },
+    # trl 1.16.0, trainer/dpo_config.py and grpo_config.py
+    "trl": {
+        "precompute_ref_log_probs": "objective.dpo.reference",
+        "num_generations": "objective.grpo.samples",
+        "max_completion_length": "objective.grpo.completion",
+        "use_vllm": "objective.grpo.generator",
+        "vllm_gpu_memory_utilization": "objective.grpo.device_share",
+        "loss_type": "pin.loss.path",
+    },
     # deepspeed 0.19.8, runtime/constants.py and runtime/zero/config.py
     "deepspeed": {
         "train_batch_size": "batch.global",
@@ -120,7 +129,6 @@ VALUE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "single": ("none",),
     "gpu": ("none",),
     "warmup_cosine": ("cosine",),
-    "sft": ("full",),
     "freeze": ("lora", "full"),
 }
 """What other programs call a choice, and the choices that were probably meant."""

@@ -52,9 +52,117 @@ INVARIANTS = (
         lambda p: p.zero.offload_optimizer == "none" or p.zero.stage >= 1,
     ),
     Invariant(
+        ("zero.hpz_partition", "zero.stage", "parallel.data"),
+        "a second set of shards is for stage 3, and divides the data parallel width",
+        lambda p: (
+            p.zero.hpz_partition == 1
+            or (p.zero.stage == 3 and p.parallel.data % max(p.zero.hpz_partition, 1) == 0)
+        ),
+    ),
+    Invariant(
+        ("zero.leaf_modules", "zero.stage"),
+        "modules are gathered together at stage 3 only",
+        lambda p: p.zero.leaf_modules is None or p.zero.stage == 3,
+    ),
+    Invariant(
+        ("fsdp.version", "parallel.engine"),
+        "FSDP has a version exactly where it is the engine",
+        lambda p: (p.fsdp.version > 0) == (p.parallel.engine == "fsdp"),
+    ),
+    Invariant(
+        ("fsdp.sharding", "fsdp.version"),
+        "FSDP 2 shards fully or, with grad_op, after the backward pass",
+        lambda p: p.fsdp.version < 2 or p.fsdp.sharding in ("full", "grad_op"),
+    ),
+    Invariant(
+        ("fsdp.sharding", "parallel.engine"),
+        "only FSDP has its sharding",
+        lambda p: p.fsdp.sharding == "none" or p.parallel.engine == "fsdp",
+    ),
+    Invariant(
+        ("fsdp.offload_params", "parallel.engine"),
+        "only FSDP has its offload",
+        lambda p: not p.fsdp.offload_params or p.parallel.engine == "fsdp",
+    ),
+    Invariant(
+        ("fsdp.wrap", "fsdp.wrap_classes", "fsdp.min_parameters"),
+        "classes go with units by transformer layer, a least size with units by size",
+        lambda p: (
+            (not p.fsdp.wrap_classes or p.fsdp.wrap == "transformer")
+            and (p.fsdp.min_parameters == 0 or p.fsdp.wrap == "size")
+        ),
+    ),
+    Invariant(
+        ("fsdp.checkpointing", "activation_checkpointing.mode", "parallel.engine"),
+        "FSDP recomputes layers only where it is the engine and layers are recomputed",
+        lambda p: (
+            not p.fsdp.checkpointing
+            or (p.parallel.engine == "fsdp" and p.activation_checkpointing.mode == "layer")
+        ),
+    ),
+    Invariant(
+        ("fsdp.checkpointing", "activation_checkpointing.reentrant"),
+        "FSDP's own recomputation is not reentrant",
+        lambda p: not p.fsdp.checkpointing or not p.activation_checkpointing.reentrant,
+    ),
+    Invariant(
+        ("fsdp.forward_prefetch", "fsdp.version"),
+        "only FSDP 1 can be told to gather ahead in the forward pass",
+        lambda p: not p.fsdp.forward_prefetch or p.fsdp.version == 1,
+    ),
+    Invariant(
         ("quantization.format", "adapter.kind"),
         "a quantised base is trained through adapters",
         lambda p: p.quantization.format == "none" or p.adapter.kind != "none",
+    ),
+    Invariant(
+        ("objective.kind", "objective.reference"),
+        "a pair of answers needs a reference, given texts have none",
+        lambda p: (
+            p.objective.kind == "grpo"
+            or (p.objective.kind == "dpo") == (p.objective.reference != "none")
+        ),
+    ),
+    Invariant(
+        ("objective.kind", "objective.beta", "objective.reference"),
+        "rewarded answers have a reference exactly where its weight is above 0",
+        lambda p: (
+            p.objective.kind != "grpo"
+            or (p.objective.beta > 0) == (p.objective.reference in ("resident", "base"))
+        ),
+    ),
+    Invariant(
+        ("objective.reference", "adapter.kind"),
+        "the reference is the base with its adapters off, or there are no adapters",
+        lambda p: p.objective.reference != "base" or p.adapter.kind != "none",
+    ),
+    Invariant(
+        ("objective.kind", "generation.engine"),
+        "answers are written exactly where they are rewarded",
+        lambda p: (p.objective.kind == "grpo") == (p.generation.engine != "none"),
+    ),
+    Invariant(
+        ("objective.kind", "generation.samples"),
+        "an answer is compared with at least one other to the same prompt",
+        lambda p: p.objective.kind != "grpo" or p.generation.samples >= 2,
+    ),
+    Invariant(
+        ("objective.kind", "generation.samples", "batch.global"),
+        "an optimizer step holds all answers to its prompts",
+        lambda p: p.objective.kind != "grpo" or p.batch.global_ % p.generation.samples == 0,
+    ),
+    Invariant(
+        ("objective.kind", "generation.prompt", "generation.completion", "data.sequence"),
+        "data.sequence is the prompt with the answer",
+        lambda p: (
+            p.objective.kind != "grpo"
+            or p.data.sequence == p.generation.prompt + p.generation.completion
+        ),
+    ),
+    Invariant(
+        ("generation.device_share", "generation.engine"),
+        "only vLLM on the same devices takes a share of them",
+        lambda p: p.generation.device_share == 0 or p.generation.engine == "vllm_colocate",
     ),
     Invariant(
         ("schedule.warmup_steps", "schedule.steps"),

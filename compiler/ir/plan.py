@@ -12,8 +12,12 @@ from tunec.compiler.ir.slots import (
     Batch,
     Data,
     Devices,
+    Fsdp,
+    Generation,
     Launch,
+    Loss,
     Model,
+    Objective,
     Optimizer,
     Parallel,
     Precision,
@@ -46,10 +50,14 @@ class Plan:
     attention: AttentionKernel
     quantization: Quantization
     adapter: Adapter
+    objective: Objective
+    generation: Generation
+    loss: Loss
     optimizer: Optimizer
     parallel: Parallel
     states: States
     zero: Zero
+    fsdp: Fsdp
     activation_checkpointing: ActivationCheckpointing
     batch: Batch
     schedule: Schedule
@@ -142,6 +150,24 @@ class Draft:
         return group
 
     @property
+    def objective(self) -> Objective:
+        """Decided by choose_objective."""
+        group: Objective = self._group("objective")
+        return group
+
+    @property
+    def generation(self) -> Generation:
+        """Decided by choose_objective."""
+        group: Generation = self._group("generation")
+        return group
+
+    @property
+    def loss(self) -> Loss:
+        """Decided by choose_loss."""
+        group: Loss = self._group("loss")
+        return group
+
+    @property
     def optimizer(self) -> Optimizer:
         """Decided by choose_optimizer."""
         group: Optimizer = self._group("optimizer")
@@ -163,6 +189,12 @@ class Draft:
     def zero(self) -> Zero:
         """Decided by fit."""
         group: Zero = self._group("zero")
+        return group
+
+    @property
+    def fsdp(self) -> Fsdp:
+        """Decided by fit."""
+        group: Fsdp = self._group("fsdp")
         return group
 
     @property

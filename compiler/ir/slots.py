@@ -16,13 +16,21 @@ from tunec.schemas.terms import (
     Checkpointing,
     Engine,
     FloatDtype,
+    FsdpPrefetch,
+    FsdpSharding,
+    FsdpWrap,
+    Generator,
     Launcher,
+    LossPath,
     LossScaling,
+    ObjectiveKind,
     Offload,
     OptimizerKernel,
     OptimizerName,
     QuantFormat,
+    Reference,
     ScheduleKind,
+    StateDict,
     StateDtype,
 )
 
@@ -125,6 +133,38 @@ class Adapter:
 
 
 @dataclass(frozen=True, slots=True)
+class Objective:
+    """Towards what the model is trained: given texts, preferred answers, or rewarded ones."""
+
+    kind: ObjectiveKind = _slot("sft, dpo (arXiv 2305.18290) or grpo (arXiv 2402.03300)")
+    loss: str = _slot("the variant of its loss; `nll` for sft")
+    beta: float = _slot("weight of the distance from the reference; 0: there is none")
+    reference: Reference = _slot(
+        "none, resident (a second model), base (adapters off) or precomputed"
+    )
+    rewards: tuple[str, ...] = _slot("functions that reward an answer (grpo); none otherwise")
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Answers that the model writes while it is trained; nothing of it for sft and dpo."""
+
+    engine: Generator = _slot("none, transformers, vllm_colocate or vllm_server")
+    samples: int = _slot("answers to one prompt; 0: none are written", "samples")
+    prompt: int = _slot("most tokens of a prompt", "tokens")
+    completion: int = _slot("most tokens of an answer", "tokens")
+    temperature: float = _slot("of sampling; 0: nothing is sampled")
+    device_share: float = _slot("share of each device's memory that vLLM takes beside the training")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Which code turns hidden states into a loss."""
+
+    path: LossPath = _slot("full (all logits at once), fused (Liger) or chunked (TRL)")
+
+
+@dataclass(frozen=True, slots=True)
 class Optimizer:
     """What moves the parameters."""
 
@@ -142,7 +182,7 @@ class Optimizer:
 class Parallel:
     """How the devices share the work."""
 
-    engine: Engine = _slot("none (one process), ddp, or deepspeed")
+    engine: Engine = _slot("none (one process), ddp, deepspeed or fsdp")
     world: int = _slot("processes, one a device", "processes")
     data: int = _slot("data parallel width", "processes")
     tensor: int = _slot("tensor parallel width", "processes")
@@ -181,6 +221,36 @@ class Zero:
     max_reuse_distance: int = _slot("keep a parameter if reused within this (stage 3)", "elements")
     sub_group_size: int = _slot("elements stepped at once (stage 3)", "elements")
     gather_on_save: bool = _slot("whether a save collects 16-bit weights on one rank (stage 3)")
+    hpz_partition: int = _slot(
+        "ranks that share a second set of 16-bit shards, to gather from; 1: none (stage 3)", "ranks"
+    )
+    leaf_modules: tuple[str, ...] | None = _slot(
+        "classes whose parameters are gathered together (stage 3); none: those that DeepSpeed "
+        "itself names"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fsdp:
+    """PyTorch FSDP: what is sharded, in which units, what is gathered ahead."""
+
+    version: int = _slot("0 another engine, 1 FullyShardedDataParallel, 2 fully_shard")
+    sharding: FsdpSharding = _slot(
+        "full: everything; grad_op: parameters stay whole from forward to backward; "
+        "hybrid: full inside a node; none: nothing"
+    )
+    offload_params: bool = _slot("whether shards, their gradients and optimizer states are on CPU")
+    wrap: FsdpWrap = _slot("units: one a transformer layer, by size, or the whole model")
+    wrap_classes: tuple[str, ...] = _slot("classes of the units; empty: as the model names them")
+    min_parameters: int = _slot("least size of a unit where units go by size", "parameters")
+    backward_prefetch: FsdpPrefetch = _slot(
+        "when backward gathers the next unit; none: in its turn"
+    )
+    forward_prefetch: bool = _slot("whether forward gathers the next unit ahead (version 1)")
+    use_orig_params: bool = _slot("whether the optimizer sees the model's own parameters")
+    state_dict: StateDict = _slot("checkpoints: full, collected on one rank, or sharded")
+    efficient_loading: bool = _slot("whether rank 0 alone reads the weights and broadcasts them")
+    checkpointing: bool = _slot("whether FSDP makes layers recompute, instead of the model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +313,14 @@ GROUPS: Final[dict[str, type[Any]]] = {
     "attention": AttentionKernel,
     "quantization": Quantization,
     "adapter": Adapter,
+    "objective": Objective,
+    "generation": Generation,
+    "loss": Loss,
     "optimizer": Optimizer,
     "parallel": Parallel,
     "states": States,
     "zero": Zero,
+    "fsdp": Fsdp,
     "activation_checkpointing": ActivationCheckpointing,
     "batch": Batch,
     "schedule": Schedule,

@@ -19,7 +19,7 @@ FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {"trainer": TRAINERS}
 """Names under which `Run` finds documents of several kinds."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Document:
     """One file of a run with its keys. Equal only to itself."""
 
@@ -68,6 +68,11 @@ class Document:
         return {
             path: Found(plain(each.node), place(each.node)) for path, each in self.found.items()
         }
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every dotted path, in the file's order."""
+        return tuple(self.found)
 
     def get(self, path: str) -> Place | None:
         """The place of a dotted path, if the document says it."""

@@ -15,7 +15,7 @@ from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.formats import Parsed, parse_text
-from tunec.compiler.lints.kinds import kind_of, known_keys
+from tunec.compiler.lints.kinds import LEAST_SHARE, kind_by_class, kind_of, known_keys
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Missing, Unread
 from tunec.compiler.lints.schemas import newest
@@ -23,8 +23,6 @@ from tunec.compiler.lints.views import views
 from tunec.compiler.target import File, Target
 from tunec.schemas.source import Span
 
-_LEAST: Final = 0.6
-"""The share of its keys that a document must share with a kind to be taken for one."""
 _FIRST: Final = ("axolotl", "llamafactory", "simpletuner", "accelerate", "trl")
 _LAST: Final = ("glm4", "minicpm-v")
 _MOST_FILES: Final = 64
@@ -133,6 +131,17 @@ def read_files(
     for path in paths:
         reader.file(path)
     return _finished(reader)
+
+
+def script_documents(name: str, text: str, target: Target) -> Iterator[Document]:
+    """The documents of a script that a target writes: its launcher's, its program's flags."""
+    for each in parse_text(name, text)[0]:
+        known = _recognised(each, {target.name: target}, (target.name,))
+        own, file, kind = known or (None, None, kind_by_class(frozenset(each.root.fields or ())))
+        if kind is not None:
+            yield Document(
+                name, kind, each.format, each.text, each.root, own, file, unknown=each.unknown
+            )
 
 
 def read_texts(
@@ -292,7 +301,7 @@ def _is(file: File, document: Any) -> bool:
 
 
 def _by_keys(
-    files: Iterable[tuple[Target, File]], document: Any, least: float = _LEAST
+    files: Iterable[tuple[Target, File]], document: Any, least: float = LEAST_SHARE
 ) -> tuple[Target, File, str] | None:
     """The kind that knows most of the keys, if it knows enough of them; the earliest of equals."""
     keys = set(document) if isinstance(document, dict) else set()

@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Edit
 from tunec.compiler.frontend.nodes import Node
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span, line_starts, lines_of
 
 _PLAIN: Final = re.compile(r"[A-Za-z_./][\w./-]*")

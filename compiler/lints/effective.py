@@ -1,7 +1,6 @@
 """What a key comes to in the version that runs: written, filled in, or the consumer's default."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -17,8 +16,10 @@ from tunec.compiler.consumers.schemas import (
 from tunec.compiler.lints.document import TRAINERS
 from tunec.compiler.lints.environment import Release
 from tunec.compiler.lints.place import Place
+from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
+    from tunec.compiler.lints.document import Document
     from tunec.compiler.lints.run import Run
 
 Source = Literal["document", "default", "filled", "unknown"]
@@ -75,7 +76,49 @@ def effective(run: "Run", kind: str, key: str) -> Effective:
             return UNKNOWN
     if not documents or (documents[0].is_view and is_trainer_kind(documents[0].kind)):
         return UNKNOWN  # what another tool leaves out is not left to the trainer's own default
+    if _is_put_in(run, documents[0], key):
+        return Effective(1, "filled", "accelerate, where the file leaves it out")
+    if documents[0].kind == "deepspeed" and key in DERIVED:
+        return DERIVED[key](run)
     return default_of(run, documents[0].kind, key)
+
+
+def _is_put_in(run: "Run", document: "Document", key: str) -> bool:
+    """Whether accelerate adds the accumulation, 1, to a ds_config that another program reads.
+
+    accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: where
+    "gradient_accumulation_steps" is not in the config it is 1, whatever the trainer's own says.
+    """
+    is_file = document.kind == "deepspeed" and not document.is_view
+    return is_file and key == "gradient_accumulation_steps" and run.deepspeed_reader == "trainer"
+
+
+def _accumulation(run: "Run") -> Effective:
+    """Left out beside both batch sizes it is what is between them; None: the world is unknown."""
+    key = "gradient_accumulation_steps"
+    total = run.effective("deepspeed", "train_batch_size").value
+    micro = run.effective("deepspeed", "train_micro_batch_size_per_gpu").value
+    if not (total and micro and type(total) is int and type(micro) is int):
+        return default_of(run, "deepspeed", key)
+    world = run.data_parallel
+    steps = total // (micro * world) if world else None
+    return Effective(steps, "default", "DeepSpeed, from the two batch sizes")
+
+
+def _overlap(run: "Run") -> Effective:
+    stage = run.effective("deepspeed", "zero_optimization.stage")
+    release = run.release("deepspeed")
+    if not stage.known:
+        return UNKNOWN
+    return Effective(stage.value == 3, "default", f"the default of {release} by the stage")
+
+
+DERIVED: Final[Mapping[str, Callable[["Run"], Effective]]] = {
+    "gradient_accumulation_steps": _accumulation,
+    "zero_optimization.overlap_comm": _overlap,
+}
+"""Keys of ds_config.json whose default rests on others: deepspeed 0.14.5 to 0.19.8
+runtime/config.py `_set_batch_related_parameters`; runtime/zero/config.py `overlap_comm_valid`."""
 
 
 def _said(run: "Run", kind: str, key: str, said: Place) -> Effective:

@@ -1,10 +1,12 @@
 """What is known of a run besides its files: hardware, processes, versions, model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
+
+from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel

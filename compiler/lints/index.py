@@ -28,10 +28,15 @@ def is_rule(name: str) -> bool:
     return name in _modules()
 
 
-@cache
 def rule(name: str) -> Rule:
     """The rule of a name; raise KeyError if there is none."""
-    found: Rule = import_module(f"{__package__}.{_modules()[name]}").RULE
+    return rule_of(subject(name), name)
+
+
+@cache
+def rule_of(subject: str, name: str) -> Rule:
+    """The rule of a name, by its folder: no other is looked for."""
+    found: Rule = import_module(f"{__package__}.{subject}.{name.replace('-', '_')}").RULE
     return found
 
 

@@ -1,13 +1,15 @@
 """Kinds of documents: what rules call the files of the targets, and the keys that each has."""
 
 from functools import cache
-from importlib.resources import files
 from json import loads
+from pathlib import Path
 from typing import Any, Final
 
+import tunec.schemas
 from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.target import File, Target
 
+_SCHEMAS: Final = Path(tunec.schemas.__file__).parent / "json"
 _KINDS: Final = {
     ("huggingface", "training_args.yaml"): "hf",
     ("huggingface", "adapter_config.json"): "peft",
@@ -29,6 +31,8 @@ _CLASSES: Final = {
     "dpo": ("dpo_config",),
     "grpo": ("grpo_config",),
 }
+LEAST_SHARE: Final = 0.6
+"""The share of its keys that a document must share with a kind to be taken for one."""
 _DATA: Final = "multidatabackend.json"
 
 
@@ -58,6 +62,13 @@ def _file_keys(target: str, name: str, entries: tuple[tuple[str, ...], ...]) -> 
     return frozenset(key.partition(".")[0] for keys in entries for key in keys)
 
 
+def kind_by_class(keys: frozenset[str]) -> str | None:
+    """The kind whose class knows most of some flags, if it knows enough; the first of equals."""
+    shares = {kind: len(keys & _class_keys(kind)) for kind in _CLASSES}
+    best = max(shares, key=lambda kind: shares[kind])
+    return best if keys and shares[best] >= LEAST_SHARE * len(keys) else None
+
+
 def known_keys(target: Target, file: File) -> frozenset[str]:
     """Keys at the top of a file, as far as its rows, its schema and its class know them."""
     rows = _file_keys(target.name, file.name, tuple(entry.keys for entry in file.entries))
@@ -82,6 +93,6 @@ def _schema_keys(name: str | None) -> frozenset[str]:
 @cache
 def schema(name: str) -> dict[str, Any]:
     """A consumer's JSON Schema by its path below `schemas/json/`."""
-    text = files("tunec.schemas").joinpath("json").joinpath(*name.split("/")).read_text("utf-8")
+    text = (_SCHEMAS / name).read_text("utf-8")
     found: dict[str, Any] = loads(text)
     return found

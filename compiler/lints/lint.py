@@ -1,7 +1,7 @@
 """lint: files that are there to everything that is wrong with them, in a stable order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,10 +10,12 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.documents import Reading, read_files, read_texts
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
-from tunec.compiler.lints.index import rule_names, rules
-from tunec.compiler.lints.rule import CONSEQUENCES, Finding, Rule
-from tunec.compiler.lints.run import Run, split_requirement
+from tunec.compiler.lints.index import rule, rule_names
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.silence import outspoken
+from tunec.compiler.lints.telling import check_rule, told
 from tunec.compiler.target import Artifact, Target
+from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
@@ -102,50 +104,9 @@ def _linted(
 
 
 def check(run: Run) -> Iterator[Diagnostic]:
-    """What every rule finds in a run."""
-    for rule in rules():
-        if _is_elsewhere(rule, run):
-            continue
-        for finding in rule.check(run):
-            yield told(rule, finding, run)
-
-
-def _is_elsewhere(rule: Rule, run: Run) -> bool:
-    """Whether all versions that the rule speaks of are known not to run."""
-    return bool(rule.consumers) and all(run.runs(each) is False for each in rule.consumers)
-
-
-def told(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
-    """A finding as a diagnostic: its severity by how sure it is, and what it leads to."""
-    severity = finding.severity or rule.severity
-    message, notes = finding.message, list(finding.notes)
-    consequence = finding.consequence or rule.consequence
-    assumed = _assumed(rule, run)
-    if not finding.certain:
-        severity, message = "note", f"cannot tell: {message}"
-    elif severity == "error" and assumed:
-        severity = "warning"
-    if assumed:
-        notes.append(f"nobody names the version; this holds for {assumed}")
-    return Diagnostic(
-        rule.name,
-        severity,
-        message,
-        finding.labels,
-        (f"what happens: {CONSEQUENCES[consequence]}", *notes),
-        finding.help,
-        finding.fix,
-        finding.sum,
-        consequence,
-    )
-
-
-def _assumed(rule: Rule, run: Run) -> str | None:
-    """The version range on which a rule rests, where nobody named the version."""
-    ranged = [each for each in rule.consumers if len(split_requirement(each)[1]) > 0]
-    if not ranged or any(run.runs(each) for each in ranged):
-        return None
-    return " and ".join(ranged)
+    """What every rule finds in a run; those that are known to find nothing are not imported."""
+    for name in outspoken(run, rule_names()):
+        yield from check_rule(rule(name), run)
 
 
 _FIRST: Final = ("", 0, 0)

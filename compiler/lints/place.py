@@ -1,11 +1,11 @@
 """A key of a document that was read: its value, where it stands, and edits at that place."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tunec.compiler.diagnostics.diagnostic import Edit, Label
 from tunec.compiler.frontend.nodes import Node, place, plain
 from tunec.compiler.lints.edits import remove_key, rename_key, replace_value
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 
 if TYPE_CHECKING:

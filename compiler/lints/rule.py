@@ -1,10 +1,10 @@
 """What a rule is, and what it finds."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Severity, Term
+from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
     from tunec.compiler.lints.run import Run

@@ -12,11 +12,10 @@ Each may be unknown. A rule that needs what is unknown finds nothing, or a `Find
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
@@ -25,13 +24,23 @@ from tunec.compiler.lints.effective import Effective, effective
 from tunec.compiler.lints.environment import Environment, Release
 from tunec.compiler.lints.place import Place
 from tunec.compiler.read import read
+from tunec.compiler.releases import Releases
 from tunec.compiler.target import Package, Target
+from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
+    from tunec.compiler.lints.schemas import Fault
 
 DeepspeedReader = Literal["trainer", "plain", "unknown"]
+
+_CLASSES: Final = {
+    "transformers": "training_arguments",
+    "trl": "sft_config",
+    "peft": "lora_config",
+}
+"""A class of a package whose known releases say which is the newest, where no table does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class Unread:
     """Its keys at the top."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """Documents of one training run with their surroundings."""
 
@@ -91,12 +100,29 @@ class Run:
         """What a consumer's key comes to: written, filled in by the trainer, or its default."""
         return effective(self, kind, key)
 
+    def faults(self, document: Document) -> "tuple[Fault, ...]":
+        """Where a document does not fit its reader's schema (`tunec.compiler.lints.schemas`)."""
+        if document not in self._faults:
+            from tunec.compiler.lints.schemas import faults_of
+
+            self._faults[document] = tuple(faults_of(self, document))
+        return self._faults[document]
+
+    @cached_property
+    def _faults(self) -> "dict[Document, tuple[Fault, ...]]":
+        return {}
+
     # ── slots ────────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
     def ledger(self) -> Ledger:
         """Every definition of every slot by any document or by the surroundings."""
-        return Ledger().add((*self._definitions(), *self._surroundings()))
+        return Ledger().add((*self.written, *self._surroundings()))
+
+    @cached_property
+    def written(self) -> tuple[Definition, ...]:
+        """What the documents say about slots, and what their readers do unasked."""
+        return tuple(self._definitions())
 
     def slot(self, path: str) -> Definition | None:
         """The definition of a slot that holds, or None where nobody says it.
@@ -163,18 +189,23 @@ class Run:
 
         Raises LookupError for a package that no table speaks of.
         """
-        return self._releases[package]
+        if package not in self.releases and package in _CLASSES:
+            from tunec.compiler.lints.schemas import newest
+
+            return Release(package, Version(newest(_CLASSES[package])), is_named=False)
+        return self.releases[package]
 
     def runs(self, requirement: str) -> bool | None:
         """Whether the run has that release: `transformers>=5`. None where nobody named it."""
         package, specifiers = split_requirement(requirement)
-        release = self._releases.get(package)
+        release = self.releases.get(package)
         if release is None or not release.is_named:
             return None
-        return specifiers.contains(release.version, prereleases=True)
+        return specifiers.contains(release.version)
 
     @cached_property
-    def _releases(self) -> Mapping[str, Release]:
+    def releases(self) -> Mapping[str, Release]:
+        """The release of each package that some table speaks of, or that somebody names."""
         return dict(releases(self.targets, self.environment))
 
     # ── the ledger ───────────────────────────────────────────────────────────────────────────────
@@ -191,7 +222,7 @@ class Run:
 
     def _said_by(self, document: Document, target: Target, file: str) -> Iterator[Definition]:
         version = self.release(target.package).version
-        software = {name: str(each.version) for name, each in self._releases.items()}
+        software = {name: str(each.version) for name, each in self.releases.items()}
         for each in read(target, {file: document.flat}, version, software):
             is_written = each.rank == Rank.OBSERVED
             yield replace(each, author=document.name) if is_written else each
@@ -207,10 +238,10 @@ class Run:
             yield Definition("parallel.world", count, Rank.CATALOGUE, "hardware", reason)
 
 
-def split_requirement(requirement: str) -> tuple[str, SpecifierSet]:
+def split_requirement(requirement: str) -> tuple[str, Releases]:
     """`deepspeed>=0.19.6` as a name and a range; a bare name has the empty range."""
     at = next((i for i, letter in enumerate(requirement) if letter in "<>=!~"), len(requirement))
-    return requirement[:at].strip(), SpecifierSet(requirement[at:])
+    return requirement[:at].strip(), Releases(requirement[at:])
 
 
 def releases(

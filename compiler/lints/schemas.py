@@ -7,8 +7,8 @@ longer to import than all of linting.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from packaging.version import Version
 
@@ -16,7 +16,10 @@ from tunec.compiler.consumers.schemas import automatic_keys, class_schema, ds_co
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import CLASSES, releases_around
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
+from tunec.schemas.frozen import dataclass
+
+if TYPE_CHECKING:
+    from tunec.compiler.lints.run import Run
 
 Schema = Mapping[str, Any]
 What = Literal["unknown", "type", "value"]
@@ -36,13 +39,21 @@ class Fault:
     """Of the value; for an unknown key, of the mapping that holds it."""
     is_refused: bool
     """Whether the reader refuses it; otherwise it says nothing."""
+    is_checked: bool = False
+    """Whether the mapping around it is one that checks its values (pydantic), as blocks of
+    DeepSpeed do that refuse keys which they do not know."""
 
 
-def faults(run: Run, document: Document) -> Iterator[Fault]:
+def faults(run: "Run", document: Document) -> Iterator[Fault]:
     """Every fault of a document by the schema of its reader's release; none where that is unknown.
 
     A document whose reader lies between two known releases is at fault only where it is by both.
     """
+    return iter(run.faults(document))
+
+
+def faults_of(run: "Run", document: Document) -> Iterator[Fault]:
+    """The same, found anew."""
     found = [list(_faults(document, each)) for each in schemas(run, document)]
     if not found:
         return
@@ -52,7 +63,7 @@ def faults(run: Run, document: Document) -> Iterator[Fault]:
             yield fault
 
 
-def schemas(run: Run, document: Document) -> tuple[Schema, ...]:
+def schemas(run: "Run", document: Document) -> tuple[Schema, ...]:
     """The schema of the release that reads a document, or of those before and after it."""
     if document.kind == "deepspeed":
         return _deepspeed(run)
@@ -62,9 +73,9 @@ def schemas(run: Run, document: Document) -> tuple[Schema, ...]:
     return ()
 
 
-def _deepspeed(run: Run) -> tuple[Schema, ...]:
-    trainer = str(run.release("transformers").version)
-    reader = None if run.deepspeed_reader == "plain" else trainer
+def _deepspeed(run: "Run") -> tuple[Schema, ...]:
+    is_plain = run.deepspeed_reader == "plain"
+    reader = None if is_plain else str(run.release("transformers").version)
     try:
         return (ds_config_schema(str(run.release("deepspeed").version), reader),)
     except LookupError:
@@ -85,7 +96,9 @@ def _key(document: Document, path: str, place: Place, around: Schema) -> Iterato
         if around.get("additionalProperties", True) is False:
             yield Fault("unknown", place, path, around, is_refused)
         return
-    yield from _value(document, path, place, inner)
+    is_checked = is_refused and around.get("additionalProperties") is False
+    for fault in _value(document, path, place, inner):
+        yield replace(fault, is_checked=is_checked) if fault.path == path else fault
 
 
 def _property(around: Schema, name: str, document: Document, holder: str) -> Schema | None:
@@ -156,7 +169,13 @@ def kinds_of(schema: Schema) -> tuple[str, ...]:
     if "anyOf" in schema:
         return tuple(kind for each in schema["anyOf"] for kind in kinds_of(each))
     kind = schema.get("type", ())
+    if not kind and "enum" in schema:
+        return tuple(dict.fromkeys(_kind(each) for each in schema["enum"]))
     return (kind,) if isinstance(kind, str) else tuple(kind)
+
+
+def _kind(value: Any) -> str:
+    return next(name for name, kinds in _TYPES.items() if type(value) in kinds)
 
 
 def _in_range(value: Any, schema: Schema) -> bool:
@@ -182,7 +201,7 @@ def paths_of(schema: Schema, prefix: str = "") -> Iterator[str]:
         yield from paths_of(each.get("then", each), prefix)
 
 
-def filled_by_trainer(run: Run) -> frozenset[str]:
+def filled_by_trainer(run: "Run") -> frozenset[str]:
     """The keys of ds_config.json whose `auto` the trainer of this release fills in."""
     return frozenset(automatic_keys(str(run.release("transformers").version)))
 

@@ -1,6 +1,7 @@
 """choose_adapter: what is trained: adapters on named modules, modules in full, or the model."""
 
 import re
+from functools import lru_cache
 
 from tunec.compiler.analyses.trainable import (
     adapted_modules,
@@ -12,7 +13,7 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import Adapter
 from tunec.compiler.passes.contract import Outcome, Scribe, model, slot, spec
-from tunec.schemas.models.architecture import Module
+from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.spec import Lora
 
 _ATTENTION = re.compile(r"attn|attention")
@@ -72,14 +73,19 @@ def _targets(scribe: Scribe, lora: Lora, at: str) -> None:
     architecture = scribe.facts.model.architecture
     asked = _asked_targets(scribe, lora)
     if asked in ("attention", "mlp", "all-linear"):
-        wanted = tuple(m for m in architecture.modules if _belongs(m, asked, vision=lora.vision))
-        targets = name_modules(architecture, wanted) if wanted else ()
+        targets = _names(architecture, asked, vision=lora.vision)
         where = " and its tower" if lora.vision else ""
         why = f"{asked} linear modules of the {_adapted_part(scribe)}{where}, by the module tree"
     else:
         targets, why = asked, "as the method says"
     targets = scribe.say("adapter.targets", targets, why, spec(f"{at}.targets"), model("config"))
     _check_targets(scribe, targets, scribe.place("adapter.targets", f"{at}.targets"))
+
+
+@lru_cache(maxsize=512)
+def _names(architecture: Architecture, asked: str, *, vision: bool) -> str | tuple[str, ...]:
+    wanted = tuple(m for m in architecture.modules if _belongs(m, asked, vision=vision))
+    return name_modules(architecture, wanted) if wanted else ()
 
 
 def _asked_targets(scribe: Scribe, lora: Lora) -> str | tuple[str, ...]:
@@ -98,7 +104,7 @@ def _adapted_part(scribe: Scribe) -> str:
     return "denoiser" if diffusion else "language model"
 
 
-def _belongs(module: Module, asked: object, *, vision: bool) -> bool:
+def _belongs(module: Module, asked: str, *, vision: bool) -> bool:
     parts = ("text", "denoiser", "vision") if vision else ("text", "denoiser")
     if module.kind != "linear" or module.part not in parts or "{}" not in module.path:
         return False
@@ -181,8 +187,7 @@ def _is_tower(scribe: Scribe, name: str) -> bool:
 
 
 def _count(scribe: Scribe) -> None:
-    values = dict(scribe.values)
-    values |= {path: pin.value for path, pin in scribe.facts.pins.items() if path in values}
+    values = {path: scribe.facts.pinned(path, value) for path, value in scribe.values.items()}
     adapter: Adapter = build_group("adapter", {**values, "adapter.trainable_parameters": 0})
     scribe.say(
         "adapter.trainable_parameters",

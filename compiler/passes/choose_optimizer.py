@@ -25,6 +25,11 @@ _USUAL_RATES = {
     ("adapter", "diffusion"): 1e-4,
     # diffusers examples/text_to_image README: full UNet at 1e-5
     ("full", "diffusion"): 1e-5,
+    # trl 1.16 docs/source/peft_integration.md, "Learning Rate Considerations"
+    ("full", "dpo"): 5e-7,
+    ("adapter", "dpo"): 5e-6,
+    ("full", "grpo"): 1e-6,
+    ("adapter", "grpo"): 1e-5,
 }
 _UNUSUAL_FACTOR = 20
 """A rate this many times above or below the usual one is worth a note."""
@@ -71,11 +76,14 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
 def _learning_rate(scribe: Scribe, draft: Draft) -> None:
     given = scribe.facts.spec.train.learning_rate
     method = "full" if draft.adapter.kind == "none" else "adapter"
+    objective = draft.objective.kind
     field = "diffusion" if draft.model.kind == "diffusion" else "language"
-    usual = _USUAL_RATES[method, field]
+    usual = _USUAL_RATES[method, field if objective == "sft" else objective]
     if given is None:
         why = f"not given: usual for {method} training of such models"
-        scribe.say("optimizer.learning_rate", usual, why, slot("adapter.kind"))
+        why += f" by {objective}" if objective != "sft" else ""
+        rests = (slot("adapter.kind"), *([slot("objective.kind")] if objective != "sft" else []))
+        scribe.say("optimizer.learning_rate", usual, why, *rests)
         return
     scribe.say("optimizer.learning_rate", given, "the spec's own", spec("train.learning_rate"))
     if not usual / _UNUSUAL_FACTOR <= given <= usual * _UNUSUAL_FACTOR:

@@ -81,7 +81,7 @@ def _fp16_refused(facts: Facts, each: Device) -> str | None:
     if capability is None or capability >= (7, 0):
         return None
     engine = facts.pinned("parallel.engine", facts.spec.engine)
-    if engine in ("none", "ddp"):
+    if engine in ("none", "ddp", "fsdp"):
         return None
     if capability >= (6, 0) and facts.spec.precision.deprecated_fp16:
         return None

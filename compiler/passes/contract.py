@@ -41,8 +41,9 @@ class Pass:
 
     def groups(self, outcome: Outcome, facts: Facts) -> dict[str, object]:
         """The groups that an outcome of this pass decides, pins put in."""
-        values = dict(outcome.values)
-        values |= {path: pin.value for path, pin in facts.pins.items() if path in values}
+        values = outcome.values
+        pinned = {path: facts.pins[path].value for path in values.keys() & facts.pins.keys()}
+        values = {**values, **pinned} if pinned else values
         return {group: build_group(group, values) for group in self.decides}
 
     @property
@@ -189,6 +190,7 @@ def device(name: str, field_path: str) -> Origin:
     return Origin("device", f"{name}.{field_path}")
 
 
+@lru_cache(maxsize=1024)
 def model(path: str, note: str = "") -> Origin:
     """An origin in the model's card or config."""
     return Origin("model", path, note)

@@ -4,6 +4,8 @@ from typing import Final
 
 from tunec.compiler.passes.choose_adapter import choose_adapter
 from tunec.compiler.passes.choose_attention import choose_attention
+from tunec.compiler.passes.choose_loss import choose_loss
+from tunec.compiler.passes.choose_objective import choose_objective
 from tunec.compiler.passes.choose_optimizer import choose_optimizer
 from tunec.compiler.passes.choose_precision import choose_precision
 from tunec.compiler.passes.choose_quantization import choose_quantization
@@ -25,10 +27,25 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     Pass("choose-quantization", ("precision",), ("quantization",), choose_quantization),
     Pass("choose-attention", ("precision",), ("attention",), choose_attention),
     Pass("choose-adapter", (), ("adapter",), choose_adapter),
-    Pass("choose-optimizer", ("model", "precision", "adapter"), ("optimizer",), choose_optimizer),
+    Pass(
+        "choose-objective",
+        ("model", "data", "adapter"),
+        ("objective", "generation"),
+        choose_objective,
+    ),
+    Pass("choose-loss", ("model", "adapter", "objective"), ("loss",), choose_loss),
+    Pass(
+        "choose-optimizer",
+        ("model", "precision", "adapter", "objective"),
+        ("optimizer",),
+        choose_optimizer,
+    ),
     Pass(
         "fit",
-        ("devices", "data", "precision", "quantization", "attention", "adapter", "optimizer"),
+        (
+            *("devices", "data", "precision", "quantization", "attention", "adapter"),
+            *("objective", "generation", "loss", "optimizer"),
+        ),
         FIT_GROUPS,
         fit,
     ),

@@ -5,7 +5,12 @@ from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
 from tunec.schemas.terms import Engine, Launcher
 
-_USUAL: dict[Engine, Launcher] = {"none": "python", "ddp": "torchrun", "deepspeed": "deepspeed"}
+_USUAL: dict[Engine, Launcher] = {
+    "none": "python",
+    "ddp": "torchrun",
+    "deepspeed": "deepspeed",
+    "fsdp": "accelerate",
+}
 
 
 def plan_launch(facts: Facts, draft: Draft) -> Outcome:

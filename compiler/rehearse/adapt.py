@@ -8,16 +8,18 @@ from typing import Any, Final, Literal
 import yaml
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.rehearse.shrink import Unrehearsable
+from tunec.compiler.rehearse.shrink import SEQUENCE, Unrehearsable
 
 Device = Literal["cpu", "cuda"]
 Documents = dict[str, dict[str, Any]]
 
-TRAINING, ADAPTER, MODEL, DEEPSPEED = (
+TRAINING, ADAPTER, MODEL, DEEPSPEED, SFT, DPO = (
     "training_args.yaml",
     "adapter_config.json",
     "model_args.yaml",
     "ds_config.json",
+    "sft.yaml",
+    "dpo.yaml",
 )
 
 _ON_CPU: Final = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd")
@@ -56,26 +58,39 @@ class _Change:
         self.hidden |= dict.fromkeys(slots, reason)
 
 
-def adapt(texts: Mapping[str, str], plan: Plan, device: Device, ranks: int) -> Adapted:
+def adapt(
+    texts: Mapping[str, str],
+    plan: Plan,
+    device: Device,
+    ranks: int,
+    *,
+    unquantised: str = "",
+    script: str = TRAINING,
+) -> Adapted:
     """Change the files for `ranks` processes on `device`, and nothing else.
 
-    `texts` are the files of the target by name. Raises Unrehearsable where that leaves nothing that
-    could run.
+    `texts` are the files of the target by name, `script` the one with the Trainer's arguments;
+    `unquantised` says why the base is not quantised here, and is empty where it is. Raises
+    Unrehearsable where that leaves nothing that could run.
     """
     documents = {name: _read(name, texts[name]) for name in _known(texts)}
-    if TRAINING not in documents:
-        raise Unrehearsable(f"there is no {TRAINING}")
+    if script not in documents:
+        raise Unrehearsable(f"there is no {script}")
+    if script != TRAINING:  # one file has them all
+        documents[TRAINING] = documents[MODEL] = documents.pop(script)
     change = _Change(documents, plan, ranks)
     _surroundings(change)
     _batch(change)
-    _quantised(change)
+    _quantised(change, unquantised)
+    if script != TRAINING:
+        _samples(change)
     if device == "cpu":
         _arithmetic(change)
         _optimizer(change)
         _trainer_on_cpu(change)
     model = documents.get(MODEL, {})
     return Adapted(
-        {name: _write(name, each) for name, each in documents.items() if name != MODEL},
+        {name: _write(name, each) for name, each in _files(documents, script)},
         _dtype(model),
         _attention(change, model, device),
         change.hidden,
@@ -83,7 +98,14 @@ def adapt(texts: Mapping[str, str], plan: Plan, device: Device, ranks: int) -> A
 
 
 def _known(texts: Mapping[str, str]) -> Iterator[str]:
-    return (name for name in (TRAINING, ADAPTER, MODEL, DEEPSPEED) if name in texts)
+    return (name for name in (TRAINING, ADAPTER, MODEL, DEEPSPEED, SFT, DPO) if name in texts)
+
+
+def _files(documents: Documents, script: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The documents by the names of their files."""
+    for name, document in documents.items():
+        if script == TRAINING or name != MODEL:
+            yield (script if name == TRAINING else name), document
 
 
 def _read(name: str, text: str) -> dict[str, Any]:
@@ -127,12 +149,22 @@ def _batch(change: _Change) -> None:
         raise Unrehearsable("offload to NVMe writes to a disk of the cluster, which is not here")
 
 
-def _quantised(change: _Change) -> None:
-    if change.plan.quantization.format != "none":
-        change.hide(
-            "random weights are not quantised: the base is rehearsed in the dtype it is loaded in",
-            *(f"quantization.{name}" for name in ("format", "double", "compute", "storage")),
-        )
+def _quantised(change: _Change, unquantised: str) -> None:
+    """Without bitsandbytes the base is rehearsed in the dtype that it is loaded in."""
+    if not unquantised:
+        return
+    names = ("format", "double", "compute", "storage")
+    change.hide(unquantised, *(f"quantization.{name}" for name in names))
+    for key in ("load_in_4bit", "load_in_8bit"):
+        change.documents.get(MODEL, {}).pop(key, None)
+
+
+def _samples(change: _Change) -> None:
+    """Generated samples are as long as the shrunk model reads."""
+    arguments = change.documents[TRAINING]
+    for key in ("max_length", "max_seq_length"):
+        if key in arguments:
+            arguments[key] = SEQUENCE
 
 
 # ── on a CPU ─────────────────────────────────────────────────────────────────────────────────────

@@ -40,6 +40,7 @@ _ZERO: Final[Sequence[tuple[str, str, tuple[int, ...]]]] = (
     ("zero.max_reuse_distance", "max_reuse_distance", (3,)),
     ("zero.sub_group_size", "sub_group_size", (3,)),
     ("zero.gather_on_save", "gather_16bit_weights_on_model_save", (3,)),
+    ("zero.hpz_partition", "zero_hpz_partition_size", (3,)),
 )
 """Slots that the engine's ZeRO configuration says, and the stages in which they have an effect."""
 
@@ -62,6 +63,7 @@ _ABSENT: Final[Mapping[str, str]] = {
     "adapter": "the plan trains no adapter",
     "quantization": "the plan quantises nothing",
     "zero": "it has no effect in this plan",
+    "fsdp": "it has no effect in this plan",
 }
 _ABSENT_SLOTS: Final[Mapping[str, str]] = {
     "launch.environment": "it is set for the ranks, and nothing reads it back",
@@ -166,6 +168,8 @@ def _expected(plan: Plan, ranks: int, told: Told, trainable: int) -> Iterator[Ex
     yield from _optimizer(plan, told)
     yield from _arithmetic(plan, told)
     yield from _model(plan, trainable)
+    yield from _quantization(plan)
+    yield from _objective(plan)
     if plan.parallel.engine == "deepspeed":
         yield from _zero(plan)
 
@@ -272,6 +276,34 @@ def _model(plan: Plan, trainable: int) -> Iterator[Expected]:
     if kind == "lora":
         for slot, key in _LORA:
             yield Expected(slot, key, plan[slot], _within("lora", key))
+
+
+def _quantization(plan: Plan) -> Iterator[Expected]:
+    """How the base is stored; in eight bits there is nothing more to say."""
+    form, group = plan.quantization, "quantised"
+    if form.format == "none":
+        return
+    yield Expected(
+        "quantization.format", "layers of the base", form.format, _within(group, "format")
+    )
+    if form.format in ("nf4", "fp4"):
+        stored = "uint8" if form.storage is None else _WORDS[form.storage]
+        yield Expected("quantization.double", "nested state", form.double, _within(group, "double"))
+        yield Expected(
+            "quantization.compute", "compute_dtype", _WORDS[form.compute], _within(group, "compute")
+        )
+        yield Expected("quantization.storage", "quant_storage", stored, _within(group, "storage"))
+
+
+def _objective(plan: Plan) -> Iterator[Expected]:
+    """What the running trainer works towards."""
+    objective = plan.objective
+    names = ["kind", "reference"]
+    names += ["loss", "beta"] if objective.kind == "dpo" else []
+    for name in names:
+        yield Expected(
+            f"objective.{name}", name, getattr(objective, name), _within("objective", name)
+        )
 
 
 def _zero(plan: Plan) -> Iterator[Expected]:

@@ -1,5 +1,6 @@
 """prepare: from a plan and its files to what the ranks are given."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -7,14 +8,33 @@ from typing import Any, Final
 
 from tunec.compiler.analyses.architecture import UnknownArchitecture, UnusableConfig, derive
 from tunec.compiler.analyses.trainable import trainable_parameters
+from tunec.compiler.consumers.environments import EnvironmentUnavailable
+from tunec.compiler.consumers.environments import prepare as environment
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.rehearse.adapt import ADAPTER, DEEPSPEED, Adapted, Device, adapt
+from tunec.compiler.rehearse.adapt import (
+    ADAPTER,
+    DEEPSPEED,
+    DPO,
+    SFT,
+    TRAINING,
+    Adapted,
+    Device,
+    adapt,
+)
 from tunec.compiler.rehearse.running import Job
-from tunec.compiler.rehearse.shrink import SEQUENCE, VOCABULARY, Unrehearsable, shrunk
+from tunec.compiler.rehearse.shrink import (
+    HEAD,
+    QUANTISED_HEAD,
+    SEQUENCE,
+    VOCABULARY,
+    Unrehearsable,
+    shrunk,
+)
 from tunec.compiler.verify.contract import Case
 from tunec.compiler.verify.delivery import document
 
-FILES: Final = "huggingface"
+FILES: Final[Mapping[str, tuple[str, ...]]] = {"huggingface": (TRAINING,), "trl": (SFT, DPO)}
+"""The targets whose files are rehearsed, and the files that may hold the Trainer's arguments."""
 LAUNCH: Final = "launch"
 SCRIPT: Final = "launch.sh"
 
@@ -37,38 +57,91 @@ class Rehearsal:
 def needed(cases: Sequence[Case]) -> tuple[str, ...]:
     """The packages that the ranks import."""
     names = ["torch", "transformers", "accelerate"]
-    delivered = {name for case in cases if case.target.name == FILES for name in case.delivered}
-    names += ["peft"] if ADAPTER in delivered else []
+    trained = [case for case in cases if case.target.name in FILES]
+    delivered = {name for case in trained for name in case.delivered}
+    scripted = bool({SFT, DPO} & delivered) and TRAINING not in delivered
+    names += ["peft"] if ADAPTER in delivered or scripted else []
+    names += ["trl"] if scripted or any(_is_quantised(case.plan) for case in trained) else []
     names += ["deepspeed"] if DEEPSPEED in delivered else []
     return tuple(names)
 
 
+def _is_quantised(plan: Plan) -> bool:
+    return plan.quantization.format != "none"
+
+
+_BITSANDBYTES: Final = "bitsandbytes"
+_PIN: Final = f"{_BITSANDBYTES}==0.50.2"
+"""A release with kernels for a CPU: nf4, fp4 and int8, forward and backward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """Which Python the ranks run with, and why nothing is quantised in it, if so."""
+
+    python: str = sys.executable
+    unquantised: str = ""
+
+
+def interpreter(cases: Sequence[Case]) -> Interpreter:
+    """The running Python, or for a quantised base one that has bitsandbytes beside it."""
+    quantised = any(_is_quantised(case.plan) for case in cases)
+    if not quantised or not absent((_BITSANDBYTES,)):
+        return Interpreter()
+    try:
+        return Interpreter(str(environment((_PIN,)).python))
+    except EnvironmentUnavailable as reason:
+        return Interpreter(unquantised=f"the base is rehearsed unquantised: {reason}")
+
+
+_HERE: Final = Interpreter()
+
+
 def prepare(
-    cases: Sequence[Case], config: Mapping[str, Any], device: Device, ranks: int, steps: int
+    cases: Sequence[Case],
+    config: Mapping[str, Any],
+    device: Device,
+    ranks: int,
+    steps: int,
+    chosen: Interpreter = _HERE,
 ) -> Rehearsal:
     """Shrink the model, adapt the files, and choose the launcher; `steps` are optimizer steps.
 
     `cases` are those of one plan, `config` is the model's config.json. Raises Unrehearsable.
     """
-    case = next((each for each in cases if each.target.name == FILES), None)
+    case = next((each for each in cases if each.target.name in FILES), None)
     if case is None:
-        raise Unrehearsable("only the files of the target huggingface are rehearsed")
+        raise Unrehearsable(f"only files of {' and '.join(FILES)} are rehearsed")
     plan = case.plan
     _refuse(case, config)
-    small = shrunk(config)
+    quantised = _is_quantised(plan) and not chosen.unquantised
+    small = shrunk(config, QUANTISED_HEAD if quantised else HEAD)
     ranks = min(ranks, plan.parallel.data)
     texts = {name: each.text for name, each in case.delivered.items()}
-    adapted = adapt(texts, plan, device, ranks)
+    script = _script(case)
+    why = chosen.unquantised
+    adapted = adapt(texts, plan, device, ranks, unquantised=why, script=script)
     launched = _launched(cases, plan, ranks)
     job = Job(
         adapted.files,
-        _question(plan, small, adapted, device, ranks, steps),
+        {
+            **_question(plan, small, adapted, device, ranks, steps),
+            "script": script,
+            "quantised": quantised,
+        },
         launched.launcher,
         launched.environment,
+        chosen.python,
     )
     return Rehearsal(
         job, plan, ranks, _trainable(small, plan), {**adapted.hidden, **launched.hidden}
     )
+
+
+def _script(case: Case) -> str:
+    """The file with the Trainer's arguments."""
+    held = [name for name in FILES[case.target.name] if name in case.delivered]
+    return held[0] if held else FILES[case.target.name][0]
 
 
 def _refuse(case: Case, config: Mapping[str, Any]) -> None:
@@ -83,6 +156,12 @@ def _refuse(case: Case, config: Mapping[str, Any]) -> None:
             f"only causal language models are rehearsed, and {plan.model.path} is of the kind "
             f"{plan.model.kind}"
         )
+    if plan.parallel.engine == "fsdp":
+        # 0.30.1 to 1.15.0 state.py `AcceleratorState.__init__`: MULTI_CPU is none of the types for
+        # which the plugin or ACCELERATE_USE_FSDP is looked at
+        raise Unrehearsable("FSDP is not rehearsed: accelerate runs it on no CPU")
+    if plan.objective.kind == "grpo":
+        raise Unrehearsable("answers that the model writes itself (GRPO) are not rehearsed")
     if plan.parallel.tensor > 1 or plan.parallel.sequence > 1:
         raise Unrehearsable("only data parallel ranks are rehearsed")
 

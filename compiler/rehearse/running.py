@@ -56,6 +56,8 @@ class Job:
     launcher: Sequence[str]
     """A Python module and its flags up to `-m`; empty: one rank without a launcher."""
     environment: Mapping[str, str]
+    python: str = sys.executable
+    """What the ranks run with; it reaches the packages of the running interpreter."""
 
 
 def run(job: Job, progress: Progress, seconds: float = SECONDS) -> list[dict[str, Any]]:
@@ -80,16 +82,29 @@ def _folder() -> Iterator[Path]:
 
 
 def _command(job: Job, folder: Path) -> list[str]:
-    python = [sys.executable, "-m"]
-    kept = [*python, keeper.__name__, str(folder)]
-    return [*kept, *python, *job.launcher, "tunec.compiler.rehearse.live.rank", str(folder)]
+    kept = [sys.executable, "-m", keeper.__name__, str(folder)]
+    return [
+        *kept,
+        job.python,
+        "-m",
+        *job.launcher,
+        "tunec.compiler.rehearse.live.rank",
+        str(folder),
+    ]
 
 
 def _environment(job: Job, folder: Path) -> dict[str, str]:
     around = {name: value for name, value in os.environ.items() if name not in _OF_A_RUN}
     device = _CPU if job.question["device"] == "cpu" else {}
     caches = dict.fromkeys(_CACHES, str(folder))
-    return {**around, **job.environment, **_QUIET, **device, **caches}
+    return {**around, **job.environment, **_QUIET, **device, **caches, **_path(around)}
+
+
+def _path(around: Mapping[str, str]) -> dict[str, str]:
+    """Where tunec itself is found, also by a Python that only borrows this one's packages."""
+    root = str(Path(keeper.__file__).parents[3])
+    known = around.get("PYTHONPATH")
+    return {"PYTHONPATH": root if known is None else f"{root}{os.pathsep}{known}"}
 
 
 def _wait(
@@ -133,10 +148,15 @@ def _reports(folder: Path, status: int | None, seconds: float) -> list[dict[str,
     said = output.read_text("utf-8", "replace")[-4000:] if output.exists() else ""
     if status is None:
         raise RehearsalFailed(f"it took over {seconds:.0f} s", said)
-    found = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("rank-*.json"))]
-    faults = [each["fault"] for each in found if "fault" in each]
-    if faults:
-        raise RehearsalFailed(f"the run raised {faults[0]}", said)
+    told = sorted(folder.glob("rank-*.json"))
+    found = [json.loads(path.read_text("utf-8")) for path in told]
+    faults = [
+        (path.stat().st_mtime, each["fault"])
+        for path, each in zip(told, found, strict=True)
+        if "fault" in each
+    ]
+    if faults:  # the others fail of the first one's end
+        raise RehearsalFailed(f"the run raised {min(faults)[1]}", said)
     if not found or status != 0:
         raise RehearsalFailed(f"the launcher ended with status {status}", said)
     return found

@@ -9,7 +9,10 @@ VOCABULARY: Final = 128
 SEQUENCE: Final = 16
 """Tokens of a generated sample."""
 
-_HEAD: Final = 8
+HEAD: Final = 8
+QUANTISED_HEAD: Final = 32
+"""Width of a head where the base is quantised: bitsandbytes 0.50.2 functional.py
+`_convert_weight_packed_for_cpu` wants outputs of a layer in multiples of 32."""
 _LAYERS: Final = 2
 _MOST_HEADS: Final = 16
 _LARGEST: Final[Mapping[str, int]] = {
@@ -19,7 +22,6 @@ _LARGEST: Final[Mapping[str, int]] = {
     "intermediate_size": 64,
     "max_position_embeddings": 64,
     "sliding_window": SEQUENCE,
-    "head_dim": _HEAD,
     "moe_intermediate_size": 32,
     "shared_expert_intermediate_size": 32,
     "num_experts": 4,
@@ -28,11 +30,9 @@ _LARGEST: Final[Mapping[str, int]] = {
     "num_experts_per_tok": 2,
     "kv_lora_rank": 16,
     "q_lora_rank": 16,
-    "qk_nope_head_dim": _HEAD,
-    "qk_rope_head_dim": _HEAD,
-    "v_head_dim": _HEAD,
 }
 """What each size of a config may be at most; a size that it does not have stays absent."""
+_WIDTHS: Final = ("head_dim", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
 _BY_LAYER: Final = ("layer_types", "mlp_layer_types")
 _DROPPED: Final = ("quantization_config", "torch_dtype", "dtype", "rope_scaling", "rope_parameters")
@@ -43,8 +43,8 @@ class Unrehearsable(Exception):
     """Something that no rehearsal can run; the message says what and why."""
 
 
-def shrunk(config: Config) -> dict[str, Any]:
-    """A config of the same family with two layers, few and narrow heads, and few tokens.
+def shrunk(config: Config, head: int = HEAD) -> dict[str, Any]:
+    """A config of the same family with two layers, few heads of width `head`, and few tokens.
 
     The ratio of query heads to key and value heads is kept, every switch is as it was. Raises
     Unrehearsable for a config without the sizes of a decoder.
@@ -53,10 +53,11 @@ def shrunk(config: Config) -> dict[str, Any]:
     if not isinstance(heads, int) or "hidden_size" not in config:
         raise Unrehearsable("the model's config has no hidden_size and num_attention_heads")
     kept = {key: value for key, value in config.items() if key not in _DROPPED}
-    small = {key: _at_most(kept[key], most) for key, most in _LARGEST.items() if key in kept}
+    largest = {**_LARGEST, **dict.fromkeys(_WIDTHS, head)}
+    small = {key: _at_most(kept[key], most) for key, most in largest.items() if key in kept}
     tokens = {key: _token(value) for key, value in kept.items() if key.endswith("_token_id")}
     layers = {key: kept[key][:_LAYERS] for key in _BY_LAYER if isinstance(kept.get(key), list)}
-    return {**kept, **small, **tokens, **layers, **_heads(config, heads)}
+    return {**kept, **small, **tokens, **layers, **_heads(config, heads, head)}
 
 
 def _at_most(value: Any, most: int) -> Any:
@@ -70,9 +71,9 @@ def _token(value: Any) -> Any:
     return value % VOCABULARY if isinstance(value, int) else value
 
 
-def _heads(config: Config, heads: int) -> dict[str, int]:
+def _heads(config: Config, heads: int, width: int) -> dict[str, int]:
     shared = config.get("num_key_value_heads") or heads
     group = heads // shared
     pairs = min(shared, 2) if 2 * group <= _MOST_HEADS else 1
-    found = {"num_attention_heads": pairs * group, "hidden_size": pairs * group * _HEAD}
+    found = {"num_attention_heads": pairs * group, "hidden_size": pairs * group * width}
     return found | ({"num_key_value_heads": pairs} if "num_key_value_heads" in config else {})

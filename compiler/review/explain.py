@@ -1,25 +1,32 @@
 """Explain one slot: the tree from its value down to the lines it rests on, and what it beat."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from tunec.compiler.driver import Planned
-from tunec.compiler.facts import Facts
-from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
-from tunec.compiler.ir.show import plain, show
-from tunec.schemas.source import Span, dotted
-
-_DEEPEST = 4
-"""Levels of slots that a tree follows; below, `tunec explain` on the deeper slot goes on."""
+from tunec.compiler.ir.ledger import Definition, Origin
+from tunec.compiler.ir.show import plain
+from tunec.compiler.review.considered import Considered
+from tunec.compiler.review.reasons import Branch, Reasons, span_of
 
 
 def explain_text(planned: Planned, slot: str) -> str:
-    """The tree as indented text. KeyError if nothing defines the slot."""
-    return "\n".join(_tree(planned, slot, 0, frozenset()))
+    """The tree as text, drawn with lines. KeyError if nothing defines the slot."""
+    root = Reasons(planned).of(slot)
+    return "\n".join([root.text, *_drawn(root.below, ""), *_traced(planned, slot)])
+
+
+def _traced(planned: Planned, slot: str) -> Iterator[str]:
+    """Whence the memory of a searched slot's layout is known, if not from the account."""
+    winner, memory = planned.ledger.winner(slot), planned.memory
+    if winner is None or memory is None or memory.calibration is None:
+        return
+    if winner.author == "fit":
+        yield f"memory of the chosen layout is as traced in {memory.calibration}"
 
 
 def explain_json(planned: Planned, slot: str) -> dict[str, Any]:
-    """The definitions of a slot as data, the winning one first."""
+    """The definitions of a slot as data, the winning one first, and what the search considered."""
     definitions = planned.ledger.of(slot)
     winner = planned.ledger.winner(slot)
     if winner is None:
@@ -29,6 +36,8 @@ def explain_json(planned: Planned, slot: str) -> dict[str, Any]:
         "slot": slot,
         "value": plain(winner.value),
         "definitions": [definition_json(each, planned) for each in (winner, *others)],
+        "considered": [_considered_json(each) for each in Reasons(planned).considered(slot)],
+        "calibration": planned.memory.calibration if planned.memory else None,
     }
 
 
@@ -52,71 +61,28 @@ def _origin_json(origin: Origin, planned: Planned) -> dict[str, Any]:
     return {"kind": origin.kind, "path": origin.path, **place}
 
 
-def span_of(origin: Origin, planned: Planned) -> Span | None:
-    """Where in the spec's files an origin stands, if it stands in one."""
-    if origin.kind != "spec":
-        return None
-    return next((s for p, s in planned.loaded.spans.items() if dotted(p) == origin.path), None)
+def _considered_json(each: Considered) -> dict[str, Any]:
+    judged = {"layout": each.name, "state": each.state, "why": each.why}
+    slots = {slot: plain(value) for slot, value in each.slots.items()}
+    if each.state == "refused":
+        return {**judged, "slots": slots}
+    return {
+        **judged,
+        "slots": slots,
+        "micro": each.micro,
+        "accumulation": each.accumulation,
+        "required_bytes": each.required,
+        "terms": dict(each.terms),
+        "host_required_bytes": each.host_required,
+        "host_terms": dict(each.host_terms),
+        "step_seconds": each.step_seconds,
+        "samples_per_second": each.samples_per_second,
+        "tokens_per_second": each.tokens_per_second,
+    }
 
 
-def _tree(planned: Planned, slot: str, depth: int, seen: frozenset[str]) -> Iterator[str]:
-    winner = planned.ledger.winner(slot)
-    if winner is None:
-        raise KeyError(slot)
-    pad = "  " * depth
-    yield f"{pad}{slot} = {show(slot, winner.value)}"
-    yield f"{pad}  {_who(winner)}: {winner.reason}"
-    for origin in winner.rests:
-        yield from _branch(planned, origin, depth + 1, seen | {slot})
-    if depth == 0:
-        yield from _overruled(planned.ledger, slot, winner)
-        yield from _beaten(slot, winner, planned.ledger)
-
-
-def _who(definition: Definition) -> str:
-    return "pinned" if definition.rank is Rank.PIN else f"decided by {definition.author}"
-
-
-def _branch(planned: Planned, origin: Origin, depth: int, seen: frozenset[str]) -> Iterator[str]:
-    pad = "  " * depth
-    if origin.kind == "slot" and origin.path not in seen and depth < _DEEPEST:
-        yield from _tree(planned, origin.path, depth, seen)
-    elif origin.kind == "spec":
-        span = span_of(origin, planned)
-        yield f"{pad}{span or 'spec'}: {origin.path}" + ("" if span else " is not given")
-    elif origin.kind == "device" and planned.facts is not None:
-        yield f"{pad}{_device_fact(origin, planned.facts)}"
-    elif origin.kind != "slot":
-        yield f"{pad}{origin.kind}: {origin.path}"
-
-
-def _device_fact(origin: Origin, facts: Facts) -> str:
-    name, _, field = origin.path.partition(".")
-    known = {device.name: device for device in facts.devices.values()}
-    value: Any = known.get(name)
-    for part in field.split("."):
-        value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
-    source = _source(known[name].sources, field) if name in known else ""
-    return f"device {name}: {field} = {value}" + (f" ({source})" if source else "")
-
-
-def _source(sources: Mapping[str, str], field: str) -> str:
-    """The source of a field, or of what holds it."""
-    while field and field not in sources:
-        field = field.rpartition(".")[0]
-    return sources.get(field, "")
-
-
-def _overruled(ledger: Ledger, slot: str, winner: Definition) -> Iterator[str]:
-    for other in ledger.of(slot):
-        if other is not winner and other.value != winner.value:
-            yield f"  {other.author} would have chosen {show(slot, other.value)}: {other.reason}"
-
-
-def _beaten(slot: str, winner: Definition, ledger: Ledger) -> Iterator[str]:
-    beaten = [each for definition in ledger.of(slot) for each in definition.beat]
-    if beaten:
-        yield "  instead of"
-    for other in beaten:
-        if other.value != winner.value:
-            yield f"    {show(slot, other.value)}: {other.reason}"
+def _drawn(branches: tuple[Branch, ...], lead: str) -> Iterator[str]:
+    for at, branch in enumerate(branches):
+        last = at == len(branches) - 1
+        yield f"{lead}{'└─ ' if last else '├─ '}{branch.text}"
+        yield from _drawn(branch.below, lead + ("   " if last else "│  "))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tunec.compiler.analyses.memory.account import Account
+from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.time.account import TimeAccount
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
@@ -41,8 +42,10 @@ def _memory_json(plan: Plan, memory: Account) -> dict[str, Any]:
         "gpu": {
             "peak_bytes": memory.peak_bytes,
             "required_bytes": memory.required_bytes,
+            "reading_bytes": memory.reading_bytes,
             "budget_bytes": plan.devices.budget,
             "peak_phase": memory.peak_phase,
+            "calibration": memory.calibration,
             "terms": dict(memory.terms),
             "margin": dict(memory.margin),
             "phases": {name: dict(terms) for name, terms in memory.phases.items()},
@@ -86,10 +89,22 @@ def _group(planned: Planned, group: str) -> Iterator[str]:
 def _memory(plan: Plan, memory: Account) -> Iterator[str]:
     needs, budget = format_bytes(memory.required_bytes), format_bytes(plan.devices.budget)
     yield f"memory of a device: {needs} of {budget}, highest in {memory.peak_phase}"
+    if memory.workload.calibration is not None:
+        yield f"  {_traced(memory, memory.workload.calibration)}"
     yield from _terms(memory.terms)
     yield from _terms({f"margin: {name}": value for name, value in memory.margin.items()})
     for name, terms in memory.phases.items():
         yield f"  {'phase ' + name:<{_WIDTH}} {format_bytes(sum(terms.values())):>12}"
+    shown = min(memory.reading_bytes, plan.devices.memory)
+    yield f"  {'nvidia-smi shows, in 95 % of runs':<{_WIDTH}} {format_bytes(shown):>12} at most"
+
+
+def _traced(memory: Account, known: Calibration) -> str:
+    """Whether the kept trace is used, and with which libraries it was made."""
+    if memory.calibration is None:
+        return f"reckoned: the trace in {known.name} is of another run of the model"
+    used = ", ".join(f"{name} {version}" for name, version in known.versions)
+    return f"as traced in {known.name} with {used}"
 
 
 def _host(plan: Plan, memory: Account) -> Iterator[str]:

@@ -1,85 +1,41 @@
-"""A trace kept as a model's calibration: each phase as a line over the micro batch.
+"""Write a trace down as a model's calibration, which plans of the same run then use."""
 
-The file stands beside a model's `config.json` and holds what `Phase` of the memory account holds,
-measured: bytes that do not depend on the micro batch and bytes that each sample adds, by group.
-Whoever accounts for a workload asks `calibrated` whether a file speaks of it; it does so only for
-the same config and the same slots but the micro batch, because everything else bends the lines.
-"""
+from typing import Any
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, Final
-
-from tunec.compiler.analyses.memory.phase import Phase, group, phase
-from tunec.compiler.tracing.comparison import group_of_category
+from tunec.compiler.analyses.memory.calibrated import key_of
+from tunec.compiler.analyses.memory.calibration import FORMAT, config_digest
+from tunec.compiler.tracing.comparison import GROUPS, group_of_category
 from tunec.compiler.tracing.recording import Trace, TracedPhase
 from tunec.compiler.tracing.subject import Subject
 
-FILE: Final = "tunec-calibration.json"
-"""The usual name of the file, beside the model's config.json."""
-FORMAT: Final = 1
 
+def calibration_json(subject: Subject, trace: Trace, more: Trace | None) -> dict[str, Any]:
+    """What the file holds.
 
-def calibration_json(subject: Subject, trace: Trace, more: Trace) -> dict[str, Any]:
-    """What the file holds, of two traces of which the second has one more sample."""
-    later = {each.name: each for each in more.phases}
+    `more` is the trace of one more sample. None: there is none of the same kind, since a single
+    sample is not padded and two are; then all activations count as the sample's.
+    """
+    later = {each.name: each for each in more.phases} if more else {}
+    micro = subject.layout.batch.micro
     return {
         "tunec_calibration": FORMAT,
-        "key": key_of(subject),
+        "config": config_digest(subject.config),
+        "key": key_of(subject.workload, subject.layout, padded=subject.is_padded),
         "family": subject.family,
-        "micro": subject.layout.batch.micro,
+        "micro": micro,
         "versions": dict(trace.versions),
-        "phases": {
-            each.name: _line(each, later[each.name], subject.layout.batch.micro)
-            for each in trace.phases
-        },
+        "phases": {each.name: _line(each, later.get(each.name), micro) for each in trace.phases},
     }
 
 
-def calibrated(subject: Subject, found: Mapping[str, Any]) -> tuple[Phase, ...]:
-    """The phases that a file's contents give a subject; none if it speaks of something else."""
-    if found.get("tunec_calibration") != FORMAT or found.get("key") != key_of(subject):
-        return ()
-    return tuple(
-        phase(name, (group(line["fixed"]),), (group(line["per_sample"]),))
-        for name, line in found["phases"].items()
-    )
-
-
-def key_of(subject: Subject) -> str:
-    """A digest of the config and of every slot that a trace depends on, the micro batch apart."""
-    workload, layout = subject.workload, subject.layout
-    groups = (
-        workload.data,
-        workload.precision,
-        workload.attention,
-        workload.quantization,
-        workload.adapter,
-        workload.optimizer,
-        layout.parallel,
-        layout.states,
-        layout.zero,
-        layout.activation_checkpointing,
-    )
-    facts: dict[str, Any] = {type(each).__name__: asdict(each) for each in groups}
-    facts["Data"] = {k: v for k, v in facts["Data"].items() if k not in _DATA_SET}
-    facts["accumulates"] = layout.batch.accumulation > 1
-    facts["padded"] = subject.is_padded
-    facts["config"] = dict(subject.config)
-    text = json.dumps(facts, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-_DATA_SET: Final = frozenset({"train", "evaluation", "samples"})
-"""Slots of the data that no byte depends on."""
-
-
-def _line(one: TracedPhase, two: TracedPhase, micro: int) -> dict[str, dict[str, int]]:
-    first, second = _groups(one), _groups(two)
-    names = first.keys() | second.keys()
-    grown = {name: second.get(name, 0) - first.get(name, 0) for name in sorted(names)}
+def _line(one: TracedPhase, two: TracedPhase | None, micro: int) -> dict[str, dict[str, int]]:
+    first = _groups(one)
+    second = _groups(two) if two else {}
+    names = [name for name in GROUPS if first.get(name) or second.get(name)]
+    if two is None:
+        grown = {n: first.get(n, 0) // micro if n == "activations" else 0 for n in names}
+    else:
+        grown = {n: second.get(n, 0) - first.get(n, 0) for n in names}
     fixed = {name: first.get(name, 0) - micro * each for name, each in grown.items()}
     return {"fixed": fixed, "per_sample": grown}
 

@@ -12,14 +12,14 @@ from tunec.compiler.tracing.recording import PHASES, Tensors, Trace, TracedPhase
 _WEIGHTS: Final = frozenset(
     {"frozen weights", "trained weights", "adapters", "gathered parameters"}
     | {"persistent parameters", "weight casts", "auxiliary models"}
-    | {"position table", "reference model"}
+    | {"position table", "reference model", "second shards"}
 )
 _STATES: Final = frozenset({"optimizer states", "master weights", "optimizer temporaries"})
 _GRADIENTS: Final = frozenset(
     {"gradients", "new gradients", "accumulated gradients", "gradient partition"}
     | {"averaged gradients", "fp32 gradients", "largest gradient", "gradient all-reduce"}
     | {"gradient buckets", "reduce buckets", "tied gradient"}
-    | {"reduced copy", "fp64 gradients"}
+    | {"reduced copy", "waiting gradients", "fp64 gradients"}
 )
 _BACKWARD: Final = re.compile(r"backward|reduction")
 GROUPS: Final = ("weights", "training state", "activations")

@@ -37,7 +37,8 @@ class Subject:
     @property
     def is_padded(self) -> bool:
         """Whether samples of different length share a micro batch, so that a mask is needed."""
-        return self.layout.batch.micro > 1 and not self.workload.data.packing
+        several = self.layout.batch.micro > 1 or self.workload.preference is not None
+        return several and not self.workload.data.packing
 
     def with_micro(self, micro: int) -> "Subject":
         """The same with another micro batch."""

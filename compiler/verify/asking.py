@@ -88,7 +88,8 @@ def _ask(wave: Iterable[_Task], progress: Progress, seconds: float | None) -> No
     groups: dict[tuple[tuple[str, ...], str], list[_Task]] = {}
     for task in wave:
         if task.check is None and _prepare(task) and task.where is not None:
-            groups.setdefault((task.where.pins, task.program.script), []).append(task)
+            pins = tuple(sorted(task.where.pins))  # one environment, whoever's set it is
+            groups.setdefault((pins, task.program.script), []).append(task)
     for at, ((pins, script), tasks) in enumerate(sorted(groups.items(), key=lambda g: g[0]), 1):
         where = tasks[0].where
         progress(f"[{at}/{len(groups)}] {where.name if where else script}: {_count(tasks)}")

@@ -6,6 +6,7 @@ something is verified.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from packaging.version import Version
@@ -50,6 +51,8 @@ class Case:
     """By the name of the target's file."""
     expected: Mapping[str, Artifact]
     """What the plan comes to in this dialect, by the name of the target's file."""
+    clones: tuple[Path, ...] = ()
+    """Where clones of repositories lie whose programs are on no package index."""
 
     @property
     def dialect(self) -> Dialect:

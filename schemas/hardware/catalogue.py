@@ -16,10 +16,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from functools import lru_cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,19 +25,17 @@ from pydantic import Field
 
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import (
-    Accelerators,
     Cluster,
     Device,
-    Host,
     Link,
     Network,
-    Node,
     Rate,
 )
 from tunec.schemas.shape import Shape
 from tunec.schemas.units import Bytes
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_HERE: Final = Path(__file__).parent
 _INDEX: Final = "index.json"
 _SILENT_WORDS: Final = frozenset(
     {"nvidia", "geforce", "tesla", "amd", "instinct", "intel", "huawei"}
@@ -64,6 +59,8 @@ class UnknownName(KeyError):
     @property
     def near(self) -> tuple[str, ...]:
         """The known names most like this one, best first, each in one spelling."""
+        from difflib import get_close_matches
+
         found = get_close_matches(self.name.lower(), self.known, n=9)
         once = {_spelled(word): word for word in reversed(found)}
         return tuple(word for word in found if word in once.values())[:3]
@@ -98,7 +95,7 @@ class _Index:
 
 def device(name: str) -> Device:
     """Return the device of a name, an alias or a driver's device name; raise UnknownName."""
-    found = _device_spellings().get(_spelled(name))
+    found = _device_named(name)
     if found is None:
         raise UnknownName(name, tuple(_index().devices))
     return _device(found)
@@ -130,7 +127,7 @@ def _built(name: str) -> Cluster:
     match = _DERIVED.fullmatch(name.lower())
     base, count, nodes = match.groups() if match else (name, None, None)
     sized = f"{base}-x{count}" if count else base
-    model = _device_spellings().get(_spelled(base)) if count else None
+    model = _device_named(base) if count else None
     owner = _file_of(sized, _device(model) if model else None, count)
     if owner:
         return _repeated(_cluster(owner), int(nodes or 1))
@@ -176,28 +173,27 @@ def _assumed(model: Device, count: int, nodes: int, name: str) -> Cluster:
     row = assumption(model.name)
     link = _wired(model, count)
     wiring = f"link: that of {model.name}" if link else "link: PCIe and the host"
-    return Cluster(
-        name=name,
-        title=f"{nodes} x {count} {model.title}" if nodes > 1 else f"{count} {model.title}",
-        nodes=(
-            Node(
-                count=nodes,
-                accelerators=(Accelerators(device=model.name, count=count),),
-                link=link,
-                host=Host(
-                    memory=row.memory * count,
-                    cores=row.cores * count,
-                    memory_bandwidth=row.memory_bandwidth * count,
-                ),
+    host = {
+        "memory": row.memory * count,
+        "cores": row.cores * count,
+        "memory_bandwidth": row.memory_bandwidth * count,
+    }
+    group = {"device": model.name, "count": count}
+    node = {"count": nodes, "accelerators": (group,), "link": link, "host": host}
+    # as one document: each shape that is made by itself would build a validator of its own
+    return Cluster.model_validate(
+        {
+            "name": name,
+            "title": f"{nodes} x {count} {model.title}" if nodes > 1 else f"{count} {model.title}",
+            "nodes": (node,),
+            "network": row.network if nodes > 1 else None,
+            "sources": _assumed_sources(row, link, nodes),
+            "notes": (
+                f"host assumed, for each device: {row.source}",
+                *([f"network assumed: {row.source}"] if nodes > 1 else []),
+                wiring,
             ),
-        ),
-        network=row.network if nodes > 1 else None,
-        sources=_assumed_sources(row, link, nodes),
-        notes=(
-            f"host assumed, for each device: {row.source}",
-            *([f"network assumed: {row.source}"] if nodes > 1 else []),
-            wiring,
-        ),
+        }
     )
 
 
@@ -239,6 +235,11 @@ def _index() -> _Index:
     return _Index(read["devices"], tuple(read["clusters"]))
 
 
+def _device_named(name: str) -> str | None:
+    """The name of a device's file by one of its names; other spellings only where none is it."""
+    return _index().devices.get(name.lower()) or _device_spellings().get(_spelled(name))
+
+
 @lru_cache
 def _device_spellings() -> dict[str, str]:
     return {_spelled(word): stem for word, stem in _index().devices.items()}
@@ -256,12 +257,8 @@ def _spelled(name: str) -> str:
     return "".join(re.sub(r"^(\d+)gi?b$", r"\1g", word) for word in words)
 
 
-def _folder() -> Traversable:
-    return files("tunec.schemas.hardware")
-
-
 def _text(*parts: str) -> str:
-    return _folder().joinpath(*parts).read_text("utf-8")
+    return _HERE.joinpath(*parts).read_text("utf-8")
 
 
 def _yaml(*parts: str) -> Any:
@@ -269,7 +266,7 @@ def _yaml(*parts: str) -> Any:
 
 
 def _stems(kind: str) -> list[str]:
-    found = (entry.name for entry in _folder().joinpath(kind).iterdir())
+    found = (entry.name for entry in (_HERE / kind).iterdir())
     return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
 
 
@@ -297,7 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fresh = build_index()
     if asked:
         return 0 if _text(_INDEX) == fresh else 1
-    Path(str(_folder().joinpath(_INDEX))).write_text(fresh, "utf-8")
+    (_HERE / _INDEX).write_text(fresh, "utf-8")
     return 0
 
 

@@ -7,8 +7,7 @@ generated (`index_text`) and a test proves it fresh.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -16,7 +15,7 @@ import yaml
 from tunec.schemas.models.card import ModelCard
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_HERE: Final = "tunec.schemas.models"
+_HERE: Final = Path(__file__).parent
 INDEX: Final = "names.json"
 """The generated file, beside this module: lower-case name to the stem of the card's file."""
 
@@ -76,23 +75,19 @@ def _claims(stem: str) -> Sequence[str]:
 
 
 def _stems() -> Iterator[str]:
-    for file in sorted(_folder().joinpath("cards").iterdir(), key=lambda entry: entry.name):
+    for file in sorted((_HERE / "cards").iterdir()):
         if file.name.endswith(".yaml"):
             yield file.name.removesuffix(".yaml")
 
 
-def _folder() -> Traversable:
-    return resources.files(_HERE)
-
-
 @lru_cache(maxsize=1)
 def _index() -> Mapping[str, str]:
-    index: dict[str, str] = json.loads(_folder().joinpath(INDEX).read_text("utf-8"))
+    index: dict[str, str] = json.loads((_HERE / INDEX).read_text("utf-8"))
     return index
 
 
 @lru_cache(maxsize=256)
 def _read(stem: str) -> ModelCard:
-    text = _folder().joinpath("cards", f"{stem}.yaml").read_text("utf-8")
+    text = (_HERE / "cards" / f"{stem}.yaml").read_text("utf-8")
     data: dict[str, Any] = yaml.load(text, Loader=_LOADER)  # noqa: S506  a safe loader
     return ModelCard.model_validate(data, strict=False)

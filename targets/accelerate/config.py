@@ -11,6 +11,7 @@ from packaging.version import Version
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Dialect, Entry, File, Json, constant, derived
 from tunec.targets.accelerate.deepspeed import INLINE
+from tunec.targets.accelerate.fsdp import FSDP, WORD
 from tunec.targets.accelerate.packages import PACKAGE
 from tunec.targets.accelerate.processes import processes, uses_every_device
 
@@ -33,7 +34,7 @@ def _without_deepspeed(plan: Plan) -> bool:
 
 # ── which engine, on how many processes ──────────────────────────────────────────────────────────
 
-_ENGINES: Final = {"none": "NO", "ddp": "MULTI_GPU", "deepspeed": "DEEPSPEED"}
+_ENGINES: Final = {"none": "NO", "ddp": "MULTI_GPU", "deepspeed": "DEEPSPEED", "fsdp": WORD}
 
 
 def _write_engine(plan: Plan) -> Mapping[str, Any]:
@@ -195,6 +196,7 @@ _ENTRIES = (
     *_PRECISION,
     *_DEEPSPEED,
     *INLINE,
+    *FSDP,
 )
 
 

@@ -5,8 +5,8 @@ from typing import Final
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Target
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
-from tunec.targets.accelerate.deepspeed import inline_defaults
 from tunec.targets.accelerate.packages import ACCELERATE, PACKAGE
+from tunec.targets.accelerate.sections import section_defaults
 
 _SCRIPT: Final = "the training script's own files say it"
 _COMMAND: Final = "the launch command says it"
@@ -16,6 +16,7 @@ _SAID: Final = ("parallel.engine", "parallel.world")
 _CANNOT: Final = {
     **{slot: Cannot(_SCRIPT) for slot in SLOTS if slot not in _SAID},
     **{f"zero.{name}": Cannot("ds_config.json says it") for name in ("stage", "gather_on_save")},
+    **{slot: Cannot("another engine runs") for slot in SLOTS if slot.startswith("fsdp.")},
     "devices.nodes": Cannot("the plan leaves devices idle, and starts processes on the others"),
     "devices.per_node": Cannot("the plan leaves devices idle, and starts processes on the others"),
     "devices.visible": Cannot(_COMMAND),
@@ -34,5 +35,6 @@ TARGET: Final = Target(
     files=(ACCELERATE_CONFIG,),
     cannot=_CANNOT,
     requires={"launch.launcher": "accelerate"},
-    together=inline_defaults,
+    together=section_defaults,
+    verify="tunec.targets.accelerate.verify",
 )

@@ -12,6 +12,47 @@ _PEFT: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig`"
 _LOADER: Final = "axolotl loaders/model.py `_set_quantization_config`, before 0.10 utils/models.py"
 
 
+# ── objective and loss ───────────────────────────────────────────────────────────────────────────
+
+
+def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Supervised where no `rl` is named; KTO, ORPO and others are no slot's value."""
+    word = found.get("rl")
+    if word is None:
+        return {"objective.kind": "sft", "objective.beta": 0.0}
+    beta = found.get("rl_beta")
+    said = {"objective.beta": beta} if isinstance(beta, float | int) else {}
+    return {"objective.kind": word, **said} if word in ("dpo", "grpo") else {}
+
+
+def _path(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Liger's fused loss; two other integrations make logits in pieces of their own."""
+    if found.get("rl") is not None or any(found.get(key) for key in _OTHER_LOSSES):
+        return {}
+    return {"loss.path": "fused" if found.get(_LIGER_LOSS) is True else "full"}
+
+
+_LIGER_LOSS: Final = "liger_fused_linear_cross_entropy"
+_OTHER_LOSSES: Final = ("cut_cross_entropy", "chunked_cross_entropy")
+
+OBJECTIVE: Final = (
+    observed(
+        ("rl", "rl_beta"),
+        ("objective.kind", "objective.beta"),
+        _objective,
+        f"{_CONFIG}; core/builders/rl.py",
+        absent=_objective({}),
+    ),
+    observed(
+        (_LIGER_LOSS, *_OTHER_LOSSES, "rl"),
+        ("loss.path",),
+        _path,
+        "axolotl 0.8.1 to 0.19.0 integrations/liger/args.py `LigerArgs`",
+        absent={"loss.path": "full"},
+    ),
+)
+
+
 # ── model and data ───────────────────────────────────────────────────────────────────────────────
 
 

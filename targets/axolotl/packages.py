@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from packaging.specifiers import SpecifierSet
+from tunec.compiler.releases import Releases
 
 PACKAGE: Final = "axolotl"
 RELEASES: Final = ("0.8.1", "0.13.2", "0.19.0")
-SUPPORTED: Final = SpecifierSet(">=0.8,<0.20")
+SUPPORTED: Final = Releases(">=0.8,<0.20")

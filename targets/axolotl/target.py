@@ -7,6 +7,7 @@ from tunec.targets.axolotl.model import (
     ADAPTER,
     CHECKPOINTING,
     MODEL,
+    OBJECTIVE,
     PARALLEL,
     PRECISION,
     QUANTIZATION,
@@ -34,6 +35,7 @@ CONFIG: Final = File(
     format="yaml",
     entries=(
         *MODEL,
+        *OBJECTIVE,
         *ADAPTER,
         *QUANTIZATION,
         *PRECISION,

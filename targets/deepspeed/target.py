@@ -8,6 +8,7 @@ from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, File, Target, fixed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
@@ -36,6 +37,7 @@ _BY_LAUNCH = (
     *("launch.launcher", "launch.environment", "launch.script"),
 )
 _UNTOUCHED = "it has no effect in this plan"
+_OBJECTIVES = ("objective.", "generation.", "loss.")
 
 _CANNOT: Final = {
     **{slot: Cannot(_SCRIPT) for slot in _BY_SCRIPT},
@@ -67,6 +69,8 @@ _CANNOT: Final = {
         f"precision.{name}": Cannot("it matters with fp16 alone")
         for name in (*("initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"),)
     },
+    **{slot: Cannot(_UNTOUCHED) for slot in SLOTS if slot.startswith("fsdp.")},
+    **{slot: Cannot(_SCRIPT) for slot in SLOTS if slot.startswith(_OBJECTIVES)},
     **{
         f"zero.{name}": Cannot(_UNTOUCHED)
         for name in (
@@ -74,6 +78,7 @@ _CANNOT: Final = {
             *("contiguous_gradients", "reduce_scatter", "reduce_bucket", "allgather_bucket"),
             *("prefetch_bucket", "persistence_threshold", "max_live_parameters"),
             *("max_reuse_distance", "sub_group_size", "gather_on_save"),
+            *("hpz_partition", "leaf_modules"),
         )
     },
 }

@@ -1,10 +1,10 @@
 """Rows of ds_config.json: ZeRO. A key is written at the stages at which it does something."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, constant
+from tunec.compiler.target import ALWAYS, Entry, constant, fixed
 from tunec.targets.deepspeed.reader import (
     PACKAGE,
     offloads,
@@ -104,6 +104,71 @@ _PATH = Entry(
     package=PACKAGE,
 )
 
+
+def _hpz(plan: Plan) -> Mapping[str, Any]:
+    ranks = plan.zero.hpz_partition
+    return {"zero_optimization.zero_hpz_partition_size": ranks} if ranks > 1 else {}
+
+
+_LEAVES: Final = "zero_optimization.leaf_module.classes"
+_LEAF_CLASSES: Final = "0.18.0"
+"""The first release that reads leaf modules from the file; before, a script marks them by
+`deepspeed.utils.set_z3_leaf_modules`."""
+
+
+_OWN_LEAVES: Final = (
+    "transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",
+    "transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",
+    "transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock",
+)
+"""What it takes where the key is absent (`DEFAULT_LEAF_MODULE_CLASSES`)."""
+
+
+def _leaves(plan: Plan) -> Mapping[str, Any]:
+    named = plan.zero.leaf_modules
+    return {} if named is None else {_LEAVES: list(named)}
+
+
+def _named_leaves(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    named = tuple(found[_LEAVES])
+    return {"zero.leaf_modules": None if named == _OWN_LEAVES else named}
+
+
+_PORTIONS = (
+    Entry(
+        ("zero_optimization.zero_hpz_partition_size",),
+        ("zero.hpz_partition",),
+        _hpz,
+        lambda found: {
+            "zero.hpz_partition": max(found["zero_optimization.zero_hpz_partition_size"], 1)
+        },
+        _ZERO,
+        absent=((ALWAYS, {"zero.hpz_partition": 1}),),
+        when=shards_parameters,
+        package=PACKAGE,
+    ),
+    Entry(
+        (_LEAVES,),
+        ("zero.leaf_modules",),
+        _leaves,
+        _named_leaves,
+        "deepspeed 0.18.0 to 0.19.8 runtime/zero/leaf_module_config.py: absent, Mixtral's, "
+        "Qwen2-MoE's and Qwen3-MoE's blocks",
+        since=_LEAF_CLASSES,
+        absent=((ALWAYS, {"zero.leaf_modules": None}),),
+        when=shards_parameters,
+        package=PACKAGE,
+    ),
+    fixed(
+        "zero.leaf_modules",
+        None,
+        "deepspeed 0.14.5 to 0.17.6 runtime/zero/config.py has no such key",
+        until=_LEAF_CLASSES,
+        when=shards_parameters,
+        package=PACKAGE,
+    ),
+)
+
 ZERO = (
     _key("stage", "stage", 0, lambda _: True),
     _device(_OPTIMIZER, "cpu_offload", "zero.offload_optimizer", shards),
@@ -136,6 +201,7 @@ ZERO = (
     _key("stage3_max_reuse_distance", "max_reuse_distance", 1_000_000_000, shards_parameters),
     _key("sub_group_size", "sub_group_size", 1_000_000_000, shards_parameters),
     _key("stage3_gather_16bit_weights_on_model_save", "gather_on_save", False, shards_parameters),
+    *_PORTIONS,
 )
 
 _AIO_SOURCE = "deepspeed runtime/swap_tensor/constants.py, its own defaults"

@@ -102,10 +102,12 @@ _PARTS: Final = (
 
 # ── arguments of the Trainer ─────────────────────────────────────────────────────────────────────
 
-_OWN: Final = ("remove_unused_columns", "activation_checkpointing.mode")
+_OWN: Final = ("remove_unused_columns", "activation_checkpointing.mode", "fsdp")
 _TRAINER: Final = without(TRAINING_ARGS.entries, *_OWN)
 _MODE, _MODE_RENAMED = (
-    each for each in TRAINING_ARGS.entries if "activation_checkpointing.mode" in each.slots
+    each
+    for each in without(TRAINING_ARGS.entries, "fsdp")
+    if "activation_checkpointing.mode" in each.slots
 )
 _ALWAYS_RECOMPUTES: Final = replace(
     _MODE,

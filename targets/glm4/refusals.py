@@ -44,6 +44,14 @@ REFUSALS: Final = (
         "give data.evaluation, or no evaluations",
     ),
     Refusal(
+        ("parallel.engine",),
+        "its scripts turn recomputation on in the model, which FSDP's own would double",
+        lambda plan: plan.parallel.engine == "fsdp",
+        "zai-org/GLM-4 da2fe37 finetune.py `main`: model.gradient_checkpointing_enable(); "
+        "transformers trainer.py refuses both",
+        "use `engine: ddp` or `engine: deepspeed`",
+    ),
+    Refusal(
         ("model.kind", "parallel.engine"),
         "before 2025-04 its vision script does not work with DeepSpeed, as its README says",
         _sees_on_deepspeed,

@@ -64,7 +64,8 @@ def _on_deepspeed(plan: Plan) -> bool:
     return plan.parallel.engine == "deepspeed"
 
 
-_STYLE: Final = Style()
+SCRIPT_NAME: Final = "launch.sh"
+STYLE: Final = Style()
 
 TARGET: Final = Target(
     name="glm4",
@@ -75,12 +76,12 @@ TARGET: Final = Target(
     files=(
         CONFIGURATION,
         File(
-            "launch.sh",
+            SCRIPT_NAME,
             "shell",
             _COMMAND,
             _is_command,
-            render=renderer(_STYLE),
-            parse=parser(_STYLE),
+            render=renderer(STYLE),
+            parse=parser(STYLE),
         ),
         ds_config(TRAINER, when=_on_deepspeed),
     ),
@@ -89,4 +90,5 @@ TARGET: Final = Target(
     beside={PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},
     companions=companions,
     together=compute_dtype,
+    verify="tunec.targets.glm4.verify",
 )

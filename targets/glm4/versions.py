@@ -7,9 +7,9 @@ run with, orders its history: 4.40.0 until 2024-07-16, 4.42.4 and 4.44.0 in summ
 
 from typing import Final
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from tunec.compiler.releases import Releases
 from tunec.compiler.target import Dialect, Package
 from tunec.targets.huggingface.packages import TRANSFORMERS
 
@@ -28,7 +28,7 @@ STATES: Final = (
 """(first release of transformers, commit): of 2024-07-08, 2024-09-17 and 2025-07-04."""
 
 _LEFT_OUT: Final = tuple(f"4.{minor}" for minor in range(46, 51))
-_SUPPORTED: Final = SpecifierSet(
+_SUPPORTED: Final = Releases(
     ",".join((str(TRANSFORMERS.supported), *(f"!={each}.*" for each in _LEFT_OUT)))
 )
 RELEASES: Final = Package(

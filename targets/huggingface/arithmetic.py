@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, same
+from tunec.compiler.target import ALWAYS, Entry, derived, same
+from tunec.targets.accelerate.fsdp import true
+from tunec.targets.huggingface.fsdp import FSDP, RECOMPUTES_KEY, recomputes_by_fsdp
 
 _SOURCE = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"
 
@@ -81,6 +83,7 @@ PRECISION = (
     _NO_FLAGS,
     same("tf32", "precision.tf32", f"{_SOURCE}: absent, torch's own setting stays"),
     _ENGINE,
+    *FSDP,
 )
 
 
@@ -102,16 +105,30 @@ def _mode(keys: tuple[str, ...]) -> Entry:
         return {keys[0]: plan.activation_checkpointing.mode == "layer"}
 
     def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        if true(found.get(RECOMPUTES_KEY, False)):
+            return {"activation_checkpointing.mode": "layer"}
         word = _first(found, keys)
         return {"activation_checkpointing.mode": "layer" if word is True else "none"}
 
     absent = ((ALWAYS, {"activation_checkpointing.mode": "none"}),)
-    return Entry(keys, ("activation_checkpointing.mode",), write, read, _SOURCE, absent=absent)
+    return Entry(
+        (*keys, RECOMPUTES_KEY),
+        ("activation_checkpointing.mode",),
+        write,
+        read,
+        _SOURCE,
+        absent=absent,
+        when=_by_the_model,
+    )
+
+
+def _by_the_model(plan: Plan) -> bool:
+    return not recomputes_by_fsdp(plan)
 
 
 def recomputes(plan: Plan) -> bool:
-    """Activations are recomputed."""
-    return plan.activation_checkpointing.mode == "layer"
+    """The model is told to recompute activations."""
+    return not recomputes_by_fsdp(plan) and plan.activation_checkpointing.mode == "layer"
 
 
 def _variant(keys: tuple[str, ...]) -> Entry:
@@ -134,4 +151,21 @@ def _named_as(build: Callable[[tuple[str, ...]], Entry], place: int) -> tuple[En
     return replace(build((old,)), until="5.23"), replace(build((new, old)), since="5.23")
 
 
-CHECKPOINTING = (*_named_as(_mode, 0), *_named_as(_variant, 1))
+def _off(key: str, since: str | None, until: str | None) -> Entry:
+    """transformers trainer.py refuses both at once, and TRL's configs turn the model's on."""
+    return derived(
+        key,
+        lambda _: False,
+        f"{_SOURCE}: beside FSDP's own",
+        since=since,
+        until=until,
+        when=recomputes_by_fsdp,
+    )
+
+
+CHECKPOINTING = (
+    *_named_as(_mode, 0),
+    *_named_as(_variant, 1),
+    _off(_keys(new=False)[0], None, "5.23"),
+    _off(_keys(new=True)[0], "5.23", None),
+)

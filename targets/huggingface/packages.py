@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import Final
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from tunec.compiler.releases import Releases
 from tunec.compiler.target import Package
 
 TRL, PEFT = "trl", "peft"
 
 TRANSFORMERS: Final = Package(
-    SpecifierSet(">=4.40,<5.24"),
+    Releases(">=4.40,<5.24"),
     (
         *("4.40.2", "4.41.2", "4.42.4", "4.43.4", "4.44.2", "4.45.2", "4.46.3", "4.47.1"),
         *("4.48.3", "4.49.0", "4.50.3", "4.51.3", "4.52.4", "4.53.3", "4.54.1", "4.55.4"),
@@ -22,7 +22,7 @@ TRANSFORMERS: Final = Package(
     ),
 )
 TRL_RELEASES: Final = Package(
-    SpecifierSet(">=0.8,<1.17"),
+    Releases(">=0.8,<1.17"),
     (
         *("0.8.6", "0.9.6", "0.10.1", "0.11.4", "0.12.2", "0.13.0", "0.14.0", "0.15.2", "0.16.1"),
         *("0.17.0", "0.18.2", "0.19.1", "0.20.0", "0.21.0", "0.22.2", "0.23.1", "0.24.0"),
@@ -32,7 +32,7 @@ TRL_RELEASES: Final = Package(
     ),
 )
 PEFT_RELEASES: Final = Package(
-    SpecifierSet(">=0.10,<0.22"),
+    Releases(">=0.10,<0.22"),
     (
         *("0.10.0", "0.11.1", "0.12.0", "0.13.2", "0.14.0", "0.15.2", "0.16.0", "0.17.1"),
         *("0.18.1", "0.19.1", "0.20.0", "0.21.2"),

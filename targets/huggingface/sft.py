@@ -21,6 +21,7 @@ from tunec.targets.huggingface.training import (
     SAVING,
     TRL_LEARNING_RATE,
     TRL_LOG_STEPS,
+    write_liger,
 )
 from tunec.targets.huggingface.trl_defaults import TRL_CHECKPOINTING, TRL_PRECISION
 
@@ -141,13 +142,88 @@ SAMPLES = (
     *_length("max_seq_length", None, "0.16", (("0.8", _LONG_512), ("0.9", {}), ("0.15", _LONG))),
     *_length("max_length", "0.16", None, ((ALWAYS, _LONG),)),
     same("packing", "data.packing", _CONFIG, absent=((ALWAYS, False),), package=TRL),
-    constant(
-        "loss_type",
-        "nll",
-        f"{_CONFIG}, from 0.23: default nll, another in some releases from 1.4 on",
-        since="0.23",
+)
+
+
+# ── loss ─────────────────────────────────────────────────────────────────────────────────────────
+
+_PIECES = "trl 1.4.0 to 1.14.2 trainer/sft_config.py `loss_type`: chunked_nll the default from 1.7"
+_ONLY_PIECES = "trl 1.15.0 to 1.16.0 trainer/utils.py `add_fused_lm_head`, for every model"
+_FUSED = {"loss.path": "fused"}
+_FULL = {"loss.path": "full"}
+
+
+def _liger(key: str, since: str, until: str) -> Entry:
+    return Entry(
+        (key,),
+        ("loss.path",),
+        lambda plan: {key: True} if plan.loss.path == "fused" else {},
+        lambda found: _FUSED if found[key] is True else _FULL,
+        "trl 0.10.1 to 0.15.2 trainer/sft_config.py `use_liger`, then transformers' own key",
+        since=since,
+        until=until,
+        absent=((ALWAYS, _FULL),),
+        package=TRL,
+    )
+
+
+def _write_path(plan: Plan) -> Mapping[str, Any]:
+    return {
+        "loss_type": "chunked_nll" if plan.loss.path == "chunked" else "nll",
+        **write_liger(plan),
+    }
+
+
+def _read_path(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    word = found.get("loss_type")
+    if word == "chunked_nll":
+        return {"loss.path": "chunked"}
+    if found.get("use_liger_kernel") is True:
+        return _FUSED
+    return _FULL if word == "nll" else {}
+
+
+def _read_loss(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    word = str(found["loss_type"]).removeprefix("chunked_")
+    return {"objective.loss": word} if word in ("nll", "dft") else {}
+
+
+def _in_pieces(plan: Plan) -> bool:
+    return plan.loss.path != "full"
+
+
+IN_PIECES = fixed("loss.path", "chunked", _ONLY_PIECES, since="1.15", when=_in_pieces, package=TRL)
+"""Where the file stands beside the Trainer's arguments, a plan for these may count all logits."""
+LOSS = (
+    fixed(
+        "loss.path", "full", "trl 0.8.6 to 0.9.6 trainer/sft_config.py", until="0.10", package=TRL
+    ),
+    _liger("use_liger", "0.10", "0.16"),
+    _liger("use_liger_kernel", "0.16", "1.4"),
+    constant("loss_type", "nll", f"{_CONFIG}, from 0.23", since="0.23", until="1.4", package=TRL),
+    Entry(
+        ("loss_type", "use_liger_kernel"),
+        ("loss.path",),
+        _write_path,
+        _read_path,
+        _PIECES,
+        since="1.4",
+        until="1.15",
+        absent=((ALWAYS, _FULL), ("1.7", {"loss.path": "chunked"})),
         package=TRL,
     ),
+    constant("loss_type", "nll", _ONLY_PIECES, since="1.15", package=TRL),
+    IN_PIECES,
+    Entry(
+        ("loss_type",),
+        ("objective.loss",),
+        lambda _: {},
+        _read_loss,
+        f"{_CONFIG}: it can be dft from 0.23",
+        absent=((ALWAYS, {"objective.loss": "nll"}),),
+        package=TRL,
+    ),
+    fixed("objective.kind", "sft", "trl 0.8.6 to 1.16.0 scripts/sft.py", package=TRL),
 )
 
 _REENTRANT = derived(
@@ -163,8 +239,8 @@ _WHOLE = fixed("adapter.frozen", (), "trl 0.8.6 to 1.16.0: no key freezes a part
 
 
 def _fits_script(plan: Plan) -> bool:
-    """What `trl sft` trains: AutoModelForCausalLM, or a model with images."""
-    return plan.model.kind in ("causal-lm", "vision-language")
+    """What `trl sft` trains: AutoModelForCausalLM, or a model with images, towards given texts."""
+    return plan.model.kind in ("causal-lm", "vision-language") and plan.objective.kind == "sft"
 
 
 def _is_sft(document: Json) -> bool:
@@ -182,6 +258,7 @@ SFT = File(
         *PLAIN_LORA,
         *DATA,
         *SAMPLES,
+        *LOSS,
         *BATCH,
         TRL_LEARNING_RATE,
         *OPTIMIZER,

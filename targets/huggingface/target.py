@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Cannot, Documents, File, Json, Target
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.target import Cannot, Documents, File, Json, Target, supervised
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
@@ -29,6 +30,7 @@ from tunec.targets.huggingface.training import (
     LENGTH,
     LOG_STEPS,
     LOGGING,
+    LOSS,
     OPTIMIZER,
     RUNTIME,
     SAVING,
@@ -46,6 +48,7 @@ _TRAINING = (
     *SAVING,
     *EVALUATION,
     *RUNTIME,
+    *LOSS,
 )
 _ARGUMENTS = ("output_dir", "per_device_train_batch_size", "num_train_epochs", "optim")
 
@@ -112,6 +115,7 @@ _SCRIPT = "the training script says it"
 _LAUNCH = "the launch command says it"
 _ENGINE = "the engine and the adapter library decide it"
 _UNTOUCHED = "it has no effect in this plan"
+_NO_FSDP = "another engine runs, or accelerate.yaml says it to the launcher"
 _SCALER = (
     "torch's GradScaler scales the loss, and no key sets it "
     "(accelerate utils/modeling.py `get_grad_scaler`)"
@@ -151,6 +155,7 @@ CANNOT: Final = {
         "no key of these files freezes a part of the model", loses=True, harmless=((),)
     ),
     "adapter.trainable_parameters": Cannot(_MODEL_SAYS),
+    **supervised("transformers' Trainer"),
     "optimizer.kernel": Cannot("offloaded, DeepSpeed's own CPU optimizer runs"),
     "parallel.engine": Cannot(_LAUNCH),
     "parallel.world": Cannot(_LAUNCH),
@@ -174,8 +179,11 @@ CANNOT: Final = {
             *("overlap_comm", "contiguous_gradients", "reduce_scatter", "reduce_bucket"),
             *("allgather_bucket", "prefetch_bucket", "persistence_threshold"),
             *("max_live_parameters", "max_reuse_distance", "sub_group_size", "gather_on_save"),
+            *("hpz_partition", "leaf_modules"),
         )
     },
+    **{slot: Cannot(_NO_FSDP) for slot in SLOTS if slot.startswith("fsdp.")},
+    "activation_checkpointing.mode": Cannot(_UNTOUCHED),
     **{f"launch.{name}": Cannot(_LAUNCH) for name in ("launcher", "environment", "script")},
 }
 

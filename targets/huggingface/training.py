@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, constant, derived, named, same
+from tunec.compiler.target import ALWAYS, Entry, constant, derived, fixed, named, same
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
 
 _SOURCE = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"
@@ -102,6 +102,43 @@ TRL_LEARNING_RATE = same(
     "trl trainer/sft_config.py `SFTConfig`: 5e-5 to 0.11, 2e-5 from 0.12",
     absent=((ALWAYS, 5e-5), ("0.12", 2e-5)),
     package="trl",
+)
+
+
+# ── loss ─────────────────────────────────────────────────────────────────────────────────────────
+
+_LIGER = (
+    "transformers 4.45.2 to 5.23.0 training_args.py `use_liger_kernel`: trainer.py patches the "
+    "model with Liger's defaults, the fused linear cross entropy among them"
+)
+
+
+def _not_in_pieces(plan: Plan) -> bool:
+    """Whether transformers' own Trainer can compute the loss so: it knows no pieces."""
+    return plan.loss.path != "chunked"
+
+
+def write_liger(plan: Plan) -> Mapping[str, Any]:
+    """The key where Liger fuses the loss; off it is left out."""
+    return {"use_liger_kernel": True} if plan.loss.path == "fused" else {}
+
+
+def _read_liger(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"loss.path": "fused" if found["use_liger_kernel"] is True else "full"}
+
+
+LOSS = (
+    Entry(
+        ("use_liger_kernel",),
+        ("loss.path",),
+        write_liger,
+        _read_liger,
+        _LIGER,
+        since="4.45",
+        absent=((ALWAYS, {"loss.path": "full"}),),
+        when=_not_in_pieces,
+    ),
+    fixed("loss.path", "full", _LIGER, until="4.45", when=_not_in_pieces),
 )
 
 
@@ -260,13 +297,16 @@ RUNTIME = (
     ),
     derived(
         "remove_unused_columns",
-        lambda plan: plan.model.kind != "vision-language",
+        lambda plan: plan.model.kind != "vision-language" and plan.objective.kind == "sft",
         "transformers 4.40.2 to 5.23.0 trainer.py `_remove_unused_columns`: drops columns that "
-        "forward() does not name, which the collator of a model with images needs",
+        "forward() does not name, which the collator of a model with images or of pairs needs, "
+        "and rewards",
     ),
     derived(
         "label_names",
-        lambda plan: ["labels"] if plan.adapter.kind != "none" else None,
+        lambda plan: (
+            ["labels"] if plan.adapter.kind != "none" and plan.objective.kind == "sft" else None
+        ),
         "transformers trainer.py `__init__`: the labels of a PeftModel cannot be found by "
         "signature, and evaluation then has no loss",
     ),

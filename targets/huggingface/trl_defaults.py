@@ -44,7 +44,10 @@ TRL_PRECISION: Final = (
     *(each for each in PRECISION if each not in _FLAGS),
 )
 TRL_CHECKPOINTING: Final = (
-    *(replace(each, absent=()) if _MODE in each.slots else each for each in CHECKPOINTING),
+    *(
+        replace(each, absent=()) if _MODE in each.slots and each.absent else each
+        for each in CHECKPOINTING
+    ),
     Entry(
         ("gradient_checkpointing", "activation_checkpointing"),
         (_MODE,),

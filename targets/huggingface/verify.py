@@ -1,13 +1,16 @@
 """How transformers, peft and trl are asked about the Trainer's files, and how they are heard."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.consumers.sets import choose
+from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
     Answers,
     Case,
+    Fact,
     Heard,
     Program,
     Question,
@@ -21,7 +24,8 @@ from tunec.targets.deepspeed.verify import engine_programs, refusal
 from tunec.targets.huggingface.packages import PEFT, TRL
 
 SCRIPT: Final = "tunec.targets.huggingface.consumer"
-_SECONDS: Final = 300.0
+Asking = Callable[[Case, Answers], Question | None]
+SECONDS: Final = 300.0
 _SOME_STEPS: Final = 100
 """Optimizer steps of a run whose length nobody knows: some schedules want a number."""
 
@@ -43,7 +47,7 @@ TRAINING, ADAPTER, MODEL_ARGS, SFT = (
 def where(case: Case) -> Where:
     """The set of the release of transformers, with the peft and trl that the case names."""
     known = choose("transformers", str(case.version))
-    named = {name: str(case.dialect[name]) for name in (PEFT, TRL)}
+    named = {name: str(case.dialect[name]) for name in (PEFT, TRL) if name in case.dialect}
     pins = (pin.partition("==") for pin in known.requirements)
     chosen = tuple(f"{name}=={named.get(name, version)}" for name, _, version in pins)
     return Where(known.consumer, known.version, chosen)
@@ -56,10 +60,12 @@ def _arguments(case: Case, _: Answers) -> Question | None:
     if TRAINING not in case.delivered:
         return None
     beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
+    return {"verb": "resolve", "yaml": case.text(TRAINING), "files": beside, **run_of(case)}
+
+
+def run_of(case: Case) -> dict[str, Any]:
+    """What the Trainer knows of the run when it fills in a ds_config, and the declared machine."""
     return {
-        "verb": "resolve",
-        "yaml": case.text(TRAINING),
-        "files": beside,
         "model_config": {"hidden_size": case.architecture.hidden},
         "max_steps": case.plan.schedule.steps or _SOME_STEPS,
         **case.machine(),
@@ -75,16 +81,19 @@ def settled(case: Case, values: Mapping[str, Json]) -> dict[str, Json]:
 def _hear_arguments(case: Case, answer: Any) -> Heard:
     if answer["refused"]:
         return Heard(refused=refusal(answer))
-    plan, derived = case.plan, answer["derived"]
+    return Heard(
+        values=settled(case, answer["values"]), facts=derived_facts(case.plan, answer["derived"])
+    )
+
+
+def derived_facts(plan: Plan, derived: Mapping[str, Json], prefix: str = "") -> tuple[Fact, ...]:
+    """What the arguments' class computes of them, where they stand in a block of a file too."""
     pairs = [
         ("schedule.warmup_steps", "warmup_steps", plan.schedule.warmup_steps, "warmup_steps"),
         ("batch.micro", "per_device_train_batch_size", plan.batch.micro, "train_batch_size"),
         ("parallel.world", "processes", plan.parallel.world, "world_size"),
     ]
-    return Heard(
-        values=settled(case, answer["values"]),
-        facts=facts([(slot, key, wanted, derived[name]) for slot, key, wanted, name in pairs]),
-    )
+    return facts([(slot, prefix + key, wanted, derived[name]) for slot, key, wanted, name in pairs])
 
 
 def _hear_auto(_: Case, answer: Any) -> Heard:
@@ -117,11 +126,55 @@ def _filled(_: Case, answers: Answers) -> Json:
     return _spoken(answer["deepspeed"])
 
 
+def auto_programs(script: str, at: Callable[[Case], Where], ask: Asking) -> tuple[Program, ...]:
+    """ds_config.json filled in by the Trainer, and then before the engine.
+
+    `ask` is the question of the arguments beside it, whose answer holds the filled-in one.
+    """
+    filling = Program(_AUTO, DS_CONFIG, script, at, ask, _hear_auto, seconds=SECONDS)
+    return (filling, *engine_programs(_filled, after=_AUTO, silent=_SILENT))
+
+
 # ── peft ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _adapt(case: Case, _: Answers) -> Question:
-    lora = document(case.file(ADAPTER), case.delivered[ADAPTER])
+Lora = Callable[[Case, Answers], Mapping[str, Json] | None]
+"""The arguments of LoraConfig, as adapter_config.json has them; None where there is no adapter."""
+Named = Callable[[str], str]
+"""A key of adapter_config.json in a file's words; empty where the file has none."""
+
+
+def adapter_program(
+    file: str,
+    lora: Lora,
+    at: Callable[[Case], Where],
+    named: Named = str,
+    after: str = "",
+    *,
+    resolves: bool = True,
+) -> Program:
+    """The adapter that a file asks for, on the real module tree.
+
+    `resolves` is whether a key's value is the one of the adapter's configuration.
+    """
+
+    def ask(case: Case, answers: Answers) -> Question | None:
+        wanted = lora(case, answers)
+        return None if wanted is None else _adapt(case, wanted)
+
+    def hear(case: Case, answer: Any) -> Heard:
+        heard = _hear_adapter(case, answer, named)
+        return heard if resolves else replace(heard, values={})
+
+    return Program(_LORA, file, SCRIPT, at, ask, hear, after=after, seconds=SECONDS)
+
+
+def _own_file(case: Case, _: Answers) -> Mapping[str, Json]:
+    found: Mapping[str, Json] = document(case.file(ADAPTER), case.delivered[ADAPTER])
+    return found
+
+
+def _adapt(case: Case, lora: Mapping[str, Json]) -> Question:
     known = {key: value for key, value in lora.items() if key != "peft_type"}
     named = {"verb": "adapt", "lora": known, "peft_type": lora.get("peft_type")}
     built = case.config if case.plan.model.kind == "causal-lm" else None
@@ -138,7 +191,7 @@ def _modules(case: Case) -> list[list[Any]]:
     ]
 
 
-def _hear_adapter(case: Case, answer: Any) -> Heard:
+def _hear_adapter(case: Case, answer: Any, named: Named) -> Heard:
     if answer["refused"]:
         return Heard(refused=refusal(answer))
     plan = case.plan.adapter
@@ -146,13 +199,13 @@ def _hear_adapter(case: Case, answer: Any) -> Heard:
     pairs = [
         (
             "adapter.trainable_parameters",
-            "target_modules",
+            named("target_modules"),
             plan.trainable_parameters,
             answer["trainable_parameters"],
         ),
         (
             "adapter.also_train",
-            "modules_to_save",
+            named("modules_to_save"),
             sorted(plan.also_train),
             sorted(
                 name for name in plan.also_train if any(f".{name}." in each for each in trained)
@@ -160,7 +213,8 @@ def _hear_adapter(case: Case, answer: Any) -> Heard:
         ),
     ]
     values = flat(answer["values"])
-    return Heard(values={**values, **_sorted(case, values)}, facts=facts(pairs))
+    told = {named(key): value for key, value in {**values, **_sorted(case, values)}.items()}
+    return Heard(values={key: told[key] for key in told if key}, facts=facts(pairs))
 
 
 def _sorted(case: Case, values: Mapping[str, Json]) -> dict[str, Json]:
@@ -189,13 +243,19 @@ def _hear_model(case: Case, answer: Any) -> Heard:
     return Heard(values=settled(case, answer["values"]))
 
 
+def script_question(case: Case, method: str, file: str) -> Question:
+    """`trl METHOD` before its file, with the ds_config.json beside it."""
+    beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
+    asked = {"verb": "script", "method": method, "yaml": case.text(file), "files": beside}
+    return {**asked, **run_of(case)}
+
+
 def _script(case: Case, _: Answers) -> Question:
-    names = [name for name in (SFT, DS_CONFIG) if name in case.delivered]
-    texts = {name: case.text(name) for name in names}
-    return {"verb": "script", "config": SFT, "files": texts, **case.machine()}
+    return script_question(case, "sft", SFT)
 
 
-def _hear_script(case: Case, answer: Any) -> Heard:
+def hear_script(case: Case, answer: Any) -> Heard:
+    """What a script of TRL makes of its file, and the configurations that it builds of it."""
     if answer["refused"]:
         return Heard(refused=refusal(answer))
     plan = case.plan
@@ -218,10 +278,9 @@ def _hear_script(case: Case, answer: Any) -> Heard:
 
 
 PROGRAMS: Final = (
-    Program(_ARGUMENTS, TRAINING, SCRIPT, where, _arguments, _hear_arguments, seconds=_SECONDS),
-    Program(_AUTO, DS_CONFIG, SCRIPT, where, _arguments, _hear_auto, seconds=_SECONDS),
-    *engine_programs(_filled, after=_AUTO, silent=_SILENT),
-    Program(_LORA, ADAPTER, SCRIPT, where, _adapt, _hear_adapter, seconds=_SECONDS),
-    Program(_MODEL, MODEL_ARGS, SCRIPT, where, _model, _hear_model, seconds=_SECONDS),
-    Program(_SFT, SFT, SCRIPT, where, _script, _hear_script, seconds=_SECONDS),
+    Program(_ARGUMENTS, TRAINING, SCRIPT, where, _arguments, _hear_arguments, seconds=SECONDS),
+    *auto_programs(SCRIPT, where, _arguments),
+    adapter_program(ADAPTER, _own_file, where),
+    Program(_MODEL, MODEL_ARGS, SCRIPT, where, _model, _hear_model, seconds=SECONDS),
+    Program(_SFT, SFT, SCRIPT, where, _script, hear_script, seconds=SECONDS),
 )

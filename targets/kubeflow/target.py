@@ -6,15 +6,14 @@ They say the same run; a cluster has one of the two operators.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from packaging.specifiers import SpecifierSet
-
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.releases import Releases
 from tunec.compiler.target import Cannot, File, Json, Package, Target, constant, derived
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
-from tunec.targets.accelerate.deepspeed import inline_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
+from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.kubeflow.container import (
     counted,
     job_name,
@@ -53,6 +52,52 @@ _TRAIN_KEYS: Final = Keys(
 )
 
 
+_SHARED: Final = "shared-memory"
+_NODE: Final = "node"
+"""The replicated job of the runtime, and its container, that train."""
+_VOLUME: Final[Json] = {"name": _SHARED, "emptyDir": {"medium": "Memory"}}
+_MOUNT: Final[Json] = {"name": _SHARED, "mountPath": "/dev/shm"}  # noqa: S108  of the pod
+"""Shared memory is what data loading processes and NCCL pass tensors by; 64 MiB unasked."""
+_POD: Final[Json] = {
+    "volumes": [_VOLUME],
+    "containers": [{"name": _NODE, "volumeMounts": [_MOUNT]}],
+}
+
+
+def _patch() -> Json:
+    """A patch of the runtime's pods, with the name of whoever owns it."""
+    job = {"name": _NODE, "template": {"spec": {"template": {"spec": _POD}}}}
+    return {
+        "manager": "tunec",
+        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}},
+    }
+
+
+_JOBS: Final = {"targetJobs": [{"name": _NODE}]}
+_TYPES: Final = "pkg/apis/trainer/v1alpha1/trainjob_types.go"
+_MOUNTED: Final = (
+    constant(
+        "spec.podSpecOverrides",
+        [{**_JOBS, **_POD}],
+        f"kubeflow/trainer v2.0.1 {_TYPES} `PodSpecOverride`",
+        until="2.1",
+    ),
+    constant(
+        "spec.podTemplateOverrides",
+        [{**_JOBS, "spec": _POD}],
+        f"kubeflow/trainer v2.1.0 {_TYPES} `PodTemplateOverride`",
+        since="2.1",
+        until="2.2",
+    ),
+    constant(
+        "spec.runtimePatches",
+        [_patch()],
+        f"kubeflow/trainer v2.2.1 and v2.3.0 {_TYPES} `RuntimePatch`",
+        since="2.2",
+    ),
+)
+
+
 def _is_trainjob(document: Json) -> bool:
     return isinstance(document, dict) and document.get("kind") == "TrainJob"
 
@@ -70,6 +115,7 @@ TRAINJOB: Final = File(
             f"{_TRAINER} manifests/base/runtimes/torch_distributed.yaml",
         ),
         constant("spec.trainer.command", ["bash", "-c"], _TRAINJOB),
+        *_MOUNTED,
         *rows(_TRAIN_KEYS),
     ),
     recognise=_is_trainjob,
@@ -84,7 +130,6 @@ _MEETING: Final = {"NODE_RANK": "PET_NODE_RANK"}
 """kubeflow/training-operator v1.7.0 to v1.9.4 pkg/controller.v1/pytorch/envvar.go `setPodEnv`;
 MASTER_ADDR and MASTER_PORT are set under these names."""
 _IMAGE: Final = "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"
-_SHARED: Final = "shared-memory"
 
 
 def _container(plan: Plan) -> dict[str, Json]:
@@ -95,14 +140,12 @@ def _container(plan: Plan) -> dict[str, Json]:
         "args": write_command(plan, _MEETING),
         "env": write_environment(plan),
         "resources": {"limits": write_limits(plan)},
-        "volumeMounts": [{"name": _SHARED, "mountPath": "/dev/shm"}],  # noqa: S108  of the pod
+        "volumeMounts": [_MOUNT],
     }
 
 
 def _replicas(plan: Plan, count: int) -> dict[str, Json]:
-    """Shared memory is what data loading processes and NCCL pass tensors by; 64 MiB unasked."""
-    volume = {"name": _SHARED, "emptyDir": {"medium": "Memory"}}
-    pod = {"containers": [_container(plan)], "volumes": [volume]}
+    pod = {"containers": [_container(plan)], "volumes": [_VOLUME]}
     return {"replicas": count, "restartPolicy": "OnFailure", "template": {"spec": pod}}
 
 
@@ -211,15 +254,15 @@ _CANNOT: Final = {
 TARGET: Final = Target(
     name="kubeflow",
     package=API,
-    supported=SpecifierSet(">=2.0,<2.4"),
+    supported=Releases(">=2.0,<2.4"),
     latest="2.3.0",
     releases=("2.0.1", "2.1.0", "2.2.1", "2.3.0"),
     files=(TRAINJOB, PYTORCHJOB, ACCELERATE_CONFIG),
     cannot=_CANNOT,
     beside={
         "accelerate": ACCELERATE,
-        OPERATOR: Package(SpecifierSet(">=1.7,<1.10"), ("1.7.0", "1.8.1", "1.9.4")),
+        OPERATOR: Package(Releases(">=1.7,<1.10"), ("1.7.0", "1.8.1", "1.9.4")),
     },
-    together=inline_defaults,
+    together=section_defaults,
     verify="tunec.targets.kubeflow.verify",
 )

@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from packaging.specifiers import SpecifierSet
-
+from tunec.compiler.releases import Releases
 from tunec.compiler.target import Entry, File, Json, Target
 from tunec.targets.accelerate.packages import ACCELERATE, PACKAGE
 from tunec.targets.launch.target import LAUNCH_SH
@@ -128,7 +127,7 @@ def _is_batch(document: Json) -> bool:
 TARGET: Final = Target(
     name="launchers",
     package="torch",
-    supported=SpecifierSet(">=2.0,<3"),
+    supported=Releases(">=2.0,<3"),
     latest="2.13.0",
     releases=("2.13.0",),
     files=(

@@ -4,16 +4,15 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from packaging.specifiers import SpecifierSet
-
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.releases import Releases
 from tunec.compiler.target import ALWAYS, Cannot, Dialect, Entry, File, Json, Target, named
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
-from tunec.targets.accelerate.deepspeed import inline_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
+from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.launch.script import parse, render
 
 _VISIBLE, _FP16 = "CUDA_VISIBLE_DEVICES", "DS_ALLOW_DEPRECATED_FP16"
@@ -238,12 +237,12 @@ _CANNOT: Final = {
 TARGET: Final = Target(
     name="launch",
     package="torch",
-    supported=SpecifierSet(">=2.0,<3"),
+    supported=Releases(">=2.0,<3"),
     latest="2.13.0",
     releases=("2.13.0",),
     files=(LAUNCH_SH, ACCELERATE_CONFIG),
     cannot=_CANNOT,
     beside={"accelerate": ACCELERATE},
-    together=inline_defaults,
+    together=section_defaults,
     verify="tunec.targets.launch.verify",
 )

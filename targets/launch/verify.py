@@ -5,8 +5,8 @@ launcher's own parser gets these.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from packaging.version import Version
 from tunec.compiler.consumers.environments import EnvironmentUnavailable
 from tunec.compiler.consumers.sets import choose, releases
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Json
+from tunec.compiler.target import Found, Json
 from tunec.compiler.verify.contract import (
     Answers,
     Case,
@@ -41,7 +41,7 @@ SCRIPT: Final = "tunec.targets.launch.consumer"
 _TORCH: Final = "torch"
 _SH, _YAML = LAUNCH_SH.name, ACCELERATE_CONFIG.name
 
-_NODE: Final[Mapping[str, str]] = {"NODE_RANK": "0", "MASTER_ADDR": "node0"}
+NODE: Final[Mapping[str, str]] = {"NODE_RANK": "0", "MASTER_ADDR": "node0"}
 """What the cluster sets on the first of several nodes."""
 
 
@@ -77,29 +77,28 @@ def _on_accelerate(case: Case) -> Where:
 # ── launch.sh ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read(case: Case) -> Mapping[str, Json]:
-    """The script's variables and its launcher, as our reader of shell words has them."""
-    found: Mapping[str, Json] = document(LAUNCH_SH, case.delivered[_SH])
-    return found
+def bash_program(
+    name: str, places: Callable[[str, str], Mapping[str, Found]] = found_in
+) -> Program:
+    """bash before the launch script of that name, of any target.
 
+    What the script sets and which launcher it starts is heard from our own reader of shell words;
+    what the launcher is told, where it has no parser of its own, too.
+    """
 
-def _launch_sh(case: Case) -> str:
-    return case.text(_SH)
+    def ask(case: Case, _: Answers) -> Question:
+        return {"verb": "shell", "text": case.text(name)}
 
+    def hear(case: Case, answer: Any) -> Heard:
+        if answer["refused"]:
+            return Heard(refused=answer["refused"])
+        said: Mapping[str, Json] = document(case.file(name), case.delivered[name])
+        parsed = said.get("launcher") != "python"  # by a parser of its own
+        heard = ("environment", "launcher") if parsed else ("environment", "launcher", "script")
+        values = {key: said[key] for key in heard if key in said}
+        return Heard(values={**_absent(case, name), **_spread(values)})
 
-def _syntax(case: Case, _: Answers) -> Question:
-    return {"verb": "shell", "text": case.text(_SH)}
-
-
-def _hear_syntax(case: Case, answer: Any) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=answer["refused"])
-    said = _read(case)
-    counted = {"nodes", "per_node", "include", "script"}
-    values = {key: value for key, value in said.items() if key not in counted}
-    if said.get("launcher") == "python" and "script" in said:  # no launcher has a parser to ask
-        values["script"] = said["script"]
-    return Heard(values={**_absent(case, ("environment", "launcher")), **_spread(values)})
+    return Program("bash -n", name, SCRIPT, on_bash, ask, hear, places=places)
 
 
 def _spread(values: Mapping[str, Json]) -> dict[str, Json]:
@@ -107,10 +106,10 @@ def _spread(values: Mapping[str, Json]) -> dict[str, Json]:
     return {**flat(values), "environment": values.get("environment", {})}
 
 
-def _absent(case: Case, roots: tuple[str, ...]) -> dict[str, Json]:
+def _absent(case: Case, name: str) -> dict[str, Json]:
     """Keys that a script without them leaves unset: nothing else could set them."""
-    keys = (key for row in case.rows(_SH) for key in row.keys)
-    return {key: None for key in keys if key.partition(".")[0] in roots}
+    keys = (key for row in case.rows(name) for key in row.keys)
+    return {key: None for key in keys if key.partition(".")[0] in ("environment", "launcher")}
 
 
 def _command(
@@ -193,15 +192,20 @@ class Start:
     within: str = ""
     """The key that holds the text, where the file has others; what a parser resolves are then
     facts of the run and no keys."""
+    own: Callable[[Sequence[str]], Sequence[str]] = list
+    """Of the script's words those that the key `script` says."""
 
     def hear(self, heard: Callable[[Case, Any], Heard]) -> Callable[[Case, Any], Heard]:
         """The answer of a launcher's parser in the words of the file."""
 
         def hear(case: Case, answer: Any) -> Heard:
             found = heard(case, answer)
-            if not self.within or found.refused:
+            if found.refused:
                 return found
-            return Heard(facts=tuple(self._facts(case.plan, found.values)))
+            if self.within:
+                return Heard(facts=tuple(self._facts(case.plan, found.values)))
+            words = list(self.own(found.values["script"]))
+            return replace(found, values={**found.values, "script": words})
 
         return hear
 
@@ -244,7 +248,7 @@ CONFIG_PROGRAM: Final = Program(
 """What accelerate loads from its file, for every target that writes it."""
 
 PROGRAMS: Final = (
-    Program("bash -n", _SH, SCRIPT, on_bash, _syntax, _hear_syntax, places=found_in),
-    *launcher_programs(Start(_SH, _launch_sh, _NODE), "bash -n"),
+    bash_program(_SH),
+    *launcher_programs(Start(_SH, lambda case: case.text(_SH), NODE), "bash -n"),
     CONFIG_PROGRAM,
 )

@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from packaging.specifiers import SpecifierSet
-
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.releases import Releases
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target
+from tunec.schemas.spec import Spec
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.llama_cookbook.refusals import REFUSALS
 from tunec.targets.llama_cookbook.rows import FLAGS, PACKAGE, SCRIPT, START, TEXT
@@ -26,7 +27,7 @@ def _word(value: Json) -> str:
     return json.dumps(value) if isinstance(value, list) else str(value)
 
 
-_STYLE: Final = Style(text=TEXT, words=_word)
+STYLE: Final = Style(text=TEXT, words=_word)
 _ENTRIES: Final = (
     *starting("python"),
     script_row(lambda _: SCRIPT, f"{PACKAGE}: python -m"),
@@ -47,7 +48,7 @@ def schema(_: Dialect) -> str:
 
 
 _REQUIRES: Final[Mapping[str, Any]] = {
-    "parallel.engine": "none",  # beside it there is FSDP alone, for which a plan has no word
+    "parallel.engine": "none",  # beside it: FSDP 1 of bf16 shards, which no plan trains (rows.py)
     "optimizer.kernel": "foreach",
     "activation_checkpointing.mode": "none",
     "precision.tf32": False,
@@ -57,6 +58,14 @@ _REQUIRES: Final[Mapping[str, Any]] = {
     "schedule.save_steps": None,
     "schedule.keep_checkpoints": 1,
 }
+
+
+def _needs(_: Spec, draft: Draft) -> Mapping[str, Any]:
+    """Autocast runs with fp16, and with nothing else: utils/train_utils.py `train`."""
+    precision = draft.groups.get("precision")
+    return {} if precision is None else {"states.autocast": precision.compute == "fp16"}
+
+
 _CANNOT: Final = {
     **HUGGINGFACE.cannot,
     "launch.script": own_script("llama-cookbook"),
@@ -67,7 +76,7 @@ _CANNOT: Final = {
 TARGET: Final = Target(
     name="llama-cookbook",
     package="llama-cookbook",
-    supported=SpecifierSet(f"=={VERSION}"),
+    supported=Releases(f"=={VERSION}"),
     latest=VERSION,
     releases=(VERSION,),
     files=(
@@ -76,12 +85,14 @@ TARGET: Final = Target(
             "shell",
             _ENTRIES,
             _is_command,
-            render=renderer(_STYLE),
-            parse=parser(_STYLE),
+            render=renderer(STYLE),
+            parse=parser(STYLE),
             check=checked(NAME, _ENTRIES, BLOCK, schema),
         ),
     ),
     cannot=_CANNOT,
     requires=_REQUIRES,
+    needs=_needs,
     check=refusing("llama-cookbook", REFUSALS),
+    verify="tunec.targets.llama_cookbook.verify",
 )

@@ -17,6 +17,49 @@ _BNB: Final = (
 _RECOMPUTES: Final = "llamafactory 0.9.1 to 0.9.5 model/model_utils/checkpointing.py"
 
 
+# ── objective and loss ───────────────────────────────────────────────────────────────────────────
+
+_STAGES: Final = {"sft": "sft", "dpo": "dpo"}
+_PAIR_LOSSES: Final = ("sigmoid", "hinge", "ipo")
+
+
+def _objective(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Supervised, or DPO with a loss that has a reference; other stages are no slot's value."""
+    stage = _STAGES.get(str(found.get("stage", "sft")))
+    loss = found.get("pref_loss", "sigmoid")
+    if stage == "sft":
+        return {"objective.kind": "sft", "objective.loss": "nll", "objective.beta": 0.0}
+    if stage is None or loss not in _PAIR_LOSSES:
+        return {}
+    beta = {"objective.beta": found.get("pref_beta", 0.1)}
+    return {"objective.kind": stage, "objective.loss": loss, **beta}
+
+
+def _path(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Liger's fused loss where the stage needs no logits."""
+    on = found.get("enable_liger_kernel") is True
+    supervised = found.get("stage", "sft") in ("pt", "sft")
+    return {"loss.path": "fused" if on and supervised else "full"}
+
+
+OBJECTIVE: Final = (
+    observed(
+        ("stage", "pref_loss", "pref_beta"),
+        ("objective.kind", "objective.loss", "objective.beta"),
+        _objective,
+        _TUNING,
+        absent=_objective({}),
+    ),
+    observed(
+        ("enable_liger_kernel", "stage"),
+        ("loss.path",),
+        _path,
+        f"{_MODEL}; model/model_utils/liger_kernel.py `apply_liger_kernel`: require_logits",
+        absent={"loss.path": "full"},
+    ),
+)
+
+
 # ── model and data ───────────────────────────────────────────────────────────────────────────────
 
 _ATTENTION: Final = {"fa2": "flash_attention_2", "sdpa": "sdpa", "disabled": "eager"}

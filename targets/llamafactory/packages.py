@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Final
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
+
+from tunec.compiler.releases import Releases
 
 PACKAGE: Final = "llamafactory"
 TRAINER: Final = "transformers"
 RELEASES: Final = ("0.9.1", "0.9.3", "0.9.5")
-SUPPORTED: Final = SpecifierSet(">=0.9,<0.10")
+SUPPORTED: Final = Releases(">=0.9,<0.10")
 
 _TRAINERS: Final = {"0.9.1": "4.44.2", "0.9.3": "4.51.3", "0.9.5": "4.57.6"}
 """Each within the range of extras/misc.py `check_dependencies`: >=4.41.2,<=4.46.1 in 0.9.1,

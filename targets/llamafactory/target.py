@@ -11,6 +11,7 @@ from tunec.targets.llamafactory.model import (
     ADAPTER,
     CHECKPOINTING,
     MODEL,
+    OBJECTIVE,
     PRECISION,
     QUANTIZATION,
 )
@@ -74,6 +75,7 @@ CONFIG: Final = File(
     format="yaml",
     entries=(
         *MODEL,
+        *OBJECTIVE,
         *ADAPTER,
         *QUANTIZATION,
         *PRECISION,

@@ -31,7 +31,7 @@ def _underscored(name: str) -> str:
     return name.replace("-", "_")
 
 
-_STYLE: Final = Style(text=TEXT, spreads=True, words=_word, known_as=_underscored)
+STYLE: Final = Style(text=TEXT, spreads=True, words=_word, known_as=_underscored)
 _ENTRIES: Final = (
     *starting("python", "torchrun", "deepspeed"),
     script_row(lambda _: SCRIPT, f"{FILE}, started in its own folder"),
@@ -70,8 +70,8 @@ TARGET: Final = Target(
             "shell",
             _ENTRIES,
             _is_command,
-            render=renderer(_STYLE),
-            parse=parser(_STYLE),
+            render=renderer(STYLE),
+            parse=parser(STYLE),
             check=every(
                 checked(NAME, _ENTRIES, BLOCK, schema, others=OWN.__contains__),
                 checked(
@@ -90,4 +90,5 @@ TARGET: Final = Target(
     check=refusing("minicpm-v", REFUSALS),
     beside={PACKAGE: DEEPSPEED},
     companions=companions,
+    verify="tunec.targets.minicpm_v.verify",
 )

@@ -7,9 +7,9 @@ pins 4.44.2, and that of 2025-09-12, the last, 4.51.2.
 from collections.abc import Mapping
 from typing import Final
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from tunec.compiler.releases import Releases
 from tunec.compiler.target import Dialect, Package
 from tunec.targets.deepspeed.config import DEEPSPEED
 from tunec.targets.deepspeed.reader import PACKAGE
@@ -24,7 +24,7 @@ _STATES: Final = (
     ("4.51", "0dbb566de090067266abb76e702fb289f09934c5"),
 )
 COMMITS: Final = tuple(commit for _, commit in _STATES)
-_SUPPORTED: Final = SpecifierSet(
+_SUPPORTED: Final = Releases(
     ",".join((">=4.40,<4.52", *(f"!=4.{minor}.*" for minor in range(45, 51))))
 )
 RELEASES: Final = Package(

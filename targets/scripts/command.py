@@ -103,6 +103,11 @@ def parser(style: Style) -> Callable[[str], Json]:
     return parse
 
 
+def before_flags(words: Sequence[str]) -> Sequence[str]:
+    """The words of a command up to its first flag."""
+    return words[: _first_flag(words)]
+
+
 def _first_flag(words: Sequence[str]) -> int:
     return next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
 

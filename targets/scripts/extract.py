@@ -4,10 +4,7 @@ Only the standard library is imported here: it runs in a consumer's environment.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
-from contextlib import chdir, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -26,14 +23,3 @@ def definitions(text: str, names: tuple[str, ...], given: Mapping[str, Any]) -> 
     module = ast.Module(body=list(chosen), type_ignores=[])
     exec(compile(module, "script.py", "exec"), space)  # noqa: S102  pinned by its content
     return {name: space[name] for name in names}
-
-
-@contextmanager
-def workplace(files: Mapping[str, str]) -> Iterator[None]:
-    """A working directory with these files, thrown away afterwards."""
-    with TemporaryDirectory() as folder, chdir(folder):
-        for name, text in files.items():
-            path = Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        yield

@@ -1,12 +1,16 @@
 """Files of repositories that are on no package index, each pinned to a commit and to its content.
 
-A file is fetched when it is first asked for and kept by the name of its content, as git names it
-(`git hash-object`), so what is used is what the rows were read from, or nothing.
+A file is taken from a clone that the user names, or fetched, when it is first asked for, and kept
+by the name of its content, as git names it (`git hash-object`), so what is used is what the rows
+were read from, or nothing.
 """
 
 import hashlib
 import os
+import shutil
+import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 from urllib.error import URLError
@@ -35,15 +39,28 @@ class Source:
         return f"{self.repository}@{self.commit[:7]}:{self.path}"
 
 
-def obtain(source: Source, cache: Path | None = None) -> Path:
-    """Where the file is on this machine, fetched if it is not there yet.
+def obtain(source: Source, clones: Iterable[Path] = (), cache: Path | None = None) -> Path:
+    """Where the file is on this machine: taken from a clone, or fetched, if it is not there yet.
 
-    Raises EnvironmentUnavailable where it cannot be fetched, or is another file.
+    `clones` are clones of repositories, of any of them and at any commit: the content is looked up
+    in their history. Raises EnvironmentUnavailable where it cannot be had, or is another file.
     """
     place = (cache or default_cache().parent / "sources") / f"{source.blob}.py"
     if not place.exists() or blob(place.read_bytes()) != source.blob:
-        _keep(_fetched(source), place)
+        held = (_in_clone(source, clone) for clone in clones)
+        _keep(next((each for each in held if each is not None), None) or _fetched(source), place)
     return place
+
+
+def _in_clone(source: Source, clone: Path) -> bytes | None:
+    """The content from a clone's history, None where it is not there."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    command = [git, "-C", str(clone), "cat-file", "blob", source.blob]
+    found = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+    same = found.returncode == 0 and blob(found.stdout) == source.blob
+    return found.stdout if same else None
 
 
 def blob(content: bytes) -> str:

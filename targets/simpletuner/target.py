@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from packaging.specifiers import SpecifierSet
-
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Cannot, Dialect, File, Json, Target
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.releases import Releases
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target, supervised
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.simpletuner.checks import check
@@ -79,11 +79,17 @@ _OFFLOADS: Final = (
     *("stage", "offload_optimizer", "offload_param", "nvme_path", "pin_memory", "overlap_comm"),
     *("contiguous_gradients", "reduce_scatter", "reduce_bucket", "allgather_bucket"),
     *("prefetch_bucket", "persistence_threshold", "max_live_parameters", "max_reuse_distance"),
-    *("sub_group_size", "gather_on_save"),
+    *("sub_group_size", "gather_on_save", "hpz_partition", "leaf_modules"),
 )
 _CANNOT: Final = {
     **{slot: Cannot(reason) for slot, reason in _ELSEWHERE.items()},
     **{f"zero.{name}": Cannot("DeepSpeed's own file says it") for name in _OFFLOADS},
+    **{
+        slot: Cannot("no row speaks of SimpleTuner's own FSDP flags, so the engine is another")
+        for slot in SLOTS
+        if slot.startswith("fsdp.")
+    },
+    **supervised("SimpleTuner"),
     "model.kind": Cannot("SimpleTuner trains diffusion models", True, ("diffusion",)),
     "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
     "launch.launcher": Cannot("`simpletuner train` starts accelerate", True, ("accelerate",)),
@@ -102,7 +108,7 @@ def _never(_: Plan) -> bool:
 TARGET: Final = Target(
     name="simpletuner",
     package="simpletuner",
-    supported=SpecifierSet(">=3.1.6,<4.11"),
+    supported=Releases(">=3.1.6,<4.11"),
     latest=_RELEASES[-1],
     files=(
         File(

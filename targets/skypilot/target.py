@@ -5,15 +5,14 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from packaging.specifiers import SpecifierSet
-
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.releases import Releases
 from tunec.compiler.target import ALWAYS, Cannot, Entry, File, Json, Target, constant, derived
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
-from tunec.targets.accelerate.deepspeed import inline_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
+from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.launch.script import command, is_spread, parse
 from tunec.targets.skypilot.accelerators import MODELS, NAMES
 
@@ -273,12 +272,12 @@ _CANNOT: Final = {
 TARGET: Final = Target(
     name="skypilot",
     package="skypilot",
-    supported=SpecifierSet(">=0.9,<0.15"),
+    supported=Releases(">=0.9,<0.15"),
     latest="0.14.1",
     releases=("0.9.3", "0.10.5", "0.11.2", "0.12.3", "0.13.0", "0.14.1"),
     files=(TASK, ACCELERATE_CONFIG),
     cannot=_CANNOT,
     beside={"accelerate": ACCELERATE},
-    together=inline_defaults,
+    together=section_defaults,
     verify="tunec.targets.skypilot.verify",
 )

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from packaging.specifiers import SpecifierSet
-
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.releases import Releases
 from tunec.compiler.target import (
     Cannot,
     Dialect,
@@ -20,9 +19,9 @@ from tunec.compiler.target import (
     derived,
 )
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
-from tunec.targets.accelerate.deepspeed import inline_defaults
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
+from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.launch.target import LAUNCH_SH
 from tunec.targets.slurm.script import SECTION, parse, render
 
@@ -229,7 +228,7 @@ _CANNOT: Final = {
 TARGET: Final = Target(
     name="slurm",
     package="slurm",
-    supported=SpecifierSet(">=21.8,<26"),
+    supported=Releases(">=21.8,<26"),
     latest="25.11.7",
     releases=(
         *("21.08.8", "22.05.11", "23.02.8", "23.11.11", "24.05.8", "24.11.7", "25.05.8"),
@@ -238,6 +237,6 @@ TARGET: Final = Target(
     files=(TRAIN_SBATCH, ACCELERATE_CONFIG),
     cannot=_CANNOT,
     beside={"accelerate": ACCELERATE},
-    together=inline_defaults,
+    together=section_defaults,
     verify="tunec.targets.slurm.verify",
 )

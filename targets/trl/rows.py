@@ -1,17 +1,13 @@
-"""Rows of the files for `trl sft`, `trl dpo` and `trl grpo`.
-
-Those for SFT are written; a plan says nothing of preference data or of rewards, so the other two
-are read. They share everything but the samples.
-"""
+"""Rows of the files for `trl sft`, `trl dpo` and `trl grpo`: all but the samples is shared."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, same
+from tunec.compiler.target import ALWAYS, Entry, derived, fixed, in_every_plan, same
 from tunec.targets.huggingface.packages import TRL
-from tunec.targets.huggingface.sft import DATA, SAMPLES, SFT
+from tunec.targets.huggingface.sft import DATA, IN_PIECES, LOSS, SAMPLES, SFT
 from tunec.targets.huggingface.training import TRL_LEARNING_RATE
 
 _DPO: Final = "trl 0.9.6 to 1.16.0 trainer/dpo_config.py `DPOConfig`, before it DpoScriptArguments"
@@ -20,56 +16,243 @@ _RATE: Final = "optimizer.learning_rate"
 _SEQUENCE: Final = "data.sequence"
 
 
-def never(_: Plan) -> bool:
-    """False: a file that is read and not written."""
-    return False
-
-
 def of_transformers(entry: Entry) -> Entry:
     """A row that counts releases of transformers, in a target whose own package is trl."""
     return entry if entry.package else replace(entry, package="transformers")
 
 
-_SFT: Final = tuple(map(of_transformers, SFT.entries))
-_OWN: Final = frozenset({*map(id, SAMPLES), id(TRL_LEARNING_RATE)})
-_SHARED: Final = tuple(of_transformers(each) for each in SFT.entries if id(each) not in _OWN)
+def _strict(entry: Entry) -> Entry:
+    """The loss as it is computed: a plan for `trl sft` alone cannot count another."""
+    return replace(entry, when=in_every_plan) if entry is IN_PIECES else entry
+
+
+def _listed(entry: Entry) -> tuple[Entry, ...]:
+    """A pattern as a list of one, which the class takes apart: its schema has lists only.
+
+    trl 0.9.6 to 1.16.0 trainer/model_config.py `ModelConfig.__post_init__`.
+    """
+    if entry.keys != (_TARGETS,):
+        return (entry,)
+
+    def write(plan: Plan) -> Mapping[str, Any]:
+        said = entry.write(plan).get(_TARGETS)
+        return {_TARGETS: [said] if isinstance(said, str) else said}
+
+    return replace(entry, until="0.9"), replace(entry, since="0.9", write=write)
+
+
+_TARGETS: Final = "lora_target_modules"
+_SFT: Final = tuple(
+    row for each in SFT.entries for row in map(of_transformers, _listed(_strict(each)))
+)
+_OWN: Final = frozenset({*map(id, (*SAMPLES, *LOSS)), id(TRL_LEARNING_RATE)})
+_SHARED: Final = tuple(
+    row
+    for each in SFT.entries
+    if id(each) not in _OWN
+    for row in map(of_transformers, _listed(each))
+)
 """Data set, model, adapter and the arguments of the Trainer."""
 
 
+def _key(
+    key: str,
+    slot: str,
+    source: str,
+    absent: tuple[tuple[str, Any], ...] = (),
+    *,
+    since: str | None = None,
+) -> Entry:
+    return same(key, slot, source, since=since, absent=absent, package=TRL)
+
+
 def _rate(source: str, absent: tuple[tuple[str, float], ...]) -> Entry:
-    return same("learning_rate", _RATE, source, absent=absent, package=TRL)
+    return _key("learning_rate", _RATE, source, absent)
 
 
 def _nothing_packed(source: str) -> Entry:
     """Neither script packs samples."""
-    absent = ((ALWAYS, {"data.packing": False}),)
-    return Entry(
-        (), ("data.packing",), lambda _: {}, lambda _: {}, source, absent=absent, package=TRL
-    )
+    return fixed("data.packing", False, source, package=TRL)
 
+
+def _only(kind: str, since: str, why: str) -> tuple[Entry, Entry]:
+    """The script's objective; before `since` there is no word for it, so that a plan is refused."""
+    slots = ("objective.kind",)
+    nothing = Entry((), slots, lambda _: {}, lambda _: {}, why, until=since, package=TRL)
+    return nothing, fixed("objective.kind", kind, why, since=since, package=TRL)
+
+
+def _path(source: str) -> tuple[Entry, Entry]:
+    """How log-probabilities are made: of all logits, and from 1.15 on in pieces."""
+
+    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {} if found["use_liger_kernel"] is True else {"loss.path": "full"}
+
+    whole = Entry(
+        ("use_liger_kernel",),
+        ("loss.path",),
+        lambda _: {},
+        read,
+        f"{source}; with Liger its own losses over answers run, which no plan has",
+        until="1.15",
+        absent=((ALWAYS, {"loss.path": "full"}),),
+        package=TRL,
+    )
+    return whole, replace(IN_PIECES, when=in_every_plan)
+
+
+# ── dpo ──────────────────────────────────────────────────────────────────────────────────────────
 
 _DPO_LENGTH: Final = replace(
-    same("max_length", _SEQUENCE, f"{_DPO}: prompt and completion together", package=TRL),
+    _key("max_length", _SEQUENCE, f"{_DPO}: prompt and completion together"),
     absent=(("0.8", {_SEQUENCE: 512}), ("0.9", {}), ("0.14", {_SEQUENCE: 1024})),
+)
+_DPO_PROMPT: Final = derived(
+    "max_prompt_length",
+    lambda plan: max(plan.data.sequence // 2, 1),
+    f"{_DPO}, until 0.28: absent it is 128, then 512; half of max_length, as TRL's own 512 of 1024",
+    until="0.28",
+    package=TRL,
 )
 
 
-def _read_generated(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Known where both parts are: without a bound on the prompt, the data has the only one."""
-    prompt, completion = (found.get(f"max_{part}_length") for part in ("prompt", "completion"))
-    if not isinstance(prompt, int) or not isinstance(completion, int):
-        return {}
-    return {_SEQUENCE: prompt + completion}
+def _pair_loss(*, several: bool) -> Entry:
+    """One loss; from 0.20 on the key holds a list of them."""
+
+    def write(plan: Plan) -> Mapping[str, Any]:
+        return {"loss_type": [plan.objective.loss] if several else plan.objective.loss}
+
+    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        said = found["loss_type"] if isinstance(found["loss_type"], list) else [found["loss_type"]]
+        return {"objective.loss": said[0]} if len(said) == 1 and isinstance(said[0], str) else {}
+
+    return Entry(
+        ("loss_type",),
+        ("objective.loss",),
+        write,
+        read,
+        f"{_DPO}: one loss until 0.19, then a list",
+        since="0.20" if several else "0.9",
+        until=None if several else "0.20",
+        absent=((ALWAYS, {"objective.loss": "sigmoid"}),),
+        package=TRL,
+    )
 
 
-_GRPO_LENGTH: Final = Entry(
-    ("max_prompt_length", "max_completion_length"),
-    (_SEQUENCE,),
-    lambda _: {},
-    _read_generated,
-    f"{_GRPO}: the prompt is bounded until 0.27 only",
-    until="0.28",
+def _write_reference(plan: Plan) -> Mapping[str, Any]:
+    """Beside the key, the one that decides what the trainer takes by itself."""
+    before = plan.objective.reference == "precomputed"
+    asked = {"precompute_ref_log_probs": True} if before else {}
+    return {"use_peft": plan.adapter.kind == "lora", **asked}
+
+
+def _read_reference(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    if found.get("precompute_ref_log_probs") is True:
+        return {"objective.reference": "precomputed"}
+    return {"objective.reference": "base" if found.get("use_peft") is True else "resident"}
+
+
+_REFERENCE: Final = Entry(
+    ("precompute_ref_log_probs", "use_peft"),
+    ("objective.reference",),
+    _write_reference,
+    _read_reference,
+    "trl 0.9.6 to 1.16.0 trainer/dpo_trainer.py: with adapters no second model is kept",
+    since="0.9",
+    absent=((ALWAYS, {"objective.reference": "resident"}),),
     package=TRL,
+)
+
+
+# ── grpo ─────────────────────────────────────────────────────────────────────────────────────────
+
+_COMPLETION: Final = "generation.completion"
+_PROMPT: Final = "generation.prompt"
+
+
+def _read_lengths(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The sequence is known where both parts are; without a bound on prompts the data has it."""
+    names = {_PROMPT: "max_prompt_length", _COMPLETION: "max_completion_length"}
+    said = {slot: found[key] for slot, key in names.items() if isinstance(found.get(key), int)}
+    return {**said, _SEQUENCE: sum(said.values())} if len(said) == len(names) else said
+
+
+_LENGTHS: Final = (
+    Entry(
+        ("max_prompt_length", "max_completion_length"),
+        (_PROMPT, _COMPLETION, _SEQUENCE),
+        lambda plan: {
+            "max_prompt_length": plan.generation.prompt,
+            "max_completion_length": plan.generation.completion,
+        },
+        _read_lengths,
+        f"{_GRPO}: the prompt is bounded until 0.27 only",
+        until="0.28",
+        package=TRL,
+    ),
+    _key(
+        "max_completion_length",
+        _COMPLETION,
+        _GRPO,
+        (("0.28", 256), ("1.10", 512)),
+        since="0.28",
+    ),
+)
+
+
+def _write_engine(plan: Plan) -> Mapping[str, Any]:
+    engine = plan.generation.engine
+    if not engine.startswith("vllm"):
+        return {}
+    share = {_SHARE: plan.generation.device_share} if engine == "vllm_colocate" else {}
+    return {"use_vllm": True, "vllm_mode": engine.removeprefix("vllm_"), **share}
+
+
+def _read_engine(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without a mode it depends on the release, and without a share nothing is known of it."""
+    if found.get("use_vllm") is not True:
+        return _BY_TRANSFORMERS
+    mode, share = found.get("vllm_mode"), found.get(_SHARE)
+    if mode == "server":
+        return {"generation.engine": "vllm_server", "generation.device_share": 0.0}
+    if mode != "colocate":
+        return {}
+    said = {"generation.device_share": share} if isinstance(share, float) else {}
+    return {"generation.engine": "vllm_colocate", **said}
+
+
+_SHARE: Final = "vllm_gpu_memory_utilization"
+_BY_TRANSFORMERS: Final = {"generation.engine": "transformers", "generation.device_share": 0.0}
+
+_ANSWERS: Final = (
+    _key("num_generations", "generation.samples", _GRPO, ((ALWAYS, 8),)),
+    *_LENGTHS,
+    _key("temperature", "generation.temperature", _GRPO, ((ALWAYS, 0.9), ("0.18", 1.0))),
+    Entry(
+        ("use_vllm", "vllm_mode", _SHARE),
+        tuple(_BY_TRANSFORMERS),
+        _write_engine,
+        _read_engine,
+        f"{_GRPO}: vllm_mode from 0.18",
+        absent=((ALWAYS, _BY_TRANSFORMERS),),
+        package=TRL,
+    ),
+)
+_REWARDED: Final = (
+    _key("beta", "objective.beta", _GRPO, ((ALWAYS, 0.04), ("0.19", 0.0))),
+    _key(
+        "loss_type",
+        "objective.loss",
+        _GRPO,
+        (("0.17", "bnpo"), ("0.22", "dapo")),
+        since="0.17",
+    ),
+    _key(
+        "reward_funcs",
+        "objective.rewards",
+        "trl 0.18.2 to 1.16.0 scripts/grpo.py `GRPOScriptArguments`",
+        since="0.18",
+    ),
 )
 
 SFT_ENTRIES: Final = _SFT
@@ -77,11 +260,25 @@ DPO_ENTRIES: Final = (
     *_SHARED,
     _rate(_DPO, ((ALWAYS, 5e-5), ("0.12", 1e-6))),
     _DPO_LENGTH,
+    _DPO_PROMPT,
     _nothing_packed(_DPO),
+    *_only("dpo", "0.9", f"{_DPO}: no config of its own before 0.9"),
+    _key("beta", "objective.beta", _DPO, ((ALWAYS, 0.1),)),
+    _pair_loss(several=False),
+    _pair_loss(several=True),
+    _REFERENCE,
+    *_path(_DPO),
 )
 GRPO_ENTRIES: Final = (
     *(each for each in _SHARED if each not in DATA or "data.train" in each.slots),
     _rate(_GRPO, ((ALWAYS, 1e-6),)),
-    _GRPO_LENGTH,
     _nothing_packed(_GRPO),
+    *_only(
+        "grpo",
+        "0.27",
+        "trl 0.22.2 scripts/grpo.py loads the model without dtype and quantisation, 0.27.2 with",
+    ),
+    *_REWARDED,
+    *_ANSWERS,
+    *_path(_GRPO),
 )

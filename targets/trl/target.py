@@ -1,8 +1,9 @@
-"""The trl target: the one file of `trl sft --config`, and those of `trl dpo` and `trl grpo`."""
+"""The trl target: the one file of `trl sft`, `trl dpo` or `trl grpo`, by the plan's objective."""
 
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, File, Json, Target
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
@@ -10,8 +11,10 @@ from tunec.targets.huggingface.methods import Method, method_of
 from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
 from tunec.targets.huggingface.sft import SFT
 from tunec.targets.huggingface.target import CANNOT, compute_dtype
+from tunec.targets.scripts.refusals import refusing
 from tunec.targets.trl.packages import companions
-from tunec.targets.trl.rows import DPO_ENTRIES, GRPO_ENTRIES, SFT_ENTRIES, never
+from tunec.targets.trl.refusals import REFUSALS
+from tunec.targets.trl.rows import DPO_ENTRIES, GRPO_ENTRIES, SFT_ENTRIES
 from tunec.targets.trl.schemas import schema_of
 
 
@@ -37,7 +40,7 @@ DPO_CONFIG: Final = File(
     entries=DPO_ENTRIES,
     recognise=lambda document: _is_for("dpo", document),
     schema=schema_of("dpo"),
-    when=never,
+    when=lambda plan: plan.objective.kind == "dpo",
 )
 GRPO_CONFIG: Final = File(
     name="grpo.yaml",
@@ -45,12 +48,17 @@ GRPO_CONFIG: Final = File(
     entries=GRPO_ENTRIES,
     recognise=lambda document: _is_for("grpo", document),
     schema=schema_of("grpo"),
-    when=never,
+    when=lambda plan: plan.objective.kind == "grpo",
 )
 
 _KINDS: Final = ("causal-lm", "vision-language")
+_UNTOUCHED: Final = Cannot("it has no effect under this objective")
 _CANNOT: Final = {
     **CANNOT,
+    **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
+    "objective.reference": Cannot("the trainer takes it by itself, as beta and adapters say"),
+    "generation.prompt": Cannot("from 0.28 on the data bounds the prompts"),
+    "loss.path": Cannot("`trl sft` writes no file for it"),
     "model.kind": Cannot("`trl sft` trains models that write text", True, _KINDS),
 }
 
@@ -62,7 +70,9 @@ TARGET: Final = Target(
     releases=TRL_RELEASES.releases,
     files=(SFT_CONFIG, DPO_CONFIG, GRPO_CONFIG, ds_config(TRAINER, when=_on_deepspeed)),
     cannot=_CANNOT,
+    check=refusing("trl", REFUSALS),
     beside={"transformers": TRANSFORMERS, PACKAGE: DEEPSPEED},
     companions=companions,
     together=compute_dtype,
+    verify="tunec.targets.trl.verify",
 )

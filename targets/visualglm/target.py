@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from packaging.specifiers import SpecifierSet
-
-from tunec.compiler.target import Dialect, File, Json, Target
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.releases import Releases
+from tunec.compiler.target import Dialect, File, Json, Target, supervised
+from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.deepspeed.scheduler import SCHEDULER
@@ -21,7 +22,7 @@ from tunec.targets.visualglm.rows import FILE, FLAGS, SAT, SCRIPT, START, TEXT
 NAME: Final = "finetune_visualglm.sh"
 VERSION: Final = "0.4.12"
 
-_STYLE: Final = Style(text=TEXT, switches=True, spreads=True)
+STYLE: Final = Style(text=TEXT, switches=True, spreads=True)
 _ENTRIES: Final = (
     *starting("python", "torchrun", "deepspeed"),
     script_row(lambda _: SCRIPT, FILE),
@@ -74,15 +75,21 @@ _REQUIRES: Final[Mapping[str, Any]] = {
     "precision.tf32": False,
     "activation_checkpointing.mode": "layer",
     "activation_checkpointing.reentrant": True,
-    "schedule.kind": "constant_with_warmup",
     "schedule.keep_checkpoints": None,
     "runtime.report_to": ("tensorboard",),
 }
 
+
+def _needs(spec: Spec, _: Draft) -> Mapping[str, Any]:
+    """A schedule that begins with a warm-up must stay constant, unless the spec names another."""
+    named = "schedule" in spec.train.model_fields_set
+    return {} if named else {"schedule.kind": "constant_with_warmup"}
+
+
 TARGET: Final = Target(
     name="visualglm",
     package="SwissArmyTransformer",
-    supported=SpecifierSet(f"=={VERSION}"),
+    supported=Releases(f"=={VERSION}"),
     latest=VERSION,
     releases=(VERSION,),
     files=(
@@ -91,14 +98,20 @@ TARGET: Final = Target(
             "shell",
             _ENTRIES,
             _is_command,
-            render=renderer(_STYLE),
-            parse=parser(_STYLE),
+            render=renderer(STYLE),
+            parse=parser(STYLE),
             check=checked(NAME, _ENTRIES, BLOCK, schema),
         ),
         _engine(),
     ),
-    cannot={**ENGINE.cannot, "launch.script": own_script("visualglm")},
+    cannot={
+        **ENGINE.cannot,
+        **supervised("SwissArmyTransformer's training loop"),
+        "launch.script": own_script("visualglm"),
+    },
     requires=_REQUIRES,
+    needs=_needs,
     check=refusing("visualglm", REFUSALS),
     beside={PACKAGE: DEEPSPEED},
+    verify="tunec.targets.visualglm.verify",
 )

@@ -1,6 +1,7 @@
 """`tunec plan` and `tunec explain`: what they print, for people and for machines."""
 
 import json
+import re
 
 import pytest
 from shell import EXAMPLES, FIVE, GLM, INFEASIBLE, MIXED
@@ -135,8 +136,41 @@ def test_an_explanation_names_the_fact_and_its_source(tunec):
     text = tunec("explain", MIXED, "precision.compute").out
     assert "device titan-rtx: precisions.fp16 = native" in text
     assert "NVIDIA" in text
-    assert "instead of" in text
+    assert "└─ considered and rejected" in text
     assert "bf16: " in text
+
+
+def test_what_was_rejected_has_its_sum(tunec):
+    full = ("--set", "method=full", "--hardware", "a100-40g-x8")
+    text = tunec("explain", FIVE, "parallel.engine", *full).out
+    line = next(at for at in text.splitlines() if "DDP, checkpointing: needs " in at)
+    needs = re.search(r"needs (\S+ GiB) of 39.4 GiB$", line)[1]
+    assert f"{needs} = optimizer states " in text
+    found = tunec("explain", FIVE, "zero.stage", *full, "--format", "json").json["considered"]
+    states = {each["state"] for each in found}
+    assert {"chosen", "fits", "device memory", "refused"} <= states
+    for each in found:
+        if each["state"] != "refused":
+            assert sum(each["terms"].values()) == each["required_bytes"]
+            over = each["required_bytes"] > 39.4 * 2**30
+            assert over == (each["state"] == "device memory"), each["layout"]
+
+
+def test_micro_batches_that_were_not_taken_are_told(tunec):
+    asked = ("explain", FIVE, "batch.micro", "--set", "method=full", "--hardware", "a100-40g-x8")
+    text = tunec(*asked).out
+    chosen = int(re.match(r"batch.micro = (\d+)", text)[1])
+    assert re.search(rf"─ {2 * chosen}: needs \S+ GiB of 39.4 GiB\n", text)
+    found = tunec(*asked, "--format", "json").json["considered"]
+    assert [each["micro"] for each in found if each["state"] == "chosen"] == [chosen]
+    needs = [each["required_bytes"] for each in found]
+    assert needs == sorted(needs)
+    assert len(needs) > 1
+
+
+def test_a_slot_that_is_not_searched_has_nothing_considered(tunec):
+    found = tunec("explain", FIVE, "optimizer.name", "--format", "json").json
+    assert found["considered"] == []
 
 
 def test_a_pin_is_explained_with_what_it_overrules(tunec):

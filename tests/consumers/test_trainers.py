@@ -48,10 +48,10 @@ def test_a_source_is_what_was_pinned_or_nothing(tmp_path):
     kept = tmp_path / f"{blob(b'x = 1')}.py"
     kept.write_bytes(b"x = 1")
     pinned = Source("nobody/nothing", "0" * 40, "x.py", kept.stem)
-    assert obtain(pinned, tmp_path) == kept
+    assert obtain(pinned, cache=tmp_path) == kept
     kept.write_bytes(b"x = 2")
     with pytest.raises(EnvironmentUnavailable, match="nobody/nothing@0000000"):
-        obtain(pinned, tmp_path)
+        obtain(pinned, cache=tmp_path)
 
 
 # ── glm4 ─────────────────────────────────────────────────────────────────────────────────────────

@@ -46,3 +46,56 @@ def test_a_field_that_says_otherwise_is_an_error(target, more, said):
 
 def test_a_field_that_says_the_same_is_fine():
     assert planned("deepspeed", "engine: deepspeed\n").ok
+
+
+# ── what depends on the spec, or on what is decided already ──────────────────────────────────────
+
+COOKBOOK = """\
+tunec: 1
+model: llama-3.2-3b
+method: qlora
+data: {train: samsum, samples: 1000, sequence: 1024}
+hardware: a100-80g-x1
+"""
+VISUALGLM = """\
+tunec: 1
+model: visualglm-6b
+method: {lora: {rank: 10}}
+data: {train: dataset.json, samples: 100, sequence: 320, images: {per_sample: 1}}
+hardware: v100-32g-x2
+precision: fp16
+"""
+
+
+@pytest.mark.parametrize(("precision", "casts"), [("bf16", False), ("fp16", True)])
+def test_a_need_follows_what_another_pass_decided(precision, casts):
+    """llama-cookbook runs autocast with fp16, and with nothing else."""
+    loaded = load_text(f"{COOKBOOK}precision: {precision}\n")
+    found = plan(loaded, [TARGETS.resolve("llama-cookbook")])
+    assert found.ok, [each.message for each in found.diagnostics]
+    assert found.plan["states.autocast"] is casts
+    held = found.ledger.winner("states.autocast")
+    assert (held.author, held.reason) == ("target", "target llama-cookbook needs it")
+    assert plan(loaded).plan["states.autocast"] is True
+
+
+def test_a_pin_of_the_spec_wins_over_a_need():
+    loaded = load_text(f"{COOKBOOK}precision: bf16\npin: {{states.autocast: true}}\n")
+    found = plan(loaded, [TARGETS.resolve("llama-cookbook")])
+    assert found.plan["states.autocast"] is True
+    assert found.ledger.winner("states.autocast").author != "target"
+
+
+@pytest.mark.parametrize(
+    ("train", "kind"),
+    [
+        ("{steps: 100}", "constant_with_warmup"),
+        ("{steps: 100, schedule: cosine, warmup: {steps: 0}}", "cosine"),
+    ],
+)
+def test_a_need_looks_at_what_the_spec_names(train, kind):
+    """A schedule that begins with a warm-up must stay constant; another may be named."""
+    loaded = load_text(f"{VISUALGLM}train: {train}\n")
+    found = plan(loaded, [TARGETS.resolve("visualglm")])
+    assert found.ok, [each.message for each in found.diagnostics]
+    assert found.plan["schedule.kind"] == kind

@@ -16,8 +16,8 @@ from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.gather import gather
 from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.problem import Problem, layout_of
-from tunec.compiler.passes.fit.search import Candidate, fits, preference, search
-from tunec.compiler.passes.fit.shapes import global_batch, impossible, shapes
+from tunec.compiler.passes.fit.search import PIECE, Candidate, fits, preference, search
+from tunec.compiler.passes.fit.shapes import global_batch, impossible, ladders, possible, shapes
 from tunec.schemas.units import GIB
 
 MODELS = ("smollm2-360m", "llama-3.2-1b", "gemma-2-2b", "glm-4v-9b", "sdxl-base-1.0")
@@ -30,6 +30,7 @@ PINS: tuple[dict[str, object], ...] = (
     {"batch.micro": 2},
     {"activation_checkpointing.mode": "layer", "batch.evaluation": 3},
     {"zero.offload_optimizer": "cpu"},
+    {"parallel.engine": "fsdp"},
 )
 BUDGETS = (0.4, 0.7, 1.0)
 
@@ -85,7 +86,9 @@ def fit(problem: Problem, shape, micro: int) -> Candidate | None:
     share = global_batch(problem, shape.width) // shape.width
     smallest = layout_of(problem, shape, 1, share)
     host = account(problem.workload, smallest).host.peak_bytes
-    if micro > largest_micro_batch(problem.workload, smallest, problem.budget):
+    own = layout_of(problem, shape, micro, share // micro)
+    judged = own if shape.engine == "fsdp" else smallest
+    if micro > largest_micro_batch(problem.workload, judged, problem.budget):
         return None
     if problem.host_budget is not None and host > problem.host_budget:
         return None
@@ -150,6 +153,51 @@ def test_a_larger_micro_batch_is_never_slower(model, hardware):
                 assert fast <= slow * (1 + 1e-12), shape
 
 
+@pytest.mark.parametrize("hardware", HARDWARE)
+@pytest.mark.parametrize("model", MODELS)
+def test_recomputing_layers_is_never_faster(model, hardware):
+    """What the search's order rests on: such a shape waits for the one that recomputes nothing."""
+    for method in METHODS:
+        base = problem(model, method, hardware)
+        if base is None:
+            continue
+        given = replace(base, global_batch=96)
+        every = [shape for shape in shapes(given) if impossible(given, shape) is None]
+        assert list(possible(given)) == every
+        for ladder in ladders(given):
+            assert [s.checkpointing for s in ladder] in (["none", "layer"], ["none"], ["layer"])
+            for micro in sizes(given, 96 // ladder[0].width if 96 % ladder[0].width == 0 else 0):
+                share = 96 // ladder[0].width
+                layouts = [layout_of(given, shape, micro, share // micro) for shape in ladder]
+                times = [step_time(given.workload, each, given.machine) for each in layouts]
+                seconds = [each.step_seconds for each in times]
+                assert seconds == sorted(seconds)
+
+
+@pytest.mark.parametrize("hardware", HARDWARE)
+@pytest.mark.parametrize("model", MODELS)
+def test_the_largest_micro_batch_is_what_the_whole_account_says(model, hardware):
+    """Its short cuts, the state that is always there and one sample alone, leave nothing out."""
+    for method in METHODS:
+        base = problem(model, method, hardware)
+        if base is None:
+            continue
+        for shape in possible(base):
+            share = global_batch(base, shape.width) // shape.width
+            smallest = layout_of(base, shape, 1, share)
+            for part in (0.1, 0.4, 1.0):
+                budget = int(part * base.budget)
+                found = largest_micro_batch(base.workload, smallest, budget)
+                assert trains(base, smallest, max(found, 1), budget) == (found > 0)
+                assert not trains(base, smallest, found + 1, budget)
+
+
+def trains(problem: Problem, smallest, micro: int, budget: int) -> bool:
+    """Whether every phase of training fits with a micro batch; evaluation is not looked at."""
+    batch = replace(smallest.batch, micro=micro, evaluation=0)
+    return account(problem.workload, replace(smallest, batch=batch)).required_bytes <= budget
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_more_memory_is_never_slower(model):
     for method, hardware in product(METHODS, HARDWARE):
@@ -160,6 +208,9 @@ def test_more_memory_is_never_slower(model):
         found = [search(replace(base, budget=int(s * base.budget))).best for s in shares]
         costs = [preference(each)[0] if each else float("inf") for each in found]
         assert costs == sorted(costs, reverse=True)
+        plain = [each.cost if each else float("inf") for each in found]
+        for less, more in pairwise(plain):
+            assert more <= less * (1 + 10 * PIECE)
 
 
 def test_verdicts_and_answer_agree():

@@ -1,28 +1,46 @@
-"""The same tree, to the byte, whatever builds it: processes, order, words, clock."""
+"""The same tree, to the byte, whatever builds it: processes, order, words, clock, Python."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.fleet.fleets import write_fleet
+from tests.fleet.pythons import ROOT, VERSIONS, core_of
 
 SURROUNDINGS = (
     {"PYTHONHASHSEED": "0", "LC_ALL": "C", "TZ": "UTC"},
     {"PYTHONHASHSEED": "1", "LC_ALL": "tr_TR.UTF-8", "TZ": "Asia/Kathmandu"},
     {"PYTHONHASHSEED": "4711", "PYTHONUTF8": "0", "LANG": "de_DE.ISO-8859-1", "COLUMNS": "40"},
 )
+CLUSTERS = "[a100-80g-x8, a100-40g-x8, g5.12xlarge, t4-x1, clusters/*.yaml]"
+MORE = "[a100-80g-x8, a100-40g-x8, g5.*, p3.*, t4-x1, 'h100-*-x4', mi300x-x8, clusters/*.yaml]"
 
 
-def built(folder: Path, jobs: int, surroundings: dict[str, str]) -> dict[str, bytes]:
+def built(
+    folder: Path,
+    jobs: int,
+    surroundings: dict[str, str],
+    python: Path = Path(sys.executable),
+    clusters: str = CLUSTERS,
+) -> dict[str, bytes]:
+    """Every file of a tree, and what was printed; the first cluster is a file."""
     folder.mkdir()
-    write_fleet(folder)
+    file = write_fleet(folder)
+    old = "[a100-80g-x8, a100-40g-x8, g5.12xlarge, t4-x1]"
+    assert old in file.read_text("utf-8")
+    file.write_text(file.read_text("utf-8").replace(old, clusters), "utf-8")
+    (folder / "clusters").mkdir()
+    text = (ROOT / "schemas/hardware/clusters/g5.12xlarge.yaml").read_text("utf-8")
+    assert "name: g5.12xlarge" in text
+    (folder / "clusters/own.yaml").write_text(text.replace("g5.12xlarge", "a-first", 1), "utf-8")
     bare = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     done = subprocess.run(
-        [sys.executable, "-m", "tunec", "fleet", "fleet.yaml", "-o", "build", "-j", str(jobs)],
+        [python, "-m", "tunec", "fleet", "fleet.yaml", "-o", "build", "-j", str(jobs)],
         capture_output=True,
         cwd=folder,
-        env={**bare, **surroundings},
+        env={**bare, "PYTHONPATH": str(ROOT / "src"), **surroundings},
     )
     assert done.returncode == 1, done.stderr
     tree = folder / "build"
@@ -30,12 +48,30 @@ def built(folder: Path, jobs: int, surroundings: dict[str, str]) -> dict[str, by
     return {**found, "<stdout>": done.stdout}
 
 
+def assert_same(first: dict[str, bytes], other: dict[str, bytes]) -> None:
+    assert len(first) > 30
+    assert other.keys() == first.keys()
+    assert [name for name in first if first[name] != other[name]] == []
+
+
 def test_one_tree(tmp_path):
     first, *others = [
         built(tmp_path / f"{at}", jobs, each)
         for at, (jobs, each) in enumerate(zip((1, 2, 3), SURROUNDINGS, strict=True))
     ]
-    assert len(first) > 30
     for other in others:
-        assert other.keys() == first.keys()
-        assert [name for name in first if first[name] != other[name]] == []
+        assert_same(first, other)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory) -> dict[str, bytes]:
+    return built(tmp_path_factory.mktemp("here") / "fleet", 1, SURROUNDINGS[0], clusters=MORE)
+
+
+@pytest.mark.parametrize("release", VERSIONS)
+def test_one_tree_on_every_python(here, tmp_path, release):
+    python, missing = core_of(release)
+    if python is None:
+        pytest.skip(missing)
+    at = VERSIONS.index(release)
+    assert_same(here, built(tmp_path / "fleet", at + 1, SURROUNDINGS[at], python, MORE))

@@ -43,6 +43,11 @@ def test_words_of_peft():
     assert set(FIELD_WORDS["peft.LoraConfig"]) <= known | inherited
 
 
+def test_words_of_trl():
+    configs = [source("trl", "trainer", f"{name}_config.py") for name in ("dpo", "grpo")]
+    assert all(any(f"    {word}: " in text for text in configs) for word in FIELD_WORDS["trl"])
+
+
 def test_words_of_deepspeed():
     text = source("deepspeed", "runtime", "constants.py")
     zero = source("deepspeed", "runtime", "zero", "config.py")

@@ -62,3 +62,35 @@ def test_command_imports_no_framework(arguments):
     assert code == 0, done.stderr
     assert HEAVY & set(modules) == set()
     assert "tunec" in modules
+
+
+LEAVE = """
+import atexit, sys
+from tunec.__main__ import leave
+atexit.register(print, "registered")
+sys.argv = ["tunec", *{arguments}]
+leave()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["catalog", "targets"], 0), (["compile", "examples/none.yaml", "--target", "deepspeed"], 1)],
+    ids=["fine", "refused"],
+)
+def test_process_ends_with_all_that_was_written_and_the_exit_code(arguments, code):
+    run = [sys.executable, "-c", LEAVE.format(arguments=arguments)]
+    done = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == code, done.stderr
+    assert done.stdout.endswith("registered\n")
+    assert ("deepspeed" in done.stdout) == (code == 0)
+    assert bool(done.stderr) == (code != 0)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_output_that_cannot_be_written_is_not_a_success():
+    run = [sys.executable, "-m", "tunec", "catalog", "targets"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert done.returncode != 0
+    assert "No space left on device" in done.stderr

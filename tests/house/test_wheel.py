@@ -31,7 +31,7 @@ def test_nothing_but_tunec_lands_in_site_packages(names):
 
 
 def test_every_module_and_every_datum_is_inside_once(names):
-    kept = {".py", ".yaml", ".json", ".md", ".typed"}
+    kept = {".py", ".yaml", ".json", ".md", ".typed", ".css", ".js"}
     wanted = {
         f"tunec/{file.relative_to(ROOT).as_posix()}"
         for folder in ("compiler", "schemas", "targets")

@@ -51,6 +51,23 @@ SHIPMENTS = (
         ),
         readers=("simpletuner@4.10.1",),
     ),
+    Shipment(
+        "llamafactory",
+        "0.9.4",
+        is_wheel=False,
+        globs=(
+            "llamafactory-*/examples/accelerate/*.yaml",
+            "llamafactory-*/examples/ascend/*.yaml",
+            "llamafactory-*/examples/deepspeed/*.json",
+            "llamafactory-*/examples/extras/**/*_sft*.yaml",
+            "llamafactory-*/examples/inference/*.yaml",
+            "llamafactory-*/examples/ktransformers/*_lora/*.yaml",
+            "llamafactory-*/examples/megatron/*.yaml",
+            "llamafactory-*/examples/merge_lora/*.yaml",
+            "llamafactory-*/examples/train_*/*.*",
+        ),
+        readers=("llamafactory@0.9.4",),
+    ),
     Shipment("trl", "1.16.0", is_wheel=False, globs=("trl-*/**/*_configs/*.yaml",), readers=()),
 )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tunec
-from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.emitted import environment_of
 from tunec.compiler.lints.lint import check_artifacts
 from tunec.targets.registry import TARGETS
 
@@ -22,14 +22,7 @@ def test_what_is_compiled_breaks_no_rule(spec: Path, name: str) -> None:
     facts, plan = compiled.planned.facts, compiled.planned.plan
     if not compiled.ok or facts is None or plan is None:
         pytest.skip(f"{name} cannot say this plan")
-    environment = Environment(
-        facts.cluster,
-        facts.devices,
-        plan.parallel.world,
-        facts.model,
-        facts.versions,
-        (name,),
-    )
+    environment = environment_of(*TARGETS.resolve(name, facts.versions), facts, plan)
     start = time.process_time()
     found = check_artifacts(compiled.artifacts[name], TARGETS.readable(), environment)
     assert [f"{each.id}: {each.message}" for each in found] == []

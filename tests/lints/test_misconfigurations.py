@@ -6,7 +6,7 @@ import pytest
 from corpus import Case, cases
 from lint_asking import Answer, lint
 
-NOT_YET = {"MC075", "MC077", "MC095"}
+NOT_YET = {"MC095"}
 """Cases that no rule finds yet. The set only shrinks: a case that is found has to leave it."""
 CASES = cases()
 FOUND = [case for case in CASES if case.rules]

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from lint_asking import lint
 from lint_pages import examples
-from packaging.version import Version
 
 from tunec.compiler.lints.index import rule, rule_names, rule_page
 from tunec.compiler.lints.rule import CONSEQUENCES
@@ -31,7 +30,8 @@ def test_a_rule_says_what_it_is(name: str) -> None:
     for requirement in found.consumers:
         package, specifiers = split_requirement(requirement)
         assert re.fullmatch(r"[a-z][a-z0-9_-]*", package)
-        assert all(Version(each.version) for each in specifiers)
+        bounds = [each.strip() for each in str(specifiers).split(",") if each]
+        assert all(re.fullmatch(r"(>=|<=|==|!=|<)\d+(\.\d+)*(\.\*)?", each) for each in bounds)
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -11,7 +11,7 @@ from tunec.compiler.cli.main import run
 from tunec.targets.registry import REGISTRY
 
 pytestmark = pytest.mark.skipif(
-    any(find_spec(name) is None for name in ("torch", "transformers", "peft", "deepspeed")),
+    any(find_spec(name) is None for name in ("torch", "transformers", "peft", "deepspeed", "trl")),
     reason="the consumers are not installed",
 )
 
@@ -55,6 +55,7 @@ CASES = {
     "zero2": ("full", zero(2, **{"batch.accumulation": 3})),
     "zero3": ("full", zero(3)),
     "zero2-offload": ("full", zero(2, **OFFLOADED)),
+    "zero3-lora": ("lora", zero(3)),
 }
 
 
@@ -71,6 +72,67 @@ def test_what_runs_is_what_was_planned(method, pins, spec, capsys):
     assert len(checks["optimizer.learning_rate"]["found"]) == 2
     engine_says = {slot: checks[slot]["found"] for slot in pins if slot in SAID}
     assert engine_says == {slot: SAID[slot](pins[slot]) for slot in engine_says}
+
+
+QUANTISED = {
+    "qlora": ("qlora", zero(2), "huggingface", "nf4"),
+    "int8": ("int8_lora", DDP, "huggingface", "int8"),
+    "sft-qlora": ("qlora", DDP, "trl", "nf4"),
+}
+
+
+@pytest.mark.parametrize(("method", "pins", "target", "form"), QUANTISED.values(), ids=QUANTISED)
+def test_a_quantised_base_is_quantised_here_too(method, pins, target, form, spec, capsys):
+    code, found = rehearse(capsys, spec(method, pins), "--target", target)
+    assert found["refused"] is None
+    assert differing(found) == {}
+    assert code == 0
+    stored = by_slot(found)["quantization.format"]
+    if stored["status"] == "not rehearsed":
+        pytest.skip(stored["reason"])
+    assert stored["found"] == form
+
+
+def test_trl_s_own_script_runs_as_planned(spec, capsys):
+    code, found = rehearse(capsys, spec("lora", zero(3)), "--target", "trl")
+    assert found["refused"] is None
+    assert differing(found) == {}
+    assert code == 0
+    checks = by_slot(found)
+    assert checks["zero.stage"]["found"] == 3
+    assert checks["adapter.rank"]["status"] == "same"
+    assert checks["checkpoint loads again"]["status"] == "same"
+
+
+def test_preferences_are_trained_towards_as_planned(tmp_path, capsys):
+    path = tmp_path / "spec.yaml"
+    said = {"method": "full", "objective": {"dpo": {}}, "pin": zero(2)}
+    path.write_text(yaml.safe_dump(SPEC | said))
+    code, found = rehearse(capsys, path, "--target", "trl")
+    assert found["refused"] is None
+    assert differing(found) == {}
+    assert code == 0
+    checks = by_slot(found)
+    named = {name: checks[f"objective.{name}"]["found"] for name in ("kind", "reference", "beta")}
+    assert named == {"kind": "dpo", "reference": "resident", "beta": 0.1}
+    assert checks["batch.micro"]["status"] == "same", "a pair is one sample"
+
+
+def test_a_file_of_trl_that_disagrees_with_the_plan_is_found_out(spec, capsys):
+    path = spec("lora", DDP)
+    out = path.parent / "out"
+    assert run(["compile", str(path), "--target", "trl@1.16", "-o", str(out)], REGISTRY, "0") == 0
+    capsys.readouterr()
+    file = out / "trl" / "sft.yaml"
+    said = yaml.safe_load(file.read_text()) | {"lora_r": 4, "max_grad_norm": 0.25}
+    file.write_text(yaml.safe_dump(said))
+    code, found = rehearse(capsys, path, "--target", "trl", "--files", out)
+    wrong = differing(found)
+    assert set(wrong) == {
+        *("adapter.rank", "adapter.trainable_parameters", "optimizer.max_grad_norm")
+    }
+    assert (wrong["adapter.rank"]["expected"], wrong["adapter.rank"]["found"]) == (16, 4)
+    assert code == 1
 
 
 SAID = {

@@ -1,5 +1,6 @@
 """ds_config.json against six real DeepSpeed releases: what they resolve is what the plan says."""
 
+import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -345,3 +346,13 @@ def test_the_target_needs_its_engine():
     assert artifacts == ()
     assert fault.id == "E0903"
     assert fault.message == "deepspeed needs parallel.engine deepspeed, and the plan has ddp"
+
+
+def test_second_shards_and_leaf_modules_are_written_where_they_are_named():
+    named = {"zero.hpz_partition": 8, "zero.leaf_modules": ("Qwen3MoeSparseMoeBlock",)}
+    plain = {"zero.hpz_partition": 1, "zero.leaf_modules": None}
+    for changes, written in ((named, True), (plain, False)):
+        files, _ = emit(TARGET, plan_of(ZERO_3, changes), Version("0.19.8"))
+        section = json.loads(files[0].text)["zero_optimization"]
+        assert ("zero_hpz_partition_size" in section) is written
+        assert ("leaf_module" in section) is written

@@ -33,8 +33,15 @@ EXAMPLES = [
     pytest.param(LLAMAFACTORY, "0.9.5", 55, id="llamafactory"),
 ]
 
-# Names of keys in other releases that a row reads beside the one of its release.
-OTHER_NAMES = {"axolotl": {"use_trackio"}, "llamafactory": {"evaluation_strategy"}}
+# Names of keys in other releases, or of a plugin's own class, that a row reads beside the one of
+# its release.
+OTHER_NAMES = {
+    "axolotl": {
+        *("use_trackio", "chunked_cross_entropy"),
+        *("liger_fused_linear_cross_entropy", "cut_cross_entropy"),
+    },
+    "llamafactory": {"evaluation_strategy"},
+}
 
 # Keys of the makers' own examples that their release does not know, with what becomes of each.
 UNKNOWN: dict[str, dict[str, str]] = {
@@ -180,6 +187,12 @@ def slots(target: Target, document: dict[str, Any], release: str) -> dict[str, A
         ({"use_wandb": True}, {"runtime.report_to": ("wandb",)}),
         ({"gradient_checkpointing": "offload"}, {"activation_checkpointing.mode": "layer"}),
         ({"datasets": [{"path": "x"}]}, {"data.train": "x"}),
+        ({}, {"objective.kind": "sft", "loss.path": "full"}),
+        ({"rl": "dpo", "rl_beta": 0.2}, {"objective.kind": "dpo", "objective.beta": 0.2}),
+        ({"rl": "dpo"}, {"loss.path": None}),
+        ({"rl": "kto"}, {"objective.kind": None}),
+        ({"liger_fused_linear_cross_entropy": True}, {"loss.path": "fused"}),
+        ({"cut_cross_entropy": True}, {"loss.path": None}),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("release", AXOLOTL.releases)
@@ -228,6 +241,13 @@ def test_axolotl_leaves_open_what_the_file_does_not_say(document, slot):
         ({"dataset": "a"}, {"data.train": "a"}),
         ({"dataset": "a,b"}, {"data.train": None}),
         ({"cutoff_len": 4096}, {"data.sequence": 4096}),
+        ({}, {"objective.kind": "sft", "objective.loss": "nll", "loss.path": "full"}),
+        ({"stage": "dpo"}, {"objective.kind": "dpo", "objective.loss": "sigmoid"}),
+        ({"stage": "dpo", "pref_loss": "ipo", "pref_beta": 0.3}, {"objective.beta": 0.3}),
+        ({"stage": "dpo", "pref_loss": "orpo"}, {"objective.kind": None}),
+        ({"stage": "kto"}, {"objective.kind": None}),
+        ({"enable_liger_kernel": True, "stage": "sft"}, {"loss.path": "fused"}),
+        ({"enable_liger_kernel": True, "stage": "dpo"}, {"loss.path": "full"}),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("release", LLAMAFACTORY.releases)

@@ -113,6 +113,8 @@ FLUX_LORA: Mapping[str, Any] = {
     "zero.max_reuse_distance": 1_000_000_000,
     "zero.sub_group_size": 1_000_000_000,
     "zero.gather_on_save": True,
+    "zero.hpz_partition": 1,
+    "zero.leaf_modules": None,
     "activation_checkpointing.mode": "layer",
     "activation_checkpointing.reentrant": False,
     "batch.micro": 2,

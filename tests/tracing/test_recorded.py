@@ -74,6 +74,9 @@ SAMPLE = (
     ("llama-3.2-1b", "full bf16 ddp world=2"),
     ("qwen2.5-0.5b", "full mixed checkpointed=True deepspeed world=8 stage=2"),
     ("qwen2.5-0.5b", "full mixed checkpointed=True deepspeed world=8 stage=3"),
+    ("qwen2.5-0.5b", "full fsdp checkpointed=True fsdp world=8 fsdp=full"),
+    ("qwen2.5-0.5b", "lora fsdp fsdp world=8 fsdp=full"),
+    ("llama-3.2-1b", "lora bf16 sequence=4096 packing=False loss=chunked reference=base"),
     ("bart-large", "full bf16 sequence=512 packing=False"),
     ("stable-diffusion-v1-5", "full bf16 sequence=0 packing=False"),
 )

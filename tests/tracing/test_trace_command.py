@@ -4,14 +4,16 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from tunec.compiler.analyses.memory.account import account
+from tunec.compiler.analyses.memory.calibrated import calibrated
+from tunec.compiler.analyses.memory.calibration import calibration_of
 from tunec.compiler.cli import trace_command
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_spec
-from tunec.compiler.tracing.calibration import calibrated
 from tunec.compiler.tracing.subject import Subject
 
 SPEC = """\
@@ -77,7 +79,7 @@ def test_text_names_the_tensors_at_the_peak_and_a_calibration_is_kept(spec, has_
     assert "model.layers.{}.mlp" in done.stdout
     assert f"wrote {kept}" in done.stderr
     subject = subject_at(spec, micro=7)
-    phases = calibrated(subject, json.loads(kept.read_text("utf-8")))
+    phases = calibrated_by(subject, json.loads(kept.read_text("utf-8")))
     assert {each.name for each in phases} == {"forward", "backward", "optimizer step"}
     from tunec.compiler.tracing.live.running import run
 
@@ -89,7 +91,12 @@ def test_a_calibration_speaks_of_its_own_workload_only(spec, has_torch):
     kept = spec.parent / "kept.json"
     assert tunec("trace", spec, "--save", kept).returncode == 0
     spec.write_text(SPEC.replace("rank: 8", "rank: 16"), "utf-8")
-    assert calibrated(subject_at(spec, micro=2), json.loads(kept.read_text("utf-8"))) == ()
+    assert calibrated_by(subject_at(spec, micro=2), json.loads(kept.read_text("utf-8"))) == ()
+
+
+def calibrated_by(subject, found):
+    workload = replace(subject.workload, calibration=calibration_of(found, "kept.json"))
+    return calibrated(workload, subject.layout, padded=subject.is_padded)
 
 
 def subject_at(spec, micro):

@@ -29,12 +29,75 @@ train: {learning_rate: 2e-4, optimizer: {weight_decay: 0.1}}
 SPECS: Mapping[str, tuple[str, str]] = {
     "deepspeed": (
         f"name: run\nengine: deepspeed\n{_LLAMA}pin: {{zero.stage: 2}}\n",
-        "deepspeed huggingface launch",
+        "deepspeed huggingface launch trl",
     ),
     "ddp": (f"name: ddp\nengine: ddp\n{_LLAMA}", "huggingface launch"),
     "accelerate": (
         f"name: accelerated\nengine: ddp\n{_LLAMA}pin: {{launch.launcher: accelerate}}\n",
-        "launch",
+        "launch accelerate",
+    ),
+    "fsdp": (
+        f"name: sharded\nengine: fsdp\n{_LLAMA}launcher: accelerate\n",
+        "accelerate",
+    ),
+    "glm4": (
+        """
+tunec: 1
+name: glm4
+model: glm-4v-9b
+method: {lora: {rank: 8}}
+data: {train: train.jsonl, samples: 10k, sequence: 1024, images: {per_sample: 1}}
+hardware: a100-80g-x8
+batch: {global: 64}
+""",
+        "glm4",
+    ),
+    "minicpm": (
+        """
+tunec: 1
+name: minicpm
+model: minicpm-v-2_6
+method: {lora: {rank: 64, alpha: 64, dropout: 5%, targets: attention}}
+data: {train: train.json, samples: 10k, sequence: 2048, images: {per_sample: 1}}
+hardware: a100-80g-x2
+batch: {global: 16}
+""",
+        "minicpm-v",
+    ),
+    "cookbook": (
+        """
+tunec: 1
+name: cookbook
+model: llama-3.2-3b
+method: {qlora: {rank: 8, alpha: 32, dropout: 5%, targets: [q_proj, v_proj]}}
+data: {train: samsum, samples: 10k, sequence: 2048}
+hardware: a100-80g-x1
+batch: {global: 8}
+""",
+        "llama-cookbook",
+    ),
+    "visualglm": (
+        """
+tunec: 1
+name: visualglm
+model: visualglm-6b
+method:
+  lora:
+    rank: 10
+    alpha: 1
+    dropout: 0
+    targets: transformer\\.layers\\.\\d+\\.attention\\.(query_key_value|dense)
+data:
+  train: dataset.json
+  samples: 20
+  sequence: 320
+  images: {per_sample: 1, width: 224, height: 224}
+hardware: v100-32g-x2
+batch: {global: 8}
+precision: fp16
+train: {steps: 300, learning_rate: 1e-4, warmup: 2%}
+""",
+        "visualglm",
     ),
 }
 EXAMPLE_FILES: Mapping[str, tuple[str, str]] = {

@@ -180,8 +180,8 @@ def test_a_killed_run_leaves_no_process(number, tmp_path):
 
 _SIGNALLED = (
     "import signal\n"
-    "from tunec.compiler.cli.verify_command import _ended_by_signals\n"
-    "_ended_by_signals().__enter__()\n"
+    "from tunec.compiler.cli.ending import ended_by_signals\n"
+    "ended_by_signals().__enter__()\n"
 )
 
 

@@ -22,18 +22,34 @@ SPECS = [spec for folder in sorted(EXAMPLES.iterdir()) for spec in specs_in(fold
 RELEASES = {
     "huggingface": ("4.40", "4.57", "5.23"),
     "simpletuner": ("3.1.6", "4.10"),
+    "trl": ("0.12", "0.27", "1.16"),
+    "accelerate": ("0.30", "1.15"),
+    "glm4": ("4.40", "5.23"),
+    "minicpm-v": ("4.40", "4.51"),
 }
+ALSO = {
+    "five-lines": ("trl", "accelerate", "slurm", "kubeflow", "skypilot"),
+    "glm-4v-9b-lora": ("glm4",),
+    "minicpm-v-2_6-lora": ("minicpm-v",),
+    "llama-3.2-3b-mixed-gpus": ("llama-cookbook",),
+}
+"""Targets that the spec does not name and that can say its plan."""
 
 
 def cases(spec: Path) -> Iterator[Case]:
     """The cases of an example: for each target that it names, or the everyday ones."""
     loaded = load_spec(spec, targets=REGISTRY.names())
     names = loaded.spec.targets if loaded.spec else ()
-    for name in names or ("deepspeed", "huggingface", "launch"):
+    for name in (*(names or ("deepspeed", "huggingface", "launch")), *also(spec)):
         plain, _, version = name.partition("@")
         for release in (version,) if version else RELEASES.get(plain, ("",)):
             asked = REGISTRY.resolve(f"{plain}@{release}".rstrip("@"), loaded.spec.software)
             yield from compiled(loaded, asked)
+
+
+def also(spec: Path) -> tuple[str, ...]:
+    """Of one spec of each example, so that the programs are asked once."""
+    return ALSO.get(spec.parent.name, ()) if spec.stem == "spec" else ()
 
 
 def compiled(loaded, asked: Asked) -> list[Case]:
@@ -70,3 +86,5 @@ def test_each_release_was_asked(checks):
         assert consumer in asked
     assert {"deepspeed@0.14.5", "deepspeed@0.18.9", "deepspeed@0.19.8"} <= asked
     assert {"simpletuner@3.1.6", "simpletuner@4.10.1"} <= asked
+    assert {"trl@0.12.2", "trl@0.27.2", "trl@1.16.0"} <= asked
+    assert {"accelerate@0.30.1", "accelerate@1.15.0", "llama-cookbook@0.0.5.post1"} <= asked

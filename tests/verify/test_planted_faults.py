@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 from tests.verify.planting import EXAMPLE_FILES, SPECS, Fault, both, cases, drop, put, swap
+from tests.verify.trainer_faults import FAULTS as TRAINER_FAULTS
 
 from tunec.compiler.verify.asking import verify
 from tunec.compiler.verify.report import diagnostics, places_of
@@ -39,6 +40,7 @@ def st(file, edit, key, resolved, program, status="differs", slot=None) -> Fault
 
 ST_PARSER = "simpletuner parser and checks"
 FAULTS: Mapping[str, Fault] = {
+    **TRAINER_FAULTS,
     # ds_config.json before DeepSpeed
     "stage": ds(put("zero_optimization.stage", 1), "zero_optimization.stage", 1, slot="zero.stage"),
     "stage in the engine": ds(
@@ -368,6 +370,6 @@ def _skip_unchecked(checks):
 
 
 def test_there_is_a_fault_for_every_consumer_and_kind():
-    assert len(FAULTS) >= 60
+    assert len(FAULTS) >= 100
     programs = {fault.program for fault in FAULTS.values()}
-    assert len(programs) >= 14
+    assert len(programs) >= 19

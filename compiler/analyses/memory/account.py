@@ -1,9 +1,14 @@
 """The memory account: where every byte of a run's peak goes, on the device and on its host."""
 
+from functools import lru_cache
+
+from tunec.compiler.analyses.memory.calibrated import calibrated
+from tunec.compiler.analyses.memory.calibration import TRACED
 from tunec.compiler.analyses.memory.host import HostAccount, host_account
 from tunec.compiler.analyses.memory.margin import READING, apart, kind_of, slack, with_slack
 from tunec.compiler.analyses.memory.phase import Phase
-from tunec.compiler.analyses.memory.training import phases
+from tunec.compiler.analyses.memory.sharding import sharding_of
+from tunec.compiler.analyses.memory.training import always_held, phases
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.schemas.frozen import dataclass
 
@@ -56,7 +61,16 @@ class Account:
     def reading_bytes(self) -> int:
         """What nvidia-smi shows at most in 95 % of measured runs where the device has room."""
         unmoved = sum(apart(self.layout.parallel.world).values())
-        return round(unmoved + self.peak_bytes * (1 + READING[kind_of(self.workload)]))
+        return round(
+            unmoved
+            + self.peak_bytes * (1 + READING[kind_of(self.workload, self.layout.parallel.world)])
+        )
+
+    @property
+    def calibration(self) -> str | None:
+        """The kept trace that the phases are of; None: they are reckoned."""
+        known = self.workload.calibration
+        return known.name if known is not None and self.lines[0].name == TRACED[0] else None
 
     @property
     def host(self) -> HostAccount:
@@ -85,22 +99,48 @@ def largest_micro_batch(workload: Workload, layout: Layout, budget_bytes: int) -
 
     The layout's own micro batch does not matter. Evaluation is not looked at: its batch is its own.
     """
-    several = _most(workload, layout, budget_bytes, _lines(workload, layout, several=True))
-    if several > 1:
-        return several
-    return min(_most(workload, layout, budget_bytes, _lines(workload, layout, several=False)), 1)
+    if workload.calibration is None and _least(workload, layout) > budget_bytes:
+        return 0
+    several = _lines(workload, layout, several=True)
+    most = _most(workload, layout, budget_bytes, several)
+    alone = several if most > 1 else _lines(workload, layout, several=False)
+    return most if alone is several else min(_most(workload, layout, budget_bytes, alone), 1)
 
 
+@lru_cache(maxsize=4096)
+def _least(workload: Workload, layout: Layout) -> float:
+    """Bytes that a device needs with no sample at all: what is always there, with its margin."""
+    plan = sharding_of(workload, layout, accumulates=layout.batch.accumulation > 1)
+    held = always_held(workload, plan).total
+    return held * (1 + slack(workload).still) + sum(apart(layout.parallel.world).values())
+
+
+@lru_cache(maxsize=4096)
 def _lines(workload: Workload, layout: Layout, *, several: bool) -> tuple[Phase, ...]:
-    return phases(
+    compared = workload.preference is not None
+    padded = (several or compared) and not workload.data.packing
+    lines = phases(
         workload,
         layout.parallel,
         layout.states,
         layout.zero,
         layout.activation_checkpointing,
         accumulates=layout.batch.accumulation > 1,
-        padded=several and not workload.data.packing,
+        padded=padded,
+        share=_share(workload, layout),
+        fsdp=layout.fsdp,
+        nodes=layout.nodes,
     )
+    if workload.calibration is None:
+        return lines
+    traced = calibrated(workload, layout, padded=padded)
+    return (*traced, *(line for line in lines if line.evaluates)) if traced else lines
+
+
+def _share(workload: Workload, layout: Layout) -> int:
+    """Samples of one device in one optimizer step, where something is generated for each."""
+    goes = workload.generation is not None and workload.generation.by_sample
+    return layout.batch.micro * layout.batch.accumulation if goes else 1
 
 
 def _most(workload: Workload, layout: Layout, budget: int, lines: tuple[Phase, ...]) -> int:

@@ -5,7 +5,9 @@ from functools import lru_cache
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.attention import padding_saved
+from tunec.compiler.analyses.memory.experts import experts_saved
 from tunec.compiler.analyses.memory.layers import (
+    feed_forward_saved,
     final_input_saved,
     forward_working,
     layer_saved,
@@ -48,6 +50,10 @@ class Activations:
     """What one layer and its input keep."""
     forward: Terms
     """What a forward pass takes that keeps nothing."""
+    begun: Terms | None = None
+    """A layer whose differentiation has begun, with what it kept; None: as the last layer."""
+    half: Terms | None = None
+    """The same when its feed-forward is done."""
     encoder: Terms = field(default_factory=dict)
     """Of what is kept, the encoder's, where one comes before a decoder."""
 
@@ -93,6 +99,9 @@ def part_activations(
     working = max(layer_working(stack, widths) for stack in stacks)
     forward = max(forward_working(stack, widths, keys) for stack in stacks)
     inputs = widths.stream * stacks[0].hidden
+    half = max(
+        saved - _feed_forward(stack, widths) for saved, stack in zip(one, stacks, strict=True)
+    )
     if run.checkpointed:
         return Activations(
             kept={f"{part} layer inputs": tokens * layers * inputs},
@@ -100,6 +109,8 @@ def part_activations(
             first_layer={f"{part} recomputed layer": tokens * (max(one) + working + inputs)},
             one_layer={f"{part} recomputed layer": tokens * (max(one) + inputs)},
             forward={f"{part} forward pass": tokens * forward},
+            begun={f"{part} recomputed layer": tokens * (max(one) + working)},
+            half={f"{part} recomputed layer": tokens * (half + working)},
             encoder=_encoder(part, widths, tokens * stacks[0].layers * inputs),
         )
     total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
@@ -109,8 +120,16 @@ def part_activations(
         first_layer={f"{part} layer gradients": tokens * (max(one) + working + inputs)},
         one_layer={f"{part} layer gradients": tokens * (max(one) + inputs)},
         forward={f"{part} forward pass": tokens * forward},
+        begun={f"{part} layer gradients": tokens * (max(one) + working)},
+        half={f"{part} layer gradients": tokens * (half + working)},
         encoder=_encoder(part, widths, tokens * stacks[0].layers * one[0]),
     )
+
+
+def _feed_forward(stack: Stack, widths: Arithmetic) -> float:
+    """Bytes a token that a layer's feed-forward keeps, which its gradients let go."""
+    experts = experts_saved(stack, stack.experts, widths) if stack.experts else 0
+    return feed_forward_saved(stack, widths) + experts
 
 
 def _encoder(part: Part, widths: Arithmetic, kept: float) -> Terms:

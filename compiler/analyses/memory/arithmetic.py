@@ -7,11 +7,19 @@ from packaging.version import Version
 
 from tunec.compiler.analyses.memory.counts import FOUR_BIT, QUANTIZED_PARTS, count
 from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.flavours import Activation, Norm, Rotary, Router, flavour
+from tunec.compiler.analyses.memory.flavours import (
+    Activation,
+    Flavour,
+    Norm,
+    Rotary,
+    Router,
+    flavour,
+)
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Module, Part, Stack
+from tunec.schemas.terms import Attention
 
 _FUSED_RMS_NORM: Final = Version("2.9")
 """The first release of torch with `aten::_fused_rms_norm` on CUDA."""
@@ -95,7 +103,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         normed=BYTES["fp32"] if special.norm == "wide" else stream,
         autocast=states.autocast,
         trained=trained,
-        eager=workload.attention.implementation == "eager",
+        eager=_is_eager(workload.attention.implementation, special),
         activation=_activation(special.activation, stacks),
         rotary=special.rotary,
         router=special.router,
@@ -107,6 +115,10 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         fused_qkv=any(_is_fused_qkv(m, stack) for m in inside for stack in stacks),
         fused_gate=any(_is_fused_gate(m, stack) for m in adapted for stack in stacks),
     )
+
+
+def _is_eager(implementation: Attention, special: Flavour) -> bool:
+    return implementation == "eager" or (special.eager and implementation == "sdpa")
 
 
 def _activation(named: Activation, stacks: list[Stack]) -> Activation:

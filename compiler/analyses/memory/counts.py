@@ -16,6 +16,8 @@ QUANTIZED_PARTS: Final[frozenset[Part]] = frozenset({"text", "denoiser"})
 (`quantizers/base.py`, `get_keys_to_not_convert` names only the head and tied weights): whoever
 writes its config names the tower in `llm_int8_skip_modules`."""
 
+_GATE_UP: Final = ".gate_up_proj"
+
 _ENCODER: Final = ("encoder.", "model.encoder.")
 
 FOUR_BIT: Final[frozenset[QuantFormat]] = frozenset({"nf4", "fp4"})
@@ -66,6 +68,8 @@ class Counts:
     those of the feed-forward's last weight and of the experts."""
     experts: int
     """Trained in the experts of one layer, on average."""
+    block: int
+    """In the block of one layer that holds experts, with router and shared experts; 0: none."""
     multiplied: int
     """In trained weights of products: linear layers, convolutions, a tied head."""
     multiplied_frozen: int
@@ -101,6 +105,7 @@ _SPLIT: Final = (
     "vision",
     "late",
     "experts",
+    "block",
     "multiplied",
     "multiplied_frozen",
     "output",
@@ -142,6 +147,7 @@ def count(workload: Workload) -> Counts:
         tied=tied,
         late=_late(model, workload.trained),
         experts=_experts(model, workload.trained),
+        block=_block(model),
         multiplied=_elements(m for m in workload.trained if _multiplies(m)) + output * tied,
         multiplied_frozen=_elements(m for m in plain if _multiplies(m))
         + output * (model.tied and not tied),
@@ -177,9 +183,22 @@ def adapter_elements(workload: Workload, module: Module) -> int:
     A has rank x inputs and B outputs x rank elements; a convolution's A takes the kernel. DoRA
     (arXiv 2402.09353) adds one magnitude an output.
     """
-    outputs, inputs = module.shape[0], prod(module.shape[1:])
-    magnitudes = outputs if workload.adapter.dora else 0
-    return (workload.adapter.rank * (inputs + outputs) + magnitudes) * module.copies
+    magnitudes = module.shape[0] if workload.adapter.dora else 0
+    pair = sum(map(prod, adapter_shapes(module, workload.adapter.rank)))
+    return (pair + magnitudes) * module.copies
+
+
+def adapter_shapes(module: Module, rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The shapes of A and B on one copy of a module.
+
+    Those of experts in one tensor have a rank for each expert, twice where gate and up are one
+    (peft 0.21 `tuners/lora/layer.py`, `ParamWrapper`; `utils/transformers_weight_conversion.py`).
+    """
+    outputs, *rest = module.shape
+    if module.kind == "parameter" and len(rest) == 2:
+        inner = rank * outputs * (2 if module.path.endswith(_GATE_UP) else 1)
+        return (inner, rest[1]), (rest[0], inner)
+    return (rank, prod(rest)), (outputs, rank)
 
 
 def _adapter_biases(workload: Workload) -> int:
@@ -231,11 +250,22 @@ def _experts(model: Architecture, trained: Iterable[Module]) -> int:
     return _elements(m for m in trained if ".experts" in m.path) // max(layers, 1)
 
 
+def _block(model: Architecture) -> int:
+    """The experts' siblings lie under one module with them (`mlp`, `block_sparse_moe`)."""
+    experts = [m for m in model.modules if ".experts" in m.path]
+    if not experts:
+        return 0
+    roots = {m.path.partition(".experts")[0] + "." for m in experts}
+    inside = _elements(m for m in model.modules if m.path.startswith(tuple(roots)))
+    layers = sum(stack.layers for stack in model.stacks if stack.experts is not None)
+    return inside // max(layers, 1)
+
+
 def _trained_shapes(workload: Workload, *, inside: bool = False) -> list[tuple[int, ...]]:
     rank = workload.adapter.rank
     shapes = [module.shape for module in workload.trained if not inside or "{}" in module.path]
     for module in workload.adapted:
-        shapes += [(rank, prod(module.shape[1:])), (module.shape[0], rank)]
+        shapes += adapter_shapes(module, rank)
     return shapes
 
 
@@ -244,8 +274,7 @@ def _sizes(workload: Workload) -> Iterable[int]:
         yield from [prod(module.shape)] * module.copies
         yield from [module.bias] * module.copies
     for module in workload.adapted:
-        rank, outputs = workload.adapter.rank, module.shape[0]
-        yield from [rank * prod(module.shape[1:]), rank * outputs] * module.copies
+        yield from [*map(prod, adapter_shapes(module, workload.adapter.rank))] * module.copies
 
 
 def _tables(workload: Workload) -> int:
@@ -263,10 +292,7 @@ def _factored(workload: Workload) -> int:
     """Elements of Adafactor's second moments (arXiv 1804.04235, section 3)."""
     rank = workload.adapter.rank
     full = sum((_row_column(m.shape) + m.bias) * m.copies for m in workload.trained)
-    lora = sum(
-        (_row_column((rank, prod(m.shape[1:]))) + _row_column((m.shape[0], rank))) * m.copies
-        for m in workload.adapted
-    )
+    lora = sum(sum(map(_row_column, adapter_shapes(m, rank))) * m.copies for m in workload.adapted)
     return full + lora
 
 

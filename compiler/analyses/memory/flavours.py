@@ -44,6 +44,8 @@ class Flavour:
     LayerNorm then keeps once."""
     crosses: bool = False
     """Whether a decoder layer attends to the encoder after itself."""
+    eager: bool = False
+    """Whether attention makes its scores as tensors unless it is FlashAttention."""
 
 
 _T5: Final = frozenset({"t5", "mt5", "umt5"})
@@ -63,6 +65,9 @@ _CONCATENATED: Final = frozenset(
 _NARROW_ROUTER: Final = frozenset({"qwen2_moe", "qwen3_moe", "olmoe", "granitemoe"})
 _DOUBLE_ROUTER: Final = frozenset({"deepseek_v2", "deepseek_v3"})
 _QUICK_TOWERS: Final = frozenset({"llava", "llava_next", "qwen2_vl"})
+_EAGER_TOWERS: Final = frozenset({"minicpmv"})
+"""openbmb/MiniCPM-Llama3-V-2_5 and MiniCPM-V-2_6 `modeling_minicpmv.py`, `init_vision_module`: the
+tower is `eager` unless the model asks for `flash_attention_2`."""
 _HEAD_BY_HEAD: Final = frozenset({"SD3Transformer2DModel"})
 """Denoisers that join both streams head by head; FLUX rotates token by token (traced)."""
 _ROTATED_TOWERS: Final = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl"})
@@ -83,7 +88,7 @@ def flavour(family: str, part: Part) -> Flavour:
     if part == "vision":
         activation: Activation = "quick" if family in _QUICK_TOWERS else "single"
         rotary: Rotary = "whole" if family in _ROTATED_TOWERS else "none"
-        return Flavour(activation, rotary=rotary)
+        return Flavour(activation, rotary=rotary, eager=family in _EAGER_TOWERS)
     return Flavour(rotary="concatenated" if family in _HEAD_BY_HEAD else "whole")
 
 

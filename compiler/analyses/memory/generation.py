@@ -10,8 +10,12 @@ from tunec.schemas.models.architecture import Stack
 _FP32 = 4
 
 
-def generating(workload: Workload, plan: Sharding, asked: Generation) -> Terms:
+def generating(workload: Workload, plan: Sharding, asked: Generation, share: int = 1) -> Terms:
     """What generation holds besides the weights of the rank, in bytes.
+
+    `share`: samples of the rank in one optimizer step. GRPO writes the answers of a whole step at
+    once (trl 0.18.2 to 1.16.0 `GRPOConfig.__post_init__`: `steps_per_generation` is the
+    accumulation; `grpo_trainer.py`, `_generate_single_turn`: one `generate`).
 
     A step appends to the cache of one layer by a copy (transformers 5.23 `cache_utils.py`,
     `DynamicLayer.update`: `torch.cat`) and takes the last token's logits in fp32
@@ -19,9 +23,10 @@ def generating(workload: Workload, plan: Sharding, asked: Generation) -> Terms:
     `ds3_gather_for_generation` is off (trl 1.16 `models/utils.py`,
     `unwrap_model_for_generation`). A sliding window's cache is smaller than this.
     """
-    cache = asked.sequences * asked.tokens * cache_bytes(workload, plan.states)
+    sequences = asked.sequences * (share if asked.by_sample else 1)
+    cache = sequences * asked.tokens * cache_bytes(workload, plan.states)
     layers = sum(s.layers for s in workload.architecture.stacks if s.part == "text")
-    logits = 2 * _FP32 * asked.sequences * workload.architecture.vocab
+    logits = 2 * _FP32 * sequences * workload.architecture.vocab
     whole = plan.counts.base + plan.counts.adapters if plan.stage == PARAMETERS else 0
     return {
         "key-value cache": cache,

@@ -10,11 +10,13 @@ from typing import Final
 
 from tunec.compiler.analyses.memory.counts import Counts
 from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.reductions import Reduction
 from tunec.compiler.analyses.memory.sharding import (
     GRADIENTS,
     PARAMETERS,
     Sharding,
     accumulates_whole_fp32,
+    is_hooked,
 )
 
 _UNSHARDED_REDUCTION: Final = 500_000_000
@@ -91,60 +93,29 @@ def at_embedding(plan: Sharding) -> Terms:
 
 
 def at_reduction(plan: Sharding) -> Terms:
-    """While gradients are reduced: of stages 2 and 3 the first full bucket, else all.
-
-    A bucket with pieces for several ranks is concatenated anew (`allreduce_and_scatter`; stage 3:
-    `runtime/comm/coalesced_collectives.py`, `reduce_scatter_coalesced`), and so is a gradient that
-    is larger than the bucket and does not go through it.
-    """
+    """While all gradients of a pass are reduced together, where they are not as they come."""
+    if is_hooked(plan):
+        return {}
     if plan.stage == 0 or accumulates_whole_fp32(plan):
         return {**_partial(plan, plan.counts.trainable), **_whole_reduction(plan)}
-    if not is_hooked(plan):
-        return {**_partial(plan, plan.counts.trainable), "reduced copy": _stage1_copied(plan)}
-    copied = {"reduced copy": _copied(plan, plan.counts.inner), **kept_gradients(plan)}
-    if first_reduction(plan) < 1:
-        return {**_on_their_way(plan, 0), **copied}
-    return {**reduce_buckets(plan), **copied}
+    return {**_partial(plan, plan.counts.trainable), "reduced copy": _stage1_copied(plan)}
 
 
-def at_later_reduction(plan: Sharding) -> Terms:
-    """The same when the rank has its own part already; nothing where all goes in one or two."""
-    few = first_reduction(plan) > 1 / 2 or _is_oversized(plan, plan.counts.inner)
-    if not is_hooked(plan) or few or _owns_last(plan):
-        return {}
-    copied = {"reduced copy": _copied(plan, 0)}
-    return {**_on_their_way(plan, 0), **_held(plan), **copied}
+def at_reduction_on_the_way(plan: Sharding, one: Reduction) -> Terms:
+    """While what lies in the bucket is reduced, and the gradient that has come waits.
 
-
-def at_last_reduction(plan: Sharding) -> Terms:
-    """When no layer is being differentiated: what is left in the bucket, or a larger gradient."""
-    if not is_hooked(plan) or first_reduction(plan) >= 1:
-        return {}
-    counts = plan.counts
-    sizes = (counts.embedding, counts.inner)
-    whole = max((size for size in sizes if _is_oversized(plan, size)), default=0)
-    left = max(whole, counts.trainable % max(plan.zero.reduce_bucket, 1))
+    Without `contiguous_gradients` there is no bucket: gradients wait where autograd made them, and
+    all are concatenated (`buffered_reduce_fallback`).
+    """
+    loose = plan.stage < PARAMETERS and not plan.zero.contiguous_gradients
+    copied = one.filled if loose else one.copied
     return {
         **reduce_buckets(plan),
-        **(kept_gradients(plan) if _owns_last(plan) else _held(plan)),
-        "largest gradient": float(plan.parameter * whole),
-        "reduced copy": float(plan.parameter * left),
+        **(_held(plan) if one.held else kept_gradients(plan)),
+        "largest gradient": float(plan.parameter * one.apart),
+        "waiting gradients": float(plan.parameter * one.filled * loose),
+        "reduced copy": float(plan.parameter * copied),
     }
-
-
-def first_reduction(plan: Sharding) -> float:
-    """The share of a backward pass after which gradients are reduced for the first time."""
-    if not is_hooked(plan) or not plan.counts.trainable:
-        return 1.0
-    return min(plan.zero.reduce_bucket / plan.counts.trainable, 1.0)
-
-
-def is_hooked(plan: Sharding) -> bool:
-    """Whether gradients are reduced as they come."""
-    if plan.stage == 1:
-        hooked = plan.zero.overlap_comm and not plan.accumulates
-        return hooked and not accumulates_whole_fp32(plan)
-    return plan.stage >= GRADIENTS
 
 
 def kept_gradients(plan: Sharding) -> Terms:
@@ -215,12 +186,6 @@ def _on_their_way(plan: Sharding, waiting: int) -> Terms:
 
 def _is_oversized(plan: Sharding, elements: int) -> bool:
     return elements > plan.zero.reduce_bucket
-
-
-def _copied(plan: Sharding, largest: int) -> float:
-    """Bytes concatenated for one reduction while gradients of some size come."""
-    bucket = min(plan.zero.reduce_bucket, plan.counts.trainable)
-    return float(plan.parameter * max(bucket, largest if _is_oversized(plan, largest) else 0))
 
 
 def _stage1_copied(plan: Sharding) -> float:

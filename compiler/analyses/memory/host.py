@@ -9,6 +9,7 @@ from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, moments_of, sharding
 from tunec.compiler.analyses.memory.states import MASTER_BYTES
+from tunec.compiler.analyses.memory.weights import second_shards
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import MIB
@@ -72,6 +73,8 @@ def host_account(workload: Workload, layout: Layout) -> HostAccount:
         layout.states,
         layout.zero,
         accumulates=layout.batch.accumulation > 1,
+        fsdp=layout.fsdp,
+        nodes=layout.nodes,
     )
     ranks = -(-layout.parallel.world // workload.nodes)
     processes = {"processes": float(_PROCESS * ranks)}
@@ -97,8 +100,12 @@ def loading(workload: Workload, plan: Sharding, ranks: int) -> Terms:
     counts, size = plan.counts, BYTES[plan.states.weights]
     if workload.quantization.format != "none":
         return {"weights while loading": float(size * max(n for n, _ in counts.sizes) * ranks)}
-    copies = 1 if plan.stage == PARAMETERS else ranks
-    return {"weights while loading": float(size * (counts.base + counts.components) * copies)}
+    alone = plan.fsdp.efficient_loading if plan.fsdp.version else plan.stage == PARAMETERS
+    copies = 1 if alone else ranks
+    asked = workload.preference
+    second = counts.base if asked is not None and asked.reference == "resident" else 0
+    every = counts.base + counts.components + second
+    return {"weights while loading": float(size * every * copies)}
 
 
 def _optimizer(workload: Workload, plan: Sharding, ranks: int) -> Terms:
@@ -134,7 +141,10 @@ def _parameters(plan: Sharding, ranks: int) -> Terms:
             "NVMe parameter buffers": float(size * buffers * ranks),
             "offloaded parameters": size * kept * ranks * _PINNED,
         }
-    return {"offloaded parameters": size * elements * share * _PINNED}
+    return {
+        "offloaded parameters": size * elements * share * _PINNED,
+        "second shards": second_shards(plan) * ranks * _PINNED,
+    }
 
 
 def _data_loading(workload: Workload, layout: Layout, ranks: int) -> Terms:
@@ -154,6 +164,11 @@ def saving(workload: Workload, plan: Sharding) -> Terms:
     `_zero3_consolidated_16bit_state_dict`); otherwise the file that is being written.
     """
     counts, size = plan.counts, BYTES[plan.states.weights]
+    if plan.fsdp.version:
+        # full on rank 0, or every rank's shards (accelerate 1.15 utils/fsdp_utils.py
+        # `save_fsdp_model`), of adapters nothing else
+        saved = counts.trainable if workload.adapter.kind != "none" else counts.base
+        return {"gathered weights": float(plan.parameter * saved)}
     if plan.stage == PARAMETERS:
         gathers = plan.zero.gather_on_save
         return {"gathered weights": float(size * (counts.base + counts.adapters) * gathers)}

@@ -6,6 +6,7 @@ from math import prod
 from typing import Final
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
+from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module
 
@@ -42,6 +43,8 @@ def adapters_saved(
     read: set[tuple[str, int, int]] = set()
     saved = 0.0
     for module in modules:
+        if is_stack(module):
+            continue
         source = (module.path.rpartition(".")[0], prod(module.shape[1:]), module.copies)
         kept = shared and (source in read or _is_kept(module, widths))
         if not kept:
@@ -49,6 +52,35 @@ def adapters_saved(
         bytes_read = 0 if kept else (widths.adapter_product + masked) * source[1]
         saved += module.copies * tokens(module) * (inner + bytes_read + weighed * module.shape[0])
     return saved
+
+
+def is_stack(module: Module) -> bool:
+    """Whether a module is the weights of all experts in one tensor."""
+    return module.kind == "parameter" and len(module.shape) == 3
+
+
+def experts_merged(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Terms:
+    """Bytes of expert weights with their adapters added, kept for the gradient of their inputs.
+
+    peft 0.21 merges A and B into a copy of the whole tensor in each forward pass (`tuners/lora/
+    layer.py`, `_LoraFactorsProxy`), which the graph keeps (traced); nothing of a token is kept.
+    """
+    if checkpointed:
+        return {}
+    elements = sum(prod(m.shape) * m.copies for m in workload.adapted if is_stack(m))
+    return {"merged experts": float(widths.stream * elements)}
+
+
+def experts_merging(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Terms:
+    """Bytes of merged weights while one layer is differentiated, the smaller stack first.
+
+    A gradient of each, and where the layer is recomputed the copies of those to come (traced).
+    """
+    stacks = [prod(module.shape) for module in workload.adapted if is_stack(module)]
+    if not stacks:
+        return {}
+    most = max(sum(stacks) + min(stacks), 2 * max(stacks)) if checkpointed else max(stacks)
+    return {"merged experts and gradient": float(widths.stream * most)}
 
 
 def norms_working(workload: Workload, widths: Arithmetic) -> float:

@@ -30,20 +30,24 @@ within what the records bear out: a full fine-tune with 74.8 GiB allocated, all 
 
 _BIG_VOCABULARY: Final = 64_000
 
-Kind = Literal["packed", "padded"]
-"""Whether every batch has the same length; if not, the allocator keeps blocks for each that it saw.
-"""
+Kind = Literal["packed", "several", "padded"]
+"""Every batch has the same length, on one device or on several; or lengths differ, and the
+allocator keeps blocks for each that it saw."""
 
-READING: Final[Mapping[Kind, float]] = {"packed": 0.41, "padded": 0.92}
+READING: Final[Mapping[Kind, float]] = {"packed": 0.5, "several": 0.65, "padded": 1.21}
 """Share of the peak by which nvidia-smi's figure, context and NCCL apart, exceeds the tensors at
-most in 95 % of measured runs on devices that have room. Fitted to every second one of 54 readings
-(`tests/analyses/memory/fit_margin.py`): 19 packed, and 9 padded, of which that is the largest. The
-allocator keeps what it can get: no run needs this."""
+most, on devices that have room. Fitted to every second one of 84 readings
+(`tests/analyses/memory/fit_margin.py`) by an estimate of the largest there is from the two largest
+seen, 2 x the first - the second (Robson and Whitlock, "Estimation of a truncation point",
+Biometrika 51, 1964); the other half judges it. The allocator keeps what it can get: no run needs
+this."""
 
 
-def kind_of(workload: Workload) -> Kind:
-    """The kind of a workload as readings go."""
-    return "packed" if workload.data.packing else "padded"
+def kind_of(workload: Workload, world: int) -> Kind:
+    """The kind of a workload on a number of devices as readings go."""
+    if not workload.data.packing:
+        return "padded"
+    return "several" if world > 1 else "packed"
 
 
 class Slack(NamedTuple):

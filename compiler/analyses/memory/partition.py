@@ -14,6 +14,7 @@ from itertools import accumulate, groupby, pairwise
 from math import prod
 from typing import NamedTuple
 
+from tunec.compiler.analyses.memory.counts import adapter_shapes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module
 
@@ -26,9 +27,23 @@ class Partition(NamedTuple):
     """Of all parameters that it owns a piece of."""
     piece: int
     """Of the largest piece that it owns."""
+    ends: int = 0
+    """Where the part ends among all trained elements."""
+    part: int = 0
+    """Elements of each rank's part."""
 
 
 NO_PARTITION = Partition(0, 0, 0)
+
+
+class Tensor(NamedTuple):
+    """One trained tensor, and where in the model it lies."""
+
+    elements: int
+    layer: tuple[str, int] | None
+    """The layer of the language model or the denoiser that it belongs to."""
+    ends_feed_forward: bool
+    """Whether it reads the inner activations, so that its gradient is the first of its layer."""
 
 
 @lru_cache(maxsize=2048)
@@ -51,22 +66,46 @@ def _partition(ends: list[int], rank: int, part: int) -> Partition:
     first, last = bisect_right(ends, begin), bisect_left(ends, end)
     edges = [begin, *ends[first:last], end]
     piece = max(high - low for low, high in pairwise(edges))
-    return Partition(rank, ends[last] - (ends[first - 1] if first else 0), piece)
+    return Partition(rank, ends[last] - (ends[first - 1] if first else 0), piece, end, part)
 
 
 def trained_sizes(workload: Workload) -> Iterator[int]:
     """Elements of every trained tensor, in the order in which the model gives its parameters."""
-    rank = workload.adapter.rank
-    for module in _in_order(workload.adapted):
-        yield from (rank * prod(module.shape[1:]), rank * module.shape[0])
-    for module in _in_order(workload.trained):
-        yield prod(module.shape)
+    return (tensor.elements for tensor in trained_tensors(workload))
+
+
+@lru_cache(maxsize=64)
+def trained_tensors(workload: Workload) -> tuple[Tensor, ...]:
+    """Every trained tensor, in the order in which the model gives its parameters."""
+    inner = _inner_widths(workload)
+    return tuple(_tensors(workload, inner))
+
+
+def _tensors(workload: Workload, inner: frozenset[int]) -> Iterator[Tensor]:
+    for module, layer in _in_order(workload.adapted):
+        place = layer, module.shape[-1] in inner
+        for shape in adapter_shapes(module, workload.adapter.rank):
+            yield Tensor(prod(shape), *place)
+    for module, layer in _in_order(workload.trained):
+        place = layer, module.shape[-1] in inner
+        yield Tensor(prod(module.shape), *place)
         if module.bias:
-            yield module.bias
+            yield Tensor(module.bias, *place)
 
 
-def _in_order(modules: Iterable[Module]) -> Iterator[Module]:
-    """Each module once for every copy, layer by layer."""
-    for _, run in groupby(modules, key=lambda module: module.path.partition("{}")[0]):
+def _inner_widths(workload: Workload) -> frozenset[int]:
+    widths = set()
+    for stack in workload.architecture.stacks:
+        widths.add(stack.ffn)
+        if stack.experts is not None:
+            widths |= {stack.experts.ffn, stack.experts.shared_ffn}
+    return frozenset(widths - {0})
+
+
+def _in_order(modules: Iterable[Module]) -> Iterator[tuple[Module, tuple[str, int] | None]]:
+    """Each module once for every copy, layer by layer, with its layer."""
+    for path, run in groupby(modules, key=lambda module: module.path.partition("{}")[0]):
         copies = [(place[:1], module) for module in run for place in module.places()]
-        yield from (module for _, module in sorted(copies, key=lambda copy: copy[0]))
+        for place, module in sorted(copies, key=lambda copy: copy[0]):
+            inside = place and module.part in ("text", "denoiser")
+            yield module, (path, place[0]) if inside else None

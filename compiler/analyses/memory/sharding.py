@@ -6,15 +6,19 @@ share the shards.
 """
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
+
+from packaging.version import Version
 
 from tunec.compiler.analyses.memory.counts import Counts, count, split
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.partition import NO_PARTITION, Partition, largest_partition
 from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.reductions import Reduction, reductions
 from tunec.compiler.analyses.memory.states import MASTER_BYTES, moment_bytes
-from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.slots import Parallel, States, Zero
+from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
+from tunec.compiler.ir.slots import Fsdp, Parallel, States, Zero
 from tunec.schemas.frozen import dataclass
 
 GRADIENTS: Final = 2
@@ -22,10 +26,17 @@ PARAMETERS: Final = 3
 """The ZeRO stages from which gradients and parameters are sharded (optimizer states: 1)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sharding:
-    """Everything that decides where training state lies."""
+_LEAVES: Final = frozenset({"mixtral", "qwen2_moe", "qwen3_moe"})
+_KNOWS_LEAVES: Final = Version("0.18.0")
+"""Families whose block of experts DeepSpeed gathers as one without being told, and since when
+(`runtime/zero/leaf_module_config.py`, `DEFAULT_LEAF_MODULE_CLASSES`)."""
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sharding:
+    """Everything that decides where training state lies; made once for equal facts (`sharding`)."""
+
+    workload: Workload
     counts: Counts
     """Elements of one rank; those trained beside adapters in the adapters' dtype."""
     whole: Counts
@@ -33,15 +44,27 @@ class Sharding:
     states: States
     zero: Zero
     stage: int
-    """ZeRO stage; 0 without DeepSpeed."""
+    """ZeRO stage; 3 where FSDP shards, 0 without either."""
     deepspeed: bool
     ddp: bool
     shards: int
     """Ranks that share one set of shards."""
     accumulates: bool
     """Whether an optimizer step takes several micro batches."""
+    tensor_parallel: int = 1
     partition: Partition = NO_PARTITION
     """What the rank with the largest gradients of its own keeps at stages 1 and 2."""
+    leaf: int = 0
+    """Elements of the largest module whose parameters stage 3 gathers together."""
+    fsdp: Fsdp = NO_FSDP
+
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """Where gradients are reduced as they come: the reductions that can be highest."""
+        if self.fsdp.version or not is_hooked(self):
+            return ()
+        bucket = self.zero.reduce_bucket
+        return reductions(self.workload, bucket, self.partition, self.tensor_parallel)
 
     @property
     def gradient(self) -> int:
@@ -56,11 +79,15 @@ class Sharding:
     @property
     def optimizer_away(self) -> bool:
         """Whether the optimizer's states live on the host or on NVMe."""
+        if self.fsdp.offload_params:
+            return True
         return self.deepspeed and self.stage > 0 and self.zero.offload_optimizer != "none"
 
     @property
     def parameters_away(self) -> bool:
         """Whether parameter shards live on the host or on NVMe; only stage 3 can."""
+        if self.fsdp.offload_params:
+            return True
         return self.stage == PARAMETERS and self.zero.offload_param != "none"
 
     def shard(self, elements: float, from_stage: int) -> float:
@@ -68,16 +95,30 @@ class Sharding:
         return elements / self.shards if self.stage >= from_stage else elements
 
 
+@lru_cache(maxsize=4096)
 def sharding(
-    workload: Workload, parallel: Parallel, states: States, zero: Zero, *, accumulates: bool
+    workload: Workload,
+    parallel: Parallel,
+    states: States,
+    zero: Zero,
+    *,
+    accumulates: bool,
+    fsdp: Fsdp = NO_FSDP,
+    nodes: int = 1,
 ) -> Sharding:
-    """Gather what decides where training state lies."""
+    """Gather what decides where training state lies; `nodes`: over which the ranks are spread."""
     deepspeed = parallel.engine == "deepspeed"
     counts = count(workload)
     whole = split(counts, parallel.tensor) if parallel.tensor > 1 else counts
     beside = workload.adapter.kind == "lora" and whole.trained and not deepspeed
     stage, shards = zero.stage if deepspeed else 0, parallel.data * parallel.sequence
+    if fsdp.version:
+        # accelerate makes all that is trained fp32, an adapter's companions too
+        beside, stage = False, 0 if fsdp.sharding == "none" else PARAMETERS
+        shards = max(shards // nodes, 1) if fsdp.sharding == "hybrid" else shards
+    partition = _partition(workload, shards, parallel.tensor) if 0 < stage < 3 else NO_PARTITION
     return Sharding(
+        workload=workload,
         counts=in_adapter_dtype(whole, states) if beside else whole,
         whole=whole,
         states=states,
@@ -87,13 +128,50 @@ def sharding(
         ddp=parallel.engine == "ddp" and parallel.data > 1,
         shards=shards,
         accumulates=accumulates,
-        partition=_partition(workload, shards, parallel.tensor) if 0 < stage < 3 else NO_PARTITION,
+        tensor_parallel=parallel.tensor,
+        partition=partition,
+        leaf=whole.block if _gathers_blocks(workload, zero) else 0,
+        fsdp=fsdp,
     )
+
+
+def sharding_of(workload: Workload, layout: Layout, *, accumulates: bool) -> Sharding:
+    """The same for a layout."""
+    return sharding(
+        workload,
+        layout.parallel,
+        layout.states,
+        layout.zero,
+        accumulates=accumulates,
+        fsdp=layout.fsdp,
+        nodes=layout.nodes,
+    )
+
+
+def _gathers_blocks(workload: Workload, zero: Zero) -> bool:
+    """Whether a block of experts is one unit for stage 3: named so, or among DeepSpeed's own."""
+    if zero.leaf_modules is not None:
+        return bool(zero.leaf_modules)
+    version = workload.version("deepspeed")
+    knows = version is None or version >= _KNOWS_LEAVES
+    return knows and workload.architecture.family in _LEAVES
 
 
 def _partition(workload: Workload, shards: int, tensor_parallel: int) -> Partition:
     found = largest_partition(workload, shards)
-    return Partition(found.rank, *(-(-size // tensor_parallel) for size in found[1:]))
+    elements, piece = (-(-size // tensor_parallel) for size in (found.elements, found.piece))
+    return found._replace(elements=elements, piece=piece)
+
+
+def is_hooked(plan: Sharding) -> bool:
+    """Whether gradients are reduced, and let go, as they come.
+
+    Stage 1 lets go of those only that were copied to the bucket.
+    """
+    if plan.stage == 1:
+        hooked = plan.zero.overlap_comm and plan.zero.contiguous_gradients and not plan.accumulates
+        return hooked and not accumulates_whole_fp32(plan)
+    return plan.stage >= GRADIENTS
 
 
 def in_adapter_dtype(counts: Counts, states: States) -> Counts:
@@ -137,7 +215,7 @@ def _masters(plan: Sharding) -> float:
     """
     if plan.states.master_weights:
         return MASTER_BYTES * plan.shard(plan.counts.trainable, 1)
-    if plan.stage > 0:
+    if plan.stage > 0 and not plan.fsdp.version:
         return plan.parameter * plan.shard(plan.counts.trainable, 1)
     return 0
 
@@ -149,7 +227,7 @@ def accumulates_whole_fp32(plan: Sharding) -> bool:
 
 def _resident_gradients(plan: Sharding) -> float:
     """Gradients that are never freed: all of them under BF16_Optimizer, the shard at stage 3."""
-    if plan.optimizer_away:
+    if plan.optimizer_away or plan.fsdp.version:
         return 0
     if accumulates_whole_fp32(plan):
         return plan.gradient * plan.counts.trainable
@@ -167,7 +245,8 @@ def _ddp_buckets(plan: Sharding) -> float:
 
 def _stage3_bucket(plan: Sharding) -> float:
     """Stage 3 allocates its reduce bucket once (`stage3.py`, `__ipg_bucket_flat_buffer`)."""
-    return plan.parameter * plan.zero.reduce_bucket if plan.stage == PARAMETERS else 0
+    has = plan.stage == PARAMETERS and not plan.fsdp.version
+    return plan.parameter * plan.zero.reduce_bucket if has else 0
 
 
 def _offload_buffer(plan: Sharding) -> float:

@@ -6,6 +6,7 @@ from tunec.compiler.analyses.memory.sharding import (
     PARAMETERS,
     Sharding,
     accumulates_whole_fp32,
+    is_hooked,
 )
 from tunec.compiler.analyses.memory.states import MASTER_BYTES, step_bytes
 from tunec.compiler.analyses.memory.workload import Workload
@@ -35,7 +36,8 @@ def _step_gradients(plan: Sharding) -> Terms:
     if plan.stage == 0:
         return _stage0_step(plan)
     if plan.optimizer_away:
-        return {"gradients": float(gradient * trainable)} if plan.stage == 1 else {}
+        whole = plan.stage == 1 and not is_hooked(plan)
+        return {"gradients": float(gradient * trainable)} if whole else {}
     if plan.stage == PARAMETERS:
         return _stage3_step(plan)
     if accumulates_whole_fp32(plan):

@@ -10,10 +10,12 @@ from tunec.compiler.analyses.memory.activations import (
     text_activations,
     text_tokens,
 )
-from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
+from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.casts import backward_casts, forward_casts
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.diffusion import denoiser_activations
+from tunec.compiler.analyses.memory.evaluation import kept_logits
+from tunec.compiler.analyses.memory.fsdp import computed_states, held
 from tunec.compiler.analyses.memory.generation import generating
 from tunec.compiler.analyses.memory.gradients import (
     at_decoder_embedding,
@@ -21,15 +23,18 @@ from tunec.compiler.analyses.memory.gradients import (
     at_experts,
     at_first_layer,
     at_last_layer,
-    at_last_reduction,
-    at_later_reduction,
     at_loss,
     at_reduction,
+    at_reduction_on_the_way,
     at_vision,
-    first_reduction,
     kept_gradients,
 )
-from tunec.compiler.analyses.memory.lora import norms_working, weights_kept
+from tunec.compiler.analyses.memory.lora import (
+    experts_merged,
+    experts_merging,
+    norms_working,
+    weights_kept,
+)
 from tunec.compiler.analyses.memory.loss import loss_bytes
 from tunec.compiler.analyses.memory.phase import (
     NOTHING,
@@ -43,6 +48,8 @@ from tunec.compiler.analyses.memory.phase import (
     times,
 )
 from tunec.compiler.analyses.memory.projection import LossBytes
+from tunec.compiler.analyses.memory.reductions import Reduction
+from tunec.compiler.analyses.memory.reference import reference_forward
 from tunec.compiler.analyses.memory.sharding import (
     Sharding,
     resident,
@@ -50,9 +57,15 @@ from tunec.compiler.analyses.memory.sharding import (
 )
 from tunec.compiler.analyses.memory.step import optimizer_step
 from tunec.compiler.analyses.memory.vision import image_activations
-from tunec.compiler.analyses.memory.weights import gathered, gathered_layer, weights
-from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.slots import ActivationCheckpointing, Parallel, States, Zero
+from tunec.compiler.analyses.memory.weights import (
+    gathered,
+    gathered_at,
+    gathered_layer,
+    second_shards,
+    weights,
+)
+from tunec.compiler.analyses.memory.workload import NO_FSDP, Workload
+from tunec.compiler.ir.slots import ActivationCheckpointing, Fsdp, Parallel, States, Zero
 from tunec.schemas.models.architecture import Part
 
 
@@ -65,8 +78,10 @@ class Samples(NamedTuple):
     at_last_layer: Group
     until_backward: Group
     """What layers keep until they are differentiated."""
-    in_layer: Group
-    """What differentiating one layer takes."""
+    in_begun_layer: Group
+    """A layer whose differentiation has begun, with what it kept."""
+    in_half_layer: Group
+    """The same when its feed-forward is done."""
     at_first_layer: Group
     at_experts: Group
     at_norms: Group
@@ -76,10 +91,14 @@ class Samples(NamedTuple):
     at_images_backward: Group
     in_evaluation: Group
     at_reference: Group
-    """While a reference model is asked, the trained one's graph alive."""
+    """In the layers of a reference model, the trained one's graph alive."""
+    at_reference_loss: Group
+    """When its layers are done."""
     forward_copies: Group
     """16-bit copies of weights; these and the buffers do not depend on the samples."""
     backward_copies: Group
+    merging: Group
+    """Experts with their adapters merged, of the layer that is differentiated."""
     loss_buffers: Group
     loss_buffers_backward: Group
 
@@ -104,13 +123,17 @@ class Fixed(NamedTuple):
     at_vision: Group
     """When the text's layers are done and the tower's are to come."""
     at_reduction: Group
-    at_later_reduction: Group
-    at_last_reduction: Group
-    first_reduction: float
-    """The share of the backward pass that lies before it."""
+    on_the_way: tuple[tuple[Reduction, Group, Group], ...]
+    """Each reduction as gradients come, with its gradients, and parameters that are whole then."""
     in_step: Group
     norms: Group
     """What DoRA makes its norms in, and the weights that it keeps a cast of."""
+    turned: Group = NOTHING
+    """Parameters that ZeRO stage 3 has made whole when the last layer is differentiated."""
+    evaluating: Group = NOTHING
+    """What a forward pass makes whole besides."""
+    gathering: tuple[float, Group] = (0.0, NOTHING)
+    """What FSDP holds while it gathers its last units, and the share of layers that have run."""
 
 
 @lru_cache(maxsize=8192)
@@ -123,21 +146,32 @@ def phases(
     *,
     accumulates: bool,
     padded: bool,
+    share: int = 1,
+    fsdp: Fsdp = NO_FSDP,
+    nodes: int = 1,
 ) -> tuple[Phase, ...]:
-    """All phases of a training step and of evaluation."""
+    """All phases of a training step and of evaluation.
+
+    `share`: samples of one device in one optimizer step, where generation goes by them. `nodes`:
+    over which the ranks are spread.
+    """
     run = Pass(
-        states=states,
+        states=computed_states(states, workload.precision.compute, fsdp),
         checkpointed=checkpointing.mode == "layer",
         padded=padded and workload.attention.implementation == "sdpa",
         sequence_parallel=parallel.sequence,
         tensor_parallel=parallel.tensor,
         gathered=parallel.data if workload.kept_evaluation_batches else 1,
     )
-    plan = sharding(workload, parallel, states, zero, accumulates=accumulates)
+    plan = sharding(
+        workload, parallel, states, zero, accumulates=accumulates, fsdp=fsdp, nodes=nodes
+    )
     samples = samples_of(workload, run)
-    fixed = fixed_of(workload, plan, checkpointed=run.checkpointed)
-    running = (fixed.always, fixed.turning)
+    make = _fixed_of_fsdp if fsdp.version else fixed_of
+    fixed = make(workload, plan, checkpointed=run.checkpointed)
+    running, turned = (fixed.always, fixed.turning), (fixed.always, fixed.turned)
     ending = (fixed.always, fixed.ending)
+    first = (fixed.at_first_layer, samples.merging)
     found = [
         phase(
             "loss forward",
@@ -151,41 +185,49 @@ def phases(
         ),
         phase(
             "last layer backward",
-            (*running, samples.backward_copies, fixed.at_last_layer),
+            (*turned, samples.backward_copies, fixed.at_last_layer, samples.merging),
             (samples.at_last_layer,),
         ),
-        phase("first layer backward", (*ending, fixed.at_first_layer), (samples.at_first_layer,)),
+        phase("first layer backward", (*ending, *first), (samples.at_first_layer,)),
         phase("embedding backward", (*ending, fixed.at_embedding), (samples.after_text,)),
-        _first_reduction(fixed, samples),
+        *_reductions(fixed, samples),
         phase("optimizer step", (fixed.always, fixed.in_step)),
-        evaluation_phase("evaluation", running, (samples.in_evaluation,)),
+        evaluation_phase("evaluation", (*running, fixed.evaluating), (samples.in_evaluation,)),
     ]
-    return (*found, *_further(workload, plan, samples, fixed))
+    return (*found, *_further(workload, plan, samples, fixed, share))
 
 
-def _first_reduction(fixed: Fixed, samples: Samples) -> Phase:
-    """The first reduction of gradients, when a share of all layers is differentiated."""
-    left = 1 - fixed.first_reduction
-    if left <= 0:
-        return phase("gradient reduction", (fixed.always, fixed.ending, fixed.at_reduction))
-    alive = scaled(samples.until_backward, left), samples.in_layer
-    return phase("gradient reduction", (fixed.always, fixed.turning, fixed.at_reduction), alive)
+def _reductions(fixed: Fixed, samples: Samples) -> Iterator[Phase]:
+    """The reductions of gradients: all at the end, or each as it comes."""
+    if not fixed.on_the_way:
+        yield phase("gradient reduction", (fixed.always, fixed.ending, fixed.at_reduction))
+    for one, gradients, whole in fixed.on_the_way:
+        name, held = f"gradient reduction {one.number}", (fixed.always, whole, gradients)
+        if not one.inside and not one.left:
+            yield phase(name, held)
+            continue
+        layer = samples.in_begun_layer if one.is_whole else samples.in_half_layer
+        waiting = scaled(samples.until_backward, one.left)
+        yield phase(name, held, (waiting, layer) if one.inside else (waiting,))
 
 
-def _further(workload: Workload, plan: Sharding, samples: Samples, fixed: Fixed) -> Iterator[Phase]:
+def _further(
+    workload: Workload, plan: Sharding, samples: Samples, fixed: Fixed, share: int
+) -> Iterator[Phase]:
     """Phases that only some workloads have."""
     running, ending = (fixed.always, fixed.turning), (fixed.always, fixed.ending)
-    if fixed.at_later_reduction.total:
-        late = (*ending, fixed.at_later_reduction)
-        yield phase("later gradient reduction", late, (samples.at_first_layer,))
-    if fixed.at_last_reduction.total:
-        yield phase("last gradient reduction", (*ending, fixed.at_last_reduction))
     if samples.at_reference.total:
-        held = (*running, samples.forward_copies, fixed.kept, samples.loss_buffers)
+        held = (*running, samples.forward_copies, fixed.kept)
         yield phase("reference forward", held, (samples.at_reference,))
+        compared = (*held, samples.loss_buffers)
+        yield phase("reference loss", compared, (samples.at_reference_loss,))
     if workload.generation is not None:
-        cached = group(generating(workload, plan, workload.generation))
+        cached = group(generating(workload, plan, workload.generation, share))
         yield phase("generation", (fixed.always, cached))
+    share_run, gathering = fixed.gathering
+    if gathering.total:
+        kept = scaled(samples.until_backward, share_run)
+        yield phase("parameter gathering", (fixed.always, gathering), (kept,))
     if fixed.norms.total:
         at_norms = (*running, fixed.at_first_layer, fixed.norms)
         yield phase("adapter norms", at_norms, (samples.at_norms,))
@@ -200,13 +242,20 @@ def _further(workload: Workload, plan: Sharding, samples: Samples, fixed: Fixed)
         yield phase("vision backward", (*ending, fixed.at_vision), (samples.at_images_backward,))
 
 
+def always_held(workload: Workload, plan: Sharding) -> Group:
+    """Weights and training state that never leave: the least that any phase holds."""
+    return group(weights(workload, plan), resident(workload, plan))
+
+
+@lru_cache(maxsize=4096)
 def fixed_of(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Fixed:
     """What a layout holds at each moment, whatever the micro batch."""
     layers = sum(stack.layers for stack in workload.architecture.stacks)
     dora = workload.adapter.dora and bool(workload.adapted)
     return Fixed(
-        always=group(weights(workload, plan), resident(workload, plan)),
-        turning=group(gathered(plan, layers, checkpointed=checkpointed)),
+        always=always_held(workload, plan),
+        turning=group(gathered(plan, checkpointed=checkpointed)),
+        turned=group(gathered_at(plan, layers, 1.0, checkpointed=checkpointed)),
         ending=group(gathered_layer(plan, layers)),
         kept=group(kept_gradients(plan)),
         at_loss=group(at_loss(plan)),
@@ -217,11 +266,48 @@ def fixed_of(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Fixed
         at_decoder_embedding=group(at_decoder_embedding(plan)) if plan.counts.tied else NOTHING,
         at_vision=group(at_vision(plan)),
         at_reduction=group(at_reduction(plan)),
-        at_later_reduction=group(at_later_reduction(plan)),
-        at_last_reduction=group(at_last_reduction(plan)),
-        first_reduction=first_reduction(plan),
-        in_step=group(optimizer_step(workload, plan)),
+        on_the_way=tuple(
+            (
+                one,
+                group(at_reduction_on_the_way(plan, one)),
+                group(gathered_at(plan, layers, one.left, checkpointed=checkpointed)),
+            )
+            for one in plan.reductions
+        ),
+        in_step=group(
+            optimizer_step(workload, plan),
+            {} if plan.parameters_away else {"second shards": second_shards(plan)},
+        ),
         norms=group(_norms(workload, plan.states, checkpointed=checkpointed)) if dora else NOTHING,
+    )
+
+
+def _fixed_of_fsdp(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Fixed:
+    """The same under FSDP, whose units are whole at other moments than ZeRO's parameters."""
+    at = held(workload, plan)
+    dora = workload.adapter.dora and bool(workload.adapted)
+    first = group(at.at_first_layer)
+    return Fixed(
+        always=always_held(workload, plan),
+        turning=NOTHING,
+        ending=NOTHING,
+        kept=group(at.forward),
+        at_loss=group(at.at_loss),
+        at_last_layer=group(at.at_last_layer),
+        at_first_layer=first,
+        at_experts=first,
+        at_embedding=group(at.at_embedding),
+        at_decoder_embedding=first if plan.counts.tied else NOTHING,
+        at_vision=first,
+        at_reduction=NOTHING,
+        on_the_way=tuple(
+            (Reduction(number, 0, 0, 0, left, False, True, False), group(terms), NOTHING)
+            for number, (left, terms) in enumerate(at.reductions, 1)
+        ),
+        in_step=group(at.in_step),
+        norms=group(_norms(workload, plan.states, checkpointed=checkpointed)) if dora else NOTHING,
+        gathering=(at.gathering[0], group(at.gathering[1])),
+        evaluating=group({n: s for n, s in at.forward.items() if n != "accumulated gradients"}),
     )
 
 
@@ -239,7 +325,9 @@ def samples_of(workload: Workload, run: Pass) -> Samples:
     widths = arithmetic(workload, run.states, main_part(workload))
     tokens = text_tokens(workload) / run.sequence_parallel
     kept = {**images.kept, **passed.kept}
+    held = loss.kept if workload.loss != "full" else loss.forward
     copies = {"checkpointed": run.checkpointed}
+    merged = experts_merged(workload, widths, **copies)
     recomputed = passed.one_layer if run.checkpointed else {}
     found = Samples(
         at_images=group(images.forward),
@@ -247,7 +335,8 @@ def samples_of(workload: Workload, run: Pass) -> Samples:
         at_loss_backward=group(kept, {"logits and loss": tokens * loss.backward}),
         at_last_layer=group(kept, passed.last_layer, {"logits and loss": tokens * loss.kept}),
         until_backward=group({n: size for n, size in kept.items() if n != "final norm"}),
-        in_layer=group(passed.last_layer),
+        in_begun_layer=group(passed.begun or passed.last_layer),
+        in_half_layer=group(passed.half or passed.begun or passed.last_layer),
         at_first_layer=group(images.kept, passed.first_layer),
         at_experts=group(images.kept, passed.one_layer),
         at_norms=group(kept, recomputed) if workload.adapter.dora else NOTHING,
@@ -259,9 +348,11 @@ def samples_of(workload: Workload, run: Pass) -> Samples:
             {"logits and loss": tokens * loss.forward},
             kept_logits(workload, widths, run.gathered),
         ),
-        at_reference=reference_forward(workload, passed, kept, loss, tokens),
-        forward_copies=group(forward_casts(counts, widths, **copies)),
-        backward_copies=group(backward_casts(counts, widths, **copies)),
+        at_reference=reference_forward(workload, kept, passed.forward, tokens * held),
+        at_reference_loss=reference_forward(workload, kept, {}, tokens * (held + loss.forward)),
+        forward_copies=group(forward_casts(counts, widths, **copies), merged),
+        backward_copies=group(backward_casts(counts, widths, **copies), merged),
+        merging=group(experts_merging(workload, widths, **copies)),
         loss_buffers=group({"loss buffers": loss.fixed}) if loss.fixed else NOTHING,
         loss_buffers_backward=group({"loss buffers": loss.fixed_backward})
         if loss.fixed_backward
@@ -273,36 +364,12 @@ def samples_of(workload: Workload, run: Pass) -> Samples:
 
 def of_sequences(samples: Samples, number: int) -> Samples:
     """What a sample of several sequences adds; copies and buffers are the same for all."""
-    shared = ("forward_copies", "backward_copies", "loss_buffers", "loss_buffers_backward")
+    shared = (
+        *("forward_copies", "backward_copies", "merging"),
+        *("loss_buffers", "loss_buffers_backward"),
+    )
     names = [name for name in Samples._fields if name not in shared]
     return samples._replace(**{name: times(getattr(samples, name), number) for name in names})
-
-
-def kept_logits(workload: Workload, widths: Arithmetic, ranks: int) -> Terms:
-    """Logits of evaluation batches that wait for the metric.
-
-    transformers 5.23 `trainer.py`, `evaluation_loop`: those of all ranks are gathered on each, and
-    `trainer_pt_utils.py`, `EvalLoopContainer.add`, joins what waits and what comes to a new tensor.
-    accelerate 1.15 `accelerator.py`, `prepare_model`, makes what autocast gives fp32.
-    """
-    batches = workload.kept_evaluation_batches
-    if not batches:
-        return {}
-    size = 4 if widths.autocast else widths.compute
-    joined = 2 * batches if batches > 1 else batches
-    each = size * workload.architecture.vocab * text_tokens(workload) * ranks
-    return {"kept evaluation logits": float(each * joined)}
-
-
-def reference_forward(
-    workload: Workload, passed: Activations, kept: Terms, loss: LossBytes, tokens: float
-) -> Group:
-    """The reference's forward pass after the trained model's own (trl 1.16, `_compute_loss`)."""
-    asked = workload.preference
-    if asked is None or asked.reference not in ("resident", "base"):
-        return NOTHING
-    held = loss.kept if workload.loss != "full" else loss.forward
-    return group(kept, passed.forward, {"logits and loss": tokens * (held + loss.forward)})
 
 
 def main_part(workload: Workload) -> Part:

@@ -4,6 +4,7 @@ Traced with diffusers 0.42: SDXL at 1024 x 1024 and Stable Diffusion 1.5 at 512 
 full and with LoRA, with and without checkpointing (`tests/analyses/memory/test_diffusion.py`).
 """
 
+from itertools import accumulate
 from typing import Final
 
 from tunec.compiler.analyses.memory.activations import Activations
@@ -31,6 +32,15 @@ class Level:
     """Residual blocks that a gradient passes."""
     inputs: int
     """Channels that those blocks read, together."""
+    inputs_up: int
+    """Of these, what the blocks on the way up read."""
+    last: int
+    """What the last block on the way up reads."""
+
+    @property
+    def down(self) -> int:
+        """Residual blocks on the way down."""
+        return (self.level.resnets - 1) // 2
 
     @property
     def layers(self) -> int:
@@ -56,8 +66,12 @@ def levels(workload: Workload, *, trained: bool = True) -> tuple[Level, ...]:
     )
 
 
-def _blocks(every: tuple[UnetLevel, ...], index: int, *, goes_down: bool) -> tuple[int, int]:
+def _blocks(
+    every: tuple[UnetLevel, ...], index: int, *, goes_down: bool
+) -> tuple[int, int, int, int]:
     """How many residual blocks a level has, and the channels that they read together.
+
+    Then what those read that go up, and the last of them.
 
     n blocks go down and n + 1 up (2n + 1 in all, and two in the middle of the last level). The
     first down reads the level above, the others this one; each up reads this level's width from
@@ -68,9 +82,10 @@ def _blocks(every: tuple[UnetLevel, ...], index: int, *, goes_down: bool) -> tup
     below = every[min(index + 1, len(every) - 1)].channels
     down = (level.resnets - 1 - middle) // 2
     going_up = (below + above) + (2 * down + middle) * level.channels
+    ends = going_up, level.channels + above
     if not goes_down:
-        return down + 1 + middle, going_up
-    return level.resnets, going_up + above + (down - 1) * level.channels
+        return down + 1 + middle, going_up, *ends
+    return level.resnets, going_up + above + (down - 1) * level.channels, *ends
 
 
 def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Activations:
@@ -92,14 +107,14 @@ def unet_activations(workload: Workload, widths: Arithmetic, *, checkpointed: bo
             for e in every
         )
         kept = {"denoiser activations": rest + whole + adapters}
-    largest = max(
-        e.positions * max(resnet_working(e, widths), layer_working(e.level, widths, checkpointed))
-        for e in every
-    )
+    works = [_working(workload, e, every, widths, checkpointed=checkpointed) for e in every]
+    freed = accumulate((_going_up(e, widths, checkpointed) for e in every), initial=0.0)
+    last = max(work - done for work, done in zip(works, freed, strict=False))
+    largest = max(works)
     top = every[0].positions * _going_down(every[0], widths, checkpointed) if widths.trained else 0
     return Activations(
         kept={name: float(size) for name, size in kept.items()},
-        last_layer={"denoiser recomputed block": largest},
+        last_layer={"denoiser recomputed block": last},
         first_layer={"denoiser first level": top, "denoiser recomputed block": largest},
         one_layer={"denoiser recomputed block": largest},
         forward={"denoiser forward pass": largest},
@@ -144,6 +159,32 @@ def inputs_saved(at: Level) -> float:
     return 2 * (at.inputs + at.layers * at.level.channels)
 
 
+def _working(
+    workload: Workload,
+    at: Level,
+    every: tuple[Level, ...],
+    widths: Arithmetic,
+    *,
+    checkpointed: bool,
+) -> float:
+    """Bytes in which the block of a level is differentiated that works in most."""
+    layer = at.positions * layer_working(at.level, widths, checkpointed)
+    if checkpointed and at.layers:
+        here = [m for m in workload.adapted if at.level.channels in (m.shape[0], m.shape[1])]
+        kept = adapters_saved(workload, here, widths, lambda m: module_positions(m, every))
+        layer += kept / at.layers
+    return max(at.positions * resnet_working(at, widths), layer)
+
+
+def _going_up(at: Level, widths: Arithmetic, checkpointed: bool) -> float:
+    """Bytes that the way up keeps of a level, which is done when the one below is reached."""
+    if checkpointed:
+        layers = at.layers * (at.down + 1) / (2 * at.down + 1)
+        return 2.0 * at.positions * (at.inputs_up + layers * at.level.channels)
+    whole = resnets_saved(at, widths) + at.layers * layer_saved(at.level, widths)
+    return at.positions * whole * (at.down + 1) / at.blocks
+
+
 def _going_down(at: Level, widths: Arithmetic, checkpointed: bool) -> float:
     """Bytes a position that the way down keeps of a level, which is differentiated last."""
     whole = resnets_saved(at, widths) + at.layers * layer_saved(at.level, widths)
@@ -154,10 +195,12 @@ def _going_down(at: Level, widths: Arithmetic, checkpointed: bool) -> float:
 def resnet_working(at: Level, widths: Arithmetic) -> float:
     """Bytes a position of a residual block, recomputed and differentiated.
 
-    Traced: eight tensors where it is trained, four where only gradients pass.
+    Traced: eight tensors where it is trained; where only gradients pass, three of the input's width
+    and five of the output's, in the last block, before which all else is there.
     """
-    tensors = 8 if widths.trained else 4
-    return 2 * tensors * (at.inputs / at.blocks + at.level.channels)
+    if widths.trained:
+        return 2 * 8 * (at.inputs / at.blocks + at.level.channels)
+    return 2 * (3 * at.last + 5 * at.level.channels)
 
 
 def layer_working(level: UnetLevel, widths: Arithmetic, checkpointed: bool) -> float:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from math import inf
 from typing import Final
 
 from packaging.version import Version
@@ -95,8 +96,16 @@ def _tower(workload: Workload, run: Pass) -> Activations:
     checkpointed = run.checkpointed and workload.architecture.family not in _NEVER_CHECKPOINTED
     alone = replace(run, checkpointed=checkpointed, padded=False, sequence_parallel=1)
     widths = arithmetic(workload, run.states, "vision")
-    keys = data.vision_tokens / max(data.images, 1)
+    keys = min(data.vision_tokens / max(data.images, 1), _slice_tokens(workload))
     return part_activations(workload, alone, "vision", widths, data.vision_tokens, keys)
+
+
+def _slice_tokens(workload: Workload) -> float:
+    """Tokens that attend to each other where an image is cut: those of one slice."""
+    images = workload.architecture.images
+    if images is None or images.max_slices <= 1 or not images.patch:
+        return inf
+    return float((images.image_size // images.patch) ** 2 + images.lead_tokens)
 
 
 def _projector(workload: Workload, counts: Counts, run: Pass) -> Terms:

@@ -30,7 +30,8 @@ def weights(workload: Workload, plan: Sharding) -> Terms:
     whole on every rank, a frozen base too.
     """
     terms: dict[str, float] = {
-        "auxiliary models": float(BYTES[plan.states.weights] * plan.counts.components)
+        "auxiliary models": float(BYTES[plan.states.weights] * plan.counts.components),
+        "generation engine": float(workload.generation_engine_bytes),
     }
     if workload.architecture.family == "SD3Transformer2DModel":
         terms["position table"] = float(BYTES[plan.states.weights] * _positions(workload))
@@ -40,6 +41,20 @@ def weights(workload: Workload, plan: Sharding) -> Terms:
         terms["adapters"] = plan.shard(plan.parameter * plan.counts.adapters, PARAMETERS)
         terms["reference model"] = _reference(workload, plan)
     return terms
+
+
+def second_shards(plan: Sharding) -> float:
+    """Bytes of one rank's part of the second set of 16-bit shards (ZeRO++, arXiv 2306.10209).
+
+    A backward pass gathers from the ranks of one group instead of all. A parameter's parts are made
+    when it is released for the first time after a step, where its first ones lie, and let go after
+    the next step (deepspeed 0.19.8 `runtime/zero/partition_parameters.py`, `_partition_param_sec`;
+    `stage3.py`, `invalidate_secondary_tensor`).
+    """
+    ranks = plan.zero.hpz_partition
+    if plan.stage < PARAMETERS or ranks <= 1:
+        return 0
+    return BYTES[plan.states.weights] * (plan.counts.base + plan.counts.adapters) / ranks
 
 
 def _reference(workload: Workload, plan: Sharding) -> float:
@@ -62,31 +77,52 @@ def frozen_bytes(workload: Workload, plan: Sharding) -> float:
     return plain + quantized_bytes(quantization) * counts.quantized + row_scales
 
 
-def gathered(plan: Sharding, layers: int, *, checkpointed: bool) -> Terms:
-    """Whole parameters at stage 3 where forward turns to backward, in bytes.
+def gathered(plan: Sharding, *, checkpointed: bool) -> Terms:
+    """Whole parameters at stage 3 where forward turns to backward, in bytes: at least the head's.
 
     Prefetching goes on until `max_live_parameters` elements are whole. Besides, nothing is released
     that is needed again within `max_reuse_distance` elements: at the turn a parameter x elements
     before the end is 2x away from its next use, 3x where layers are recomputed on the way. Traced
-    with deepspeed 0.19.8: the larger of the two is alive.
+    with deepspeed 0.19.8: the larger of the two is alive. A leaf module comes whole, whatever is
+    alive already.
     """
-    if plan.stage < PARAMETERS:
-        return {}
-    reused = plan.zero.max_reuse_distance / (3 if checkpointed else 2)
-    return _whole(plan, max(plan.zero.max_live_parameters, reused), layers)
+    kept = _kept(plan, checkpointed=checkpointed)
+    return _whole(plan, kept + plan.leaf, plan.counts.output)
+
+
+def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool) -> Terms:
+    """The same when a share of the layers is left to differentiate; at least one layer's."""
+    unit = _unit(plan, layers)
+    most = min(_kept(plan, checkpointed=checkpointed), left * plan.counts.base + unit)
+    return _whole(plan, most, unit)
 
 
 def gathered_layer(plan: Sharding, layers: int) -> Terms:
     """Whole parameters at stage 3 near the end of a backward pass, in bytes: a layer's, mostly."""
-    return _whole(plan, 0, layers) if plan.stage == PARAMETERS else {}
+    return _whole(plan, 0, _unit(plan, layers))
 
 
-def _whole(plan: Sharding, elements: float, layers: int) -> Terms:
+def _kept(plan: Sharding, *, checkpointed: bool) -> float:
+    """Elements that prefetching or reuse keeps whole."""
+    reused = plan.zero.max_reuse_distance / (3 if checkpointed else 2)
+    return max(plan.zero.max_live_parameters, reused)
+
+
+def _unit(plan: Sharding, layers: int) -> float:
+    """Elements that are gathered together while a layer is differentiated."""
+    return max(plan.counts.base / max(layers, 1), plan.counts.largest, plan.leaf)
+
+
+def _whole(plan: Sharding, elements: float, unit: float) -> Terms:
+    """So many elements, at least a unit's; what is whole since its first use has no second part."""
+    if plan.stage < PARAMETERS:
+        return {}
     base, size = plan.counts.base + plan.counts.adapters, BYTES[plan.states.weights]
-    live = min(base, max(elements, base / max(layers, 1), plan.counts.largest))
+    live = min(base, max(elements, unit))
     return {
         "gathered parameters": size * live,
         "persistent parameters": float(size * _persistent(plan)),
+        "second shards": second_shards(plan) * (1 - min(elements / base, 1)),
     }
 
 

@@ -1,15 +1,17 @@
 """What the memory and time accounts are asked about: a workload, and one candidate layout of it."""
 
-from typing import Literal
+from typing import Final
 
 from packaging.version import Version
 
+from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.ir.slots import (
     ActivationCheckpointing,
     Adapter,
     AttentionKernel,
     Batch,
     Data,
+    Fsdp,
     Optimizer,
     Parallel,
     Precision,
@@ -19,14 +21,27 @@ from tunec.compiler.ir.slots import (
 )
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Module
+from tunec.schemas.terms import LossPath, Reference
 
-Loss = Literal["full", "fused", "chunked"]
-"""How logits become a loss: all at once; by Liger's fused linear cross entropy; or in pieces, as
-TRL does since 1.4 (`loss_type="chunked_nll"`, the default since 1.8, its only way since 1.15)."""
+NO_FSDP: Final = Fsdp(
+    version=0,
+    sharding="none",
+    offload_params=False,
+    wrap="none",
+    wrap_classes=(),
+    min_parameters=0,
+    backward_prefetch="none",
+    forward_prefetch=False,
+    use_orig_params=False,
+    state_dict="full",
+    efficient_loading=False,
+    checkpointing=False,
+)
+"""What a run on another engine has."""
 
-Reference = Literal["none", "resident", "base", "precomputed"]
-"""Where a preference method takes its reference from: none (ORPO), a second model beside the
-trained one, the trained one with its adapters off, or values computed before training."""
+Loss = LossPath
+"""TRL's own is `loss_type="chunked_nll"` since 1.4, the default since 1.7, its only way since 1.15.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,10 @@ class Generation:
     """Generated at once on one device, beams counted one by one."""
     gathers: bool = False
     """Whether ZeRO-3's parameters are all made whole before."""
+    by_sample: bool = False
+    """Whether that many for each sample that the device trains on in one optimizer step: GRPO."""
+    steps: int = 0
+    """Tokens of one sequence that are written one after the other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,8 +104,12 @@ class Workload:
     """None: supervised training."""
     generation: Generation | None = None
     """None: nothing is generated, or by a server of its own."""
+    generation_engine_bytes: int = 0
+    """What an engine such as vLLM takes of each device beside the training."""
     expandable_segments: bool = False
     """Whether PYTORCH_CUDA_ALLOC_CONF holds `expandable_segments:True`."""
+    calibration: Calibration | None = None
+    """A kept trace of the model, which is used for the layout that it speaks of."""
 
     def version(self, consumer: str) -> Version | None:
         """The version of a consumer; none: unknown, to be taken as the newest."""
@@ -102,3 +125,13 @@ class Layout:
     zero: Zero
     activation_checkpointing: ActivationCheckpointing
     batch: Batch
+    fsdp: Fsdp = NO_FSDP
+    nodes: int = 1
+    """Nodes over which the ranks are spread: hybrid sharding splits inside each."""
+
+    def __hash__(self) -> int:
+        """From what tells the layouts of a search apart: every account asks for it."""
+        zero, batch, parallel = self.zero, self.batch, self.parallel
+        moved = zero.stage, zero.offload_optimizer, zero.offload_param, self.fsdp.sharding
+        mode = self.activation_checkpointing.mode
+        return hash((batch.micro, batch.accumulation, parallel.engine, parallel.data, *moved, mode))

@@ -1,8 +1,9 @@
 """The time account: where the seconds of an optimizer step go."""
 
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.time.answers import answers
 from tunec.compiler.analyses.time.communication import communication
-from tunec.compiler.analyses.time.compute import compute
+from tunec.compiler.analyses.time.compute import compute, sequences
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.tokens import sample_tokens
 from tunec.compiler.analyses.time.update import update
@@ -47,9 +48,11 @@ def step_time(workload: Workload, layout: Layout, machine: Machine) -> TimeAccou
     computed = {name: s * layout.batch.accumulation for name, s in micro_batch.items()}
     exchanged = communication(workload, layout, machine, sum(computed.values()))
     terms = {**computed, **exchanged, **update(workload, layout, machine)}
+    if workload.preference is not None:
+        terms |= answers(workload, layout, machine)
     samples = layout.batch.micro * layout.batch.accumulation * layout.parallel.data
     return TimeAccount(
         terms={name: seconds for name, seconds in terms.items() if seconds},
         samples=samples,
-        tokens=samples * sample_tokens(workload),
+        tokens=samples * sequences(workload) * sample_tokens(workload),
     )

@@ -1,12 +1,14 @@
 """Seconds that devices exchange gradients and parameters in one optimizer step."""
 
+from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.counts import Counts, count
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.sharding import GRADIENTS, PARAMETERS
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.time.fsdp import gathered_bytes, reduced_bytes, replicated_bytes
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.tokens import part_tokens
 
@@ -27,6 +29,24 @@ GATHER: Final = 50e-6
 starts a collective (deepspeed 0.19.8 `runtime/zero/parameter_offload.py`). A judgement."""
 
 
+class Volume(NamedTuple):
+    """What the ranks exchange in one optimizer step, whatever joins them."""
+
+    gradients: float
+    """Bytes that each rank sends around a ring, as the next."""
+    parameters: float
+    gathering: float
+    """Seconds that the gathers of stage 3 take in Python."""
+    tensor_parallel: float
+    """Bytes that each rank of a tensor-parallel group sends."""
+    overlapped: bool
+    """Whether gradients travel while the device computes."""
+    prefetched: bool
+    """Whether parameters do."""
+    replicas: float = 0
+    """Bytes that each rank sends to other nodes for gradients, where all else stays inside one."""
+
+
 def communication(
     workload: Workload, layout: Layout, machine: Machine, busy: float
 ) -> dict[str, float]:
@@ -36,20 +56,54 @@ def communication(
     section 7): data parallelism moves 2 parameters' worth a step, stage 3 3, of which the gathered
     parameters move once more for every micro batch.
     """
-    shards = layout.parallel.data * layout.parallel.sequence
-    terms = {"tensor parallel exchange": _tensor_parallel(workload, layout, machine)}
-    if shards == 1:
-        return terms
-    counts = count(workload)
-    gradients = ring_seconds(gradient_bytes(counts, layout), layout, machine)
-    parameters = ring_seconds(parameter_bytes(counts, layout), layout, machine)
-    overlapped = busy if overlaps(layout) else 0
-    terms["gradient exchange"] = _exposed(gradients, HIDDEN, overlapped / 2)
-    if _stage(layout) < PARAMETERS:
-        return {**terms, "parameter exchange": parameters}
-    terms["parameter exchange"] = _exposed(parameters, PREFETCHED, busy / 2)
-    terms["parameter gathering"] = GATHER * gathers(workload, layout)
-    return terms
+    volume = volume_of(workload, layout)
+    inside = replace(machine, nodes=1) if volume.replicas else machine
+    gradients = ring_seconds(volume.gradients, inside) + ring_seconds(volume.replicas, machine)
+    parameters = ring_seconds(volume.parameters, inside)
+    if volume.overlapped:
+        gradients = _exposed(gradients, HIDDEN, busy / 2)
+    if volume.prefetched:
+        parameters = _exposed(parameters, PREFETCHED, busy / 2)
+    return {
+        "tensor parallel exchange": volume.tensor_parallel / (REACHED * machine.link),
+        "gradient exchange": gradients,
+        "parameter exchange": parameters,
+        "parameter gathering": volume.gathering,
+    }
+
+
+@lru_cache(maxsize=4096)
+def volume_of(workload: Workload, layout: Layout) -> Volume:
+    """What the ranks of a layout exchange."""
+    counts, ranks = count(workload), layout.parallel.data * layout.parallel.sequence
+    whole = _stage(layout) == PARAMETERS and ranks > 1
+    if layout.fsdp.version:
+        return _fsdp(workload, layout)
+    return Volume(
+        gradients=gradient_bytes(counts, layout) * (ranks - 1) / ranks,
+        parameters=parameter_bytes(counts, layout) * (ranks - 1) / ranks,
+        gathering=GATHER * gathers(workload, layout) if whole else 0,
+        tensor_parallel=_tensor_parallel(workload, layout),
+        overlapped=overlaps(layout),
+        prefetched=whole,
+    )
+
+
+def _fsdp(workload: Workload, layout: Layout) -> Volume:
+    """The same under FSDP: hybrid sharding keeps to a node, whose sums the nodes then share."""
+    ranks = layout.parallel.data
+    hybrid = layout.fsdp.sharding == "hybrid" and layout.nodes > 1
+    among = max(ranks // layout.nodes, 1) if hybrid else ranks
+    between = (layout.nodes - 1) / layout.nodes if hybrid else 0
+    return Volume(
+        gradients=reduced_bytes(workload, layout) * (among - 1) / among,
+        parameters=gathered_bytes(workload, layout) * (among - 1) / among,
+        gathering=0,
+        tensor_parallel=_tensor_parallel(workload, layout),
+        overlapped=True,
+        prefetched=layout.fsdp.backward_prefetch != "none",
+        replicas=replicated_bytes(workload, layout) * between,
+    )
 
 
 def gathers(workload: Workload, layout: Layout) -> int:
@@ -92,14 +146,13 @@ def parameter_bytes(counts: Counts, layout: Layout) -> float:
     return 2 * whole * layout.batch.accumulation
 
 
-def ring_seconds(size: float, layout: Layout, machine: Machine) -> float:
+def ring_seconds(carried: float, machine: Machine) -> float:
     """Seconds of one pass around a ring over all ranks: the slowest link decides.
 
-    Each rank sends (n - 1)/n of the bytes (Patarasuk and Yuan, "Bandwidth optimal all-reduce
-    algorithms for clusters of workstations", 2009); what leaves a node shares its adapters.
+    `carried`: what each rank sends, (n - 1)/n of all bytes (Patarasuk and Yuan, "Bandwidth optimal
+    all-reduce algorithms for clusters of workstations", 2009); what leaves a node shares its
+    adapters.
     """
-    ranks = layout.parallel.data * layout.parallel.sequence
-    carried = size * (ranks - 1) / ranks
     inside = carried / (REACHED * machine.link) if machine.per_node > 1 else 0
     between = carried / (REACHED * machine.network) if machine.nodes > 1 else 0
     return max(inside, between)
@@ -121,7 +174,7 @@ def _stage(layout: Layout) -> int:
     return layout.zero.stage if layout.parallel.engine == "deepspeed" else 0
 
 
-def _tensor_parallel(workload: Workload, layout: Layout, machine: Machine) -> float:
+def _tensor_parallel(workload: Workload, layout: Layout) -> float:
     """Four all-reduces of the hidden states a layer (Megatron-LM, arXiv 1909.08053, 3)."""
     width = layout.parallel.tensor
     if width == 1:
@@ -131,5 +184,4 @@ def _tensor_parallel(workload: Workload, layout: Layout, machine: Machine) -> fl
         for stack in workload.architecture.stacks
     )
     batches = layout.batch.micro * layout.batch.accumulation
-    moved = 4 * 2 * (width - 1) / width * BYTES[workload.precision.compute] * states * batches
-    return moved / (REACHED * machine.link)
+    return 4 * 2 * (width - 1) / width * BYTES[workload.precision.compute] * states * batches

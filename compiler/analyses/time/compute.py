@@ -46,25 +46,58 @@ _DEQUANTIZE: Final = 0.3
 same table take longer than its LoRA rows (Mistral-7B, `accelerated-peft-bnb`)."""
 
 
+class Work(NamedTuple):
+    """What one micro batch takes of one device, whatever the device."""
+
+    forward: float
+    """Operations, as the next three."""
+    backward: float
+    recomputation: float
+    adapters: float
+    traffic: float
+    """Bytes that elementwise operations move through the device's memory."""
+    loss: float
+    """Bytes of logits and their gradients, each written and read."""
+    dequantized: float
+    """Bytes read and written to expand quantised weights."""
+    launched: float
+    """Seconds from the first kernel's launch to the last, where the device waits for Python."""
+
+
 def compute(workload: Workload, layout: Layout, machine: Machine) -> dict[str, float]:
     """Seconds of one micro batch on one device, by what they are spent on; one after the other."""
-    done, rate = operations(workload), product_rate(workload, machine)
-    parallel, repeated = layout.parallel, layout.activation_checkpointing.mode == "layer"
-    moved = _moved(workload, layout.states, repeated=repeated)
-    samples = layout.batch.micro / (parallel.sequence * parallel.tensor)
+    work, rate = work_of(workload, layout), product_rate(workload, machine)
     busy = {
-        "forward": samples * done.forward / rate,
-        "backward": samples * done.backward / rate,
-        "recomputation": samples * done.layers * repeated / rate,
-        "adapters": samples * done.adapters * (4 / 3 if repeated else 1) / rate,
-        "memory traffic": samples * moved.traffic / machine.bandwidth,
-        "loss": samples * moved.loss / machine.bandwidth,
-        "dequantization": moved.dequantized / (_DEQUANTIZE * machine.bandwidth),
+        "forward": work.forward / rate,
+        "backward": work.backward / rate,
+        "recomputation": work.recomputation / rate,
+        "adapters": work.adapters / rate,
+        "memory traffic": work.traffic / machine.bandwidth,
+        "loss": work.loss / machine.bandwidth,
+        "dequantization": work.dequantized / (_DEQUANTIZE * machine.bandwidth),
     }
     # Launches cost nothing while the device is far behind, and all their time where it waits.
     total = sum(busy.values())
-    launched = KERNEL * moved.kernels
-    return {**busy, "kernel launches": hypot(total, launched) - total}
+    return {**busy, "kernel launches": hypot(total, work.launched) - total}
+
+
+@lru_cache(maxsize=4096)
+def work_of(workload: Workload, layout: Layout) -> Work:
+    """The work of one micro batch of a layout."""
+    done, parallel = operations(workload), layout.parallel
+    repeated = layout.activation_checkpointing.mode == "layer"
+    moved = _moved(workload, layout.states, repeated=repeated)
+    samples = layout.batch.micro * sequences(workload) / (parallel.sequence * parallel.tensor)
+    return Work(
+        forward=samples * done.forward,
+        backward=samples * done.backward,
+        recomputation=samples * done.layers * repeated,
+        adapters=samples * done.adapters * (4 / 3 if repeated else 1),
+        traffic=samples * moved.traffic,
+        loss=samples * moved.loss,
+        dequantized=moved.dequantized,
+        launched=KERNEL * moved.kernels,
+    )
 
 
 def product_rate(workload: Workload, machine: Machine) -> float:
@@ -129,9 +162,20 @@ def _dequantized_bytes(workload: Workload, *, repeated: bool) -> float:
     return (3 if repeated else 2) * expanded * count(workload).quantized
 
 
+def forward_kernels(workload: Workload) -> float:
+    """Kernels of one forward pass, adapters included."""
+    layers = sum(stack.layers for stack in workload.architecture.stacks)
+    return _KERNELS * layers + _ADAPTER_KERNELS * sum(each.copies for each in workload.adapted)
+
+
+def sequences(workload: Workload) -> int:
+    """Sequences of one sample: two of a pair of answers."""
+    return workload.preference.sequences if workload.preference is not None else 1
+
+
 def _kernels(workload: Workload, *, repeated: bool) -> float:
     layers = sum(stack.layers for stack in workload.architecture.stacks)
     adapters = sum(module.copies for module in workload.adapted)
-    forward = _KERNELS * layers + _ADAPTER_KERNELS * adapters
+    forward = forward_kernels(workload)
     backward = _KERNELS_BACKWARD * layers + _ADAPTER_KERNELS_BACKWARD * adapters
     return forward * (2 if repeated else 1) + backward

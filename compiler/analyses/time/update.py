@@ -1,9 +1,10 @@
 """Seconds of the optimizer's step, on the device or on the host, and of what is moved for it."""
 
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.sharding import Sharding, moments_of, sharding
+from tunec.compiler.analyses.memory.sharding import Sharding, moments_of, sharding_of
 from tunec.compiler.analyses.memory.states import MASTER_BYTES
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.machine import Machine
@@ -17,23 +18,65 @@ REACHED: Final = 0.7
 judgement."""
 
 
+class Moved(NamedTuple):
+    """What one optimizer step moves, whatever the machine; bytes, in all its micro batches."""
+
+    device: float
+    """Through a device's memory, where the optimizer's states are on it."""
+    host: float
+    """Through the host's memory, by all ranks together, where they are not."""
+    gradients: float
+    """Between host and one device: gradients down, updated weights up."""
+    parameters: float
+    """Between host and one device: parameter shards that are offloaded."""
+    stored_parameters: float
+    """From NVMe to one device."""
+    stored_states: float
+    """From NVMe and back again, by all ranks together."""
+
+
 def update(workload: Workload, layout: Layout, machine: Machine) -> dict[str, float]:
     """Seconds of one optimizer step and of offloading in the micro batches before it."""
-    plan = sharding(workload, layout.parallel, layout.states, layout.zero, accumulates=False)
-    terms = _moved_parameters(plan, layout, machine)
-    if not plan.optimizer_away:
-        return {**terms, "optimizer step": _device_step(workload, plan, machine)}
-    terms["offloaded gradients"] = _offloaded_gradients(plan, layout, machine)
-    terms["host optimizer step"] = _host_step(workload, plan, machine)
-    if plan.zero.offload_optimizer == "nvme":
-        terms["NVMe optimizer states"] = _nvme_states(workload, plan, machine)
+    moved, ranks = moved_of(workload, layout), layout.parallel.data * layout.parallel.sequence
+    on_node, pcie = machine.per_node, REACHED * machine.pcie
+    terms = {
+        "optimizer step": moved.device / machine.bandwidth,
+        "offloaded parameters": moved.parameters / pcie,
+        "offloaded gradients": moved.gradients / pcie,
+        # All ranks of a node share its memory bus and its drive.
+        "host optimizer step": moved.host * on_node / ranks / (REACHED * machine.host_bandwidth),
+    }
+    if moved.stored_parameters:
+        terms["NVMe parameters"] = moved.stored_parameters * on_node / (REACHED * _read(machine))
+    if moved.stored_states:
+        stored = moved.stored_states * on_node / ranks / REACHED
+        terms["NVMe optimizer states"] = stored / _read(machine) + stored / _write(machine)
     return terms
 
 
-def _device_step(workload: Workload, plan: Sharding, machine: Machine) -> float:
+@lru_cache(maxsize=4096)
+def moved_of(workload: Workload, layout: Layout) -> Moved:
+    """What one optimizer step of a layout moves."""
+    plan = sharding_of(workload, layout, accumulates=False)
+    times = layout.batch.accumulation
+    shards = 2 * times * _parameter_shard(plan) if plan.parameters_away else 0
+    on_nvme = plan.zero.offload_param == "nvme"
+    away = plan.optimizer_away
+    stored = moments_of(workload, plan) + MASTER_BYTES * plan.counts.trainable
+    return Moved(
+        device=0 if away else _device_step(workload, plan),
+        host=_host_step(workload, plan) if away else 0,
+        gradients=_offloaded_gradients(plan, times) if away else 0,
+        parameters=shards,
+        stored_parameters=shards if on_nvme else 0,
+        stored_states=stored if away and plan.zero.offload_optimizer == "nvme" else 0,
+    )
+
+
+def _device_step(workload: Workload, plan: Sharding) -> float:
     """Every state is read and written once; what is not a moment also has its gradient read."""
     passes = _FOREACH if workload.optimizer.kernel in ("foreach", "loop") else 1
-    return passes * _state_bytes(workload, plan) / machine.bandwidth
+    return passes * _state_bytes(workload, plan)
 
 
 def _state_bytes(workload: Workload, plan: Sharding) -> float:
@@ -44,42 +87,24 @@ def _state_bytes(workload: Workload, plan: Sharding) -> float:
     return 2 * moments + trained * (2 * master + 2 * plan.parameter + plan.gradient)
 
 
-def _host_step(workload: Workload, plan: Sharding, machine: Machine) -> float:
+def _host_step(workload: Workload, plan: Sharding) -> float:
     """The CPU reads gradients, reads and writes masters and moments, and writes 16-bit weights.
 
-    All ranks of a node share its memory bus (DeepSpeed's CPU Adam, arXiv 2101.06840, section 5).
+    DeepSpeed's CPU Adam, arXiv 2101.06840, section 5.
     """
-    share = machine.per_node / plan.shards
-    moments = moments_of(workload, plan)
     elements = plan.counts.trainable * (3 * MASTER_BYTES + plan.parameter)
-    return share * (2 * moments + elements) / (REACHED * machine.host_bandwidth)
+    return 2 * moments_of(workload, plan) + elements
 
 
-def _offloaded_gradients(plan: Sharding, layout: Layout, machine: Machine) -> float:
+def _offloaded_gradients(plan: Sharding, micro_batches: int) -> float:
     """Gradients go down after every micro batch, updated weights come up once a step."""
     elements = plan.counts.trainable / plan.shards
-    down = plan.gradient * elements * layout.batch.accumulation
-    return (down + plan.parameter * elements) / (REACHED * machine.pcie)
+    return elements * (plan.gradient * micro_batches + plan.parameter)
 
 
-def _moved_parameters(plan: Sharding, layout: Layout, machine: Machine) -> dict[str, float]:
-    """Parameter shards that come up from the host, forward and backward of every micro batch."""
-    if not plan.parameters_away:
-        return {}
-    shard = BYTES[plan.states.weights] * (plan.counts.base + plan.counts.adapters) / plan.shards
-    moved = 2 * shard * layout.batch.accumulation
-    terms = {"offloaded parameters": moved / (REACHED * machine.pcie)}
-    if plan.zero.offload_param == "nvme":
-        terms["NVMe parameters"] = moved * machine.per_node / (REACHED * _read(machine))
-    return terms
-
-
-def _nvme_states(workload: Workload, plan: Sharding, machine: Machine) -> float:
-    """Masters and moments of a node's shards are read and written once a step."""
-    share = machine.per_node / plan.shards
-    moments = moments_of(workload, plan)
-    size = share * (moments + MASTER_BYTES * plan.counts.trainable)
-    return size / (REACHED * _read(machine)) + size / (REACHED * _write(machine))
+def _parameter_shard(plan: Sharding) -> float:
+    """What comes up from the host, forward and backward of every micro batch."""
+    return BYTES[plan.states.weights] * (plan.counts.base + plan.counts.adapters) / plan.shards
 
 
 def _read(machine: Machine) -> float:

@@ -4,15 +4,13 @@ from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("accelerate"):
-        file = document.get("deepspeed_config.deepspeed_config_file")
-        if file is None or not isinstance(file.value, str):
-            continue
+    for file in _named(run):
         for each in run.of("deepspeed"):
             if each.is_view or not _is_same(each.name, file.value):
                 continue
@@ -23,6 +21,15 @@ def _check(run: Run) -> Iterator[Finding]:
                     (),
                     'write "zero_optimization": {"stage": 0} or the stage that is meant',
                 )
+
+
+def _named(run: Run) -> Iterator[Place]:
+    """The keys that name a file: accelerate's own, and those of a trainer, which hands it on."""
+    for kind, key in (
+        ("accelerate", "deepspeed_config.deepspeed_config_file"),
+        ("trainer", "deepspeed"),
+    ):
+        yield from (each for each in run.each(kind, key) if isinstance(each.value, str))
 
 
 def _is_same(name: str, asked: str) -> bool:
@@ -38,11 +45,15 @@ RULE = Rule(
     name="deepspeed-file-without-zero",
     severity="error",
     consequence="init",
-    consumers=("accelerate",),
+    consumers=("accelerate", "transformers"),
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: "
             "ValueError, Please specify the ZeRO optimization config in the DeepSpeed config"
+        ),
+        (
+            "transformers 4.44.2 to 5.23.0 training_args.py `__post_init__`: "
+            "DeepSpeedPlugin(hf_ds_config=self.hf_deepspeed_config)"
         ),
     ),
     check=_check,

@@ -199,4 +199,5 @@ def is_patched(run: Run, lora: Lora) -> bool:
 
 def is_minicpm(document: Document) -> bool:
     """Whether a document holds the flags of MiniCPM-V's finetune.py, whoever it was taken for."""
-    return document.kind == "minicpm-v" or bool({"tune_vision", "tune_llm"} & set(document.found))
+    named = (document.get("tune_vision"), document.get("tune_llm"))
+    return document.kind == "minicpm-v" or any(each is not None for each in named)

@@ -15,7 +15,7 @@ _STEPS: Final = "gradient_accumulation_steps"
 
 def _check(run: Run) -> Iterator[Finding]:
     total, micro, steps = (run.effective("deepspeed", key) for key in (_TOTAL, _MICRO, _STEPS))
-    if not (total.is_written and _is_count(total) and _is_count(micro)):
+    if total.source not in ("document", "filled") or not (_is_count(total) and _is_count(micro)):
         return
     if steps.source == "default":  # DeepSpeed then derives it: total // micro // world
         yield from _derived(run, total, micro)

@@ -1,12 +1,12 @@
 """What a run asks of FSDP, whoever is told it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
+from tunec.schemas.frozen import dataclass
 
 _PREFIX: Final = "fsdp_"
 _OFF: Final = (None, False, "", "none", "false")

@@ -1,8 +1,7 @@
 """One node of a run: its RAM, its NVMe, and the processes on it."""
 
-from dataclasses import dataclass
-
 from tunec.compiler.lints.run import Run
+from tunec.schemas.frozen import dataclass
 
 GIB = 2**30
 

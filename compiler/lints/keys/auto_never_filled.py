@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import default_of, filled_keys
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.schemas import faults
 
 _ACCELERATE: Final = frozenset(
     {
@@ -33,24 +35,34 @@ _BLOCKS: Final = (
 def _check(run: Run) -> Iterator[Finding]:
     if run.deepspeed_reader != "trainer":
         return
-    filled = frozenset(filled_keys(run)) | _ACCELERATE
     for document in run.of("deepspeed"):
         for path, place in document.found.items():
-            if place.value == "auto" and path not in filled and not document.is_view:
+            if document.is_view or place.value != "auto" or path in _ACCELERATE:
+                continue
+            if path not in filled_keys(run) and not _is_unknown(run, document, path):
                 yield _finding(run, path, place)
+
+
+def _is_unknown(run: Run, document: Document, path: str) -> bool:
+    """Whether it is, or lies under, a key that DeepSpeed does not know: another rule tells that."""
+    unknown = (each.path for each in faults(run, document) if each.what == "unknown")
+    return any(path == each or path.startswith(f"{each}.") for each in unknown)
 
 
 def _finding(run: Run, path: str, place: Place) -> Finding:
     default = default_of(run, "deepspeed", path)
     drops = path.startswith(_BLOCKS)
+    is_truth = "." not in path and isinstance(default.value, bool)
     then = "its default" if default.value is None else f"{default.value}, its default,"
     note = f"the block drops it, and {then} holds" if drops else "it is used as the word that it is"
+    if is_truth:
+        note = "any word counts as true"
     return Finding(
         f"nobody fills in `{path}`: auto",
         (place.label("auto"),),
         (note, f"{run.release('transformers')} fills in other keys"),
         "write the value, or remove it",
-        consequence="silent" if drops else "init",
+        consequence="silent" if drops or is_truth else "init",
         severity="warning" if drops and default.value is not None else None,
     )
 

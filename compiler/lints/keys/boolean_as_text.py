@@ -9,7 +9,10 @@ from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of
 
 _WORDS: Final = {"true": True, "false": False}
-_PLAIN: Final = ("activation_checkpointing", "optimizer", "scheduler", "checkpoint", "pipeline")
+_PLAIN: Final = (
+    *("activation_checkpointing", "optimizer", "scheduler", "checkpoint", "pipeline", "autotuning"),
+    *("flops_profiler", "datastates", "nebula"),
+)
 """Sections of ds_config.json that are plain mappings to DeepSpeed; its other blocks read "true" and
 "false" as what they say (pydantic)."""
 

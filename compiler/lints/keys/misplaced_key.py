@@ -17,12 +17,14 @@ def _check(run: Run) -> Iterator[Finding]:
             homes = homes_of(run, fault.path)
             if fault.what != "unknown" or not homes or fault.path in BF16_SCALING:
                 continue
+            # a block drops "auto" before it looks at its keys
+            is_refused = fault.is_refused and fault.place.value != "auto"
             yield Finding(
                 f"`{fault.path}` is not where DeepSpeed looks for it",
-                (fault.place.key_label("refused here" if fault.is_refused else "ignored here"),),
+                (fault.place.key_label("refused here" if is_refused else "ignored here"),),
                 (f"by the keys of {run.release('deepspeed')}",),
                 f"it belongs at {quoted(homes)}",
-                consequence="init" if fault.is_refused else "silent",
+                consequence="init" if is_refused else "silent",
             )
 
 

@@ -52,17 +52,21 @@ def package_of(kind: str) -> str:
 
 
 def around(run: Run, kind: str) -> tuple[str, ...]:
-    """The known release of the run's minor, or those before and after it; none: not known."""
+    """The known release that runs, or those before and after it; none: not known.
+
+    Those of its own minor are enough where there are any.
+    """
     try:
         asked = run.release(package_of(kind)).version
     except (LookupError, InvalidVersion):
         return ()
     known = releases_of(kind)
     same = [each for each in known if Version(each).release[:2] == asked.release[:2]]
-    if same:
-        return (same[-1],)
-    older = [each for each in known if Version(each) < asked]
-    newer = [each for each in known if Version(each) > asked]
+    among = same or known
+    if exact := [each for each in among if Version(each) == asked]:
+        return (exact[-1],)
+    older = [each for each in among if Version(each) < asked]
+    newer = [each for each in among if Version(each) > asked]
     return (*older[-1:], *newer[:1])
 
 

@@ -43,13 +43,15 @@ def _in_deepspeed(run: Run, fault: Fault) -> Finding:
     holder, _, name = fault.path.rpartition(".")
     near = nearest(name, known_at(fault.schema))
     where = f" in {holder}" if holder else ""
+    # a block drops "auto" before it looks at its keys
+    is_refused = fault.is_refused and fault.place.value != "auto"
     return Finding(
         f"DeepSpeed knows no key `{name}`{where}",
-        (fault.place.key_label("refused" if fault.is_refused else "ignored"),),
+        (fault.place.key_label("refused" if is_refused else "ignored"),),
         (f"by the keys of {run.release('deepspeed')}",),
         did_you_mean(near) or "remove it",
         Fix((fault.place.renamed(near[0]),), "unsafe") if len(near) == 1 else None,
-        consequence="init" if fault.is_refused else "silent",
+        consequence="init" if is_refused else "silent",
     )
 
 

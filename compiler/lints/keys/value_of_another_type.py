@@ -6,8 +6,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, shown
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.keys.number_as_text import number_of
-from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of
 
@@ -21,6 +22,16 @@ _WORDS = {
     "object": "a mapping",
 }
 
+_PATHS: Final = frozenset({"output_dir", "deepspeed"})
+"""Texts that the class itself takes apart: `os.path.expanduser` refuses what is no text."""
+_BLOCKS: Final = frozenset({"optimizer", "scheduler", "zero_optimization"})
+"""deepspeed 0.14.5 to 0.19.8 runtime/config.py: what is there is looked into as a mapping."""
+_ONCE_PLAIN: Final = frozenset({"fp16", "bf16"})
+"""The same of these, until runtime/precision_config.py took null for an empty mapping."""
+_AT_LEAST_ONE: Final = frozenset(
+    {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
+)
+"""deepspeed 0.14.5 to 0.19.8 runtime/config.py `_batch_assertion`: false is 0, and refused."""
 _KINDS: Final = ("hf", "sft", "dpo", "grpo", "llamafactory")
 
 
@@ -29,11 +40,11 @@ def _check(run: Run) -> Iterator[Finding]:
         if document.format == "shell" or document.is_view:
             continue
         for fault in faults(run, document):
-            if fault.what == "type" and not _is_spoken_of(fault):
-                yield _finding(fault)
+            if fault.what == "type" and not _is_spoken_of(document, fault):
+                yield _finding(run, document, fault)
 
 
-def _is_spoken_of(fault: Fault) -> bool:
+def _is_spoken_of(document: Document, fault: Fault) -> bool:
     """Whether another rule tells it, or the reader takes the words for what they mean."""
     value, kinds = fault.place.value, kinds_of(fault.schema)
     if isinstance(value, str):
@@ -41,12 +52,49 @@ def _is_spoken_of(fault: Fault) -> bool:
         is_word = value.lower() in ("true", "false") and "boolean" in kinds
         is_item = "array" in kinds  # one word for a list of one
         return bool(is_number or is_word or is_item)
+    if value is None and document.kind == "deepspeed" and _refuses_null(fault):
+        return False
+    if value is None and document.kind != "deepspeed" and "enum" in fault.schema:
+        return False  # the word is looked up among the words
     if value is None or not kinds:
         return True  # a key without a value is as if it were absent, for most readers
-    return "string" in kinds and isinstance(value, bool)  # `no` in YAML has its own rule
+    if fault.path in _PATHS or (document.format == "json" and "enum" in fault.schema):
+        return False
+    # `no` in YAML has its own rule
+    return document.kind != "deepspeed" and "string" in kinds and isinstance(value, bool)
 
 
-def _finding(fault: Fault) -> Finding:
+def _refuses_null(fault: Fault) -> bool:
+    """Blocks check their values; of the two others the keys are looked through."""
+    is_open = fault.path.startswith(("optimizer.", "scheduler."))
+    is_plain = fault.schema.get("x-unknown") == "ignored"
+    is_block = fault.path in _BLOCKS or (is_plain and fault.path in _ONCE_PLAIN)
+    return (fault.is_checked and not is_open) or is_block
+
+
+def _consequence(run: Run, document: Document, fault: Fault) -> Consequence:
+    """Python counts true as 1, takes any value for a truth, and reads `aio` for NVMe only."""
+    value, kinds = fault.place.value, set(kinds_of(fault.schema))
+    is_deepspeed = document.kind == "deepspeed"
+    is_counted = isinstance(value, bool) and bool(kinds & {"integer", "number"})
+    if is_counted:
+        return "init" if value is False and fault.path in _AT_LEAST_ONE else "silent"
+    if "boolean" in kinds and (value in (0, 1) or not (is_deepspeed and fault.is_checked)):
+        return "silent"
+    if fault.path == "deepspeed" and not value:
+        return "silent"  # as if it were absent
+    if is_deepspeed and fault.path.startswith("aio.") and not _is_on_nvme(run):
+        return "silent"
+    return "init"
+
+
+def _is_on_nvme(run: Run) -> bool:
+    blocks = ("offload_optimizer", "offload_param")
+    found = (run.effective("deepspeed", f"zero_optimization.{name}.device") for name in blocks)
+    return any(each.value == "nvme" for each in found)
+
+
+def _finding(run: Run, document: Document, fault: Fault) -> Finding:
     value, kinds = fault.place.value, kinds_of(fault.schema)
     wanted = joined(_WORDS[kind] for kind in kinds if kind != "null")
     is_whole = isinstance(value, float) and isfinite(value) and "integer" in kinds
@@ -57,6 +105,7 @@ def _finding(fault: Fault) -> Finding:
         (),
         f"write {near}" if near is not None else f"write {wanted}",
         Fix((fault.place.replaced(near),), "unsafe") if near is not None else None,
+        consequence=_consequence(run, document, fault),
     )
 
 

@@ -3,8 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from packaging.version import Version
+
+from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults
@@ -18,10 +23,22 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         for fault in faults(run, document):
             if fault.what == "value" and not isinstance(fault.place.value, bool):
-                yield _finding(fault)
+                yield _finding(fault, _elsewhere(run, document, fault))
 
 
-def _finding(fault: Fault) -> Finding:
+def _elsewhere(run: Run, document: Document, fault: Fault) -> tuple[str, ...]:
+    """Where nobody names the release: the known ones that take the value, oldest first."""
+    stem, package = next(iter(CLASSES.get(document.kind, ())), ("", ""))
+    if not stem or run.release(package).is_named:
+        return ()
+    known = sorted(known_releases(stem), key=Version)
+    fields = ((each, class_schema(stem, each)["properties"].get(fault.path, {})) for each in known)
+    return tuple(
+        f"{package} {each}" for each, field in fields if fault.place.value in _words(field)
+    )
+
+
+def _finding(fault: Fault, elsewhere: tuple[str, ...]) -> Finding:
     value = fault.place.value
     words = [str(each) for each in _words(fault.schema)]
     near = nearest(value, words) if isinstance(value, str) else []
@@ -29,9 +46,17 @@ def _finding(fault: Fault) -> Finding:
     return Finding(
         f"`{fault.path}` cannot be {shown(value)}",
         (fault.place.label("not taken"),),
-        (f"taken: {allowed}",),
+        (
+            f"taken: {allowed}",
+            *(
+                (f"nobody names the version; {joined(elsewhere, 'and')} take it",)
+                if elsewhere
+                else ()
+            ),
+        ),
         f"did you mean {quoted(near)}?" if near else None,
         Fix((fault.place.replaced(near[0]),), "unsafe") if len(near) == 1 else None,
+        severity="warning" if elsewhere else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from packaging.version import Version
 
@@ -10,18 +10,38 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.run import Run
 
+_BETWEEN: Final[Mapping[str, tuple[str, Mapping[str, frozenset[str]]]]] = {
+    "llamafactory": ("0.9.4", {"infer_backend": frozenset({"ktransformers"})}),
+}
+"""Words that only a release between the known ones takes: llamafactory 0.9.4 extras/constants.py
+`EngineName.KT`, neither in 0.9.3 nor in 0.9.5. Its other words are those of one of the two."""
+
 
 def choices(run: Run, document: Document) -> Mapping[str, frozenset[str]]:
-    """Words by key: those of the release that runs, or of every known one where it is not known."""
+    """Words by key: those of the release that runs, or of every known one where it is not known.
+
+    Of a release between two known ones the words of both: who knows when one came or went.
+    """
     if document.target is None or document.file is None or document.file.schema is None:
         return {}
     target = document.target
     release = run.release(target.package)
-    versions = [release.version, *(Version(each) for each in target.releases)]
-    if release.is_named:
-        versions = versions[:1]
+    known = [Version(each) for each in target.releases]
+    versions = _around(release.version, known) if release.is_named else [release.version, *known]
     names = (document.file.schema(target.dialect(each)) for each in versions)
-    return _joined(tuple(dict.fromkeys(name for name in names if name is not None)))
+    found = _joined(tuple(dict.fromkeys(name for name in names if name is not None)))
+    between, also = _BETWEEN.get(target.package, ("", {}))
+    if release.is_named and str(release.version) != between:
+        return found
+    return {key: words | also.get(key, frozenset()) for key, words in found.items()}
+
+
+def _around(version: Version, known: list[Version]) -> list[Version]:
+    """The version itself if it is known, else those before and after it."""
+    if version in known or not known:
+        return [version]
+    older, newer = ([e for e in known if e < version], [e for e in known if e > version])
+    return [*older[-1:], *newer[:1]]
 
 
 @cache

@@ -11,6 +11,7 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _KINDS: Final = ("llamafactory", "simpletuner")
+_LATE: Final = "a file's words are not compared with the choices: it fails where the word is used"
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -28,12 +29,14 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
         if at.value in known:
             continue
         near = nearest(at.value, known)[:1]
+        is_late = document.kind == "llamafactory" and document.format != "shell"
         yield Finding(
             f"{name} cannot be {at.value}",
             (at.label("not taken"),),
-            (f"taken: {quoted(sorted(known))}",),
+            (f"taken: {quoted(sorted(known))}", *((_LATE,) if is_late else ())),
             f"did you mean {quoted(near)}?" if near else None,
             Fix((at.replaced(near[0]),), "unsafe") if near else None,
+            consequence="load" if is_late else None,
         )
 
 
@@ -44,8 +47,9 @@ RULE = Rule(
     consumers=("llamafactory", "simpletuner"),
     sources=(
         (
-            "llamafactory 0.9.1 to 0.9.5 hparams: Literal fields, which HfArgumentParser gives "
-            "argparse as choices"
+            "llamafactory 0.9.1 to 0.9.5 hparams: Literal fields; hparams/parser.py `_parse_args`: "
+            "parse_dict takes a file's words as they are, argparse compares flags; "
+            "model/model_utils/attention.py: unknown attention type"
         ),
         (
             "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: choices of each "

@@ -5,10 +5,10 @@ here fits nowhere: no states in fp32 that nobody asks for, all devices of the ha
 LoRA adapters of no size where their targets are not told.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tunec.compiler.lints.run import Run
+from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
     from tunec.compiler.analyses.memory.account import Account
@@ -146,7 +146,7 @@ def _workload(run: Run, architecture: "Architecture", sequence: int, compute: An
     also = run.value("adapter.also_train", ()) or ()
     rank = run.value("adapter.rank", 0) if kind != "none" else 0
     adapter = Adapter(kind, rank, 1.0, 0.0, targets, "none", False, False, also, (), 0)
-    versions = {name: str(run.release(name).version) for name in ("transformers", "deepspeed")}
+    versions = {name: str(found.version) for name, found in run.releases.items()}
     scaling: Any = "dynamic" if compute == "fp16" else "none"
     form: Any = run.value("quantization.format", "none") or "none"
     return Workload(

@@ -1,13 +1,13 @@
 """The quantised base of a run, where it is asked for."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
+from tunec.schemas.frozen import dataclass
 
 LOADERS: Final = ("model", "sft", "dpo", "grpo", "kto", "orpo", "reward", "hf")
 """Kinds that hold TRL's ModelConfig under its own names."""

@@ -1,13 +1,13 @@
 """What the trainer's schedule comes to: steps, warm-up, arguments of its kind."""
 
 import json
-from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 from tunec.compiler.lints.batch.counts import is_number, is_positive, is_whole
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
+from tunec.schemas.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

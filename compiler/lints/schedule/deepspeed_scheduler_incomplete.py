@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -23,12 +24,18 @@ _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
 `__init__` without a default."""
 
 
+_PARAMETERLESS: Final = frozenset({"WarmupLR", "LRRangeTest"})
+"""Schedulers that need no parameter, and yet the mapping of them."""
+
+
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("deepspeed"):
         kind = document.get("scheduler.type")
         if kind is None or not isinstance(kind.value, str):
             continue
-        given = document.value("scheduler.params", {})
+        given = document.value("scheduler.params")
+        if given is None and kind.value in _PARAMETERLESS:
+            yield _without_params(kind)
         names = given if isinstance(given, dict) else {}
         absent = [key for key in _NEEDS.get(kind.value, ()) if key not in names]
         if absent:
@@ -43,6 +50,15 @@ def _check(run: Run) -> Iterator[Finding]:
                 if "total_num_steps" in absent
                 else f"write {quoted(absent, 'and')} below scheduler.params",
             )
+
+
+def _without_params(kind: Place) -> Finding:
+    return Finding(
+        f"{kind.value} without params",
+        (kind.label("needs them"),),
+        ("TypeError when the engine is built: what is unpacked has to be a mapping",),
+        'write "params": {}, or the parameters',
+    )
 
 
 RULE = Rule(

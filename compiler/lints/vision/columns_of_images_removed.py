@@ -10,6 +10,8 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _GLM: Final = "training_args.remove_unused_columns"
+_OUTPUT: Final = {_GLM: "training_args.output_dir", "remove_unused_columns": "output_dir"}
+"""An argument that must be written beside it."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -17,6 +19,8 @@ def _check(run: Run) -> Iterator[Finding]:
         if document.kind not in ("hf", "glm4") and not is_minicpm(document):
             continue
         key = _GLM if document.kind == "glm4" else "remove_unused_columns"
+        if document.kind != "hf" and document.get(_OUTPUT[key]) is None:
+            continue  # the launcher's part of a script: the trainer's arguments stand elsewhere
         if document.is_view or key in document.unknown or not _sees(run, document):
             continue
         at = document.get(key)

@@ -13,9 +13,10 @@ _KEYS: Final = ("gradient_clipping", "bf16.check_grad_overflow")
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    if run.release("deepspeed").is_named or run.deepspeed_reader != "plain":
+    documents = run.of("deepspeed") if run.deepspeed_reader == "plain" else ()
+    if not documents or run.release("deepspeed").is_named:
         return
-    for document in run.of("deepspeed"):
+    for document in documents:
         for key in _KEYS:
             if not document.is_view and document.get(key) is None and _matters(document, key):
                 values = _values(key)

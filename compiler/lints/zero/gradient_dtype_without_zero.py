@@ -14,6 +14,15 @@ _WORDS: Final = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "float16": "fp1
     "half": "fp16",
     "float": "fp32",
 }
+_MOVED: Final[dict[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...] | None]]] = {
+    ("bf16", "fp32"): ((0, 18), None),
+    ("bf16", "bf16"): ((0,), (0, 17)),
+}
+"""Dtypes of model and sum that only some releases refuse: from which, and up to which."""
+_UNNAMED: Final = (
+    "nobody names the version of deepspeed: 0.14 to 0.17 sum the gradients of bf16 in fp32, "
+    "and refuse bf16 up to 0.16"
+)
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -21,14 +30,26 @@ def _check(run: Run) -> Iterator[Finding]:
     if stage.value != 0 or asked.place is None or not isinstance(asked.value, str):
         return
     dtype, summed = _model_dtype(run), _WORDS.get(asked.value.removeprefix("torch."))
-    if dtype is None or summed is None or summed == dtype:
+    if dtype is None or summed is None or not _is_refused(run, dtype, summed):
         return
+    is_open = (dtype, summed) in _MOVED and not run.release("deepspeed").is_named
     yield Finding(
         f"gradients in {summed} of a model in {dtype} need ZeRO, and the stage is 0",
         (asked.place.label("refused"), *also(stage.place)),
-        ("without ZeRO gradients are summed in the dtype of the model",),
+        (
+            "without ZeRO gradients are summed in the dtype of the model",
+            *((_UNNAMED,) if is_open else ()),
+        ),
         f"use stage 1, or remove {_DTYPE}",
+        severity="warning" if is_open else None,
     )
+
+
+def _is_refused(run: Run, dtype: str, summed: str) -> bool:
+    release = run.release("deepspeed").version.release[:2]
+    since, before = _MOVED.get((dtype, summed), ((0,), None))
+    is_mixed = summed != dtype or before is not None
+    return is_mixed and since <= release and (before is None or release < before)
 
 
 def _model_dtype(run: Run) -> str | None:
@@ -46,7 +67,8 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`: "
-            "NotImplementedError, unsupported mix of model dtype and gradient accumulation dtype"
+            "NotImplementedError, unsupported mix of model dtype and gradient accumulation dtype; "
+            "bf16 with fp32 returns BFLOAT16 up to 0.17.6, and bf16 alone is refused up to 0.16.9"
         ),
     ),
     check=_check,

@@ -5,7 +5,9 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.memory.calibration import Calibration
+from tunec.compiler.analyses.memory.workload import Generation as Written
+from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
 from tunec.compiler.analyses.time.machine import machine_of
 from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Term
@@ -18,6 +20,8 @@ from tunec.compiler.ir.slots import (
     Adapter,
     AttentionKernel,
     Data,
+    Generation,
+    Objective,
     Optimizer,
     Precision,
     Quantization,
@@ -27,9 +31,10 @@ from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layou
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes
 from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.terms import LossPath
 from tunec.schemas.units import format_bytes
 
-GROUPS = ("parallel", "states", "zero", "activation_checkpointing", "batch")
+GROUPS = ("parallel", "states", "zero", "fsdp", "activation_checkpointing", "batch")
 
 _FOLLOWS = {
     "states": (
@@ -39,6 +44,10 @@ _FOLLOWS = {
     "zero": (
         "follows from stage and offload",
         ("zero.stage", "zero.offload_optimizer", "zero.offload_param"),
+    ),
+    "fsdp": (
+        "follows from version, sharding and checkpointing",
+        ("fsdp.version", "fsdp.sharding", "activation_checkpointing.mode"),
     ),
     "activation_checkpointing": (
         "torch recommends the non-reentrant variant",
@@ -78,12 +87,14 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
         trainable=draft.adapter.trainable_parameters,
         engine=facts.spec.engine,
         pins=tuple(sorted(pins.items())),
+        group=max(draft.generation.samples, 1),
     )
 
 
 def workload_of(facts: Facts, draft: Draft) -> Workload:
     """What the search does not change; the same object for equal inputs, which caches rely on."""
     return _workload(
+        facts.model.calibration,
         facts.model.architecture,
         facts.model.components,
         draft.data,
@@ -93,11 +104,16 @@ def workload_of(facts: Facts, draft: Draft) -> Workload:
         draft.adapter,
         draft.optimizer,
         tuple(sorted(facts.versions.items())),
+        draft.loss.path,
+        draft.objective,
+        draft.generation,
+        round(draft.generation.device_share * draft.devices.memory),
     )
 
 
 @lru_cache(maxsize=256)
 def _workload(
+    calibration: Calibration | None,
     architecture: Architecture,
     components: tuple[Architecture, ...],
     data: Data,
@@ -107,6 +123,10 @@ def _workload(
     adapter: Adapter,
     optimizer: Optimizer,
     versions: tuple[tuple[str, str], ...],
+    loss: LossPath,
+    objective: Objective,
+    generation: Generation,
+    engine_bytes: int,
 ) -> Workload:
     targets = adapter.targets if adapter.kind != "none" else ()
     return Workload(
@@ -121,7 +141,32 @@ def _workload(
         adapted=adapted_modules(architecture, targets),
         trained=trained_modules(architecture, adapter),
         versions=versions,
+        loss=loss,
+        preference=preference_of(objective),
+        generation=written_of(generation),
+        generation_engine_bytes=engine_bytes,
+        calibration=calibration,
     )
+
+
+def preference_of(objective: Objective) -> Preference | None:
+    """What the accounts know of an objective; None for supervised training."""
+    if objective.kind == "sft":
+        return None
+    return Preference(2 if objective.kind == "dpo" else 1, objective.reference)
+
+
+def written_of(generation: Generation) -> Written | None:
+    """What is written on the devices; at ZeRO stage 3 TRL makes the parameters whole for it.
+
+    trl 0.15.2 to 1.16.0 trainer/grpo_config.py `ds3_gather_for_generation`. vLLM keeps its cache
+    within its own share.
+    """
+    if generation.engine in ("none", "vllm_server"):
+        return None
+    tokens = generation.prompt + generation.completion
+    own = generation.engine == "transformers"
+    return Written(tokens, int(own), gathers=own, by_sample=True, steps=generation.completion)
 
 
 def fit(facts: Facts, draft: Draft) -> Outcome:
@@ -175,12 +220,12 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
     rests = (slot("devices.budget"), slot("model.parameters"), slot("adapter.trainable_parameters"))
     if path == "parallel.engine" and problem.engine is not None:
         return "the spec asks for it", (spec("engine"),)
+    if path == "fsdp.version":
+        has = answer.best is not None and answer.best.shape.engine == "fsdp"
+        newest = "the newest that the releases that will run can be told"
+        return (newest if has else "another engine runs"), (spec("software"), spec("engine"))
     if path in SHAPE_SLOTS or path in ("batch.micro", "batch.accumulation"):
-        count = sum(verdict.best is not None for verdict in answer.verdicts)
-        those = (
-            f"the fastest of {count} layouts that fit" if count > 1 else "the only layout that fits"
-        )
-        return f"{those} {format_bytes(problem.budget)}", rests
+        return f"{_chosen(answer)} {format_bytes(problem.budget)}", rests
     if path == "batch.global":
         given = problem.global_batch is not None
         why = "as the spec has it" if given else "not given: a usual size, divided by the devices"
@@ -189,6 +234,14 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
         return "as training: evaluation keeps fewer activations", (slot("batch.micro"),)
     why, above = _FOLLOWS[path.partition(".")[0]]
     return why, tuple(map(slot, above))
+
+
+def _chosen(answer: Answer) -> str:
+    """What a layout is that was taken, before the memory that it has to fit."""
+    count = sum(verdict.best is not None for verdict in answer.verdicts)
+    if not count:
+        return "the layout that needs least, though none fits"
+    return f"the fastest of {count} layouts that fit" if count > 1 else "the only layout that fits"
 
 
 def _beaten(path: str, value: Any, problem: Problem, answer: Answer) -> list[Alternative]:

@@ -7,7 +7,16 @@ from typing import Any
 
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.machine import Machine
-from tunec.compiler.ir.slots import SLOTS, ActivationCheckpointing, Batch, Parallel
+from tunec.compiler.ir.slots import (
+    SLOTS,
+    ActivationCheckpointing,
+    Batch,
+    Parallel,
+    States,
+    Zero,
+)
+from tunec.compiler.passes.fit.fsdp import NOT, fsdp_of
+from tunec.compiler.passes.fit.fsdp import Kind as FsdpKind
 from tunec.compiler.passes.fit.states import states_of
 from tunec.compiler.passes.fit.zero import zero_of
 from tunec.schemas.frozen import dataclass
@@ -34,6 +43,8 @@ class Problem:
     """The engine that the spec asks for; a pin is stronger."""
     pins: tuple[tuple[str, Any], ...]
     """Pinned slots of the groups that the search decides."""
+    group: int = 1
+    """Samples that one optimizer step holds together: the answers to one prompt."""
 
     @property
     def details(self) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
@@ -70,6 +81,7 @@ class Shape:
     checkpointing: Checkpointing
     nodes: int
     per_node: int
+    fsdp: FsdpKind = NOT
 
     @property
     def width(self) -> int:
@@ -81,8 +93,15 @@ class Shape:
         return _SHAPE_SLOTS[slot](self) if slot in _SHAPE_SLOTS else None
 
     def __str__(self) -> str:
-        name = {"none": "one process", "ddp": "DDP", "deepspeed": f"ZeRO {self.stage}"}[self.engine]
-        moved = [
+        version, sharding, offloads = self.fsdp
+        name = {
+            "none": "one process",
+            "ddp": "DDP",
+            "deepspeed": f"ZeRO {self.stage}",
+            "fsdp": f"FSDP {version} {sharding}",
+        }[self.engine]
+        moved = ["shards on cpu"] if offloads else []
+        moved += [
             f"{what} on {where}"
             for what, where in (
                 ("optimizer", self.offload_optimizer),
@@ -103,6 +122,9 @@ _SHAPE_SLOTS: dict[str, Callable[[Shape], Any]] = {
     "zero.stage": lambda shape: shape.stage,
     "zero.offload_optimizer": lambda shape: shape.offload_optimizer,
     "zero.offload_param": lambda shape: shape.offload_param,
+    "fsdp.version": lambda shape: shape.fsdp[0],
+    "fsdp.sharding": lambda shape: shape.fsdp[1],
+    "fsdp.offload_params": lambda shape: shape.fsdp[2],
     "activation_checkpointing.mode": lambda shape: shape.checkpointing,
 }
 SHAPE_SLOTS = frozenset(_SHAPE_SLOTS)
@@ -113,7 +135,8 @@ def layout_of(problem: Problem, shape: Shape, micro: int, accumulation: int) -> 
     return _layout(
         problem.workload,
         shape,
-        Batch(micro, accumulation, micro * accumulation * shape.width, micro),
+        micro,
+        accumulation,
         problem.trainable,
         problem.nvme_path,
         problem.details,
@@ -124,29 +147,44 @@ def layout_of(problem: Problem, shape: Shape, micro: int, accumulation: int) -> 
 def _layout(
     workload: Workload,
     shape: Shape,
-    batch: Batch,
+    micro: int,
+    accumulation: int,
     trainable: int,
     nvme_path: str | None,
     details: tuple[tuple[str, _Pins], ...],
 ) -> Layout:
     """The same for every machine and budget."""
+    batch = Batch(micro, accumulation, micro * accumulation * shape.width, micro)
     layout = Layout(
-        parallel=Parallel(shape.engine, shape.width, shape.width, 1, 1),
-        states=states_of(workload, shape.engine, shape.stage),
-        zero=zero_of(
-            shape.stage,
-            shape.offload_optimizer,
-            shape.offload_param,
-            hidden=workload.architecture.hidden,
-            trainable=trainable,
-            nvme_path=nvme_path,
-        ),
-        activation_checkpointing=ActivationCheckpointing(shape.checkpointing, reentrant=False),
+        *_parts(workload, shape, trainable, nvme_path),
         batch=batch,
+        fsdp=fsdp_of(shape.fsdp, shape.checkpointing, workload),
+        nodes=shape.nodes,
     )
     for group, changes in details:
         layout = replace(layout, **{group: replace(getattr(layout, group), **dict(changes))})
     return layout
+
+
+@lru_cache(maxsize=4096)
+def _parts(
+    workload: Workload, shape: Shape, trainable: int, nvme_path: str | None
+) -> tuple[Parallel, States, Zero, ActivationCheckpointing]:
+    """What a shape says, whatever its batch."""
+    zero = zero_of(
+        shape.stage,
+        shape.offload_optimizer,
+        shape.offload_param,
+        hidden=workload.architecture.hidden,
+        trainable=trainable,
+        nvme_path=nvme_path,
+    )
+    return (
+        Parallel(shape.engine, shape.width, shape.width, 1, 1),
+        states_of(workload, shape.engine, shape.stage),
+        zero,
+        ActivationCheckpointing(shape.checkpointing, reentrant=False),
+    )
 
 
 def details_of(pins: Mapping[str, Any]) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:

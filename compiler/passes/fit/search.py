@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from heapq import heapify, heappop, heappush
 from math import isqrt
+from typing import Final
 
 from tunec.compiler.analyses.memory.account import Account, account, largest_micro_batch
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
-from tunec.compiler.passes.fit.shapes import global_batch, impossible, possible, shapes
+from tunec.compiler.passes.fit.shapes import global_batch, impossible, ladders, possible, shapes
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import format_bytes
 
@@ -66,24 +68,25 @@ _Preference = tuple[float, int, int, Shape]
 
 @lru_cache(maxsize=1024)
 def search(problem: Problem) -> Answer:
-    """Find the fastest layout that fits; equal speeds go to the simplest shape.
+    """Find the fastest layout that fits; of those all but equal the simplest (`preference`).
 
     Shapes are tried in the order of what each could reach at best, with memory without end, and
     the search ends where that is no better than what was found: nothing behind it can win.
     """
     best: Candidate | None = None
-    for bound, shape in sorted(_bounds(problem)):
+    for bound, shape in _hopes(problem):
         if best is not None and bound > preference(best):
             break
-        found = _judge(problem, shape).best
+        found = _best(problem, shape)
         if found is not None and (best is None or preference(found) < preference(best)):
             best = found
     return Answer(problem, best)
 
 
+@lru_cache(maxsize=1024)
 def fits(problem: Problem) -> bool:
     """Whether the search finds anything: asked of the layouts that need least memory first."""
-    return any(_judge(problem, shape).best is not None for shape in reversed(possible(problem)))
+    return any(_best(problem, shape) is not None for shape in reversed(possible(problem)))
 
 
 @lru_cache(maxsize=64)
@@ -92,59 +95,118 @@ def verdicts(problem: Problem) -> tuple[Verdict, ...]:
     return tuple(_judge(problem, shape) for shape in shapes(problem))
 
 
-def _bounds(problem: Problem) -> Iterator[tuple[_Preference, Shape]]:
-    """Each possible shape, with the preference that none of its candidates can be better than.
+def _hopes(problem: Problem) -> Iterator[tuple[_Preference, Shape]]:
+    """Each possible shape with the preference that none of its candidates can beat, best first.
 
-    That of its largest micro batch (`_fastest`), were there memory for it.
+    Recomputing layers never makes a step faster: the shape that does comes after the one that does
+    not, and its own bound is not worked out before.
     """
-    for shape in possible(problem):
-        share, rest = divmod(global_batch(problem, shape.width), shape.width)
-        micro = None if rest else _largest(problem, share, share)
-        if micro is not None:
-            yield preference(_candidate(problem, shape, micro, share // micro)), shape
+    waiting = [
+        (bound, ladder)
+        for ladder in ladders(problem)
+        if (bound := _bound(problem, ladder[0])) is not None
+    ]
+    heapify(waiting)
+    while waiting:
+        bound, (shape, *dearer) = heappop(waiting)
+        yield bound, shape
+        if dearer and (next_bound := _bound(problem, dearer[0])) is not None:
+            heappush(waiting, (next_bound, tuple(dearer)))
+
+
+def _bound(problem: Problem, shape: Shape) -> _Preference | None:
+    """The preference of a shape's largest micro batch (`_largest`), were there memory for it."""
+    share, rest = divmod(global_batch(problem, shape.width), shape.width)
+    micro = None if rest else _largest(problem, share, share)
+    if micro is None:
+        return None
+    return preference(_candidate(problem, shape, micro, share // micro))
 
 
 def preference(candidate: Candidate) -> _Preference:
-    """Speed to three digits, then the simplest: least machinery, the larger micro batch."""
-    return (
-        float(f"{candidate.cost:.3g}"),
-        _complexity(candidate.shape),
-        -candidate.layout.batch.micro,
-        candidate.shape,
-    )
+    """Speed, of which each piece of machinery has to be worth a thousandth; then the simplest.
+
+    So layouts that are all but equal go to the simplest, whatever else changes in the spec. Speed
+    rounded to a grid would let them change places wherever a line of the grid falls between them.
+    And to take the simplest of those within some share of the fastest would break a promise: more
+    memory could bring a faster layout in, with it a simpler one that is slower than what was found
+    before. Here it cannot make the best preference worse, and so no plan slower by more than its
+    machinery counts, a hundredth at most.
+    """
+    pieces = _machinery(candidate.shape)
+    priced = candidate.cost * (1 + PIECE * pieces)
+    # Nine digits: what no platform's arithmetic tells apart.
+    return float(f"{priced:.9g}"), pieces, -candidate.layout.batch.micro, candidate.shape
 
 
-_ENGINES = {"none": 0, "ddp": 1, "deepspeed": 2}
-_PLACES = {"none": 0, "cpu": 1, "nvme": 2}
+PIECE: Final = 0.001
+"""The share by which a step has to be faster for one more piece of machinery. A judgement."""
+
+_ENGINES: Final = {"none": 0, "ddp": 1, "fsdp": 2, "deepspeed": 2}
+_PLACES: Final = {"none": 0, "cpu": 1, "nvme": 2}
 
 
-def _complexity(shape: Shape) -> int:
-    moved = _PLACES[shape.offload_optimizer] + _PLACES[shape.offload_param]
-    return (
-        (_ENGINES[shape.engine] * 10 + shape.stage) * 100
-        + moved * 10
-        + (shape.checkpointing != "none")
-    )
+def _machinery(shape: Shape) -> int:
+    """What there is to run beyond one process: engine, stage, what is moved, and recomputation."""
+    moved = _PLACES[shape.offload_optimizer] + _PLACES[shape.offload_param] + shape.fsdp[2]
+    return _ENGINES[shape.engine] + shape.stage + moved + (shape.checkpointing != "none")
 
 
 def _judge(problem: Problem, shape: Shape) -> Verdict:
+    """What becomes of a shape, with the reason where that is nothing."""
     refusal = impossible(problem, shape)
     if refusal is not None:
         return Verdict(shape, None, refusal)
+    best = _best(problem, shape)
+    return _lack(problem, shape) if best is None else Verdict(shape, best)
+
+
+def _best(problem: Problem, shape: Shape) -> Candidate | None:
+    """The fastest candidate of a possible shape; None where it has none."""
+    share, rest = divmod(global_batch(problem, shape.width), shape.width)
+    if rest:
+        return None
+    smallest = layout_of(problem, shape, 1, share)
+    most = _most(problem, shape, share)
+    if most == 0 or _host_bytes(problem, smallest) > (problem.host_budget or 0):
+        return None
+    micro = _largest(problem, share, most)
+    if micro is None:
+        return None
+    return _evaluating(problem, _candidate(problem, shape, micro, share // micro))
+
+
+def _most(problem: Problem, shape: Shape, share: int) -> int:
+    """The largest micro batch that fits; under FSDP also all of a device's share at once.
+
+    Then no gradients of earlier micro batches wait whole, as they do in any accumulation.
+    """
+    smallest = layout_of(problem, shape, 1, share)
+    most = largest_micro_batch(problem.workload, smallest, problem.budget)
+    if shape.engine != "fsdp" or most >= share:
+        return most
+    whole = layout_of(problem, shape, share, 1)
+    fitting = largest_micro_batch(problem.workload, whole, problem.budget)
+    return share if fitting >= share else most
+
+
+def _lack(problem: Problem, shape: Shape) -> Verdict:
+    """Why a possible shape has no candidate."""
     share, rest = divmod(global_batch(problem, shape.width), shape.width)
     if rest:
         return Verdict(shape, None, f"a global batch of {problem.global_batch} does not divide")
     smallest = layout_of(problem, shape, 1, share)
-    most = largest_micro_batch(problem.workload, smallest, problem.budget)
+    most = _most(problem, shape, share)
     if most == 0:
         return Verdict(shape, None, required=account(problem.workload, smallest).required_bytes)
     host = _host_bytes(problem, smallest)
-    if problem.host_budget is not None and host > problem.host_budget:
+    if host > (problem.host_budget or 0):
         return Verdict(shape, None, host_required=host)
     micro = _largest(problem, share, most)
     if micro is None:
         return Verdict(shape, None, _batch_refusal(problem, share, most))
-    return _with_evaluation(problem, _candidate(problem, shape, micro, share // micro))
+    layout = _smallest_evaluation(problem, layout_of(problem, shape, micro, share // micro))
+    return Verdict(shape, None, required=account(problem.workload, layout).required_bytes)
 
 
 def _host_bytes(problem: Problem, layout: Layout) -> int:
@@ -154,18 +216,24 @@ def _host_bytes(problem: Problem, layout: Layout) -> int:
     return account(problem.workload, layout).host.peak_bytes
 
 
-def _with_evaluation(problem: Problem, candidate: Candidate) -> Verdict:
-    """Halve the evaluation batch until evaluation fits as training does."""
-    shape, layout = candidate.shape, candidate.layout
-    required = account(problem.workload, layout).required_bytes
-    pinned = "batch.evaluation" in problem.pinned
-    while required > problem.budget and layout.batch.evaluation > 1 and not pinned:
+def _evaluating(problem: Problem, candidate: Candidate) -> Candidate | None:
+    """The candidate with its evaluation batch halved until evaluation fits as training does."""
+    layout = _smallest_evaluation(problem, candidate.layout)
+    if account(problem.workload, layout).required_bytes > problem.budget:
+        return None
+    return candidate if layout is candidate.layout else replace(candidate, layout=layout)
+
+
+def _smallest_evaluation(problem: Problem, layout: Layout) -> Layout:
+    """The layout with the first evaluation batch that fits, or with the smallest."""
+    if "batch.evaluation" in problem.pinned:
+        return layout
+    while layout.batch.evaluation > 1:
+        if account(problem.workload, layout).required_bytes <= problem.budget:
+            break
         smaller = replace(layout.batch, evaluation=layout.batch.evaluation // 2)
         layout = replace(layout, batch=smaller)
-        required = account(problem.workload, layout).required_bytes
-    if required > problem.budget:
-        return Verdict(shape, None, required=required)
-    return Verdict(shape, replace(candidate, layout=layout))
+    return layout
 
 
 def _largest(problem: Problem, share: int, most: int) -> int | None:

@@ -3,11 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
+from math import lcm
 from typing import Final
 
+from packaging.version import Version
+
+from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.analyses.time.machine import Machine
+from tunec.compiler.passes.fit.fsdp import impossible_fsdp, kinds, usual_version
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape
+from tunec.compiler.passes.fit.states import leaves_adapters
 from tunec.schemas.terms import Checkpointing, Engine, Offload
 
 _OFFLOADS: tuple[Offload, ...] = ("none", "cpu", "nvme")
@@ -23,20 +29,44 @@ def shapes(problem: Problem) -> Iterator[Shape]:
     """Every shape that the pins allow, possible or not; without pins, all that could run."""
     nodes, per_node = devices_used(problem)
     pinned = {slot: value for slot, value in problem.pinned.items() if slot in SHAPE_SLOTS}
-    for kind in _EVERY if pinned else _SENSIBLE:
-        shape = Shape(*kind, nodes, per_node)
+    every = (Shape(*kind, nodes, per_node) for kind in (_EVERY if pinned else _SENSIBLE))
+    for shape in chain(every, _fsdp(nodes, per_node) if _asks_for_fsdp(problem) else ()):
         if all(shape.says(slot) == value for slot, value in pinned.items()):
             yield shape
 
 
+def _asks_for_fsdp(problem: Problem) -> bool:
+    """Whether FSDP is to be searched: never unasked (decision 10)."""
+    pinned = problem.pinned
+    return (
+        pinned.get("parallel.engine") == "fsdp"
+        or pinned.get("fsdp.sharding", "none") != "none"
+        or any(pinned.get(f"fsdp.{name}") for name in ("version", "offload_params"))
+    )
+
+
+def _fsdp(nodes: int, per_node: int) -> Iterator[Shape]:
+    for kind, mode in product(kinds(), _MODES):
+        yield Shape("fsdp", 0, "none", "none", mode, nodes, per_node, kind)
+
+
 def possible(problem: Problem) -> tuple[Shape, ...]:
     """The shapes that no rule forbids, whatever their memory and their speed."""
-    return _possible(replace(problem, machine=_NO_MACHINE, budget=0, host_budget=None))
+    return tuple(chain.from_iterable(ladders(problem)))
+
+
+def ladders(problem: Problem) -> tuple[tuple[Shape, ...], ...]:
+    """The same, those together that differ only in what is recomputed, the least first."""
+    return _ladders(replace(problem, machine=_NO_MACHINE, budget=0, host_budget=None))
 
 
 @lru_cache(maxsize=1024)
-def _possible(problem: Problem) -> tuple[Shape, ...]:
-    return tuple(shape for shape in shapes(problem) if impossible(problem, shape) is None)
+def _ladders(problem: Problem) -> tuple[tuple[Shape, ...], ...]:
+    found: dict[Shape, list[Shape]] = {}
+    for shape in shapes(problem):
+        if impossible(problem, shape) is None:
+            found.setdefault(replace(shape, checkpointing="none"), []).append(shape)
+    return tuple(map(tuple, found.values()))
 
 
 _NO_MACHINE: Final = Machine(*(0.0,) * 8, nodes=0, per_node=0)
@@ -94,7 +124,8 @@ def global_batch(problem: Problem, width: int) -> int:
         return problem.global_batch
     diffusion = problem.workload.architecture.kind == "diffusion"
     usual = _USUAL_GLOBAL_BATCH_IMAGES if diffusion else _USUAL_GLOBAL_BATCH
-    return -(-usual // width) * width
+    least = lcm(width, problem.group)
+    return -(-usual // least) * least
 
 
 def impossible(problem: Problem, shape: Shape) -> str | None:
@@ -105,6 +136,8 @@ def impossible(problem: Problem, shape: Shape) -> str | None:
         return "there is one device, so nothing to run side by side"
     if shape.checkpointing == "none" and _keeps_unknown(problem):
         return "what classes of the model's own repository keep for backward is not known"
+    if shape.engine == "fsdp":
+        return _fsdp_refusal(problem, shape)
     if shape.engine != "deepspeed":
         return _offload_without_engine(shape)
     return _sharding(problem, shape) or _offload(problem, shape) or _optimizer(problem, shape)
@@ -122,6 +155,20 @@ def _offload_without_engine(shape: Shape) -> str | None:
     return None
 
 
+def _fsdp_refusal(problem: Problem, shape: Shape) -> str | None:
+    version, sharding, offloads = shape.fsdp
+    pinned, usual = problem.pinned, usual_version(problem.workload)
+    if version != usual and "fsdp.version" not in pinned and sharding in ("full", "grad_op"):
+        return f"FSDP {usual} is the one for the releases that will run"
+    if sharding == "none" and pinned.get("fsdp.sharding") != "none":
+        return "unsharded FSDP does what DDP does"
+    if sharding == "hybrid" and usual == 2 and not {"fsdp.version", "fsdp.sharding"} & set(pinned):
+        return "only FSDP 1 takes hybrid from these files"
+    if offloads and _is_small(problem) and "fsdp.offload_params" not in pinned:
+        return "the optimizer states of so few trained parameters are not worth moving"
+    return impossible_fsdp(shape.fsdp, problem.workload, width=shape.width, nodes=shape.nodes)
+
+
 def _sharding(problem: Problem, shape: Shape) -> str | None:
     offloads = shape.offload_optimizer != "none" or shape.offload_param != "none"
     if shape.stage == 0 and problem.pinned.get("parallel.engine") != "deepspeed":
@@ -132,6 +179,26 @@ def _sharding(problem: Problem, shape: Shape) -> str | None:
         # transformers integrations/deepspeed.py and bitsandbytes: zero.Init partitions weights
         # before they are quantised (memory goes up), and packed weights fail its 2-D checks
         return "ZeRO-3 cannot shard a quantised base"
+    if shape.stage == 3 and leaves_adapters(problem.workload):
+        return _beside_fp32_adapters(problem.workload)
+    return None
+
+
+def _beside_fp32_adapters(workload: Workload) -> str | None:
+    """What adapters that ZeRO-3 leaves in fp32 rule out, over a base in 16 bits.
+
+    deepspeed 0.19.8 runtime/zero/utils.py `defragment` asserts one dtype for all that is trained;
+    runtime/fp16/loss_scaler.py `CreateLossScaler` scales only where that is fp16. 0.19.2 alone
+    gathers persistent parameters of both dtypes into buffers of one (its issue 8072).
+    """
+    if workload.precision.compute == "fp32":
+        return None
+    if workload.version("deepspeed") == Version("0.19.2"):
+        return "ZeRO-3 of DeepSpeed 0.19.2 stops where adapters are fp32 and the base is not"
+    if workload.trained or workload.adapter.bias != "none":
+        return "ZeRO-3 trains parameters of one dtype, and only adapters are fp32"
+    if workload.precision.compute == "fp16":
+        return "ZeRO-3 does not scale the loss of fp32 adapters, over an fp16 base that needs it"
     return None
 
 

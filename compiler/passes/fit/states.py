@@ -1,6 +1,7 @@
 """Which dtype each kind of training state has, by engine, method and precision."""
 
 from dataclasses import replace
+from typing import Final
 
 from packaging.version import Version
 
@@ -16,16 +17,23 @@ _MOMENTS: dict[OptimizerName, StateDtype] = {
 
 
 def states_of(workload: Workload, engine: Engine, stage: int) -> States:
-    """Follow what the engine and the adapter library do to the dtypes; `stage` is ZeRO's."""
+    """Follow what the engine and the adapter library do to the dtypes; `stage` is ZeRO's.
+
+    FSDP computes in copies of the compute dtype, and accelerate makes what is trained fp32 where
+    precision is mixed (0.30.1 to 1.15.0 accelerator.py `prepare_model`; from 1.6
+    utils/fsdp_utils.py `fsdp2_prepare_model`), so that the model may be loaded in that dtype.
+    """
     precision, name = workload.precision, workload.optimizer.name
     pure = engine != "deepspeed" and _is_pure(workload.architecture.kind, precision)
     if name == "adamw_bf16" or pure:
         return _pure_bf16(name)
     if engine == "deepspeed":
-        states = _deepspeed(precision.compute, name)
-        return states if stage else _unsharded(states, workload.version("deepspeed"))
+        return _deepspeed(workload, stage)
+    if engine == "fsdp" and workload.adapter.kind == "none":
+        return _mixed(precision.compute, precision.compute, name)
     if workload.adapter.kind != "none":
-        return _peft(precision.compute, workload.adapter, name)
+        states = _peft(precision.compute, workload.adapter, name)
+        return states if workload.quantization.format == "none" else _by_trl(states, workload)
     return _mixed(precision.compute, "fp32", name)
 
 
@@ -48,14 +56,41 @@ def _pure_bf16(name: OptimizerName) -> States:
     return States("bf16", "bf16", "bf16", master_weights=False, optimizer=moments, autocast=False)
 
 
-def _deepspeed(compute: FloatDtype, name: OptimizerName) -> States:
-    """DeepSpeed casts the whole module and keeps fp32 copies in its optimizer.
+def _deepspeed(workload: Workload, stage: int) -> States:
+    """DeepSpeed casts the module and steps fp32 copies of what it casts or shards.
 
-    deepspeed 0.19.8 runtime/engine.py `_configure_distributed_model` (module.half/bfloat16);
-    runtime/zero/stage_1_and_2.py `single_partition_of_fp32_groups`.
+    deepspeed 0.19.8 runtime/engine.py `_configure_distributed_model` (the cast) and
+    `_do_optimizer_sanity_check` (nothing wraps an fp32 optimizer without ZeRO);
+    runtime/zero/stage_1_and_2.py `single_partition_of_fp32_groups` and stage3.py
+    `_create_fp32_partitions` copy fp32 shards as well. The latter means to spare those, but
+    compares a device with its name, which are never equal (seen in a run).
     """
-    moments = _MOMENTS.get(name, "fp32")
-    return States(compute, compute, compute, True, moments, autocast=False)
+    compute = workload.precision.compute
+    trainable = "fp32" if stage == 3 and leaves_adapters(workload) else compute
+    copies = stage > 0 or compute != "fp32"
+    moments = _MOMENTS.get(workload.optimizer.name, "fp32")
+    states = States(compute, trainable, compute, copies, moments, autocast=False)
+    return states if stage else _unsharded(states, workload.version("deepspeed"))
+
+
+def leaves_adapters(workload: Workload) -> bool:
+    """Whether ZeRO stage 3 trains adapters in the fp32 in which PEFT made them.
+
+    They are added after zero.Init has built and split the base, and sharded as they are. TRL asks
+    PEFT to make them in the base's dtype (1.7 to 1.16 trainer/sft_trainer.py).
+    """
+    if workload.adapter.kind == "none" or workload.architecture.kind == "diffusion":
+        return False
+    deepspeed, trl = workload.version("deepspeed"), workload.version("trl")
+    is_cast = deepspeed is not None and deepspeed < _CASTS_NO_PARAMETER
+    return not is_cast and (trl is None or trl < _TRL_MAKES_THEM_ALIKE)
+
+
+_CASTS_NO_PARAMETER: Final = Version("0.19.2")
+"""The first release that casts nothing of a module with parts built under zero.Init
+(runtime/engine.py `_cast_module_mixed_precision`); before, `module.bfloat16()` cast adapters."""
+
+_TRL_MAKES_THEM_ALIKE: Final = Version("1.7")
 
 
 def _unsharded(states: States, version: Version | None) -> States:
@@ -76,6 +111,25 @@ def _peft(compute: FloatDtype, adapter: Adapter, name: OptimizerName) -> States:
     """
     upcast = compute == "fp16" and bool(adapter.also_train)
     return _mixed(compute, "fp32" if upcast else compute, name)
+
+
+_TRL_CASTS_ADAPTERS: Final = Version("0.26")
+
+
+def _by_trl(states: States, workload: Workload) -> States:
+    """What TRL's trainers do to a quantised model with adapters.
+
+    Up to 0.25 `prepare_model_for_kbit_training` (peft utils/other.py) makes fp32 of all that is not
+    quantised; since 0.26 adapters are bf16 (trainer/sft_trainer.py and grpo_trainer.py, in
+    dpo_trainer.py since 0.29), and their moments like them, as a run showed.
+    """
+    trl, name = workload.version("trl"), workload.optimizer.name
+    if trl is None:
+        return states
+    if trl < _TRL_CASTS_ADAPTERS:
+        return replace(states, weights="fp32")
+    moments = _pure_bf16(name).optimizer
+    return replace(states, trainable="bf16", gradients="bf16", optimizer=moments)
 
 
 def _mixed(compute: FloatDtype, weights: FloatDtype, name: OptimizerName) -> States:

@@ -48,4 +48,6 @@ def zero_of(
         max_reuse_distance=MAX_LIVE if whole else 0,
         sub_group_size=SUB_GROUP if whole else 0,
         gather_on_save=whole,
+        hpz_partition=1,
+        leaf_modules=None,
     )

@@ -8,20 +8,22 @@ import torch
 import transformers
 
 
-def build(question: Mapping[str, Any], arguments: Any) -> torch.nn.Module:
+def build(question: Mapping[str, Any], arguments: Any, quantization: Any = None) -> torch.nn.Module:
     """The model as a training script builds it from model_args.yaml and adapter_config.json.
 
-    Called after the Trainer's arguments, so that with ZeRO 3 each rank makes only its shards.
+    `quantization` is what `from_pretrained` is given, None for a base as it is. Called after the
+    Trainer's arguments, so that with ZeRO 3 each rank makes only its shards.
     """
     torch.manual_seed(arguments.seed)
     content = dict(question["model_config"])
     config = transformers.CONFIG_MAPPING[content["model_type"]].from_dict(content)
     config.use_cache = False
+    dtype = getattr(torch, question["dtype"])
     model: Any = transformers.AutoModelForCausalLM.from_config(
-        config,
-        dtype=getattr(torch, question["dtype"]),
-        attn_implementation=question["attention"],
+        config, dtype=dtype, attn_implementation=question["attention"]
     )
+    if quantization is not None:
+        model = _quantised(model, dtype, question["attention"], quantization)
     if Path("adapter_config.json").exists():
         import peft
 
@@ -29,6 +31,33 @@ def build(question: Mapping[str, Any], arguments: Any) -> torch.nn.Module:
             model.enable_input_require_grads()
         model = peft.get_peft_model(model, peft.PeftConfig.from_pretrained("."))
     return torch.nn.Module.train(model)
+
+
+def _quantised(model: Any, dtype: torch.dtype, attention: str, quantization: Any) -> Any:
+    """The same weights as `from_pretrained` reads them, which quantises on the way."""
+    return type(model).from_pretrained(
+        None,
+        config=model.config,
+        state_dict=model.state_dict(),
+        dtype=dtype,
+        attn_implementation=attention,
+        quantization_config=quantization,
+    )
+
+
+def tokenizer(vocabulary: int) -> Any:
+    """A word for each token, the last of them the end: what TRL asks of a tokenizer."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+
+    words = {f"t{at}": at for at in range(vocabulary)}
+    end = f"t{vocabulary - 1}"
+    made = Tokenizer(WordLevel(words, unk_token=end))
+    made.pre_tokenizer = WhitespaceSplit()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, eos_token=end, pad_token=end, unk_token=end
+    )
 
 
 class Tokens(torch.utils.data.Dataset):  # type: ignore[misc]  # torch is not typed

@@ -10,7 +10,7 @@ _STILL_ZERO: Final = (
     *("overlap_comm", "contiguous_gradients", "reduce_scatter", "reduce_bucket_size"),
     *("allgather_bucket_size", "prefetch_bucket_size", "param_persistence_threshold"),
     *("max_live_parameters", "max_reuse_distance", "sub_group_size"),
-    "gather_16bit_weights_on_model_save",
+    *("gather_16bit_weights_on_model_save", "zero_hpz_partition_size"),
 )
 """Fields of deepspeed 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig` that slots speak of."""
 
@@ -152,12 +152,14 @@ def read(seen: Seen, trainer: Any) -> dict[str, Any]:
         "trained_tensors": len(trained),
         "lora": _lora(model),
         "trained_dtypes": _dtypes(trained),
-        "frozen_dtypes": _dtypes(each for each in model.parameters() if not each.requires_grad),
+        "frozen_dtypes": _dtypes(_whole(each for each in model.parameters())),
+        "quantised": _quantised(model),
+        "objective": _objective(trainer),
         "gradient_dtypes": sorted(seen.gradients),
         "optimizer": type(optimizer).__name__,
         "optimizer_dtypes": _dtypes(_moments(optimizer)),
         "hyperparameters": _hyperparameters(optimizer),
-        "master_weights": _has_master_weights(optimizer, trained),
+        "master_weights": _has_master_weights(engine, optimizer, trained),
         "clipping": engine.gradient_clipping() if engine else _clipping(seen),
         "seed": trainer.args.seed,
         "zero": _zero(engine) if engine else None,
@@ -189,6 +191,48 @@ def _size(parameter: Any) -> int:
 
 def _dtypes(tensors: Iterable[Any]) -> list[str]:
     return sorted({_name(each.dtype) for each in tensors})
+
+
+def _objective(trainer: Any) -> dict[str, Any]:
+    """Towards what TRL's trainer works, by the class that has the words (trl 1.16.0)."""
+    if type(trainer.args).__name__ != "DPOConfig":
+        return {"kind": "sft", "reference": "none"}
+    losses = trainer.args.loss_type
+    before = trainer.args.precompute_ref_log_probs
+    resident = getattr(trainer, "ref_model", None) is not None
+    return {
+        "kind": "dpo",
+        "loss": losses[0] if isinstance(losses, list) and len(losses) == 1 else losses,
+        "beta": float(trainer.args.beta),
+        "reference": "precomputed" if before else "resident" if resident else "base",
+    }
+
+
+_PACKED: Final = ("Params4bit", "Int8Params")
+"""What bitsandbytes 0.50.2 nn/modules.py keeps quantised weights in."""
+
+
+def _whole(parameters: Iterable[Any]) -> Iterator[Any]:
+    """Frozen parameters that are not quantised."""
+    for each in parameters:
+        if not each.requires_grad and type(each).__name__ not in _PACKED:
+            yield each
+
+
+def _quantised(model: torch.nn.Module) -> dict[str, Any] | None:
+    """How the layers of the base are stored, or None where they are as they were loaded."""
+    for module in model.modules():
+        held: Any = getattr(module, "weight", None)
+        if type(held).__name__ == "Int8Params":
+            return {"format": "int8"}
+        if type(held).__name__ == "Params4bit" and hasattr(module, "compute_dtype"):
+            return {
+                "format": held.quant_type,
+                "double": bool(held.quant_state.nested),
+                "compute": _name(module.compute_dtype),
+                "storage": _name(held.quant_storage),
+            }
+    return None
 
 
 def _moments(optimizer: Any) -> Iterator[torch.Tensor]:
@@ -230,10 +274,20 @@ def _lora(model: Any) -> dict[str, Any] | None:
     return {name: getattr(held, name) for name in names}
 
 
-def _has_master_weights(optimizer: Any, trained: Iterable[Any]) -> bool:
-    """Whether the optimizer steps copies of the parameters in another dtype."""
-    stepped = {each.dtype for group in optimizer.param_groups for each in group["params"]}
-    return stepped != {each.dtype for each in trained}
+def _has_master_weights(engine: Any, optimizer: Any, trained: Iterable[Any]) -> bool:
+    """Whether the optimizer steps copies of the parameters.
+
+    Between steps, deepspeed 0.19.8 stage3.py keeps what is stepped apart from `param_groups`.
+    """
+    shards = getattr(engine and engine.optimizer, "fp16_partitioned_groups_flat", None)
+    if shards is None:
+        stepped = [each for group in optimizer.param_groups for each in group["params"]]
+        return bool(_storages(stepped) - _storages(trained))
+    return bool(_storages(engine.optimizer.fp32_partitioned_groups_flat) - _storages(shards))
+
+
+def _storages(tensors: Iterable[torch.Tensor]) -> set[int]:
+    return {each.untyped_storage().data_ptr() for each in tensors}
 
 
 def _clipping(seen: Seen) -> float:

@@ -1,15 +1,15 @@
 """The Trainer on the files, for a few steps, watched from inside."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 import transformers
 from transformers import HfArgumentParser, Trainer, TrainerCallback, TrainingArguments
 
 from tunec.compiler.rehearse.live.checkpoint import reload
-from tunec.compiler.rehearse.live.model import Tokens, build
+from tunec.compiler.rehearse.live.model import Tokens, build, tokenizer
 from tunec.compiler.rehearse.live.reading import (
     Seen,
     engine_of,
@@ -24,15 +24,8 @@ def train(question: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
     """Train as training_args.yaml says, and say what ran; `folder` is told of the progress."""
     transformers.logging.set_verbosity_error()
     _tell(folder, "starting the engine")
-    (arguments,) = HfArgumentParser([TrainingArguments]).parse_yaml_file("training_args.yaml")
-    model = build(question, arguments)
     seen = Seen()
-    trainer = _Watched(
-        model=model,
-        args=arguments,
-        train_dataset=Tokens(question["samples"], question["sequence"], question["vocabulary"]),
-        callbacks=[_Stop(seen, question["steps"], folder)],
-    )
+    trainer = _MAKERS[question["script"]](question, [_Stop(seen, question["steps"], folder)])
     trainer.seen = seen
     watch_clipping(seen, trainer)
     trainer.train()
@@ -51,11 +44,13 @@ def _tell(folder: Path | None, text: str) -> None:
             out.write(text + "\n")
 
 
-class _Watched(Trainer):  # type: ignore[misc]  # transformers is not typed
-    """The Trainer, with each micro batch that it takes written down."""
+class _Watched:
+    """A Trainer, with each micro batch that it takes written down."""
 
     seen: Seen
     is_watched = False
+    rows = 1
+    """Of a micro batch's rows how many are one sample: two of a pair of answers."""
 
     def training_step(self, model: Any, inputs: Any, *more: Any, **options: Any) -> Any:
         """One micro batch."""
@@ -64,10 +59,98 @@ class _Watched(Trainer):  # type: ignore[misc]  # transformers is not typed
             watch_model(self.seen, model)
             if (engine := engine_of(self)) is not None:
                 watch_engine(self.seen, engine)
-        self.seen.micro.append(len(inputs["input_ids"]))
-        loss = super().training_step(model, inputs, *more, **options)
+        self.seen.micro.append(len(inputs["input_ids"]) // self.rows)
+        loss = super().training_step(model, inputs, *more, **options)  # type: ignore[misc]
         self.seen.losses.append(float(loss))
         return loss
+
+
+def _own_script(question: Mapping[str, Any], callbacks: list[Any]) -> Any:
+    """The Trainer as a user's script makes it, of training_args.yaml and the files beside it."""
+    (arguments,) = HfArgumentParser([TrainingArguments]).parse_yaml_file("training_args.yaml")
+    model = build(question, arguments, _quantization() if question["quantised"] else None)
+    kind = type("Watched", (_Watched, Trainer), {})
+    return kind(model=model, args=arguments, train_dataset=_tokens(question), callbacks=callbacks)
+
+
+def _quantization() -> Any:
+    """As trl makes it of model_args.yaml."""
+    import trl
+
+    (held,) = HfArgumentParser([trl.ModelConfig]).parse_yaml_file("model_args.yaml")
+    return trl.get_quantization_config(held)
+
+
+def _tokens(question: Mapping[str, Any]) -> Tokens:
+    return Tokens(question["samples"], question["sequence"], question["vocabulary"])
+
+
+def _sft(question: Mapping[str, Any], callbacks: list[Any]) -> Any:
+    """`trl sft --config sft.yaml` (trl 1.16.0 scripts/sft.py), the model and the data ours."""
+    import datasets
+    import trl
+
+    known = (trl.ScriptArguments, trl.SFTConfig, trl.ModelConfig, trl.DatasetMixtureConfig)
+    parser = trl.TrlParser(known)
+    _, arguments, named, _ = parser.parse_args_and_config(["--config", "sft.yaml"])
+    model = build(question, arguments, trl.get_quantization_config(named))
+    samples = [each["input_ids"].tolist() for each in _each(_tokens(question))]
+    kind = type("Watched", (_Watched, trl.SFTTrainer), {})
+    return kind(
+        model=model,
+        args=arguments,
+        train_dataset=datasets.Dataset.from_dict({"input_ids": samples}),
+        processing_class=tokenizer(question["vocabulary"]),
+        peft_config=trl.get_peft_config(named),
+        callbacks=callbacks,
+    )
+
+
+def _dpo(question: Mapping[str, Any], callbacks: list[Any]) -> Any:
+    """`trl dpo --config dpo.yaml` (trl 1.16.0 scripts/dpo.py), the model and the data ours.
+
+    Of a model that it is given by name the trainer loads a second one for the reference, where
+    there is no adapter to turn off and nothing is computed before.
+    """
+    import datasets
+    import trl
+
+    known = (trl.ScriptArguments, trl.DPOConfig, trl.ModelConfig, trl.DatasetMixtureConfig)
+    parser = trl.TrlParser(known)
+    _, arguments, named, _ = parser.parse_args_and_config(["--config", "dpo.yaml"])
+    stored, adapter = trl.get_quantization_config(named), trl.get_peft_config(named)
+    alone = adapter is not None or arguments.precompute_ref_log_probs
+    pairs = [_pair(each["input_ids"].tolist()) for each in _each(_tokens(question))]
+    kind = type("Watched", (_Watched, trl.DPOTrainer), {"rows": 2})
+    return kind(
+        model=build(question, arguments, stored),
+        ref_model=None if alone else build(question, arguments, stored),
+        args=arguments,
+        train_dataset=datasets.Dataset.from_list(pairs),
+        processing_class=tokenizer(question["vocabulary"]),
+        peft_config=adapter,
+        callbacks=callbacks,
+    )
+
+
+def _pair(tokens: list[int]) -> dict[str, str]:
+    """A quarter of the tokens asks, a half answers, one way or the other way round."""
+    words = [f"t{each}" for each in tokens]
+    quarter = len(words) // 4
+    prompt, answer = words[:quarter], words[quarter : 3 * quarter]
+    spoken = {"prompt": prompt, "chosen": ["", *answer], "rejected": ["", *reversed(answer)]}
+    return {name: " ".join(each) for name, each in spoken.items()}
+
+
+def _each(tokens: Tokens) -> Iterator[Any]:
+    return (tokens[at] for at in range(len(tokens)))
+
+
+_MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], list[Any]], Any]]] = {
+    "training_args.yaml": _own_script,
+    "sft.yaml": _sft,
+    "dpo.yaml": _dpo,
+}
 
 
 class _Stop(TrainerCallback):  # type: ignore[misc]

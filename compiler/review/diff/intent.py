@@ -1,7 +1,9 @@
 """What changed in what a person wrote: fields of the composed spec, by dotted path."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from os.path import relpath
+from pathlib import Path
 from typing import Any, Final
 
 from tunec.compiler.frontend.load import Loaded
@@ -34,7 +36,7 @@ def intent_changes(old: Loaded, new: Loaded) -> tuple[FieldChange, ...]:
             after.get(path),
             _written(path, before, old),
             _written(path, after, new),
-            _span(path, new) or _span(path, old),
+            _place(path, new) or _place(path, old),
         )
         for path in sorted(before.keys() | after.keys())
         if before.get(path) != after.get(path)
@@ -64,6 +66,14 @@ def _written(path: str, fields: Mapping[str, Any], loaded: Loaded) -> str:
     if span is None or span.line != span.end_line or span.line > len(lines):
         return str(fields[path])
     return lines[span.line - 1][span.column - 1 : span.end_column - 1]
+
+
+def _place(path: str, loaded: Loaded) -> Span | None:
+    """Where a field is written; in a checked-out revision by the path beside the spec's own."""
+    span = _span(path, loaded)
+    if span is None or not Path(span.file).is_absolute():
+        return span
+    return replace(span, file=Path(relpath(span.file, loaded.base)).as_posix())
 
 
 def _span(path: str, loaded: Loaded) -> Span | None:

@@ -33,13 +33,21 @@ _SURFACE: Final = Meaning("cosmetic", "nothing that is learned or how fast chang
 # optimizer state partitioning with a new world size is not currently supported"); stage 3 keeps its
 # state under `fp32_flat_groups`, stages 1 and 2 under `single_partition_of_fp32_groups`
 # (checkpoint/constants.py), and each reads its own key alone. transformers 5.23, trainer.py,
-# `_load_optimizer_and_scheduler` leaves all of it to DeepSpeed where DeepSpeed runs.
+# `_load_optimizer_and_scheduler` leaves all of it to DeepSpeed where DeepSpeed runs. accelerate
+# 1.15.0, utils/fsdp_utils.py, `load_fsdp_optimizer`: full checkpoints are read from a file, sharded
+# ones from a directory.
 MEANINGS: Final[dict[str, Meaning]] = {
     "model": _EFFECT,
     "model.trust_remote_code": _SURFACE,
     "devices": _PARTS,
     "devices.visible": _SURFACE,
     "data": _EFFECT,
+    "objective": _EFFECT,
+    "objective.reference": _PARTS,
+    "generation": _EFFECT,
+    "generation.engine": _PARTS,
+    "generation.device_share": _PARTS,
+    "loss": _PARTS,
     "precision": _ARITHMETIC,
     "precision.deprecated_fp16": _SURFACE,
     "attention": _PARTS,
@@ -60,6 +68,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "states.autocast": _ARITHMETIC,
     "zero": _PARTS,
     "zero.stage": Meaning("breaking", "a ZeRO checkpoint loads at its own stage only"),
+    "fsdp": _PARTS,
+    "fsdp.state_dict": _STATE,
     "activation_checkpointing": _PARTS,
     "batch": _PARTS,
     "batch.global": Meaning("breaking", "the effective batch changes, and with it the training"),

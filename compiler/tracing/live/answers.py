@@ -9,8 +9,13 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 class Answers:
     """Answers about masks of image places: how many there are is known from the batch."""
 
-    def __init__(self, image_places: int, *, mixed: bool = False) -> None:
+    def __init__(
+        self, image_places: int, *, mixed: bool = False, scored: int | None = None
+    ) -> None:
         self.places = image_places
+        self.scored = scored
+        """Labels that a loss picks out of (batch, sequence - 1); None: it takes them all as they
+        are."""
         self.mixed = mixed
         """Whether the batch holds grids on the CPU, whose numbers the model reads."""
 
@@ -30,6 +35,8 @@ class Answers:
 
     def _count(self, mask: torch.Tensor) -> int:
         """True elements of a mask over (batch, sequence) or (batch, sequence, hidden)."""
+        if self.scored is not None and mask.dim() == 2 and mask.numel() == self.scored:
+            return self.scored
         return self.places * (mask.shape[2] if mask.dim() > 2 else 1)
 
     def _nonzero(self, mask: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,9 @@ def batch_of(subject: Subject, model: Any) -> Batch:
     if kind == "diffusion":
         return _latents(subject)
     data, micro = subject.workload.data, subject.layout.batch.micro
-    tokens = torch.zeros(micro, data.sequence + data.image_tokens, dtype=torch.long, device="meta")
+    asked = subject.workload.preference
+    rows = micro * (asked.sequences if asked is not None else 1)
+    tokens = torch.zeros(rows, data.sequence + data.image_tokens, dtype=torch.long, device="meta")
     batch: Batch = {"input_ids": tokens, "labels": torch.zeros_like(tokens)}
     if subject.is_padded:
         batch["attention_mask"] = torch.ones_like(tokens)

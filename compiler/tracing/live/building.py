@@ -7,8 +7,10 @@ from typing import Any, Final
 import torch
 
 from tunec.compiler.analyses.memory.counts import quantizes
+from tunec.compiler.analyses.memory.lora import is_stack
 from tunec.compiler.tracing.live.kernels import register_attention
 from tunec.compiler.tracing.live.quantized import quantize
+from tunec.compiler.tracing.live.trl_loss import add_head, is_trls
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
 DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -33,8 +35,23 @@ def build(subject: Subject) -> torch.nn.Module:
     _quantize(subject, model)
     model = _adapt(subject, model) if subject.is_adapted else _freeze(subject, model)
     model.train()
-    if subject.is_checkpointed:
+    if is_trls(subject):
+        add_head(subject, model)
+    if subject.is_checkpointed and not subject.layout.fsdp.checkpointing:
         _checkpoint(subject, model)
+    return model
+
+
+def reference_of(subject: Subject) -> torch.nn.Module | None:
+    """The second model of a preference method that holds one, in the dtype of the first."""
+    asked = subject.workload.preference
+    if asked is None or asked.reference != "resident":
+        return None
+    if subject.layout.parallel.engine in ("deepspeed", "fsdp"):
+        raise Untraceable("a reference model beside a sharded one is not traced")
+    model = _transformers(subject)
+    model.to(DTYPES[subject.layout.states.weights]).requires_grad_(requires_grad=False).eval()
+    add_head(subject, model)
     return model
 
 
@@ -96,11 +113,15 @@ def _adapt(subject: Subject, model: torch.nn.Module) -> torch.nn.Module:
 
     slots = subject.workload.adapter
     model.requires_grad_(requires_grad=False)
+    stacks = [n for m in subject.workload.adapted if is_stack(m) for n in m.names()]
     config = peft.LoraConfig(
         r=slots.rank,
+        target_parameters=stacks or None,
+        # what transformers' conversion of a checkpoint's separate gate and up asks peft for
+        rank_pattern={name: 2 * slots.rank for name in stacks if name.endswith("gate_up_proj")},
         lora_alpha=round(slots.alpha) or 1,
         lora_dropout=slots.dropout,
-        target_modules=[name for each in subject.workload.adapted for name in each.names()],
+        target_modules=[n for m in subject.workload.adapted if not is_stack(m) for n in m.names()],
         modules_to_save=[n for m in subject.workload.trained for n in m.names()] or None,
         bias=slots.bias,
         use_rslora=slots.rslora,

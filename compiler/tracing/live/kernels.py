@@ -5,7 +5,7 @@ and autograd formulas exist on meta too.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
 import torch
@@ -140,10 +140,20 @@ def as_on_gpu(lower: Callable[[torch.Tensor], torch.Tensor] | None = None) -> It
         stack.enter_context(replaced(functional, "dropout", native_dropout))
         stack.enter_context(replaced(functional, "rms_norm", fused_rms_norm))
         stack.enter_context(replaced(torch, "_check_tensor_all_with", lambda *_, **__: None))
+        stack.enter_context(replaced(torch, "autocast", _no_autocast(torch.autocast)))
         stack.enter_context(_whole_sequences())
         for name, number in (("item", float), ("__bool__", bool), ("__float__", float)):
             stack.enter_context(replaced(torch.Tensor, name, _scalar(name, number)))
         yield
+
+
+def _no_autocast(plain: Any) -> Any:
+    """torch knows no autocast of meta tensors, which DeepSpeed's linear layer and peft ask for."""
+
+    def autocast(device_type: str, *args: Any, **options: Any) -> Any:
+        return nullcontext() if device_type == "meta" else plain(device_type, *args, **options)
+
+    return autocast
 
 
 @contextmanager

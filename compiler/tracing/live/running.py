@@ -1,6 +1,5 @@
 """Run two steps of a subject on one process and record the second."""
 
-import gc
 import importlib.metadata
 import time
 from contextlib import ExitStack, nullcontext
@@ -9,27 +8,28 @@ from typing import Any
 import torch
 
 from tunec.compiler.tracing.live.batches import batch_of
-from tunec.compiler.tracing.live.building import build
+from tunec.compiler.tracing.live.building import build, reference_of
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
 from tunec.compiler.tracing.live.step import (
     Loss,
     answers_of,
     autocast_of,
-    backward,
     embeddings_of,
     enter,
     fake_ranks,
     loss_of,
     name_batch,
     name_model,
+    there_and_back,
     watch_gradients,
 )
 from tunec.compiler.tracing.live.stepping import Steps, optimizer_of
 from tunec.compiler.tracing.live.storages import Storages
+from tunec.compiler.tracing.live.trl_loss import tiles_as_on_gpu
 from tunec.compiler.tracing.recording import Trace, traced_phases
 from tunec.compiler.tracing.subject import Subject
 
-_PACKAGES = ("torch", "transformers", "diffusers", "peft", "deepspeed")
+_PACKAGES = ("torch", "transformers", "diffusers", "peft", "deepspeed", "accelerate", "trl")
 
 
 def run(subject: Subject) -> Trace:
@@ -43,6 +43,10 @@ def run(subject: Subject) -> Trace:
         from tunec.compiler.tracing.live.zero import trace_zero
 
         recorded = trace_zero(subject)
+    elif engine == "fsdp":
+        from tunec.compiler.tracing.live.fsdp import trace_fsdp
+
+        recorded = trace_fsdp(subject)
     else:
         recorded = _trace_plain(subject)
     phases = traced_phases(recorded.recording)
@@ -74,11 +78,15 @@ def _trace_plain(subject: Subject) -> Storages:
     ):
         name_model(storages, model)
         name_batch(storages, batch)
+        stack.enter_context(tiles_as_on_gpu(subject))
+        reference = reference_of(subject)
+        if reference is not None:
+            name_model(storages, reference)
         run_model = _shared(subject, model, stack) if _is_ddp(subject) else model
         parameters = [each for each in model.parameters() if each.requires_grad]
         watch_gradients(storages, model)
         steps = optimizer_of(subject, parameters, embeddings_of(model))
-        loss = loss_of(subject, run_model, batch)
+        loss = loss_of(subject, run_model, batch, reference)
         for last in (False, True):
             _step(subject, storages, loss, steps, casts or nullcontext(), measured=last)
             for each in parameters:
@@ -91,14 +99,7 @@ def _step(
 ) -> None:
     """One optimizer step; of a long accumulation two micro batches show all there is."""
     for _ in range(min(subject.layout.batch.accumulation, 2)):
-        enter(storages, "forward", measured=measured)
-        with casts:
-            result = loss()
-        gc.collect()
-        enter(storages, "backward", measured=measured)
-        with casts:
-            backward(result)
-        del result
+        there_and_back(storages, loss, casts, measured=measured)
     enter(storages, "optimizer step", measured=measured)
     steps.step()
     for each in steps.tensors():

@@ -1,5 +1,6 @@
 """The parts of a traced step that every engine shares: batches, losses, names, phases."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from tunec.compiler.tracing.live.autocast import CudaAutocast
 from tunec.compiler.tracing.live.batches import Batch, image_elements
 from tunec.compiler.tracing.live.building import DTYPES
 from tunec.compiler.tracing.live.storages import Storages
+from tunec.compiler.tracing.live.trl_loss import is_trls, loss_in_tiles, scored_places
 from tunec.compiler.tracing.subject import Subject
 
 Loss = Callable[[], torch.Tensor]
@@ -18,7 +20,8 @@ Loss = Callable[[], torch.Tensor]
 
 def answers_of(subject: Subject) -> Answers:
     """What operations on a subject's batch are told."""
-    return Answers(image_elements(subject), mixed=subject.workload.data.images > 0)
+    scored = scored_places(subject) if is_trls(subject) else None
+    return Answers(image_elements(subject), mixed=subject.workload.data.images > 0, scored=scored)
 
 
 def backward(loss: torch.Tensor) -> None:
@@ -39,6 +42,17 @@ def enter(storages: Storages, phase: str, *, measured: bool) -> None:
         storages.recording.marks.pop()
 
 
+def there_and_back(storages: Storages, loss: Loss, casts: Any, *, measured: bool) -> None:
+    """One micro batch: forward, then backward, each a phase."""
+    enter(storages, "forward", measured=measured)
+    with casts:
+        result = loss()
+    gc.collect()
+    enter(storages, "backward", measured=measured)
+    with casts:
+        backward(result)
+
+
 def embeddings_of(model: torch.nn.Module) -> set[int]:
     """Identities of all embedding weights."""
     kind = torch.nn.Embedding
@@ -52,8 +66,10 @@ def autocast_of(subject: Subject) -> CudaAutocast | None:
     return CudaAutocast(DTYPES[subject.workload.precision.compute])
 
 
-def loss_of(subject: Subject, model: Any, batch: Batch) -> Loss:
+def loss_of(subject: Subject, model: Any, batch: Batch, reference: Any = None) -> Loss:
     """How the trainer computes the loss; outputs besides it are let go, as the Trainer does."""
+    if is_trls(subject):
+        return loss_in_tiles(subject, model, batch, reference)
     if subject.workload.architecture.kind == "diffusion":
         return lambda: model(**batch, return_dict=False)[0].float().pow(2).mean()
 

@@ -13,6 +13,7 @@ from tunec.compiler.tracing.recording import Category, Event, Recording, Storage
 
 _NUMBER = re.compile(r"(?:(?<=\.)|^)\d+(?=\.|$)")
 _WRAPPED = re.compile(r"\b(_fsdp_wrapped_module|base_model\.model|module)\.")
+_WRAPPER = "DTensor"
 
 
 class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
@@ -33,6 +34,8 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
         self._elsewhere: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(each.__name__ == _WRAPPER for each in types):
+            return NotImplemented  # what it does to its local tensor comes back here
         out = self._run(func, args, kwargs or {})
         if not self.is_hidden:
             self._follow_all(out, func)

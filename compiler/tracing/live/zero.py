@@ -9,7 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import torch
@@ -17,7 +17,7 @@ import torch
 from tunec.compiler.analyses.memory.partition import largest_partition
 from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.batches import batch_of
-from tunec.compiler.tracing.live.building import build
+from tunec.compiler.tracing.live.building import build, reference_of
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
 from tunec.compiler.tracing.live.step import (
     answers_of,
@@ -31,6 +31,7 @@ from tunec.compiler.tracing.live.step import (
 )
 from tunec.compiler.tracing.live.stepping import Steps, optimizer_of
 from tunec.compiler.tracing.live.storages import Storages
+from tunec.compiler.tracing.live.trl_loss import tiles_as_on_gpu
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
 _READ: Final = 1024
@@ -58,7 +59,8 @@ def trace_zero(subject: Subject) -> Storages:
         engine = _engine(subject, model)
         _name_weights(storages, model)
         watch_gradients(storages, model)
-        loss = loss_of(subject, engine, batch)
+        stack.enter_context(tiles_as_on_gpu(subject))
+        loss = loss_of(subject, engine, batch, reference_of(subject))
         _step(subject, storages, engine, loss, measured=False)
         storages.settle("training state")
         _step(subject, storages, engine, loss, measured=True)
@@ -130,7 +132,7 @@ def _engine(subject: Subject, model: torch.nn.Module) -> Any:
 
 def _config(subject: Subject) -> dict[str, Any]:
     layout, zero = subject.layout, subject.layout.zero
-    section = {
+    section: dict[str, Any] = {
         "stage": zero.stage,
         "overlap_comm": zero.overlap_comm,
         "contiguous_gradients": zero.contiguous_gradients,
@@ -142,7 +144,10 @@ def _config(subject: Subject) -> dict[str, Any]:
         "stage3_max_live_parameters": zero.max_live_parameters,
         "stage3_max_reuse_distance": zero.max_reuse_distance,
         "sub_group_size": zero.sub_group_size,
+        "zero_hpz_partition_size": zero.hpz_partition,
     }
+    if zero.leaf_modules is not None:
+        section["leaf_module"] = {"classes": list(zero.leaf_modules)}
     accumulation = min(layout.batch.accumulation, 2)
     return {
         "train_micro_batch_size_per_gpu": layout.batch.micro,
@@ -223,7 +228,6 @@ def _meta_accelerator() -> Iterator[None]:
         stack.enter_context(replaced(order, "assert_ints_same_as_other_ranks", lambda _: None))
         sharded = importlib.import_module("deepspeed.runtime.zero.stage3")
         stack.enter_context(replaced(sharded, "defragment", _defragmented))
-        stack.enter_context(replaced(torch, "autocast", _no_autocast(torch.autocast)))
         yield
 
 
@@ -238,15 +242,6 @@ def _defragmented(tensors: list[torch.Tensor]) -> torch.Tensor:
     for tensor, place in zip(tensors, places, strict=True):
         tensor.data = place
     return buffer
-
-
-def _no_autocast(plain: Any) -> Any:
-    """torch knows no autocast of meta tensors, and DeepSpeed's linear layer asks for one."""
-
-    def autocast(device_type: str, *args: Any, **options: Any) -> Any:
-        return nullcontext() if device_type == "meta" else plain(device_type, *args, **options)
-
-    return autocast
 
 
 def _method(function: Any) -> Any:

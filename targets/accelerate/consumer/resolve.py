@@ -2,13 +2,11 @@
 
 import enum
 import os
-import tempfile
 import warnings
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from contextlib import chdir, contextmanager
+from contextlib import contextmanager
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -19,6 +17,8 @@ from accelerate.utils import launch
 
 from tunec.compiler.consumers.devices import declared, pretended
 from tunec.compiler.consumers.json_types import plain
+from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.workplace import workplace
 
 _FILE: Final = "accelerate.yaml"
 _SCRIPT: Final = "train.py"
@@ -30,32 +30,6 @@ _TORCHRUN: Final = (
     *("nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port", "rdzv_endpoint"),
     "standalone",
 )
-
-
-class Refused(Exception):
-    """accelerate would not take it: `stage` says at which step, `cause` is what it raised."""
-
-    def __init__(self, stage: str, cause: BaseException) -> None:
-        super().__init__(str(cause))
-        self.stage = stage
-        self.cause = cause
-
-    def told(self) -> dict[str, str]:
-        """As an answer holds it."""
-        kind = type(self.cause).__name__
-        return {"stage": self.stage, "type": kind, "message": str(self.cause)}
-
-
-@contextmanager
-def stage(name: str) -> Iterator[None]:
-    """Turn what accelerate raises within into a Refused of that stage."""
-    try:
-        yield
-    except (ImportError, NameError, RecursionError):
-        # What this machine or this script lacks; it is no refusal of the file.
-        raise
-    except (Exception, SystemExit) as cause:
-        raise Refused(name, cause) from cause
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,16 +59,11 @@ def _workplace(question: Mapping[str, Any]) -> Iterator[None]:
     `OMP_NUM_THREADS` is set, so that the launcher does not count this machine's processors.
     """
     with (
-        tempfile.TemporaryDirectory() as folder,
-        chdir(folder),
+        workplace({**question.get("files", {}), _FILE: question["yaml"]}),
         patch.dict(os.environ),
         patch.object(launch, "is_port_in_use", lambda *_: False),
         pretended(declared(question)),
     ):
-        for name, text in {**question.get("files", {}), _FILE: question["yaml"]}.items():
-            path = Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
         yield
 
 

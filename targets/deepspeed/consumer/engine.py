@@ -19,6 +19,7 @@ from deepspeed.ops.op_builder.builder import OpBuilder
 from deepspeed.runtime.engine import DeepSpeedEngine
 
 from tunec.compiler.consumers.devices import Device, pretended
+from tunec.compiler.consumers.refusing import OURS, stage
 from tunec.targets.deepspeed.consumer.fields import plain
 from tunec.targets.deepspeed.consumer.recording import world
 
@@ -30,19 +31,10 @@ _WRAPPERS: Final = {
 # What a bare engine or this machine lacks shows as one of these; it is no refusal of the
 # configuration. RecursionError: `DeepSpeedEngine.__getattr__` before 0.19 looks for a missing
 # attribute in itself.
-_OURS: Final = (AttributeError, RecursionError, NameError, ImportError, OSError)
+_OURS: Final[tuple[type[BaseException], ...]] = (*OURS, AttributeError, OSError)
 # All environment variables that change what the checks say: `is_fp16_supported` in
 # accelerator/cuda_accelerator.py.
 _ENVIRONMENT: Final = ("DS_ALLOW_DEPRECATED_FP16",)
-
-
-class Refused(Exception):
-    """The engine would not start: `stage` says at which step, `cause` is what it raised."""
-
-    def __init__(self, stage: str, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.stage = stage
-        self.cause = cause
 
 
 def build(
@@ -74,13 +66,9 @@ def build(
     }
 
 
-def _step(stage: str, action: Any, *arguments: Any) -> Any:
-    try:
+def _step(name: str, action: Any, *arguments: Any) -> Any:
+    with stage(name, _OURS):
         return action(*arguments)
-    except _OURS:
-        raise
-    except Exception as error:
-        raise Refused(stage, error) from error
 
 
 def optimizer_class(name: str | None) -> Any:

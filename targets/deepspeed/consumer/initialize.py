@@ -20,11 +20,12 @@ import torch
 from deepspeed.accelerator import get_accelerator
 from deepspeed.ops.op_builder.builder import OpBuilder
 
+from tunec.compiler.consumers.refusing import OURS, told
 from tunec.targets.deepspeed.consumer.engine import optimizer_class
 from tunec.targets.deepspeed.consumer.fields import plain
 
-# What this machine lacks shows as one of these; it is no refusal of the configuration.
-_OURS: Final = (ImportError, NameError, RecursionError, OSError)
+_OURS: Final[tuple[type[BaseException], ...]] = (*OURS, OSError)
+"""What this machine lacks: no refusal of the configuration."""
 _WIDTH: Final = 8
 
 
@@ -59,8 +60,7 @@ def _answer(there: Connection, question: Mapping[str, Any]) -> None:
     except _OURS as fault:
         there.send({"fault": f"{type(fault).__name__}: {fault}"})
     except Exception as fault:  # noqa: BLE001  whatever it raises is its answer
-        refused = {"stage": "initialize", "type": type(fault).__name__, "message": str(fault)}
-        there.send({"refused": refused})
+        there.send({"refused": told("initialize", fault)})
 
 
 def _started(question: Mapping[str, Any]) -> dict[str, Any]:

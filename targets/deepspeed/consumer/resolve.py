@@ -6,7 +6,8 @@ from typing import Any, Final
 import deepspeed
 
 from tunec.compiler.consumers.devices import declared
-from tunec.targets.deepspeed.consumer.engine import Refused, build
+from tunec.compiler.consumers.refusing import OURS, Refused, told
+from tunec.targets.deepspeed.consumer.engine import build
 from tunec.targets.deepspeed.consumer.fields import plain
 from tunec.targets.deepspeed.consumer.recording import Path, Reading, read
 from tunec.targets.deepspeed.consumer.schema import defaults
@@ -17,11 +18,6 @@ _ATTRIBUTES: Final[Mapping[str, str]] = {
     "optimizer.type": "optimizer_name",
     "scheduler.type": "scheduler_name",
 }
-
-
-# What this machine or this script lacks shows as one of these; it is no refusal of the
-# configuration.
-_OURS: Final = (ImportError, NameError, RecursionError)
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,11 +31,11 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
     `engine`, what the checks decided.
     """
     reading = read(question["config"], question.get("world_size", 1), marked=model_paths())
-    if isinstance(reading.error, _OURS):
+    if isinstance(reading.error, OURS):
         raise reading.error
     answer: dict[str, Any] = {
         "version": deepspeed.__version__,
-        "refused": _refusal("config", reading.error),
+        "refused": None if reading.error is None else told("config", reading.error),
         "values": {},
         "ignored": sorted(_ignored(question["config"], surface(), (), reading)),
         "engine": None,
@@ -58,13 +54,7 @@ def _engine(question: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
             "engine": build(reading.config, device, client, environment, question.get("steps", 0))
         }
     except Refused as refused:
-        return {"refused": _refusal(refused.stage, refused.cause)}
-
-
-def _refusal(stage: str, error: Exception | None) -> dict[str, str] | None:
-    if error is None:
-        return None
-    return {"stage": stage, "type": type(error).__name__, "message": str(error)}
+        return {"refused": refused.told()}
 
 
 def _values(content: Mapping[str, Any], reading: Reading) -> dict[str, Any]:

@@ -18,9 +18,11 @@ from transformers import GenerationConfig, Seq2SeqTrainingArguments
 
 from tunec.compiler.consumers.devices import declared
 from tunec.compiler.consumers.json_types import plain
-from tunec.targets.huggingface.consumer.arguments import Refused, stage
+from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.workplace import workplace
+from tunec.targets.huggingface.consumer.arguments import settled
 from tunec.targets.huggingface.consumer.hardware import machine
-from tunec.targets.scripts.extract import definitions, workplace
+from tunec.targets.scripts.extract import definitions
 
 _CLASSES: Final = ("DataConfig", "FinetuningConfig")
 
@@ -29,14 +31,16 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
     """Hand finetune.yaml to the script's own classes.
 
     In: `source`, the path of the script; `files` by name, with finetune.yaml among them;
-    `world_size`; `capability` and `emulates_bf16`. Out: `version`; `refused` (None, or stage, type
-    and message); `values` of the configuration, its blocks resolved; `deepspeed`, the ds_config
-    that the Trainer has filled in.
+    `world_size`; `capability` and `emulates_bf16`; `model_config` and `max_steps`. Out: `version`;
+    `refused` (None, or stage, type and message); `values` of the configuration, its blocks
+    resolved; `derived`, what the Trainer's arguments come to; `deepspeed`, the ds_config that the
+    engine would get.
     """
     answer: dict[str, Any] = {
         "version": transformers.__version__,
         "refused": None,
         "values": {},
+        "derived": {},
         "deepspeed": None,
     }
     kind = _configuration(question["source"])
@@ -45,9 +49,9 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
         try:
             with stage("parse"):
                 held = kind.from_file("finetune.yaml")
+            return answer | _told(held) | settled(held.training_args, question)
         except Refused as refused:
             return answer | {"refused": refused.told()}
-        return answer | _told(held)
 
 
 def _configuration(source: str) -> Any:
@@ -74,15 +78,11 @@ def _configuration(source: str) -> Any:
 def _told(held: Any) -> dict[str, Any]:
     arguments = held.training_args
     values = {each.name: getattr(held, each.name) for each in dc.fields(held)}
-    config = getattr(arguments, "hf_deepspeed_config", None)
     values["training_args"] = {
         each.name: getattr(arguments, each.name, None) for each in dc.fields(arguments)
     }
     generation = values["training_args"].pop("generation_config")
-    return {
-        "values": {**plain(values), "generation_config": plain(generation.to_diff_dict())},
-        "deepspeed": plain(config.config) if config is not None else None,
-    }
+    return {"values": {**plain(values), "generation_config": plain(generation.to_diff_dict())}}
 
 
 VERBS = {"resolve": resolve}

@@ -1,9 +1,9 @@
 """What a transformers release makes of training arguments, and of the ds_config beside them."""
 
-import tempfile
+import enum
+import os
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import chdir, contextmanager
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,38 +16,14 @@ from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
 
 from tunec.compiler.consumers.devices import declared
 from tunec.compiler.consumers.json_types import plain
+from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.workplace import workplace
 from tunec.targets.huggingface.consumer.classes import find, version
 from tunec.targets.huggingface.consumer.hardware import machine
 
 # Values by which `automatic` sees a key filled in: any would do, for only the keys are looked at.
 _SOME_STEPS: Final = 100
 _SOME_SIZE: Final = 64
-
-
-class Refused(Exception):
-    """The consumer would not take it: `stage` says at which step, `cause` is what it raised."""
-
-    def __init__(self, stage: str, cause: BaseException) -> None:
-        super().__init__(str(cause))
-        self.stage = stage
-        self.cause = cause
-
-    def told(self) -> dict[str, str]:
-        """As an answer holds it."""
-        kind = type(self.cause).__name__
-        return {"stage": self.stage, "type": kind, "message": str(self.cause)}
-
-
-@contextmanager
-def stage(name: str) -> Iterator[None]:
-    """Turn what the consumer raises within into a Refused of that stage."""
-    try:
-        yield
-    except (ImportError, NameError, RecursionError):
-        # What this machine or this script lacks; it is no refusal of the file.
-        raise
-    except (Exception, SystemExit) as cause:
-        raise Refused(name, cause) from cause
 
 
 def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,17 +56,6 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
     return {**answer, "class_version": version(name), "warnings": sorted(set(said))}
 
 
-@contextmanager
-def workplace(files: Mapping[str, str]) -> Iterator[None]:
-    """An empty working directory that holds `files`, texts by their relative paths."""
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        for name, text in files.items():
-            path = Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        yield
-
-
 def _fill(answer: dict[str, Any], name: str, question: Mapping[str, Any]) -> None:
     """Fill the answer as far as the consumer comes, then raise what stopped it."""
     kind = find(name)
@@ -99,10 +64,7 @@ def _fill(answer: dict[str, Any], name: str, question: Mapping[str, Any]) -> Non
     with stage("parse"):
         (held,) = _parse(HfArgumentParser([kind]), question)
     answer["values"] = {key.name: plain(getattr(held, key.name, None)) for key in fields(held)}
-    steps = question.get("max_steps") or _SOME_STEPS
-    answer["derived"] = _derived(held, steps)
-    if getattr(held, "deepspeed", None):
-        answer["deepspeed"] = _finalized(held, question.get("model_config"), steps)
+    answer |= settled(held, question)
 
 
 def _parse(parser: Any, question: Mapping[str, Any]) -> Any:
@@ -119,6 +81,47 @@ def _parse(parser: Any, question: Mapping[str, Any]) -> Any:
     return (
         parser.parse_yaml_file(str(path)) if kind == "yaml" else parser.parse_json_file(str(path))
     )
+
+
+def settled(held: Any, question: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows from arguments: `derived`; `deepspeed`, the ds_config for the engine; `fsdp`.
+
+    The last are the fields of accelerate's plugin that the Trainer makes of `fsdp_plugin_args`, or
+    until 4.57 of variables, with what it then sets by itself.
+
+    Of the question `model_config` and `max_steps` are read. Raises Refused.
+    """
+    steps = question.get("max_steps") or _SOME_STEPS
+    found: dict[str, Any] = {"derived": _derived(held, steps), "deepspeed": None}
+    if getattr(held, "deepspeed", None):
+        found["deepspeed"] = _finalized(held, question.get("model_config"), steps)
+    if getattr(held, "fsdp", None):
+        found["fsdp"] = _plugin(held)
+    return found
+
+
+def _plugin(held: Any) -> dict[str, Any]:
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    with stage("fsdp"):
+        plugin = FullyShardedDataParallelPlugin(**(getattr(held, "fsdp_plugin_args", None) or {}))
+        if not {"activation_checkpointing"} & set(getattr(held, "fsdp_plugin_args", None) or {}):
+            name = "activation_checkpointing"
+            setattr(plugin, name, held.fsdp_config.get(name, getattr(plugin, name)))
+        held = {each.name: _shown(getattr(plugin, each.name)) for each in fields(plugin)}
+        return {**held, "environment": _variables()}
+
+
+def _variables() -> dict[str, str]:
+    """Before 0.34 accelerate's plugin reads how units are cut only when it is given the model."""
+    return {name: value for name, value in os.environ.items() if name.startswith("FSDP_")}
+
+
+def _shown(value: Any) -> Any:
+    """A member of an enumeration or a function by its name."""
+    if isinstance(value, enum.Enum):
+        return value.name
+    return getattr(value, "__name__", type(value).__name__) if callable(value) else plain(value)
 
 
 def _derived(held: Any, steps: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import torch
 import transformers
 from transformers import get_scheduler
 
-from tunec.targets.huggingface.consumer.arguments import Refused, stage
+from tunec.compiler.consumers.refusing import Refused, stage
 
 
 def rates(question: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,11 +75,17 @@ def fields_of(kind: Any) -> Iterator[tuple[str, Any, Any]]:
         hints = get_type_hints(kind)
         for field in dataclasses.fields(kind):
             if field.init:
-                yield field.name, hints[field.name], _default(field)
+                yield field.name, _taken(field, hints[field.name]), _default(field)
         return
     for name, parameter in list(inspect.signature(kind.__init__).parameters.items())[1:]:
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
             yield name, _UNTOLD.get(name, type(parameter.default)), parameter.default
+
+
+def _taken(field: "dataclasses.Field[Any]", hint: Any) -> Any:
+    """The type, and that of what a bare flag means: True for `fsdp`, a text otherwise."""
+    const = field.metadata.get("const")
+    return hint if const is None else hint | type(const)
 
 
 def _is_plain_dataclass(kind: Any) -> bool:

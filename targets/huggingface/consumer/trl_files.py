@@ -1,13 +1,15 @@
-"""What TRL makes of its own files: `trl sft --config`, and a ModelConfig alone."""
+"""What TRL makes of its own files: the one that a script is given by `--config`, and a ModelConfig.
 
-import contextlib
-import importlib
+The scripts are `trl sft`, `trl dpo` and `trl grpo`.
+"""
+
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from importlib import metadata
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from unittest.mock import patch
 
 import trl
@@ -15,82 +17,84 @@ from transformers import HfArgumentParser
 
 from tunec.compiler.consumers.devices import declared
 from tunec.compiler.consumers.json_types import plain
-from tunec.targets.huggingface.consumer.arguments import Refused, stage, workplace
+from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.workplace import workplace
+from tunec.targets.huggingface.consumer.arguments import settled
 from tunec.targets.huggingface.consumer.hardware import machine
+from tunec.targets.huggingface.consumer.trl_classes import classes, parser
+
+_FILE: Final = "config.yaml"
+_MODEL_FILE: Final = "model_args.yaml"
+_BITSANDBYTES: Final = "0.48.0"
 
 
 def script(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Hand `config` (a YAML file among `files`) to the parser of `trl sft`.
+    """Hand a file to the parser of `trl METHOD`.
 
-    In: `config`, `files`, `world_size`, and the device. Out: `version`; `refused` (None, or stage,
-    type and message); `values` of every class that the script parses, by field; `quantization` and
-    `adapter`, the configurations that follow from them, or None.
+    In: `method` (sft, dpo, grpo); `yaml`, the text of the file; `files`, further files by their
+    path relative to the working directory; `world_size`; `capability`, `emulates_bf16`. Out:
+    `version`; `refused` (None, or stage, type and message); `values` of all fields of all classes;
+    `quantization` and `adapter`, the configurations that the script builds from them, or None;
+    `derived` and `deepspeed` as `resolve` has them, with `model_config` and `max_steps`.
     """
-    answer: dict[str, Any] = {"version": trl.__version__, "refused": None, "values": {}}
-    with workplace(question["files"]), _surroundings(question):
+    answer = _begun()
+    files = {**question.get("files", {}), _FILE: question["yaml"]}
+    named = patch.object(sys, "argv", ["script.py", "--config", _FILE])
+    with warnings.catch_warnings(), workplace(files), _surroundings(question), named:
+        warnings.simplefilter("ignore")
         try:
-            return answer | _parsed(question["config"])
+            return answer | _parsed(question)
         except Refused as refused:
             return answer | {"refused": refused.told()}
 
 
-def _parsed(config: str) -> dict[str, Any]:
-    parser, classes = _classes()
-    with stage("parse"), patch.object(sys, "argv", ["sft.py", "--config", config]):
-        parts = parser(classes).parse_args_and_config()
+def _begun() -> dict[str, Any]:
+    return {"version": trl.__version__, "refused": None, "values": {}}
+
+
+def _parsed(question: Mapping[str, Any]) -> dict[str, Any]:
+    method = question["method"]
+    kinds = classes(method)
+    if kinds is None:
+        raise Refused("script", ImportError(f"no script {method} in this release"))
+    with stage("parse"):
+        parts = parser()(kinds).parse_args_and_config()
     values: dict[str, Any] = {}
-    for part in parts:
-        values |= {each.name: plain(getattr(part, each.name, None)) for each in fields(part)}
-    model = parts[2]
-    with stage("model"):
+    for kind, part in zip(kinds, parts, strict=True):
+        names = [each.name for each in fields(kind) if each.init]
+        values |= {name: plain(getattr(part, name, None)) for name in names}
+    arguments, model = parts[1], parts[2]
+    with stage("quantization"):
         quantised = trl.get_quantization_config(model)
+    with stage("adapter"):
         adapter = trl.get_peft_config(model)
     return {
+        **settled(arguments, question),
         "values": values,
         "quantization": plain(quantised.to_dict()) if quantised else None,
         "adapter": plain(adapter.to_dict()) if adapter else None,
     }
 
 
-def _classes() -> tuple[Any, tuple[Any, ...]]:
-    """The parser of `trl sft`, and what it parses into: it moved twice (trl 0.8.6 to 1.16.0)."""
-    mixture, arguments = _of_trl("DatasetMixtureConfig"), _of_trl("ScriptArguments")
-    if arguments is not None:
-        known = (arguments, trl.SFTConfig, trl.ModelConfig, *((mixture,) if mixture else ()))
-        return trl.TrlParser, known
-    old = importlib.import_module("trl.commands.cli_utils")
-    arguments = getattr(old, "SFTScriptArguments", None) or old.SftScriptArguments
-    config = _of_trl("SFTConfig") or importlib.import_module("transformers").TrainingArguments
-    return old.TrlParser, (arguments, config, trl.ModelConfig)
-
-
-def _of_trl(name: str) -> Any:
-    """What `from trl import NAME` gives, or None: its lazy module knows what it has."""
-    with contextlib.suppress(AttributeError, ImportError):
-        return getattr(trl, name)
-    return None
-
-
 def model(question: Mapping[str, Any]) -> dict[str, Any]:
     """Hand `yaml`, the text of model_args.yaml, to transformers' parser for TRL's ModelConfig."""
-    answer: dict[str, Any] = {"version": trl.__version__, "refused": None, "values": {}}
-    with workplace({"model_args.yaml": question["yaml"]}), _surroundings(question):
+    answer = _begun()
+    with workplace({_MODEL_FILE: question["yaml"]}), _surroundings(question):
         try:
             with stage("parse"):
-                parser = HfArgumentParser([trl.ModelConfig])
-                (held,) = parser.parse_yaml_file(str(Path("model_args.yaml")))
+                (held,) = HfArgumentParser([trl.ModelConfig]).parse_yaml_file(_MODEL_FILE)
             return answer | {"values": plain(asdict(held))}
         except Refused as refused:
             return answer | {"refused": refused.told()}
 
 
-@contextlib.contextmanager
+@contextmanager
 def _surroundings(question: Mapping[str, Any]) -> Iterator[None]:
     """The declared machine; of bitsandbytes only the version is asked for, and nothing runs."""
     real = metadata.version
 
     def version(name: str) -> str:
-        return "0.48.0" if name == "bitsandbytes" else real(name)
+        return _BITSANDBYTES if name == "bitsandbytes" else real(name)
 
     with (
         machine(declared(question), question.get("world_size", 1)),

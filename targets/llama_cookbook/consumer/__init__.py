@@ -14,14 +14,15 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from tunec.compiler.consumers.json_types import plain
-from tunec.targets.huggingface.consumer.arguments import Refused, stage
+from tunec.compiler.consumers.refusing import Refused, stage
 from tunec.targets.scripts.facts import closed, fields
 
+_QUANTIZATION: Final = "quantization_config"
 _CLASSES: Final = (
     ("training", "train_config"),
     ("fsdp", "fsdp_config"),
     ("peft", "lora_config"),
-    ("quantization", "quantization_config"),
+    ("quantization", _QUANTIZATION),
     ("datasets", "custom_dataset"),
 )
 # `lora_config` is annotated with a list, not checked, and handed on to a class that takes both:
@@ -54,7 +55,8 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
     """Read a command line by fire and lay it over the configurations, as `main` does.
 
     In: `argv`. Out: `version`; `refused` (None, or stage, type and message); `train`, `fsdp`,
-    `peft`, `quantization` and `data`, resolved; `said`, what it printed: unknown keys are told so.
+    `peft`, `quantization` (what transformers gets), `storage` (quantization_config) and `data`,
+    resolved; `said`, what it printed: unknown keys are told so.
     """
     answer: dict[str, Any] = {"version": version("llama-cookbook"), "refused": None}
     said = io.StringIO()
@@ -92,6 +94,9 @@ def _laid(argv: list[str]) -> dict[str, Any]:
         "fsdp": plain(fsdp),
         "peft": None if peft is None else plain(peft.to_dict()),
         "quantization": None if bits is None else plain(bits.to_dict()),
+        "storage": plain(
+            {key: getattr(quantized, key) for key in fields(_text("quantization"), _QUANTIZATION)}
+        ),
         "data": plain(data),
     }
 

@@ -12,9 +12,11 @@ import transformers
 
 from tunec.compiler.consumers.devices import declared
 from tunec.compiler.consumers.json_types import plain
-from tunec.targets.huggingface.consumer.arguments import Refused, stage
+from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.workplace import workplace
+from tunec.targets.huggingface.consumer.arguments import settled
 from tunec.targets.huggingface.consumer.hardware import machine
-from tunec.targets.scripts.extract import definitions, workplace
+from tunec.targets.scripts.extract import definitions
 
 _CLASSES: Final = ("ModelArguments", "DataArguments", "TrainingArguments", "LoraArguments")
 
@@ -23,13 +25,15 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
     """Parse flags as the script does, by HfArgumentParser over its own classes.
 
     In: `source`, the path of the script; `argv`; `files` by name; `world_size`; `capability` and
-    `emulates_bf16`. Out: `version`; `refused` (None, or stage, type and message); `values` of all
-    fields; `deepspeed`, the ds_config that the Trainer has filled in.
+    `emulates_bf16`; `model_config` and `max_steps`. Out: `version`; `refused` (None, or stage, type
+    and message); `values` of all fields; `derived`, what the Trainer's arguments come to;
+    `deepspeed`, the ds_config that the engine would get.
     """
     answer: dict[str, Any] = {
         "version": transformers.__version__,
         "refused": None,
         "values": {},
+        "derived": {},
         "deepspeed": None,
     }
     parser = transformers.HfArgumentParser(_kinds(question["source"]))
@@ -40,12 +44,10 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
                 held = parser.parse_args_into_dataclasses(
                     args=list(question["argv"]), look_for_args_file=False
                 )
+            values = {key.name: getattr(each, key.name) for each in held for key in fields(each)}
+            return answer | {"values": plain(values)} | settled(held[2], question)
         except Refused as refused:
             return answer | {"refused": refused.told()}
-        values = {key.name: getattr(each, key.name) for each in held for key in fields(each)}
-        config = getattr(held[2], "hf_deepspeed_config", None)
-        filled = plain(config.config) if config is not None else None
-        return answer | {"values": plain(values), "deepspeed": filled}
 
 
 def _kinds(source: str) -> tuple[Any, ...]:

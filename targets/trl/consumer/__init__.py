@@ -4,7 +4,7 @@ Runs inside an environment that holds one release with the transformers that it 
 tunec's own process. Verbs: `schema`, `resolve`; see the functions.
 """
 
-from tunec.targets.trl.consumer.resolve import resolve
+from tunec.targets.huggingface.consumer.trl_files import script
 from tunec.targets.trl.consumer.schema import schema
 
-VERBS = {"schema": schema, "resolve": resolve}
+VERBS = {"schema": schema, "resolve": script}

@@ -10,8 +10,8 @@ import trl
 
 from tunec.compiler.consumers.json_types import Schema
 from tunec.targets.huggingface.consumer.schema import field_schema, fields_of
-from tunec.targets.trl.consumer.classes import classes
-from tunec.targets.trl.consumer.resolve import resolve
+from tunec.targets.huggingface.consumer.trl_classes import classes
+from tunec.targets.huggingface.consumer.trl_files import script
 
 _ENVIRONMENT: Final[Schema] = {"type": "object", "x-class": "TrlParser"}
 """Variables that the parser sets before it parses: `TrlParser.parse_args_and_config`."""
@@ -59,7 +59,7 @@ _WHOLE: Final = "model_name_or_path: model\noutput_dir: out\ndataset_name: data\
 def _refuses_unknown(method: str) -> bool:
     """Whether the script refuses a file for a key that no class has; some releases pass it over."""
     whole, more = (
-        resolve({"method": method, "yaml": text})["refused"]
+        script({"method": method, "yaml": text})["refused"]
         for text in (_WHOLE, f"{_WHOLE}no_class_has_this: 1\n")
     )
     if whole is not None:

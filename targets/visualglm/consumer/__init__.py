@@ -24,8 +24,9 @@ import torch
 
 from tunec.compiler.consumers.devices import declared, pretended
 from tunec.compiler.consumers.json_types import plain
-from tunec.targets.huggingface.consumer.arguments import Refused, stage
-from tunec.targets.scripts.extract import definitions, workplace
+from tunec.compiler.consumers.refusing import Refused, stage
+from tunec.compiler.consumers.workplace import workplace
+from tunec.targets.scripts.extract import definitions
 from tunec.targets.scripts.facts import calls, closed, flags
 
 _ADDING: Final = (

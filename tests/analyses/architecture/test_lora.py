@@ -1,12 +1,19 @@
 """Adapters match, and count, as PEFT's own `get_peft_model` on the real models."""
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "memory")]
+from test_real_models import native_cards
+from workload_builders import BF16_LORA, layout, lora
+
 from tunec.compiler.analyses.architecture import HalfTarget, derive, lora_parameters, matching
+from tunec.compiler.analyses.memory.account import account
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.models.catalogue import card
 
@@ -155,3 +162,30 @@ def test_half_of_what_is_fused_is_refused_as_peft_refuses_it(build):
         matching(derive(config), ["gate_proj", "q_proj"])
     with pytest.raises(ValueError, match="without also targeting up_proj"):
         adapted(build(config, "causal-lm"), ["gate_proj", "q_proj"])
+
+
+def targets_of(name: str) -> str | list[str]:
+    """What a plan adapts if its spec does not say: the card's own targets, else all linear."""
+    found = card(name)
+    return found.lora_pattern or list(found.lora_targets) or "all-linear"
+
+
+@pytest.mark.parametrize("name", native_cards())
+def test_every_card_has_as_many_adapters_as_peft_gives_it(name, build):
+    """Elements, and bytes as they lie beside a bf16 base: each adapter is fp32."""
+    import torch
+
+    found, targets = card(name), targets_of(name)
+    architecture = derive(found.config, found.processor)
+    model = build(found.config, architecture.kind).to(torch.bfloat16)
+    names, total = adapted(model, targets)
+    modules = matching(architecture, targets)
+    assert names_of(modules) == unwrapped(names)
+    assert lora_parameters(modules, RANK) == total
+    size = sum(p.numel() * p.element_size() for n, p in model.named_parameters() if ".lora_" in n)
+    assert adapter_bytes(architecture, modules) == size
+
+
+def adapter_bytes(architecture: Architecture, modules: Sequence[Module]) -> int:
+    workload = lora(architecture, rank=RANK, adapted=tuple(modules), sequence=1)
+    return account(workload, layout(**BF16_LORA)).phases["loss forward"]["adapters"]

@@ -3,14 +3,17 @@
 `measured.jsonl` holds one measurement a line, with repository, commit and path. `metric`:
 `allocated` (torch's max_memory_allocated), `reserved` (max_memory_reserved) or `driver`
 (nvidia-smi or a README's figure); `driver` beside `allocated` is nvidia-smi's of the same run;
-`oom`: the run ended for want of memory. `reading_split` says which readings the bound on readings
-is fitted to (every second one of each source) and which ones judge it; nothing is fitted to
-allocated bytes.
+`oom`: the run ended for want of memory; `ran`: it did not. `reading_split` says which readings the
+bound on readings is fitted to (every second one of each source) and which ones judge it; nothing is
+fitted to allocated bytes. Rows that failed with fused kernels are here because they would fail
+without them too.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,10 +21,13 @@ from workload_builders import (
     ALL_LINEAR,
     ATTENTION,
     BF16_LORA,
+    FP32,
+    FSDP_1,
     LLAMA_2_7B,
     LLAMA_32_3B,
     MISTRAL_7B,
     MIXED,
+    NOT_QUANTISED,
     full,
     layout,
     lora,
@@ -36,6 +42,8 @@ from tunec.schemas.models.architecture import Architecture
 Row = dict[str, Any]
 FLASH: Final = AttentionKernel("flash_attention_2")
 DATA: Final = Path(__file__).with_name("measured.jsonl")
+UNUSABLE: Final = Path(__file__).with_name("unusable.json")
+"""Published rows that no account can be compared with, by reason."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +85,24 @@ class Measurement:
         return BUILDERS[self.row["builder"]](self.row)
 
 
-def measurements() -> list[Measurement]:
+@cache
+def measurements() -> tuple[Measurement, ...]:
     """All of them, in the order of the file."""
-    return [Measurement(json.loads(line)) for line in DATA.read_text().splitlines()]
+    return tuple(Measurement(json.loads(line)) for line in DATA.read_text().splitlines())
+
+
+def unfolded(names: Iterable[str]) -> Iterator[str]:
+    """Every row of names in which `a-002..005` stands for four."""
+    for name in names:
+        source, _, numbers = name.rpartition("-")
+        first, _, last = numbers.partition("..")
+        yield from (f"{source}-{n:03d}" for n in range(int(first), int(last or first) + 1))
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """The smallest of the values that at least a share of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[ceil(share * len(ordered)) - 1]
 
 
 POWERLM_3B = {
@@ -102,25 +125,110 @@ FMS: dict[str, tuple[Architecture, str]] = {
 
 
 def fms_account(row: Row) -> Account:
-    """fms-acceleration on one A100, without its fused kernels."""
+    """fms-acceleration on A100s; its Triton kernels take less than transformers' own modules."""
     architecture, version = FMS[row["model"]]
     given: dict[str, Any] = {
         "sequence": row["seq_len"],
         "kernel": "foreach",
         "attention": FLASH,
         "versions": (("transformers", version),),
+        "loss": "fused" if "liger" in row.get("kernels", "") else "full",
     }
-    micro = row["micro_batch"]
     if row["method"] == "full":
-        return account(full(architecture, **given), layout(micro, checkpointed=True))
+        workload = full(architecture, **given)
+    else:
+        given["quantization"] = nf4() if row["quant"] else NOT_QUANTISED
+        workload = lora(architecture, rank=16, dropout=0.1, targets=ATTENTION, **given)
+    plan = layout(row["micro_batch"], checkpointed=True, **_fms_engine(row), **_fms_states(row))
+    return account(workload, plan)
+
+
+def _fms_engine(row: Row) -> dict[str, Any]:
+    ranks = row["parallel"]["gpus"]
+    return {"engine": "fsdp", "world": ranks, "fsdp": FSDP_1} if ranks > 1 else {}
+
+
+def _fms_states(row: Row) -> dict[str, Any]:
+    """Full fine-tuning under FSDP with autocast steps fp32 shards: 20 bytes an element."""
+    sharded = row["parallel"]["gpus"] > 1
+    if row["method"] == "full":
+        return FP32 | {"autocast": True} if sharded and row.get("autocast") else {}
     states: dict[str, Any] = dict(BF16_LORA)
-    if row["quant"]:
-        given["quantization"] = nf4()
-        states["autocast"] = True
-    if row.get("kbit_prep"):
+    states["autocast"] = bool(row["quant"])
+    if row.get("kbit_prep") and not sharded:
         states["weights"] = "fp32"
-    workload = lora(architecture, rank=16, dropout=0.1, targets=ATTENTION, **given)
-    return account(workload, layout(micro, checkpointed=True, **states))
+    return states
+
+
+LLAMA_2_13B = LLAMA_2_7B | {
+    "hidden_size": 5120,
+    "intermediate_size": 13824,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 40,
+}
+STABLELM_ALPHA_3B = {
+    "model_type": "gpt_neox",
+    "hidden_size": 4096,
+    "intermediate_size": 16384,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "vocab_size": 50688,
+    "tie_word_embeddings": False,
+}
+LITGPT = {
+    "llama 2 7b": model(LLAMA_2_7B),
+    "llama-2-7b": model(LLAMA_2_7B),
+    "llama 2 13b": model(LLAMA_2_13B),
+    "stablelm alpha 3b": model(STABLELM_ALPHA_3B),
+    "stablelm-base-alpha-3b": model(STABLELM_ALPHA_3B),
+}
+
+
+def litgpt_account(row: Row) -> Account:
+    """LitGPT's LoRA in pure bf16 on queries and values; every batch padded to the longest."""
+    workload = lora(
+        LITGPT[row["model"].lower()],
+        rank=row["peft"]["r"],
+        dropout=0.05,
+        targets=("q_proj", "v_proj", "query_key_value"),
+        sequence=row["seq_len"],
+        packing=False,
+        kernel="foreach",
+    )
+    return account(workload, layout(row["micro_batch"], checkpointed=row["grad_ckpt"]))
+
+
+T0_3B = {
+    "model_type": "t5",
+    "d_model": 2048,
+    "d_kv": 64,
+    "d_ff": 5120,
+    "num_layers": 24,
+    "num_decoder_layers": 24,
+    "num_heads": 32,
+    "vocab_size": 32128,
+    "feed_forward_proj": "gated-gelu",
+    "tie_word_embeddings": False,
+}
+MT0_XXL = T0_3B | {
+    "model_type": "mt5",
+    "d_model": 4096,
+    "d_ff": 10240,
+    "num_heads": 64,
+    "vocab_size": 250112,
+}
+PEFT_README = {"bigscience/T0_3B": T0_3B, "bigscience/mt0-xxl": MT0_XXL}
+
+
+def peft_readme_account(row: Row) -> Account:
+    """peft's examples/conditional_generation in fp32: texts of 64 tokens, eight at a time."""
+    architecture = model(PEFT_README[row["model"]])
+    given: dict[str, Any] = {"sequence": 64, "packing": False, "kernel": "foreach"}
+    if row["method"] == "full":
+        return account(full(architecture, **given), layout(row["micro_batch"], **FP32))
+    workload = lora(architecture, rank=8, dropout=0.1, targets=("q", "v"), **given)
+    return account(workload, layout(row["micro_batch"], **FP32))
 
 
 def zero_account(row: Row) -> Account:
@@ -212,4 +320,6 @@ BUILDERS: Final[dict[str, Callable[[Row], Account]]] = {
     "qwen": qwen_account,
     "swift": swift_account,
     "peft": peft_account,
+    "peft-readme": peft_readme_account,
+    "litgpt": litgpt_account,
 }

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.analyses.architecture.derive import derive
-from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
 from tunec.compiler.ir.slots import (
     ActivationCheckpointing,
     Adapter,
@@ -140,6 +140,8 @@ _ZERO = Zero(
     max_reuse_distance=1_000_000_000,
     sub_group_size=1_000_000_000,
     gather_on_save=True,
+    hpz_partition=1,
+    leaf_modules=None,
 )
 
 
@@ -174,6 +176,9 @@ def lora(
     adapted = changes.pop("adapted", None) or matching(architecture, targets)
     changes = {"adapter": adapter, "adapted": adapted, "trained": also_train} | changes
     return _workload(architecture, **changes)
+
+
+NOT_QUANTISED = _PLAIN
 
 
 def nf4(*, double: bool = True) -> Quantization:
@@ -216,6 +221,7 @@ def layout(
     """A layout; further names are fields of states, zero and parallel."""
     groups: dict[str, Any] = {"states": _STATES, "zero": _ZERO, "parallel": _PARALLEL}
     groups["parallel"] = replace(_PARALLEL, engine=engine, world=world, data=world)
+    fsdp = changes.pop("fsdp", NO_FSDP)
     for name, group in groups.items():
         part = {key: changes.pop(key) for key in list(changes) if key in _fields(group)}
         groups[name] = replace(group, **part)
@@ -227,7 +233,7 @@ def layout(
         evaluation=evaluation,
     )
     mode = ActivationCheckpointing(mode="layer" if checkpointed else "none", reentrant=False)
-    return Layout(batch=batch, activation_checkpointing=mode, **groups)
+    return Layout(batch=batch, activation_checkpointing=mode, fsdp=fsdp, **groups)
 
 
 BF16_LORA = {"trainable": "fp32", "gradients": "fp32", "optimizer": "fp32"}
@@ -241,6 +247,18 @@ MIXED = {
     "optimizer": "fp32",
 }
 """DeepSpeed with bf16 enabled."""
+
+
+FSDP_1 = replace(
+    NO_FSDP,
+    version=1,
+    sharding="full",
+    wrap="transformer",
+    backward_prefetch="pre",
+    use_orig_params=True,
+    state_dict="sharded",
+)
+"""accelerate's FSDP 1 with a unit for each layer."""
 
 
 def names_matching(architecture: Architecture, pattern: str) -> tuple[Module, ...]:

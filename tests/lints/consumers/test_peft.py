@@ -94,6 +94,15 @@ def test_alpha_of_zero_has_no_gradient() -> None:
     assert all(grad is None or not grad.any() for grad in trained)
 
 
+def test_an_empty_state_dict_leaves_an_adapter_without_tensors(tmp_path: Path) -> None:
+    """The trainer saves one where accelerate refuses to gather (`adapter-saved-empty`)."""
+    from safetensors import safe_open
+
+    _adapted(_config("adapter-saved-empty", 0)).save_pretrained(tmp_path, state_dict={})
+    with safe_open(tmp_path / "adapter_model.safetensors", "pt") as saved:
+        assert list(saved.keys()) == []
+
+
 def test_trl_unpacks_a_list_of_one_target() -> None:
     trl = pytest.importorskip("trl")
     assert trl.ModelConfig(lora_target_modules=["q_proj"]).lora_target_modules == "q_proj"

@@ -1,0 +1,172 @@
+"""The part of docs/memory-accuracy.md about published measurements on real devices."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from tunec.schemas.units import format_bytes
+
+sys.path.append(str(Path(__file__).parents[1] / "tests/analyses/memory"))
+from fit_margin import fitted, judged  # type: ignore[import-not-found]
+from measured import (  # type: ignore[import-not-found]
+    UNUSABLE,
+    Measurement,
+    measurements,
+    quantile,
+)
+from test_measured import (  # type: ignore[import-not-found]
+    ON_KNOWN_DEVICES,
+    REFUSED_THOUGH_THEY_RAN,
+    WIDE_OF_THE_MARK,
+    needs_more,
+)
+from test_published import glm_4v, minicpm_offloaded  # type: ignore[import-not-found]
+
+_HEAD: Final = """\
+## Against published measurements
+
+Runs that others measured on real devices, each computed from what its publication says
+(`tests/analyses/memory/measured.py` builds them, `measured.jsonl` names repository, commit and
+path). Nothing in the account is fitted to allocated bytes. The bound on what nvidia-smi shows is
+fitted to every second reading of each source and judged by the others; which is which is a field of
+the row, given when the row was added. The estimate behind the bound was chosen after one of 26
+readings had been above the 95 % quantile that stood there before.
+"""
+
+
+def published_lines() -> Iterator[str]:
+    """Lines of the section."""
+    every: Sequence[Measurement] = measurements()
+    yield _HEAD
+    yield from _summary(every)
+    yield from _bound()
+    yield from _verdicts()
+    yield from _exceptions()
+    yield from _rows(every)
+    yield from _makers()
+    yield from _unusable()
+
+
+def _summary(every: Sequence[Measurement]) -> Iterator[str]:
+    yield "| allocated bytes | rows | median | 95th percentile | largest |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for words, confidence in (("configuration exact", "A"), ("with a field inferred too", "AB")):
+        found = [
+            abs(one.account.peak_bytes / one.allocated - 1)
+            for one in every
+            if one.allocated is not None and one.row["confidence"] in confidence
+        ]
+        figures = median(found), quantile(found, 0.95), max(found)
+        shown = " | ".join(f"{100 * each:.1f} %" for each in figures)
+        yield f"| {words} | {len(found)} | {shown} |"
+    yield ""
+
+
+def _bound() -> Iterator[str]:
+    shares = fitted()
+    rest = judged(shares)
+    above = sum(by > 0 for by in rest.values())
+    names = {
+        "packed": "one device, every batch of one length",
+        "several": "several devices, every batch of one length",
+        "padded": "batches of different length",
+    }
+    words = "; ".join(f"{names[kind]}: {100 * share:.0f} %" for kind, share in shares.items())
+    yield (
+        f"Bound on a reading, above peak, context and NCCL: {words}. "
+        f"Of {len(rest)} readings that judge it, {above} lie above."
+    )
+    yield ""
+
+
+def _verdicts() -> Iterator[str]:
+    failed = [one for one in ON_KNOWN_DEVICES if one.ran_out]
+    right = sum(needs_more(one) for one in failed)
+    ran = [one for one in ON_KNOWN_DEVICES if not one.ran_out]
+    let = sum(not needs_more(one) for one in ran)
+    yield (
+        f"Of {len(failed)} runs that failed for want of memory {right} are refused; of {len(ran)} "
+        f"that ran, {let} are let run."
+    )
+    yield ""
+
+
+def _exceptions() -> Iterator[str]:
+    yield "Wide of the mark, by name:"
+    yield ""
+    for name, why in WIDE_OF_THE_MARK.items():
+        yield f"- {name}, allocated bytes missed by more than 8 %: {why}"
+    for name, why in REFUSED_THOUGH_THEY_RAN.items():
+        yield f"- {name}, refused though it ran: {why}"
+    yield ""
+
+
+def _rows(every: Sequence[Measurement]) -> Iterator[str]:
+    yield "| row | model | run | measured | account | error | required | used to |"
+    yield "| --- | --- | --- | ---: | ---: | ---: | ---: | --- |"
+    for one in every:
+        known = one.account
+        size = one.allocated or one.reading
+        shown = format_bytes(size) if size else ("out of memory" if one.ran_out else "ran")
+        error = f"{100 * (known.peak_bytes / one.allocated - 1):+.1f} %" if one.allocated else "-"
+        split = {"fit": "fit", "judge": "judge"}.get(str(one.row.get("reading_split")), "judge")
+        metric = one.row["metric"] if size else ""
+        yield (
+            f"| {one.id} | {one.row['model'].rpartition('/')[2]} | {_run(one.row)} "
+            f"| {shown} {metric} | {format_bytes(known.peak_bytes)} | {error} "
+            f"| {format_bytes(known.required_bytes)} | {split} |"
+        )
+    yield ""
+
+
+def _run(row: dict[str, Any]) -> str:
+    words = [row["method"], row.get("quant") or "", f"batch {row['micro_batch']}"]
+    words += [f"sequence {row['seq_len']}", "checkpointed" if row["grad_ckpt"] else ""]
+    parallel = row["parallel"]
+    words += [f"{parallel['gpus']} x {row.get('gpu')}"]
+    words += [parallel["strategy"] if parallel["gpus"] > 1 else "", row.get("kernels") or ""]
+    return " ".join(each for each in words if each and each != "none")
+
+
+def _makers() -> Iterator[str]:
+    """The two tables that differ from what is required by more than the allocator's slack."""
+    yield "### Tables of makers that show what a driver shows"
+    yield ""
+    yield (
+        "MiniCPM-Llama3-V-2_5 under ZeRO-3 with both offloads (finetune/readme.md) and GLM-4V-9B "
+        "with adapters in its tower (finetune_demo/README_en.md) are published as one number, "
+        "nvidia-smi's. It lies between what the run requires and what its allocator may keep. An "
+        "image is taken as nine slices and its overview; MiniCPM's tower makes its attention "
+        "scores as tensors (`init_vision_module`), which the account follows."
+    )
+    yield ""
+    for name, known, published in (
+        ("MiniCPM LoRA", minicpm_offloaded(trained=False), "13.1 to 14.4 GiB"),
+        ("MiniCPM full", minicpm_offloaded(trained=True), "15.6 to 16.0 GiB"),
+        ("GLM-4V LoRA", glm_4v(1), "75 GB (69.8 GiB)"),
+    ):
+        terms = ", ".join(f"{term} {format_bytes(size)}" for term, size in known.terms.items())
+        yield (
+            f"- {name}, published {published}: {terms}; peak {format_bytes(known.peak_bytes)}, "
+            f"required {format_bytes(known.required_bytes)}, shown at most "
+            f"{format_bytes(known.reading_bytes)}"
+        )
+    yield ""
+
+
+def _unusable() -> Iterator[str]:
+    groups = json.loads(UNUSABLE.read_text("utf-8"))
+    total = sum(group["number"] for group in groups)
+    yield "### Rows that no account can be compared with"
+    yield ""
+    yield f"{total} further rows were read and not used, for these reasons:"
+    yield ""
+    yield "| source | rows | why | which |"
+    yield "| --- | ---: | --- | --- |"
+    for group in groups:
+        rows = ", ".join(group["rows"])
+        yield f"| {group['source']} | {group['number']} | {group['why']} | {rows} |"
+    yield ""

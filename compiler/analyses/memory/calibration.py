@@ -1,0 +1,92 @@
+"""A trace that was kept: the phases of one run as measured, used where the account would reckon.
+
+`tunec trace --save` writes the file. It holds of each phase the bytes that do not depend on the
+micro batch and those that each sample adds, and speaks of one model's config and one set of slots,
+the micro batch apart, because everything else bends the lines.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.analyses.memory.phase import Phase, group, phase
+from tunec.schemas.frozen import dataclass
+
+FILE: Final = "tunec-calibration.json"
+"""The usual name of the file, beside the model's config.json."""
+FORMAT: Final = 2
+TRACED: Final = ("forward", "backward", "optimizer step")
+"""The phases that a trace has."""
+
+_Bytes = tuple[tuple[str, int], ...]
+
+
+class Unusable(ValueError):
+    """A text that is no calibration; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One traced phase: bytes by name, fixed and of each sample."""
+
+    name: str
+    fixed: _Bytes
+    per_sample: _Bytes
+
+    @property
+    def phase(self) -> Phase:
+        """The same as the account has it."""
+        return phase(self.name, (group(dict(self.fixed)),), (group(dict(self.per_sample)),))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What a file says, and where it lies."""
+
+    name: str
+    """The file, as the spec or the model's directory names it."""
+    config: str
+    """Digest of the model's config."""
+    key: str
+    """Digest of every slot that the trace depends on, the micro batch apart."""
+    versions: tuple[tuple[str, str], ...]
+    """Of the libraries that ran."""
+    lines: tuple[Line, ...]
+
+
+def calibration_of(found: Any, name: str) -> Calibration:
+    """Read a file's contents. Raises Unusable with the reason."""
+    if not isinstance(found, Mapping) or "tunec_calibration" not in found:
+        raise Unusable("it is not a calibration, which `tunec trace --save` writes")
+    if found["tunec_calibration"] != FORMAT:
+        raise Unusable(f"its format is {found['tunec_calibration']!r}, and {FORMAT} is read")
+    try:
+        lines = tuple(
+            Line(str(each), _bytes(line["fixed"]), _bytes(line["per_sample"]))
+            for each, line in found["phases"].items()
+        )
+        versions = tuple((str(k), str(v)) for k, v in found["versions"].items())
+        made = Calibration(name, str(found["config"]), str(found["key"]), versions, lines)
+    except (KeyError, TypeError, ValueError, AttributeError) as fault:
+        raise Unusable(f"it is damaged: {fault!r}") from None
+    if [line.name for line in lines] != list(TRACED):
+        raise Unusable(f"its phases are not {', '.join(TRACED)}")
+    return made
+
+
+def _bytes(found: Mapping[str, Any]) -> _Bytes:
+    sizes = tuple((str(name), size) for name, size in found.items())
+    if not all(type(size) is int for _, size in sizes):
+        raise ValueError("bytes that are not whole numbers")
+    return sizes
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    """Digest of a model's config."""
+    return digest(dict(config))
+
+
+def digest(facts: Mapping[str, Any]) -> str:
+    """Digest of plain data, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()

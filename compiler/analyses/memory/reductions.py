@@ -1,0 +1,153 @@
+"""How ZeRO empties its bucket on the way through a backward pass: what is copied, and when.
+
+Gradients come in the order opposite to the model's own. One that does not fit into the bucket any
+more has what lies there reduced first, and waits; one that is larger than the whole bucket stays
+where autograd made it and is reduced when the next comes (deepspeed 0.19.8
+`runtime/zero/stage_1_and_2.py`, `reduce_independent_p_g_buckets_and_remove_grads`; `stage3.py`, the
+same). What is reduced is concatenated anew: at stage 3 all of it
+(`runtime/comm/coalesced_collectives.py`, `reduce_scatter_coalesced`), before that what several
+ranks own, in groups that end when they exceed the bucket size (`average_tensor`,
+`allreduce_and_scatter`); torch's `flatten_dense_tensors` copies no single tensor.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
+
+from tunec.compiler.analyses.memory.partition import Partition, Tensor, trained_tensors
+from tunec.compiler.analyses.memory.workload import Workload
+
+
+class Reduction(NamedTuple):
+    """One reduction; sizes in elements."""
+
+    number: int
+    """Counted from 1 in the order in which they come."""
+    filled: int
+    """What the bucket holds."""
+    copied: int
+    """Concatenated for it."""
+    apart: int
+    """Gradients alive outside of the bucket: one larger than it, and the one that has come."""
+    left: float
+    """The share of all layers that the pass has not reached."""
+    inside: bool
+    """Whether a layer is being differentiated."""
+    is_whole: bool
+    """Whether that layer's feed-forward still waits for its gradients but the last matrix's."""
+    held: bool
+    """Whether an earlier reduction brought the rank gradients of its own."""
+
+
+@lru_cache(maxsize=1024)
+def reductions(
+    workload: Workload, bucket: int, own: Partition, tensor_parallel: int
+) -> tuple[Reduction, ...]:
+    """The reductions of a backward pass that no other one exceeds in everything.
+
+    `bucket`: elements of the reduce bucket; `own`: the part of the trained elements that the rank
+    of interest keeps gradients of.
+    """
+    found: list[Reduction] = []
+    for each in _all(_arriving(workload, tensor_parallel), bucket, own):
+        if not any(_covers(other, each) for other in found):
+            found = [other for other in found if not _covers(each, other)]
+            found.append(each)
+    return tuple(found)
+
+
+def _covers(one: Reduction, other: Reduction) -> bool:
+    """Whether one needs at least as much as the other in every respect."""
+    return (
+        one.copied + one.apart >= other.copied + other.apart
+        and one.left >= other.left
+        and one.inside >= other.inside
+        and one.is_whole >= other.is_whole
+        and one.held >= other.held
+    )
+
+
+class _Gradient(NamedTuple):
+    elements: int
+    begins: int
+    """Where the parameter begins among all trained elements."""
+    left: float
+    tensor: Tensor
+
+
+def _arriving(workload: Workload, ways: int) -> list[_Gradient]:
+    """Gradients in the order in which they come."""
+    tensors = trained_tensors(workload)
+    layers = len({each.layer for each in tensors if each.layer is not None})
+    begins = sum(each.elements for each in tensors)
+    seen: set[object] = set()
+    found = []
+    for each in reversed(tensors):
+        begins -= each.elements
+        if each.layer is not None:
+            seen.add(each.layer)
+        left = 1 - len(seen) / layers if layers else 0.0
+        found.append(_Gradient(-(-each.elements // ways), begins, left, each))
+    return found
+
+
+def _all(gradients: Iterable[_Gradient], bucket: int, own: Partition) -> Iterator[Reduction]:
+    inside: list[_Gradient] = []
+    filled, number, reached, held = 0, 0, False, False
+    for each in gradients:
+        if filled and filled + each.elements > bucket:
+            number += 1
+            yield _reduction(number, inside, bucket, own, each, held=held)
+            held, filled, inside = held or reached, 0, []
+        filled += each.elements
+        inside.append(each)
+        reached = reached or each.begins < own.ends
+    if inside:
+        yield _reduction(number + 1, inside, bucket, own, None, held=held)
+
+
+def _reduction(
+    number: int,
+    inside: list[_Gradient],
+    bucket: int,
+    own: Partition,
+    coming: _Gradient | None,
+    *,
+    held: bool,
+) -> Reduction:
+    filled = sum(each.elements for each in inside)
+    apart = (filled if filled > bucket else 0) + (coming.elements if coming else 0)
+    return Reduction(
+        number,
+        filled,
+        _copied(inside, bucket, own.part) if own.part else filled,
+        apart,
+        coming.left if coming else 0.0,
+        inside=coming is not None and coming.tensor.layer is not None,
+        is_whole=coming is not None and coming.tensor.ends_feed_forward,
+        held=held,
+    )
+
+
+def _copied(inside: list[_Gradient], bucket: int, part: int) -> int:
+    """Elements of the largest group of several ranks' pieces."""
+    most, group, pieces = 0, 0, 0
+    for _, run in groupby(_pieces(inside, part), key=lambda piece: piece[0]):
+        group, pieces = group + sum(size for _, size in run), pieces + 1
+        if pieces > 1:
+            most = max(most, group)
+        if group > bucket:
+            group, pieces = 0, 0
+    return most
+
+
+def _pieces(inside: list[_Gradient], part: int) -> Iterator[tuple[int, int]]:
+    """Rank and elements of each piece, in the order in which they lie in the bucket."""
+    for each in inside:
+        begin, end = each.begins, each.begins + each.elements
+        while begin < end:
+            rank = begin // part
+            stop = min(end, (rank + 1) * part)
+            yield rank, stop - begin
+            begin = stop

@@ -1,0 +1,64 @@
+"""Seconds that an objective over answers adds to a step: the reference, and writing answers."""
+
+from math import hypot
+from typing import Final
+
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.dtypes import BYTES, quantized_bytes
+from tunec.compiler.analyses.memory.generation import cache_bytes
+from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.time.compute import forward_kernels, product_rate
+from tunec.compiler.analyses.time.flops import operations
+from tunec.compiler.analyses.time.machine import Machine
+
+KERNEL: Final = 20e-6
+"""As in `compute.py`: what a launch costs where the device waits for Python."""
+
+
+def answers(workload: Workload, layout: Layout, machine: Machine) -> dict[str, float]:
+    """Seconds in one optimizer step; empty for supervised training.
+
+    A server that writes the answers elsewhere is not counted: nothing is known of its devices.
+    """
+    return {
+        "reference forward": _reference(workload, layout, machine),
+        "generation": _generation(workload, layout, machine),
+    }
+
+
+def _share(layout: Layout) -> int:
+    return layout.batch.micro * layout.batch.accumulation
+
+
+def _reference(workload: Workload, layout: Layout, machine: Machine) -> float:
+    """One forward pass more of every sequence, without the adapters' products."""
+    asked = workload.preference
+    if asked is None or asked.reference not in ("resident", "base"):
+        return 0
+    sequences = asked.sequences * _share(layout)
+    return sequences * operations(workload).forward / product_rate(workload, machine)
+
+
+def _generation(workload: Workload, layout: Layout, machine: Machine) -> float:
+    """Prompts at once, then token by token, each as long as weights and cache take to be read.
+
+    A step of decoding reads every weight and what the sequences have cached, half of the whole on
+    average; with transformers' loop it waits for Python to launch the kernels of every layer
+    (`KERNEL`), which an engine with recorded graphs does not.
+    """
+    asked = workload.generation
+    if asked is None or not asked.steps:
+        return 0
+    sequences = _share(layout) if asked.by_sample else asked.sequences
+    prompts = sequences * operations(workload).forward * (1 - asked.steps / asked.tokens)
+    cached = sequences * (asked.tokens - asked.steps / 2) * cache_bytes(workload, layout.states)
+    read = (_held_bytes(workload, layout) + cached) / machine.bandwidth
+    launched = 0.0 if workload.generation_engine_bytes else KERNEL * forward_kernels(workload)
+    return prompts / product_rate(workload, machine) + asked.steps * hypot(read, launched)
+
+
+def _held_bytes(workload: Workload, layout: Layout) -> float:
+    """Bytes of all weights as they lie on a device, whole."""
+    counts, size = count(workload), BYTES[layout.states.weights]
+    packed = quantized_bytes(workload.quantization) if counts.quantized else 0
+    return size * (counts.base - counts.quantized) + packed * counts.quantized

@@ -1,0 +1,41 @@
+"""Seconds that FSDP's ranks exchange parameters and gradients, and how often they gather."""
+
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.dtypes import BYTES
+from tunec.compiler.analyses.memory.fsdp import units_of
+from tunec.compiler.analyses.memory.workload import Layout, Workload
+
+
+def gathered_bytes(workload: Workload, layout: Layout) -> float:
+    """Bytes that a ring carries for parameters in one optimizer step.
+
+    Every unit forward and backward of every micro batch; units that stay whole in between once.
+    """
+    units = units_of(workload, layout.fsdp, layout.states)
+    if layout.fsdp.sharding == "none":
+        return 0.0
+    twice = 1 if layout.fsdp.sharding == "grad_op" else 2
+    ends = units.root.size + units.tail.size
+    return (twice * (units.every.size - ends) + ends) * layout.batch.accumulation
+
+
+def reduced_bytes(workload: Workload, layout: Layout) -> float:
+    """Bytes that a ring carries for gradients: once a step, however many micro batches there are.
+
+    accelerate 1.15 `Accelerator.no_sync`; unsharded, all ranks get all of them.
+    """
+    width = _gradient_width(workload, layout)
+    return width * count(workload).trainable * (2 if layout.fsdp.sharding == "none" else 1)
+
+
+def replicated_bytes(workload: Workload, layout: Layout) -> float:
+    """Bytes of a rank's reduced gradients that nodes exchange where each holds a whole model."""
+    if layout.fsdp.sharding != "hybrid":
+        return 0.0
+    inside = max(layout.parallel.data // layout.nodes, 1)
+    return 2 * _gradient_width(workload, layout) * count(workload).trainable / inside
+
+
+def _gradient_width(workload: Workload, layout: Layout) -> int:
+    mixed = layout.states.autocast
+    return BYTES[workload.precision.compute] if mixed else BYTES[layout.states.trainable]

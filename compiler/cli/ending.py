@@ -1,0 +1,20 @@
+"""How a command that runs other programs ends when it is told to."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let a termination end what runs, as Ctrl-C does, and then tunec."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

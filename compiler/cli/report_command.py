@@ -1,0 +1,51 @@
+"""`tunec report`: one page about a plan, or about the tree of a fleet."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from tunec.compiler.cli.files import write_all
+from tunec.compiler.cli.inputs import asked_targets, judged, load
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.driver import plan
+
+
+def run(options: Namespace, session: Session) -> int:
+    """Write the page; a spec without a plan has one too, which says why, and exit code 1."""
+    what = Path(options.what)
+    text, code = _fleet(what, options) if what.is_dir() else _plan(options, session)
+    if options.output is None:
+        session.result(text)
+    else:
+        write_all({Path(options.output): text})
+    return code
+
+
+def _fleet(tree: Path, options: Namespace) -> tuple[str, int]:
+    from tunec.compiler.fleet.lock import LOCK, read_lock
+    from tunec.compiler.fleet.summary import rows
+    from tunec.compiler.review.report.fleet_page import fleet_page
+
+    given = options.hardware or options.overrides or options.targets or options.policies
+    if given:
+        raise Misuse(
+            "a tree is shown as it was built: --hardware, --set and the like are for specs"
+        )
+    if not (tree / LOCK).is_file():
+        raise Misuse(f"{tree} holds no {LOCK}; `tunec fleet FILE -o {tree}` builds a tree")
+    found = list(rows(read_lock(tree)))
+    if not found:
+        raise Misuse(f"{tree / LOCK} holds no pair")
+    return fleet_page(tree.resolve().name, found), OK
+
+
+def _plan(options: Namespace, session: Session) -> tuple[str, int]:
+    from tunec.compiler.review.report.plan_page import plan_page
+
+    loaded = load(options.what, options, session)
+    planned = plan(loaded, asked_targets(options.targets, loaded, session))
+    found, sources = judged(planned, options)
+    said = (*planned.diagnostics, *found)
+    texts = {**loaded.sources, **sources}
+    session.diagnose(said, texts)
+    has_errors = any(each.severity == "error" for each in said)
+    return plan_page(planned, said, texts), INPUT if has_errors else OK

@@ -1,0 +1,84 @@
+"""A kept trace of a model: the file that a spec names, or the one beside the model's config."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tunec.compiler.analyses.memory.calibration import (
+    FILE,
+    Calibration,
+    Unusable,
+    calibration_of,
+    config_digest,
+)
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
+from tunec.compiler.frontend.names import File, Named
+from tunec.compiler.frontend.nodes import Node, descend, place
+from tunec.schemas.frozen import dataclass
+from tunec.schemas.source import Path as Place
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A calibration as it was found; all empty where there is none."""
+
+    calibration: Calibration | None = None
+    files: tuple[File, ...] = ()
+    faults: tuple[Diagnostic, ...] = ()
+
+
+def check_calibration(data: Mapping[str, Any], model: Named, tree: Node, base: Path) -> Kept:
+    """Read the calibration of a spec; it must be one, and of the spec's own model."""
+    named = data.get("calibration")
+    if isinstance(named, str):
+        return _read(base / named, named, data, model, tree, ("calibration",))
+    if named is not None or not model.files:
+        return Kept()
+    beside = model.files[0].path.parent / FILE
+    return _read(beside, FILE, data, model, tree, ("model",)) if beside.is_file() else Kept()
+
+
+def _read(
+    path: Path, name: str, data: Mapping[str, Any], model: Named, tree: Node, at: Place
+) -> Kept:
+    try:
+        content = read_bytes(path)
+        found = calibration_of(json.loads(content), name)
+    except (Unreadable, OSError) as fault:
+        return Kept(faults=(_fault(f"cannot read `{name}`: {fault}", path, tree, at),))
+    except (Unusable, ValueError, RecursionError) as fault:
+        return Kept(faults=(_fault(f"`{name}` cannot be used: {fault}", path, tree, at),))
+    files = (File(path, content),)
+    config = _config(data.get("model"), model)
+    if config is not None and config_digest(config) != found.config:
+        words = f"`{name}` was traced of a model with another config"
+        return Kept(files=files, faults=(_fault(words, path, tree, at),))
+    return Kept(found, files)
+
+
+def _config(given: Any, model: Named) -> Mapping[str, Any] | None:
+    """The config of the spec's model; None where faults of its own say why there is none."""
+    if model.config is not None:
+        return model.config
+    if isinstance(given, Mapping):
+        inline = given.get("config")
+        return inline if isinstance(inline, Mapping) else None
+    if not isinstance(given, str) or model.faults:
+        return None
+    from tunec.schemas.models.catalogue import card
+
+    found: Mapping[str, Any] = card(given).config
+    return found
+
+
+def _fault(message: str, path: Path, tree: Node, at: Place) -> Diagnostic:
+    return error(
+        "E0305",
+        message,
+        place(descend(tree, at)[0]),
+        path=at,
+        help=near_files(path) or f"write it anew: `tunec trace SPEC --save {path.name}`",
+    )

@@ -1,0 +1,136 @@
+"""What rules say of files that tunec is about to write: a plan that breaks one is not emitted.
+
+The files are read from the values that were written, scripts from their texts, together with what
+is known of the plan's surroundings: cluster, model, versions.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.facts import Facts
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.show import show
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.index import rule_of
+from tunec.compiler.lints.kinds import kind_of
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.silence import known_rules, outspoken
+from tunec.compiler.lints.telling import check_rule
+from tunec.compiler.lints.views import views
+from tunec.compiler.requirements import Asked
+from tunec.compiler.target import Artifact, File, Target
+from tunec.schemas.source import Span
+
+EXEMPT: Final = {
+    "device-memory-exceeded": "the pass `fit` has run the same account on the plan itself",
+    "epochs-beside-steps": "the plan's steps are what its epochs come to; files say both, so that "
+    "they can be read back",
+    "fp16-refused-by-deepspeed": "the precision pass refuses it itself, unless the spec asks for "
+    "precision.deprecated_fp16, which the launch files say and the ds_config cannot",
+    "machines-without-address": "known when the machines are; launch.sh passes --main_process_ip",
+}
+"""Rules that are not asked here, with the reason."""
+
+
+def environment_of(target: Target, version: Version, facts: Facts, plan: Plan) -> Environment:
+    """What is known beside the files of a plan: everything, of the devices that it uses."""
+    used = {name: each for name, each in facts.devices.items() if name == plan.devices.model}
+    dialect = target.dialect(version, facts.versions)
+    return Environment(
+        facts.cluster,
+        used or facts.devices,
+        plan.parallel.world,
+        facts.model,
+        {**facts.versions, **{name: str(each) for name, each in dialect.items() if name}},
+        (target.name,),
+    )
+
+
+def run_of(target: Target, artifacts: Iterable[Artifact], environment: Environment) -> Run:
+    """The files of one target as one run."""
+    files = {file.name: file for file in target.files}
+    written = (each for one in artifacts for each in _documents(target, files[one.name], one))
+    every = tuple(one for each in written for one in (each, *views(each)))
+    return Run(every, environment, {target.name: target})
+
+
+def _documents(target: Target, file: File, artifact: Artifact) -> Iterable[Document]:
+    if artifact.format not in ("json", "yaml"):
+        from tunec.compiler.lints.documents import script_documents
+
+        return script_documents(artifact.name, artifact.text, target)
+    root = _node(artifact.values, artifact.name, count(1))
+    kind = kind_of(target, file)
+    return (Document(artifact.name, kind, artifact.format, artifact.text, root, target, file),)
+
+
+def _node(value: Any, file: str, lines: Iterator[int]) -> Node:
+    """Data as a document: each value on a line of its own, since places tell values apart."""
+    line = next(lines)
+    span = Span(file, line, 1, line, 2)
+    if isinstance(value, Mapping):
+        fields = {key: _node(each, file, lines) for key, each in value.items()}
+        return Node(span, key_span=span, fields=fields)
+    if isinstance(value, list | tuple):
+        return Node(span, key_span=span, items=tuple(_node(each, file, lines) for each in value))
+    return Node(span, value, span)
+
+
+def objections(
+    asked: Asked, artifacts: Sequence[Artifact], facts: Facts, plan: Plan
+) -> tuple[Diagnostic, ...]:
+    """What rules find wrong with a plan's files: errors, and what else is worth a warning."""
+    target, version = asked
+    run = run_of(target, artifacts, environment_of(target, version, facts, plan))
+    return told_of(spoken_by(run), target, plan)
+
+
+def spoken_by(run: Run) -> Iterator[Diagnostic]:
+    """What every rule finds in a run that is not exempt."""
+    subjects = known_rules()
+    for name in outspoken(run, subjects):
+        if name not in EXEMPT:
+            yield from check_rule(rule_of(subjects[name], name), run)
+
+
+def told_of(found: Iterable[Diagnostic], target: Target, plan: Plan) -> tuple[Diagnostic, ...]:
+    """Findings at keys as findings at slots, each once; notes are left out."""
+    serious = (each for each in found if each.severity != "note")
+    told = (_told(each, target, plan) for each in serious)
+    return tuple({(each.id, each.message): each for each in told}.values())
+
+
+def _told(found: Diagnostic, target: Target, plan: Plan) -> Diagnostic:
+    """A finding at a file's key as one at the slots that the key says."""
+    places = [(label.span.file if label.span else "", label.path) for label in found.labels]
+    slots = tuple(dict.fromkeys(slot for at in places for slot in _slots(target, *at)))
+    values = [f"{slot} is {show(slot, plan[slot])}" for slot in slots]
+    names = dict.fromkeys(file for file, _ in places if file)
+    return replace(
+        found,
+        labels=tuple(Label("decided here", path=slot) for slot in slots),
+        notes=(f"in {', '.join(names)} of {target.name}", *found.notes, *values),
+        help=_help(found, slots),
+        fix=None,
+    )
+
+
+def _slots(target: Target, name: str, path: str) -> Iterator[str]:
+    """The slots that the rows of a file say by a key, or by what it holds."""
+    for file in target.files:
+        for entry in file.entries if file.name == name else ():
+            if any(key == path or key.startswith(f"{path}.") for key in entry.keys):
+                yield from entry.slots
+
+
+def _help(found: Diagnostic, slots: Sequence[str]) -> str:
+    if slots:
+        return f"pin another value of {' or '.join(slots)}, or change what the spec says of it"
+    return found.help or "choose another target, or another version of it"

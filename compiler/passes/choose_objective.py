@@ -1,0 +1,143 @@
+"""choose_objective: towards what the model is trained, and what it writes itself for that."""
+
+from typing import Any, Final
+
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.passes.contract import Option, Outcome, Scribe, slot, spec
+from tunec.schemas.objectives import Dpo, Grpo
+
+_USUAL_SHARE: Final = 0.3
+"""trl 0.18.2 to 1.16.0 trainer/grpo_config.py `vllm_gpu_memory_utilization`."""
+_USUAL_GROUP_LOSS: Final = "dapo"
+"""trl 0.22.2 to 1.16.0 trainer/grpo_config.py `loss_type`."""
+
+
+def choose_objective(facts: Facts, draft: Draft) -> Outcome:
+    """Take the spec's objective; a pair of answers needs a reference, rewards need answers."""
+    scribe = Scribe(facts)
+    objective = facts.spec.objective
+    kind = facts.pinned("objective.kind", "dpo" if objective.dpo else "sft")
+    if objective.grpo is not None or kind == "grpo":
+        _grpo(scribe, draft, objective.grpo or Grpo(rewards=("accuracy_reward",)))
+    elif objective.dpo is not None or kind == "dpo":
+        _dpo(scribe, draft, objective.dpo or Dpo())
+    else:
+        _sft(scribe)
+    if kind != "sft" or objective.grpo is not None:
+        _answers_in_text(scribe, draft)
+    return scribe.outcome()
+
+
+def _sft(scribe: Scribe) -> None:
+    why = "given texts, as the spec has it"
+    _say(scribe, why, kind="sft", loss="nll", beta=0.0, reference="none", rewards=())
+    _writes_nothing(scribe, why)
+
+
+def _dpo(scribe: Scribe, draft: Draft, asked: Dpo) -> None:
+    why = "as the spec has it"
+    _say(scribe, why, kind="dpo", loss=asked.loss, beta=asked.beta, rewards=())
+    scribe.choose(
+        "objective.reference",
+        _references(adapted=draft.adapter.kind != "none"),
+        "E0804",
+        asked.reference,
+        "objective.dpo.reference",
+    )
+    _writes_nothing(scribe, "the answers are given in pairs")
+
+
+def _references(*, adapted: bool) -> list[Option]:
+    """trl 0.9.6 to 1.16.0 trainer/dpo_trainer.py: with a `peft_config`, no second model is kept."""
+    rests = (slot("adapter.kind"),)
+    no_adapters = None if adapted else "there are no adapters to turn off"
+    second = "with adapters, the base itself is the reference" if adapted else None
+    return [
+        Option("base", "the base with its adapters off, at no cost in memory", no_adapters, rests),
+        Option("resident", "a second model beside the trained one", second, rests),
+        Option("precomputed", "computed once before training", None, rests),
+    ]
+
+
+def _grpo(scribe: Scribe, draft: Draft, asked: Grpo) -> None:
+    why = "as the spec has it"
+    loss = asked.loss or _USUAL_GROUP_LOSS
+    _say(scribe, why, kind="grpo", loss=loss, beta=asked.beta, rewards=asked.rewards)
+    own = "base" if draft.adapter.kind != "none" else "resident"
+    reference = own if scribe.facts.pinned("objective.beta", asked.beta) > 0 else "none"
+    told = f"beta is {asked.beta:g}" + (", and adapters can be turned off" * (reference == "base"))
+    scribe.say("objective.reference", reference, told, slot("objective.beta"))
+    completion = scribe.facts.pinned("generation.completion", asked.completion)
+    colocated = asked.generator == "vllm_colocate"
+    _generation(
+        scribe,
+        why,
+        engine=asked.generator,
+        samples=asked.samples,
+        prompt=max(draft.data.sequence - completion, 0),
+        completion=asked.completion,
+        temperature=asked.temperature,
+        device_share=(asked.device_share or _USUAL_SHARE) if colocated else 0.0,
+    )
+    _check_group(scribe, draft, asked, completion)
+
+
+def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> None:
+    if completion >= draft.data.sequence:
+        scribe.error(
+            "E0804",
+            f"an answer of {completion} tokens leaves no room for a prompt in a sequence of "
+            f"{draft.data.sequence}",
+            scribe.place("generation.completion", "objective.grpo"),
+            help="raise data.sequence, which holds both, or shorten the answer",
+        )
+    if asked.device_share is not None and asked.generator != "vllm_colocate":
+        scribe.error(
+            "E0804",
+            f"device_share says nothing of {asked.generator}",
+            "objective.grpo.device_share",
+            help="leave device_share out, or use vllm_colocate",
+        )
+    batch = scribe.facts.pinned("batch.global", scribe.facts.spec.batch.global_)
+    samples = scribe.facts.pinned("generation.samples", asked.samples)
+    if batch is not None and batch % samples:
+        scribe.error(
+            "E0805",
+            f"a global batch of {batch} does not hold whole groups of {samples} answers",
+            scribe.place("batch.global", "batch.global"),
+            help=f"use a multiple of {samples}",
+        )
+
+
+def _answers_in_text(scribe: Scribe, draft: Draft) -> None:
+    """What the accounts and the trainers' files are sure of: models that write text, unpacked."""
+    if draft.model.kind != "causal-lm":
+        scribe.error(
+            "E0804",
+            f"answers are compared for models of text alone, and this one is {draft.model.kind}",
+            scribe.place("objective.kind", "objective"),
+            help="leave objective out",
+        )
+    if draft.data.packing:
+        scribe.error(
+            "E0804",
+            "answers that are compared cannot share a sequence",
+            scribe.place("data.packing", "data.packing"),
+            help="leave data.packing out",
+        )
+
+
+def _say(scribe: Scribe, why: str, **values: Any) -> None:
+    for name, value in values.items():
+        scribe.say(f"objective.{name}", value, why, spec("objective"))
+
+
+def _writes_nothing(scribe: Scribe, why: str) -> None:
+    nothing = {"samples": 0, "prompt": 0, "completion": 0, "temperature": 0.0, "device_share": 0.0}
+    _generation(scribe, why, engine="none", **nothing)
+
+
+def _generation(scribe: Scribe, why: str, **values: Any) -> None:
+    for name, value in values.items():
+        scribe.say(f"generation.{name}", value, why, spec("objective"))

@@ -1,0 +1,109 @@
+"""FSDP settings that follow from version, sharding and offload; without FSDP all are off."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.memory.workload import NO_FSDP, Workload
+from tunec.compiler.ir.slots import Fsdp
+from tunec.schemas.terms import Checkpointing, FsdpSharding, StateDict
+
+Kind = tuple[int, FsdpSharding, bool]
+"""Version, sharding, and whether shards are offloaded."""
+
+NOT: Final[Kind] = (0, "none", False)
+"""What another engine has."""
+
+_FIRST: Final = {"accelerate": Version("1.6"), "transformers": Version("5.0")}
+"""The first releases whose own files can ask for FSDP 2: accelerate utils/dataclasses.py
+`FullyShardedDataParallelPlugin`; transformers training_args.py `_process_fsdp_args`."""
+_FULL_FROM: Final = {"accelerate": Version("1.7"), "transformers": Version("5.10")}
+"""The first releases that save one full file under FSDP 2: accelerate 1.6 refuses it
+(`set_state_dict_type`); before 5.10 transformers' `_process_fsdp_args` has no `state_dict_type`, so
+that accelerate's default holds, which is SHARDED_STATE_DICT."""
+
+
+def usual_version(workload: Workload) -> int:
+    """2, unless a release that will run cannot be told so."""
+    return 1 if _is_older(workload, _FIRST) else 2
+
+
+def _is_older(workload: Workload, first: Mapping[str, Version]) -> bool:
+    """Whether a release that is named comes before the first that can."""
+    named = ((workload.version(name), version) for name, version in first.items())
+    return any(known is not None and known < version for known, version in named)
+
+
+def kinds() -> Iterator[Kind]:
+    """Every FSDP there is, the newest first."""
+    for version in (2, 1):
+        for sharding in ("full", "grad_op", *(("hybrid", "none") if version == 1 else ())):
+            for offload in (False, True):
+                yield version, sharding, offload
+
+
+def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsdp:
+    """Settings for a kind of FSDP.
+
+    A unit a layer, by the model's own `_no_split_modules`. The backward pass gathers ahead, as
+    torch does unasked (2.13 `FullyShardedDataParallel(backward_prefetch=BACKWARD_PRE)`, and version
+    2 always); `use_orig_params`, without which FSDP 1 refuses a unit that is trained in part.
+    Rank 0 alone reads the weights. Layers recompute by FSDP's own wrapper: the model's gathers each
+    unit once more (transformers issue 30404).
+    """
+    version, sharding, offload = kind
+    if not version:
+        return NO_FSDP
+    return Fsdp(
+        version=version,
+        sharding=sharding,
+        offload_params=offload,
+        wrap="transformer",
+        wrap_classes=(),
+        min_parameters=0,
+        backward_prefetch="pre",
+        forward_prefetch=False,
+        use_orig_params=True,
+        state_dict=_state_dict(version, workload),
+        efficient_loading=True,
+        checkpointing=checkpointing == "layer",
+    )
+
+
+def _state_dict(version: int, workload: Workload) -> StateDict:
+    """Full, which any program can load, where the trainer can be told so."""
+    return "sharded" if version == 2 and _is_older(workload, _FULL_FROM) else "full"
+
+
+def impossible_fsdp(kind: Kind, workload: Workload, *, width: int, nodes: int) -> str | None:
+    """Why an FSDP cannot run or makes no sense; None if it can."""
+    version, sharding, _ = kind
+    if width == 1:
+        return "there is one device, so nothing to shard over"
+    if sharding == "hybrid" and nodes == 1:
+        return "there is one node, in which hybrid shards fully"
+    return _quantized(workload) or _optimizer(version, workload)
+
+
+def _quantized(workload: Workload) -> str | None:
+    quantization = workload.quantization
+    if quantization.format == "int8":
+        return "FSDP cannot shard int8 weights, whose scales are no parameters"
+    if quantization.format != "none" and quantization.storage is None:
+        # bitsandbytes docs/source/fsdp_qlora.md; accelerate 1.15 utils/fsdp_utils.py
+        # `fsdp2_prepare_model`: uint8 weights are left whole on every rank
+        return "FSDP shards packed weights only in a float dtype: pin quantization.storage"
+    return None
+
+
+def _optimizer(version: int, workload: Workload) -> str | None:
+    name = workload.optimizer.name
+    if name == "adafactor":
+        return "FSDP's shards leave Adafactor no whole rows and columns to factor"
+    if name.startswith(("adamw_8bit", "paged_")) and version == 2:
+        return f"{name} steps raw device memory, and the parameters of FSDP 2 are DTensors"
+    if name.startswith(("adamw_8bit", "paged_")):
+        # torch 2.13 distributed/fsdp/_optim_utils.py `_flatten_optim_state`: shapes must match
+        return f"a checkpoint of FSDP 1 cannot hold the block-wise states of {name}"
+    return None

@@ -1,0 +1,211 @@
+"""What the search of a plan considered: each layout with its sums, and why it was not taken."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isqrt
+from typing import Any, Final, Literal
+
+from tunec.compiler.analyses.memory.account import Account, account
+from tunec.compiler.analyses.memory.workload import Layout
+from tunec.compiler.analyses.time.account import TimeAccount, step_time
+from tunec.compiler.driver import Planned
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.plan import Draft, build_group
+from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.compiler.passes.fit.fit import problem_of
+from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layout_of
+from tunec.compiler.passes.fit.search import (
+    Answer,
+    Candidate,
+    Verdict,
+    describe,
+    preference,
+    search,
+)
+from tunec.compiler.passes.fit.shapes import global_batch
+from tunec.schemas.units import format_bytes
+
+State = Literal["chosen", "fits", "device memory", "host memory", "refused"]
+"""What became of a layout; the memories are those that it lacks."""
+
+_SIZES: Final = 3
+"""Micro batches that are shown on each side of the chosen one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """One layout that the search looked at, and what became of it."""
+
+    name: str
+    """`ZeRO 1, checkpointing`, or `micro batch 8`."""
+    slots: Mapping[str, Any]
+    """The values of the slots that make it, by path."""
+    state: State
+    why: str
+    """Why it was taken, or was not."""
+    micro: int = 0
+    """Samples at once; where memory lacks, one. 0 where a rule refuses the layout."""
+    accumulation: int = 0
+    required: int = 0
+    """Bytes of a device, margin included; 0 where a rule refuses the layout."""
+    terms: Mapping[str, int] = field(default_factory=dict)
+    """What they are made of: the peak's terms, then the margin."""
+    host_required: int = 0
+    """Bytes of a node's host."""
+    host_terms: Mapping[str, int] = field(default_factory=dict)
+    step_seconds: float = 0.0
+    """Of an optimizer step, were there memory for it; 0 where a rule refuses the layout."""
+    samples_per_second: float = 0.0
+    tokens_per_second: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Considerations:
+    """The search of one plan."""
+
+    budget: int
+    """Bytes of each device."""
+    host_budget: int | None
+    layouts: tuple[Considered, ...]
+    """Every layout: the chosen one, those that fit by speed, those that lack memory, the rest."""
+    micro_batches: tuple[Considered, ...]
+    """Sizes near the chosen one in the chosen layout; empty where nothing fits."""
+
+    def of(self, slot: str) -> tuple[Considered, ...]:
+        """What was considered for a slot; nothing where the search does not decide it."""
+        if slot == "batch.micro":
+            return self.micro_batches
+        return self.layouts if slot in SHAPE_SLOTS else ()
+
+
+def considerations(planned: Planned) -> Considerations | None:
+    """Judge every layout of a planned spec again; None where it was not understood."""
+    if planned.facts is None:
+        return None
+    problem = problem_of(planned.facts, _draft(planned))
+    answer = search(problem)
+    layouts = sorted(map(_Judge(problem, answer).considered, answer.verdicts), key=_order)
+    sizes = tuple(_micro_batches(problem, answer.best)) if answer.best else ()
+    return Considerations(problem.budget, problem.host_budget, tuple(layouts), sizes)
+
+
+def decided(planned: Planned) -> dict[str, Any]:
+    """The value that holds for each slot, also where there is no plan for want of memory."""
+    return {each.slot: each.value for each in planned.ledger.winners()}
+
+
+def is_judged(facts: Facts | None, slot: str) -> bool:
+    """Whether the search decides a slot."""
+    return facts is not None and (slot in SHAPE_SLOTS or slot == "batch.micro")
+
+
+def _draft(planned: Planned) -> Draft:
+    values = decided(planned)
+    return Draft({group: build_group(group, values) for group in GROUPS})
+
+
+_ORDER: Final[tuple[State, ...]] = ("chosen", "fits", "device memory", "host memory", "refused")
+
+
+def _order(each: Considered) -> tuple[int, float, str]:
+    speed = each.step_seconds if each.state == "fits" else float(each.required)
+    return _ORDER.index(each.state), speed, each.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    problem: Problem
+    answer: Answer
+
+    def considered(self, verdict: Verdict) -> Considered:
+        """What became of one shape."""
+        problem, shape = self.problem, verdict.shape
+        best = self.answer.best
+        if verdict.best is not None and best is not None:
+            is_chosen = shape == best.shape
+            why = _chosen(self.answer) if is_chosen else _slower(verdict.best, best)
+            state: State = "chosen" if is_chosen else "fits"
+            return _with_sums(problem, shape, verdict.best.layout, state, why)
+        if verdict.refusal is not None:
+            return Considered(str(shape), _slots(shape), "refused", verdict.refusal)
+        state = "host memory" if verdict.host_required else "device memory"
+        smallest = layout_of(problem, shape, 1, global_batch(problem, shape.width) // shape.width)
+        return _with_sums(problem, shape, smallest, state, describe(verdict, problem))
+
+
+def _chosen(answer: Answer) -> str:
+    count = sum(verdict.best is not None for verdict in answer.verdicts)
+    return f"the fastest of {count} that fit" if count > 1 else "the only one that fits"
+
+
+def _slower(other: Candidate, best: Candidate) -> str:
+    """Why a layout that fits was not taken: speed, then machinery, then the micro batch."""
+    theirs, ours = preference(other), preference(best)
+    if theirs[0] > ours[0]:
+        return f"fits, {theirs[0] / ours[0] - 1:.1%} slower"
+    if theirs[1] > ours[1]:
+        return "fits and is as fast, with more machinery"
+    return "fits and is as fast, with a smaller micro batch"
+
+
+def _with_sums(
+    problem: Problem, shape: Shape, layout: Layout, state: State, why: str
+) -> Considered:
+    memory = account(problem.workload, layout)
+    time = step_time(problem.workload, layout, problem.machine)
+    return _considered(str(shape), _slots(shape), state, why, memory, time)
+
+
+def _considered(
+    name: str, slots: Mapping[str, Any], state: State, why: str, memory: Account, time: TimeAccount
+) -> Considered:
+    margin = {f"margin: {term}": value for term, value in memory.margin.items()}
+    return Considered(
+        name,
+        slots,
+        state,
+        why,
+        memory.layout.batch.micro,
+        memory.layout.batch.accumulation,
+        memory.required_bytes,
+        {**memory.terms, **margin},
+        memory.host.peak_bytes,
+        memory.host.terms,
+        time.step_seconds,
+        time.samples_per_second,
+        time.tokens_per_second,
+    )
+
+
+def _slots(shape: Shape) -> dict[str, Any]:
+    return {slot: shape.says(slot) for slot in SLOTS if slot in SHAPE_SLOTS}
+
+
+# ── micro batches ────────────────────────────────────────────────────────────────────────────────
+
+
+def _micro_batches(problem: Problem, best: Candidate) -> Iterator[Considered]:
+    """Sizes that divide a device's share of the global batch, near the chosen one."""
+    chosen = best.layout.batch.micro
+    share = chosen * best.layout.batch.accumulation
+    sizes = [size for size in range(1, isqrt(share) + 1) if share % size == 0]
+    every = sorted({*sizes, *(share // size for size in sizes)})
+    at = every.index(chosen)
+    for size in every[max(0, at - _SIZES) : at + _SIZES + 1]:
+        layout = layout_of(problem, best.shape, size, share // size)
+        memory = account(problem.workload, layout)
+        time = step_time(problem.workload, layout, problem.machine)
+        state, why = _verdict(size, best, memory, time, problem.budget)
+        yield _considered(f"micro batch {size}", {"batch.micro": size}, state, why, memory, time)
+
+
+def _verdict(
+    size: int, best: Candidate, memory: Account, time: TimeAccount, budget: int
+) -> tuple[State, str]:
+    if size == best.layout.batch.micro:
+        return "chosen", "the largest that fits"
+    if memory.required_bytes > budget:
+        needs = f"needs {format_bytes(memory.required_bytes)} of {format_bytes(budget)}"
+        return "device memory", needs
+    longer = time.step_seconds / best.time.step_seconds - 1
+    return "fits", f"fits, {longer:.1%} slower" if longer >= 0.0005 else "fits, no faster"

@@ -1,0 +1,213 @@
+"""Bars as SVG: amounts stacked against a limit, and amounts one after the other.
+
+Widths are shares of whatever width the page has, heights are pixels, text keeps its size: a chart
+is as readable on a phone as on a screen.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tunec.compiler.review.report.html import Element, named, number, tag
+from tunec.compiler.review.report.scales import Scale, inside, linear
+from tunec.schemas.units import GIB, format_bytes
+
+_g: Final = named("g")
+_rect: Final = named("rect")
+_line: Final = named("line")
+_text: Final = named("text")
+
+_ROW: Final = 46
+_BAR: Final = 22
+_TOP: Final = 24
+_AXIS: Final = 26
+_CHARACTER: Final = 7.2
+"""Pixels of a character of a label, at most on average."""
+_WIDE: Final = 640
+_NARROW: Final = 290
+"""Pixels of a chart, at least, on a screen and on a phone."""
+_THIN: Final = 0.9
+"""Share of the width below which a part is drawn as a line, so that it is seen."""
+_LAST: Final = 99.6
+"""Share of the width that the scale fills: a line at its end is not cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar: its name, and its parts in their order."""
+
+    name: str
+    parts: Mapping[str, float]
+    emphasized: bool = False
+
+    @property
+    def total(self) -> float:
+        """The length of the bar."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What bars are compared with."""
+
+    name: str
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What a chart needs besides its bars."""
+
+    title: str
+    description: str
+    say: Callable[[float], str]
+    """An amount with its unit."""
+    colours: Mapping[str, str]
+    """Class of each part."""
+
+
+def stacked(chart: Chart, bars: Sequence[Bar], limit: Limit | None) -> Element:
+    """Amounts of bytes, stacked, with a line where the limit is."""
+    most = max(*(bar.total for bar in bars), limit.amount if limit else 0.0, 1.0)
+    scale = linear(most, unit=float(GIB) if most >= GIB else most / 4, binary=True)
+    height = _TOP + _ROW * len(bars) + _AXIS
+    return _svg(
+        chart,
+        height,
+        _axis(scale, height - _AXIS, tick_text),
+        [_stack(chart, bar, scale, _TOP + _ROW * at) for at, bar in enumerate(bars)],
+        list(_limit(limit, scale, height - _AXIS, chart.say)) if limit else [],
+    )
+
+
+def waterfall(chart: Chart, parts: Mapping[str, float]) -> Element:
+    """Amounts one after the other: each bar begins where the one above ends."""
+    total = sum(parts.values())
+    scale = inside(total)
+    height = 6 + _ROW * len(parts) + _AXIS
+    rows: list[Element] = []
+    start = 0.0
+    for at, (name, amount) in enumerate(parts.items()):
+        top = 6 + _ROW * at
+        share = f"{chart.say(amount)}, {amount / total:.1%}"
+        bar = _part(chart, name, start, amount, scale, top + 16)
+        rows.append(_g(_named_row(name, share, top), bar))
+        start += amount
+    return _svg(chart, height, _axis(scale, height - _AXIS, chart.say), rows)
+
+
+def legend(colours: Mapping[str, str], amounts: Mapping[str, str]) -> Element:
+    """What each colour means, with the amount in the bar that matters."""
+    items = (
+        tag(
+            "li",
+            tag("span", class_=f"key {colour}", aria_hidden="true"),
+            tag("span", name),
+            tag("span", amounts[name], class_="amount") if name in amounts else None,
+        )
+        for name, colour in colours.items()
+    )
+    return tag("ul", items, class_="legend")
+
+
+def _svg(chart: Chart, height: float, *content: list[Element]) -> Element:
+    return tag(
+        "svg",
+        *content,
+        role="img",
+        class_="chart",
+        width="100%",
+        height=height,
+        aria_label=f"{chart.title}: {chart.description}",
+    )
+
+
+def tick_text(amount: float) -> str:
+    """Bytes at an axis: `16 GiB`."""
+    return format_bytes(amount).replace(".0 ", " ")
+
+
+def place(share: float) -> str:
+    """A share of a hundred as a coordinate of the drawing."""
+    return f"{number(share * _LAST / 100)}%"
+
+
+def anchor(share: float) -> str:
+    """How a text at a share of the width is set, so that it stays inside."""
+    return "start" if share < 8 else "end" if share > 92 else "middle"
+
+
+def _axis(scale: Scale, bottom: float, say: Callable[[float], str]) -> list[Element]:
+    lines = [
+        _line(x1=place(scale(each)), x2=place(scale(each)), y1=_TOP - 4, y2=bottom, class_="grid")
+        for each in scale.ticks
+    ]
+    texts = [
+        _text(
+            say(each),
+            x=place(scale(each)),
+            y=bottom + 18,
+            text_anchor=anchor(scale(each)),
+            class_=f"tick{' wide-only' if at % 2 and len(scale.ticks) > 4 else ''}",
+        )
+        for at, each in enumerate(scale.ticks)
+    ]
+    return [_g(lines, texts, aria_hidden="true")]
+
+
+def _limit(
+    limit: Limit, scale: Scale, bottom: float, say: Callable[[float], str]
+) -> Iterator[Element]:
+    at = scale(limit.amount)
+    yield _line(x1=place(at), x2=place(at), y1=_TOP - 8, y2=bottom, class_="limit")
+    yield _text(
+        f"{limit.name} {say(limit.amount)}",
+        x=place(at),
+        y=12,
+        text_anchor="end" if at > 50 else "start",
+        class_="limit-name",
+    )
+
+
+def _named_row(name: str, amount: str, top: float, *, strong: bool = False) -> Element:
+    weight = "row-name strong" if strong else "row-name"
+    told = tag("tspan", amount, dx=8, class_="row-amount")
+    return _text(name, told, x=0, y=top + 11, class_=weight)
+
+
+def _stack(chart: Chart, bar: Bar, scale: Scale, top: float) -> Element:
+    parts: list[Element] = []
+    start = 0.0
+    for name, amount in bar.parts.items():
+        parts.append(_part(chart, name, start, amount, scale, top + 16))
+        start += amount
+    row = _named_row(bar.name, chart.say(bar.total), top, strong=bar.emphasized)
+    return _g(row, parts)
+
+
+def _part(
+    chart: Chart, name: str, start: float, amount: float, scale: Scale, top: float
+) -> Element:
+    left, right = scale(start), scale(start + amount)
+    colour = chart.colours.get(name, "c0")
+    is_thin = right - left < _THIN
+    box = _rect(
+        tag("title", f"{name}: {chart.say(amount)}"),
+        x=place(left),
+        y=top,
+        width=2 if is_thin else place(right - left),
+        height=_BAR,
+        class_=f"part {colour}{' thin' if is_thin else ''}",
+    )
+    return _g(box, _inside(name, left, right, top, colour))
+
+
+def _inside(name: str, left: float, right: float, top: float, colour: str) -> Element | None:
+    """The name of a part, where there is room for it; on a phone, where there is much."""
+    needs = len(name) * _CHARACTER + 8
+    room = (right - left) / 100
+    if room * _WIDE < needs:
+        return None
+    shown = f"in-bar on-{colour}{'' if room * _NARROW >= needs else ' wide-only'}"
+    middle = place((left + right) / 2)
+    return _text(name, x=middle, y=top + 15, text_anchor="middle", class_=shown)

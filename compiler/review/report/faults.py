@@ -1,0 +1,54 @@
+"""The section about what was said: errors, warnings, notes, with their places and sums."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.source_lines import show
+from tunec.compiler.diagnostics.sums import sum_lines
+from tunec.compiler.diagnostics.terminal import summary
+from tunec.compiler.review.report.html import Element, tag
+from tunec.compiler.review.report.page import Section
+
+
+def faults_section(diagnostics: Sequence[Diagnostic], sources: Mapping[str, str]) -> Section:
+    """Everything that was said, the gravest first."""
+    grave = ("error", "warning", "note")
+    ordered = sorted(diagnostics, key=lambda each: grave.index(each.severity))
+    words = f"{summary(ordered)}." if ordered else "There is nothing to report."
+    content = (tag("p", words), [_fault(each, sources) for each in ordered])
+    return Section("diagnostics", "Diagnostics", content)
+
+
+def _fault(each: Diagnostic, sources: Mapping[str, str]) -> Element:
+    heading = tag(
+        "h3",
+        tag("span", each.severity, class_="severity"),
+        " ",
+        tag("code", each.id),
+        " ",
+        each.message,
+    )
+    return tag("article", heading, list(_body(each, sources)), class_=f"fault {each.severity}")
+
+
+def _body(each: Diagnostic, sources: Mapping[str, str]) -> Iterator[Element]:
+    for label in each.labels:
+        yield from _place(label, sources)
+    if each.sum:
+        yield tag("pre", "\n".join(sum_lines(each.sum)))
+    for note in each.notes:
+        yield tag("p", note, class_="note")
+    if each.help:
+        yield tag("p", tag("strong", "help: "), each.help)
+
+
+def _place(label: Label, sources: Mapping[str, str]) -> Iterator[Element]:
+    if label.span is None:
+        return
+    yield tag("p", tag("code", str(label.span)), f" {label.text}".rstrip(), class_="quiet")
+    source = sources.get(label.span.file)
+    shown = show(label.span, source) if source is not None else None
+    if shown is not None:
+        start, end = shown.start, shown.start + shown.width
+        marked = tag("mark", shown.text[start:end])
+        yield tag("pre", shown.text[:start], marked, shown.text[end:])

@@ -1,0 +1,198 @@
+"""torch's own FSDP 2, wrapped by accelerate, on meta tensors and on any number of ranks.
+
+The process group is torch's `fake` one, in which collectives do nothing. What FSDP asks of an
+accelerator's streams is answered by the CPU's; all its memory is made on the meta device.
+"""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any, Final
+
+import torch
+
+from tunec.compiler.tracing.live.batches import batch_of
+from tunec.compiler.tracing.live.building import build
+from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
+from tunec.compiler.tracing.live.step import (
+    answers_of,
+    autocast_of,
+    enter,
+    fake_ranks,
+    loss_of,
+    name_batch,
+    name_model,
+    pattern,
+    there_and_back,
+)
+from tunec.compiler.tracing.live.stepping import Steps, optimizer_of
+from tunec.compiler.tracing.live.storages import Storages
+from tunec.compiler.tracing.subject import Subject, Untraceable
+
+_PACKAGE: Final = "torch.distributed.fsdp"
+_INIT: Final = f"{_PACKAGE}._fully_shard._fsdp_init"
+_GROUP: Final = f"{_PACKAGE}._fully_shard._fsdp_param_group"
+
+
+def trace_fsdp(subject: Subject) -> Storages:
+    """Record the second step of a model under FSDP 2; Untraceable for what meta cannot show."""
+    _refuse(subject)
+    model = build(subject)
+    storages = Storages(answers_of(subject))
+    casts = autocast_of(subject)
+    storages.watch(model, casts.forget if casts else lambda: None)
+    with ExitStack() as stack:
+        stack.enter_context(fake_ranks(subject.layout.parallel.world))
+        stack.enter_context(_meta_streams())
+        stack.enter_context(as_on_gpu(casts.lower if casts else None))
+        stack.enter_context(storages.resizing())
+        stack.enter_context(storages)
+        name_model(storages, model)
+        batch = batch_of(subject, model)
+        name_batch(storages, batch)
+        model = _sharded(subject, model)
+        _name_weights(storages, model)
+        parameters = [each for each in model.parameters() if each.requires_grad]
+        steps = _LocalSteps(subject, parameters)
+        loss = loss_of(subject, model, batch)
+        for last in (False, True):
+            _step(subject, storages, model, (loss, steps, casts or nullcontext()), measured=last)
+            for each in parameters:
+                each.grad = None
+            _name_units(storages, model)
+    return storages
+
+
+def _refuse(subject: Subject) -> None:
+    fsdp = subject.layout.fsdp
+    if fsdp.version != 2:
+        raise Untraceable("FSDP 1 flattens parameters on a device, which meta tensors are not on")
+    if fsdp.offload_params:
+        raise Untraceable("meta tensors cannot tell a device from its host, so no offload is seen")
+    if subject.layout.parallel.tensor > 1 or subject.layout.parallel.sequence > 1:
+        raise Untraceable("only data parallel ranks are traced")
+    if subject.workload.quantization.format != "none":
+        raise Untraceable("packed weights are not shards of a float tensor on meta")
+
+
+def _sharded(subject: Subject, model: torch.nn.Module) -> Any:
+    """The model as `Accelerator.prepare` leaves it (accelerate 1.15 `_prepare_fsdp2`)."""
+    from accelerate.utils import fsdp_utils
+
+    accelerator = _accelerator(subject)
+    if subject.layout.fsdp.checkpointing:
+        model = fsdp_utils.fsdp2_apply_ac(accelerator, model)
+    return fsdp_utils.fsdp2_prepare_model(accelerator, model)
+
+
+def _accelerator(subject: Subject) -> Any:
+    """What accelerate's functions ask of an Accelerator."""
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    fsdp = subject.layout.fsdp
+    compute = subject.workload.precision.compute
+    mixed = compute if subject.layout.states.autocast else "no"
+    policies = {"transformer": "transformer_based_wrap", "size": "size_based_wrap"}
+    plugin = FullyShardedDataParallelPlugin(
+        fsdp_version=2,
+        reshard_after_forward=fsdp.sharding == "full",
+        auto_wrap_policy=policies.get(fsdp.wrap, "no_wrap"),
+        transformer_cls_names_to_wrap=list(fsdp.wrap_classes) or None,
+        min_num_params=fsdp.min_parameters,
+        cpu_offload=False,
+        activation_checkpointing=fsdp.checkpointing,
+        cpu_ram_efficient_loading=False,
+    )
+    if mixed != "no":
+        plugin.set_mixed_precision(mixed)
+    return SimpleNamespace(
+        state=SimpleNamespace(fsdp_plugin=plugin),
+        mixed_precision=mixed,
+        is_main_process=False,
+        device=torch.device("meta"),
+    )
+
+
+def _step(
+    subject: Subject, storages: Storages, model: Any, run: tuple[Any, Steps, Any], *, measured: bool
+) -> None:
+    """One optimizer step; of a long accumulation two micro batches show all there is.
+
+    Gradients of all but the last stay unreduced: accelerate 1.15 `Accelerator.no_sync`, which the
+    Trainer enters for them.
+    """
+    loss, steps, casts = run
+    batches = min(subject.layout.batch.accumulation, 2)
+    for number in range(batches):
+        model.set_requires_gradient_sync(number == batches - 1)
+        there_and_back(storages, loss, casts, measured=measured)
+    enter(storages, "optimizer step", measured=measured)
+    torch.empty((), device="meta")  # a fused step makes nothing, and a phase begins with an event
+    steps.step()
+    for each in steps.tensors():
+        storages.name(each, "optimizer states")
+
+
+class _LocalSteps:
+    """The optimizer over this rank's shards, which is what its operations on DTensors come to."""
+
+    def __init__(self, subject: Subject, parameters: list[torch.nn.Parameter]) -> None:
+        self.sharded = parameters
+        self.shards = [torch.nn.Parameter(_local(each)) for each in parameters]
+        self.steps = optimizer_of(subject, self.shards)
+
+    def step(self) -> Any:
+        for whole, shard in zip(self.sharded, self.shards, strict=True):
+            shard.grad = None if whole.grad is None else _local(whole.grad)
+        done = self.steps.step()
+        for shard in self.shards:
+            shard.grad = None
+        return done
+
+    def tensors(self) -> Any:
+        return self.steps.tensors()
+
+
+def _local(value: torch.Tensor) -> torch.Tensor:
+    held: torch.Tensor = getattr(value, "_local_tensor", value).detach()
+    return held
+
+
+def _name_weights(storages: Storages, model: torch.nn.Module) -> None:
+    for name, each in model.named_parameters():
+        storages.follow(_local(each), "parameter", "weights")
+        storages.name(_local(each), "weights", pattern(name))
+
+
+def _name_units(storages: Storages, model: torch.nn.Module) -> None:
+    """Know the storages of whole parameters, which every gathering fills anew."""
+    for module in model.modules():
+        if hasattr(module, "_get_fsdp_state"):
+            for group in module._get_fsdp_state()._fsdp_param_groups:  # noqa: SLF001
+                for parameter in group.fsdp_params:
+                    for whole in parameter.all_gather_outputs:
+                        storages.name(whole, "weights")
+
+
+@contextmanager
+def _meta_streams() -> Iterator[None]:
+    """Let FSDP make its buffers on the meta device, and wait for streams of the CPU."""
+    importlib.import_module(_INIT)
+    group = importlib.import_module(_GROUP)
+    with ExitStack() as stack:
+        for name in [name for name in sys.modules if name.startswith(_PACKAGE)]:
+            module = sys.modules[name]
+            if hasattr(module, "_get_device_from_mesh"):
+                stack.enter_context(replaced(module, "_get_device_from_mesh", _on_meta))
+            if hasattr(module, "_get_device_handle"):
+                stack.enter_context(replaced(module, "_get_device_handle", lambda *_: torch.cpu))
+        stack.enter_context(
+            replaced(group.FSDPParamGroup, "_validate_no_meta_params", lambda _: None)
+        )
+        yield
+
+
+def _on_meta(_: Any) -> torch.device:
+    return torch.device("meta")

@@ -1,0 +1,143 @@
+"""Losses that TRL computes itself: in tiles, and over pairs of answers beside a reference.
+
+The real head and the real kernel's wrapper run (trl 1.15 and later, `trainer/utils.py`
+`add_fused_lm_head`, `kernels/chunked_logprob.py`); what Triton does in place allocates nothing.
+"""
+
+import importlib
+import importlib.metadata
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest.mock import patch
+
+import torch
+from packaging.version import Version
+
+from tunec.compiler.tracing.subject import Subject, Untraceable
+
+_TILED: Final = Version("1.15")
+_OUTPUTS: Final = {
+    1: ("log_probs", "entropy", "is_top1"),
+    2: ("log_probs", "entropy", "mean_logits", "is_top1"),
+}
+"""What the head is asked for a token: trl 1.16 `sft_trainer.py` and `dpo_trainer.py`, `__init__`.
+By sequences of a sample."""
+_BETA: Final = 0.1
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def is_trls(subject: Subject) -> bool:
+    """Whether TRL computes the loss; raises Untraceable for those that nothing here runs."""
+    workload = subject.workload
+    if workload.loss == "fused":
+        raise Untraceable("Liger's fused loss runs on devices only")
+    if workload.generation is not None:
+        raise Untraceable("generation is no part of a traced step")
+    if workload.loss == "full" and workload.preference is None:
+        return False
+    if workload.loss == "full":
+        raise Untraceable("answers are compared as TRL does since 1.15, in tiles")
+    return _has_tiles()
+
+
+def _has_tiles() -> bool:
+    try:
+        held = Version(importlib.metadata.version("trl"))
+    except importlib.metadata.PackageNotFoundError:
+        raise Untraceable("a loss in pieces is TRL's, which is not installed") from None
+    if held < _TILED:
+        raise Untraceable(f"tracing knows the loss of trl {_TILED} and later, not of {held}")
+    return True
+
+
+def add_head(subject: Subject, model: Any) -> None:
+    """Give a causal model, with adapters or without, TRL's head."""
+    utils = importlib.import_module("trl.trainer.utils")
+    base = model.get_base_model() if subject.is_adapted else model
+    utils.add_fused_lm_head(base, outputs=_OUTPUTS[_sequences(subject)])
+
+
+def _sequences(subject: Subject) -> int:
+    asked = subject.workload.preference
+    return asked.sequences if asked is not None else 1
+
+
+def loss_in_tiles(
+    subject: Subject, model: Any, batch: dict[str, Any], reference: Any
+) -> Callable[[], torch.Tensor]:
+    """The loss as SFTTrainer and DPOTrainer compute it (trl 1.16 `_compute_loss`)."""
+    asked = subject.workload.preference
+    inputs = {**batch, "use_cache": False, "fused_lm_head": True}
+
+    def supervised() -> torch.Tensor:
+        out: torch.Tensor = model(**inputs).loss
+        return out
+
+    def over_pairs() -> torch.Tensor:
+        outputs = model(**inputs)
+        chosen, rejected = outputs.log_probs.sum(dim=1).chunk(2)
+        if asked is not None and asked.reference in ("resident", "base"):
+            off = model.disable_adapter() if reference is None else nullcontext()
+            with torch.no_grad(), off:
+                seen = (reference or model)(**inputs)
+            other, worse = seen.log_probs.sum(dim=1).chunk(2)
+            chosen, rejected = chosen - other, rejected - worse
+        return -torch.nn.functional.logsigmoid(_BETA * (chosen - rejected)).mean()
+
+    with_tiles = over_pairs if asked is not None and asked.sequences > 1 else supervised
+
+    def loss() -> torch.Tensor:
+        return with_tiles()
+
+    return loss
+
+
+class _Launched:
+    """A kernel that is launched on a grid and allocates nothing."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+@contextmanager
+def tiles_as_on_gpu(subject: Subject) -> Iterator[None]:
+    """Take the path of devices with Triton, for forward and backward passes within."""
+    if not is_trls(subject):
+        yield
+        return
+    kernel = importlib.import_module("trl.kernels.chunked_logprob")
+    utils = importlib.import_module("trl.trainer.utils")
+    substitutes: dict[str, Any] = {
+        "triton": SimpleNamespace(cdiv=lambda a, b: -(-a // b)),
+        "_addmm_fp32": lambda *_: None,
+        "_forward_kernel": _Launched(),
+        "_backward_kernel": _Launched(),
+        "_use_triton": lambda _: True,
+    }
+    with ExitStack() as stack:
+        for name, substitute in substitutes.items():
+            # without Triton the module has no `triton`
+            stack.enter_context(patch.object(kernel, name, substitute, create=True))
+        stack.enter_context(patch.object(utils, "_use_triton", lambda _: True))
+        for name, answer in _autocast_on_meta(subject).items():
+            stack.enter_context(patch.object(torch, name, answer))
+        yield
+
+
+def _autocast_on_meta(subject: Subject) -> dict[str, Callable[..., Any]]:
+    """What the kernel asks of autocast on the device of its tensors, which meta is not for."""
+    enabled, dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
+    on, wide = subject.layout.states.autocast, _DTYPES[subject.workload.precision.compute]
+    return {
+        "is_autocast_enabled": lambda *kind: on if kind == ("meta",) else enabled(*kind),
+        "get_autocast_dtype": lambda kind: wide if kind == "meta" else dtype(kind),
+    }
+
+
+def scored_places(subject: Subject) -> int:
+    """Labels of a micro batch that a loss in tiles is of: all but the first of each sequence."""
+    data = subject.workload.data
+    rows = subject.layout.batch.micro * _sequences(subject)
+    return rows * (data.sequence + data.image_tokens - 1)

@@ -1,0 +1,70 @@
+"""What a spec says of the objective: given texts, preferred answers, or rewarded ones."""
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from tunec.schemas.shape import Shape
+from tunec.schemas.terms import GroupLoss, PairLoss
+from tunec.schemas.units import Positive, PositiveCount
+
+ONE_FIELD: Final = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+"""Exactly one field of a shape is given."""
+
+
+class Sft(Shape):
+    """Train towards given texts."""
+
+
+class Dpo(Shape):
+    """Train towards the better of two answers (arXiv 2305.18290)."""
+
+    beta: Positive = 0.1
+    """Weight of the distance from the reference model."""
+    loss: PairLoss = "sigmoid"
+    """Variant of the loss over a pair."""
+    reference: Literal["resident", "precomputed"] | None = None
+    """A second model on the devices, or its values computed before training; when absent, the base
+    with its adapters off, and a second model where there are no adapters."""
+
+
+class Grpo(Shape):
+    """Train towards rewarded answers that the model writes itself (arXiv 2402.03300)."""
+
+    rewards: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Functions that reward an answer: names that the trainer knows, or dotted import paths."""
+    samples: Annotated[int, Field(ge=2, le=4096)] = 8
+    """Answers to one prompt, which are compared with each other."""
+    completion: PositiveCount = 256
+    """Most tokens of an answer; `data.sequence` holds the prompt with the answer."""
+    beta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Weight of the distance from a reference model; 0: there is none."""
+    loss: GroupLoss | None = None
+    """How the loss of a group is averaged; when absent, as the trainer's release does."""
+    temperature: Positive = 1.0
+    """Of sampling."""
+    generator: Literal["transformers", "vllm_colocate", "vllm_server"] = "transformers"
+    """What writes the answers: the trained model itself, vLLM on the same devices, or a server."""
+    device_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of each device's memory that `vllm_colocate` takes; 0.3 when absent."""
+
+
+class Objective(Shape):
+    """Towards what the model is trained: exactly one of these."""
+
+    model_config = ONE_FIELD
+
+    sft: Sft | None = None
+    dpo: Dpo | None = None
+    grpo: Grpo | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one objective, not {' and '.join(given) or 'none'}")
+        return self
+
+
+ObjectiveName = Literal["sft", "dpo"]
+"""Objectives that need no options."""

@@ -1,0 +1,118 @@
+"""How llama-cookbook is asked about its flags, and how it is heard."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Json
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Fact,
+    Heard,
+    Program,
+    Question,
+    Where,
+    flat,
+)
+from tunec.compiler.verify.delivery import document
+from tunec.targets.deepspeed.verify import WORDS, refusal
+from tunec.targets.huggingface.verify import SECONDS, adapter_program
+from tunec.targets.llama_cookbook.schema import CONSUMER, REQUIREMENTS
+from tunec.targets.llama_cookbook.target import NAME, STYLE, VERSION
+from tunec.targets.scripts.command import FLAGS
+from tunec.targets.scripts.verify import flag_words, shell_programs
+
+_FLAGS: Final = "llama_cookbook update_config"
+_UNKNOWN: Final = re.compile(r"unknown parameter (\S+)")
+"""utils/config_utils.py `update_config` prints it, and goes on."""
+_BLOCKS: Final[Mapping[str, str]] = {
+    "peft": "lora_config",
+    "storage": "quantization_config",
+    "data": "custom_dataset",
+}
+"""The answer's parts, and the classes under whose names their flags stand."""
+_MODULES: Final = "target_modules"
+
+
+def _where(case: Case) -> Where:
+    return Where(case.target.package, VERSION, REQUIREMENTS)
+
+
+def _ask(case: Case, _: Answers) -> Question:
+    return {"verb": "resolve", "argv": flag_words(case, NAME)}
+
+
+def _hear(case: Case, answer: Any) -> Heard:
+    if answer["refused"]:
+        return Heard(refused=refusal(answer))
+    return Heard(
+        values=_values(case, answer),
+        facts=tuple(_facts(case.plan, answer)),
+        ignored=tuple(_ignored(case, answer["said"])),
+    )
+
+
+def _values(case: Case, answer: Mapping[str, Any]) -> dict[str, Json]:
+    """Every flag's resolved value; of a dataset other than its own script's there is no file."""
+    found = {**answer["train"], "enable_fsdp": answer["train"]["enable_fsdp"]}
+    for part, name in _BLOCKS.items():
+        held = answer[part] if isinstance(answer[part], Mapping) else {}
+        found |= {f"{name}.{key}": value for key, value in held.items()}
+    found |= _ordered(case.plan, answer["peft"] or {})
+    return {f"{FLAGS}.{key}": value for key, value in found.items()}
+
+
+def _ordered(plan: Plan, peft: Mapping[str, Any]) -> dict[str, Json]:
+    """PEFT holds the names of modules as a set: they come back in the plan's order."""
+    names, planned = peft.get(_MODULES), plan.adapter.targets
+    if not isinstance(names, list) or sorted(names) != sorted(planned):
+        return {}
+    return {f"lora_config.{_MODULES}": list(planned)}
+
+
+def _facts(plan: Plan, answer: Mapping[str, Any]) -> Iterator[Fact]:
+    """What `main` hands to the model: the adapter, and how the base is stored."""
+    bits, form = answer["quantization"], plan.quantization.format
+    yield Fact(
+        "adapter.kind", f"{FLAGS}.use_peft", plan.adapter.kind == "lora", bool(answer["peft"])
+    )
+    if form == "none" or bits is None:
+        yield Fact("quantization.format", f"{FLAGS}.quantization", form != "none", bool(bits))
+        return
+    packed = form in ("nf4", "fp4")
+    yield Fact("quantization.format", f"{FLAGS}.quantization", packed, bits["load_in_4bit"])
+    if packed:
+        key = f"{FLAGS}.quantization_config"
+        kind, compute = bits["bnb_4bit_quant_type"], WORDS[plan.quantization.compute]
+        yield Fact("quantization.format", f"{key}.quant_type", form, kind)
+        said = bits["bnb_4bit_compute_dtype"]
+        yield Fact("quantization.compute", f"{key}.compute_dtype", compute, said)
+
+
+def _ignored(case: Case, said: str) -> Iterator[str]:
+    """Flags that no class has: those of other blocks are asked of each class, and told too."""
+    flags = flat(document(case.file(NAME), case.delivered[NAME]).get(FLAGS, {}))
+    for name in dict.fromkeys(_UNKNOWN.findall(said)):
+        if name in flags:
+            yield f"{FLAGS}.{name}"
+
+
+def _lora(_: Case, answers: Answers) -> Mapping[str, Json] | None:
+    answer = answers.get(_FLAGS)
+    if answer is None or answer["refused"]:
+        return None
+    peft: Mapping[str, Json] | None = answer["peft"]
+    return peft
+
+
+def _named(key: str) -> str:
+    return f"{FLAGS}.lora_config.{key}"
+
+
+PROGRAMS: Final = (
+    Program(_FLAGS, NAME, CONSUMER, _where, _ask, _hear, seconds=SECONDS),
+    adapter_program(NAME, _lora, _where, _named, after=_FLAGS),
+    *shell_programs(NAME, STYLE),
+)

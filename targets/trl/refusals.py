@@ -1,0 +1,46 @@
+"""What TRL's trainers do not run, or run otherwise than planned."""
+
+from typing import Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.targets.scripts.refusals import Refusal
+
+
+def _precomputes(plan: Plan) -> bool:
+    return plan.objective.reference == "precomputed"
+
+
+def _splits_groups(plan: Plan) -> bool:
+    evaluates = plan.objective.kind == "grpo" and plan.schedule.evaluation_steps is not None
+    return evaluates and plan.batch.evaluation * plan.parallel.world % plan.generation.samples > 0
+
+
+REFUSALS: Final = (
+    Refusal(
+        ("batch.evaluation", "generation.samples"),
+        "an evaluation batch over all devices splits a group of answers",
+        _splits_groups,
+        "trl 0.27.2 to 1.16.0 trainer/grpo_config.py `GRPOConfig.__post_init__`; "
+        "num_generations_eval is num_generations where it is not given",
+        "pin batch.evaluation so that it holds whole groups, or leave data.evaluation out",
+        since="0.27",
+    ),
+    Refusal(
+        ("objective.reference", "parallel.engine"),
+        "values of the reference are computed before DeepSpeed has the model",
+        lambda plan: _precomputes(plan) and plan.parallel.engine == "deepspeed",
+        "trl 0.9.6 to 1.8.0 trainer/dpo_trainer.py: a model on the CPU or in shards; huggingface/"
+        "trl#6403; 1.9.2 has an engine for it",
+        "use trl 1.9 or later, another engine, or a resident reference",
+        until="1.9",
+    ),
+    Refusal(
+        ("objective.reference", "adapter.kind"),
+        "the second model stays on the devices, though its values are computed before",
+        lambda plan: _precomputes(plan) and plan.adapter.kind == "none",
+        "trl 0.29.1 to 1.1.0 trainer/dpo_trainer.py `__init__`; huggingface/trl#5542",
+        "use trl 1.2 or later, or a resident reference",
+        since="0.29",
+        until="1.2",
+    ),
+)

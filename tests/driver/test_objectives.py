@@ -1,0 +1,283 @@
+"""Towards what a model is trained, and how its loss is computed: what is decided, and why."""
+
+from typing import Any
+
+import pytest
+from planning import codes, decided, errors, pins_of, planned
+
+from tunec.compiler.analyses import liger
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import load_mapping
+from tunec.compiler.passes.fit.fit import preference_of, written_of
+from tunec.targets.registry import REGISTRY
+
+GRPO = {"grpo": {"rewards": ["accuracy_reward"], "samples": 6, "completion": 256}}
+A100, P100 = "a100-80g-x2", "p100-x1"
+
+
+# ── the loss, by software ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("software", "path"),
+    [
+        ({}, "full"),
+        ({"trl": "0.12.2"}, "full"),
+        ({"trl": "1.4.0"}, "full"),
+        ({"trl": "1.6.0"}, "full"),
+        ({"trl": "1.7.1"}, "chunked"),
+        ({"trl": "1.14.2"}, "chunked"),
+        ({"trl": "1.16.0"}, "chunked"),
+        ({"liger-kernel": "0.8.0"}, "fused"),
+        ({"liger-kernel": "0.8.0", "trl": "1.14.2"}, "fused"),
+        ({"liger-kernel": "0.8.0", "trl": "1.15.0"}, "chunked"),
+        ({"liger-kernel": "0.8.0", "transformers": "4.46.3"}, "full"),
+        ({"liger-kernel": "0.8.0", "transformers": "4.44.2"}, "full"),
+        ({"liger-kernel": "0.8.0", "transformers": "4.51.3"}, "fused"),
+    ],
+)
+def test_the_loss_follows_from_the_software(software, path):
+    assert decided(software=software).loss.path == path
+
+
+@pytest.mark.parametrize(
+    ("software", "pin", "said"),
+    [
+        ({}, "fused", "liger-kernel is not named in the software"),
+        ({}, "chunked", "no trl is named in the software"),
+        ({"trl": "1.3.0"}, "chunked", "trl 1.3.0 computes all logits"),
+        ({"liger-kernel": "0.8.0", "trl": "1.16.0"}, "fused", "in the place of Liger's"),
+    ],
+)
+def test_a_loss_that_the_software_has_not_is_refused(software, pin, said):
+    found = planned(software=software, pin={"loss.path": pin})
+    assert codes(found) == {"E0606"}
+    assert said in errors(found)[0]
+
+
+def test_a_pin_takes_what_is_there_and_not_usual():
+    assert decided(software={"trl": "1.5.1"}, pin={"loss.path": "chunked"}).loss.path == "chunked"
+    assert decided(software={"trl": "1.9.2"}, pin={"loss.path": "full"}).loss.path == "full"
+
+
+def test_an_adapter_on_the_head_keeps_trl_from_pieces_until_1_15():
+    method = {"lora": {"targets": "all-linear", "also_train": ["lm_head"]}}
+    for version, path in [("1.9.2", "full"), ("1.16.0", "chunked")]:
+        found = decided(model="tinyllama-1.1b", method=method, software={"trl": version})
+        assert found.loss.path == path
+
+
+def test_liger_runs_for_families_and_devices_that_it_knows():
+    version = liger.Version("0.5.10")
+    assert liger.refusal("qwen3", (8, 0), version) is None
+    assert liger.refusal("qwen3", None, version) is None
+    assert liger.refusal("qwen3", (8, 0), liger.Version("0.4.2")) is not None
+    assert liger.refusal("granite", (8, 0), version) is not None
+    assert "7.0, not 6.0" in str(liger.refusal("llama", (6, 0), version))
+    on_p100 = {"software": {"liger-kernel": "0.8.0"}, "precision": "fp32", "hardware": P100}
+    assert decided(**on_p100).loss.path == "full"
+
+
+def test_a_leaner_loss_takes_less_memory():
+    """And the plan's account is of the loss that is decided."""
+    batch = {"global": 16}
+    pins = {"batch.micro": 2, "activation_checkpointing.mode": "layer"}
+    found = {
+        path: planned(software=software, batch=batch, pin=pins)
+        for path, software in [("full", {}), ("chunked", {"trl": "1.16.0"})]
+    }
+    for path, each in found.items():
+        assert each.memory.workload.loss == path
+    assert found["chunked"].memory.peak_bytes < 0.7 * found["full"].memory.peak_bytes
+
+
+# ── the objective ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_given_texts_are_the_usual_objective():
+    plan = decided()
+    assert (plan.objective.kind, plan.objective.reference) == ("sft", "none")
+    assert plan.generation.engine == "none"
+    assert decided(objective="sft") == plan
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "reference", "rate"),
+    [
+        ("lora", "dpo", "base", 5e-6),
+        ("full", "dpo", "resident", 5e-7),
+        ("full", {"dpo": {"reference": "precomputed"}}, "precomputed", 5e-7),
+        ("qlora", {"dpo": {"beta": 0.2, "loss": "ipo"}}, "base", 5e-6),
+        ("lora", GRPO, "none", 1e-5),
+        ("lora", {"grpo": {**GRPO["grpo"], "beta": 0.04}}, "base", 1e-5),
+        ("full", {"grpo": {**GRPO["grpo"], "beta": 0.04}}, "resident", 1e-6),
+    ],
+)
+def test_the_reference_and_the_rate_follow_from_objective_and_method(
+    method, asked, reference, rate
+):
+    plan = decided(method=method, objective=asked)
+    assert plan.objective.reference == reference
+    assert plan.optimizer.learning_rate == rate
+    assert plan.loss.path == "chunked"
+
+
+def test_trl_before_1_15_computes_all_logits_of_answers():
+    assert decided(objective="dpo", software={"trl": "1.9.2"}).loss.path == "full"
+    found = planned(objective="dpo", software={"trl": "1.16.0"}, pin={"loss.path": "full"})
+    assert codes(found) == {"E0606"}
+
+
+def test_a_step_holds_whole_groups_and_keeps_all_devices_busy():
+    plan = decided(objective=GRPO, hardware="a100-80g-x8")
+    assert plan.batch.global_ % 6 == 0
+    assert plan.batch.global_ % 8 == 0
+    assert plan.parallel.data == 8
+    assert plan.generation.prompt + plan.generation.completion == plan.data.sequence
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({"objective": GRPO, "batch": {"global": 32}}, "E0805", "whole groups of 6"),
+        ({"objective": {"dpo": {"reference": "resident"}}}, "E0804", "base itself"),
+        (
+            {"objective": {"grpo": {"rewards": ["r"], "completion": 1024}}},
+            "E0804",
+            "no room for a prompt",
+        ),
+        (
+            {"objective": {"grpo": {"rewards": ["r"], "device_share": 0.5}}},
+            "E0804",
+            "device_share says nothing of transformers",
+        ),
+        (
+            {"objective": "dpo", "data": {"train": "a", "sequence": 512, "packing": True}},
+            "E0804",
+            "cannot share a sequence",
+        ),
+        (
+            {"objective": "dpo", "model": "qwen2.5-vl-3b"},
+            "E0804",
+            "models of text alone",
+        ),
+    ],
+)
+def test_what_does_not_fit_an_objective_is_refused(changes: dict[str, Any], code, said):
+    found = planned(**changes)
+    assert code in codes(found)
+    assert any(said in message for message in errors(found))
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [
+        {"objective.reference": "base"},
+        {"generation.engine": "transformers"},
+        {"generation.device_share": 0.5},
+        {"objective.kind": "dpo", "objective.reference": "none"},
+    ],
+)
+def test_pins_that_contradict_each_other_break_an_invariant(pins):
+    found = planned(method="full", pin=pins)
+    assert codes(found) & {"E0402", "E0804"}
+
+
+@pytest.mark.parametrize("asked", ["sft", "dpo", GRPO])
+def test_every_slot_pinned_is_the_same_plan(asked):
+    plan = decided(objective=asked)
+    assert decided(objective=asked, pin=pins_of(plan)) == plan
+
+
+# ── the accounts ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_accounts_hear_of_the_objective():
+    pairs, written = decided(objective="dpo"), decided(objective=GRPO)
+    assert preference_of(decided().objective) is None
+    assert preference_of(pairs.objective).sequences == 2
+    assert preference_of(written.objective).sequences == 1
+    assert written_of(pairs.generation) is None
+    assert written_of(written.generation).tokens == 1024
+    server = {"grpo": {**GRPO["grpo"], "generator": "vllm_server"}}
+    assert written_of(decided(objective=server).generation) is None
+
+
+def test_a_second_model_is_in_memory_and_time():
+    both = planned(objective="dpo", method="full")
+    before = planned(objective={"dpo": {"reference": "precomputed"}}, method="full")
+    size = 2 * both.plan.model.parameters
+    assert both.memory.terms["reference model"] == size
+    assert "reference model" not in before.memory.terms
+    assert both.time.terms["reference forward"] > 0
+    assert "reference forward" not in before.time.terms
+    loading = [
+        each.memory.host.phases["loading"]["weights while loading"] for each in (both, before)
+    ]
+    assert loading[0] == 2 * loading[1]
+
+
+def test_answers_take_a_cache_that_grows_with_the_step():
+    """The answers of a whole step are written at once, however small the micro batches are."""
+    found = [planned(objective=GRPO, batch={"global": size}) for size in (48, 96)]
+    caches = [each.memory.phases["generation"]["key-value cache"] for each in found]
+    assert caches[1] == 2 * caches[0]
+    plan = found[0].plan
+    heads = 2 * 16 * 8 * 64  # keys and values of 16 layers, 8 heads of 64 (Llama 3.2 1B)
+    assert caches[0] == 2 * heads * 1024 * 48 // plan.parallel.data
+    assert found[0].time.terms["generation"] > found[0].time.terms["forward"]
+
+
+def test_vllm_takes_its_share_of_each_device():
+    share = {"grpo": {**GRPO["grpo"], "generator": "vllm_colocate", "device_share": 0.4}}
+    found = planned(objective=share)
+    held = found.memory.terms["generation engine"]
+    assert held == round(0.4 * found.plan.devices.memory)
+    assert "key-value cache" not in found.memory.phases["generation"]
+    own = planned(objective=GRPO)
+    assert found.time.terms["generation"] < own.time.terms["generation"]
+    server = planned(objective={"grpo": {**GRPO["grpo"], "generator": "vllm_server"}})
+    assert "generation" not in server.memory.phases
+
+
+def test_a_pair_takes_twice_the_time_of_a_text():
+    pins = {"batch.micro": 1, "parallel.engine": "ddp", "activation_checkpointing.mode": "none"}
+    asked = {"batch": {"global": 16}, "pin": pins, "software": {"trl": "1.16.0"}}
+    texts, pairs = planned(**asked), planned(objective="dpo", **asked)
+    assert pairs.time.terms["forward"] == pytest.approx(2 * texts.time.terms["forward"])
+    assert pairs.time.tokens == 2 * texts.time.tokens
+    assert pairs.time.samples == texts.time.samples
+
+
+# ── targets ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("huggingface", "transformers' Trainer trains towards given texts"),
+        ("glm4", "transformers' Trainer trains towards given texts"),
+    ],
+)
+def test_other_trainers_refuse_answers_with_the_reason(target, reason):
+    spec = {
+        "tunec": 1,
+        "model": "glm-4-9b-0414" if target == "glm4" else "llama-3.2-1b",
+        "method": "lora",
+        "objective": "dpo",
+        "data": {"train": "train.jsonl", "samples": 1000, "sequence": 1024},
+        "hardware": A100,
+    }
+    compiled = compile_spec(load_mapping(spec), [REGISTRY.resolve(target)])
+    notes = [note for each in compiled.diagnostics if each.id == "E0901" for note in each.notes]
+    assert any(reason in note for note in notes)
+    assert not compiled.artifacts
+
+
+@pytest.mark.parametrize("name", [name for name in REGISTRY.names() if name != "trl"])
+def test_no_other_target_says_an_objective_and_all_say_why(name):
+    target = REGISTRY[name]
+    cannot = target.cannot["objective.kind"]
+    starts_only = name in ("launch", "accelerate", "slurm", "kubeflow", "skypilot", "deepspeed")
+    assert cannot.loses is not starts_only
+    assert starts_only or cannot.harmless == ("sft",)

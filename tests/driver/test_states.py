@@ -1,0 +1,69 @@
+"""The dtypes of training state, as runs of deepspeed 0.19.8 and peft 0.21 showed them.
+
+`tests/rehearse` runs some of these rows again; the fp16 rows were run on a CPU that was told to
+take fp16.
+"""
+
+import pytest
+from tests.driver.planning import planned
+
+ROWS = {
+    # method, compute, stage: base weights, trainable, gradients, master weights
+    ("lora", "bf16", 0): ("bf16", "bf16", "bf16", True),
+    ("lora", "bf16", 1): ("bf16", "bf16", "bf16", True),
+    ("lora", "bf16", 2): ("bf16", "bf16", "bf16", True),
+    ("lora", "bf16", 3): ("bf16", "fp32", "bf16", True),
+    ("lora", "fp32", 0): ("fp32", "fp32", "fp32", False),
+    ("lora", "fp32", 1): ("fp32", "fp32", "fp32", True),
+    ("lora", "fp32", 2): ("fp32", "fp32", "fp32", True),
+    ("lora", "fp32", 3): ("fp32", "fp32", "fp32", True),
+    ("lora", "fp16", 1): ("fp16", "fp16", "fp16", True),
+    ("lora", "fp16", 2): ("fp16", "fp16", "fp16", True),
+    ("full", "bf16", 3): ("bf16", "bf16", "bf16", True),
+    ("full", "fp32", 3): ("fp32", "fp32", "fp32", True),
+}
+
+
+def made(method, compute, stage, deepspeed="0.19.8"):
+    return planned(
+        model="smollm2-360m",
+        method=method,
+        data={"train": "train.jsonl", "samples": 1000, "sequence": 512},
+        hardware="a100-80g-x8",
+        software={"deepspeed": deepspeed},
+        pin={"parallel.engine": "deepspeed", "zero.stage": stage, "precision.compute": compute},
+    )
+
+
+@pytest.mark.parametrize(("row", "expected"), ROWS.items(), ids=str)
+def test_states_are_those_of_a_real_run(row, expected):
+    plan = made(*row).plan
+    assert plan is not None
+    states = plan.states
+    found = (states.weights, states.trainable, states.gradients, states.master_weights)
+    assert found == expected
+    assert states.optimizer == "fp32"
+    assert not states.autocast
+
+
+def test_until_0_19_2_the_engine_casts_adapters_at_stage_3():
+    plan = made("lora", "bf16", 3, deepspeed="0.18.9").plan
+    assert plan is not None
+    assert plan.states.trainable == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("method", "compute", "why"),
+    [
+        ("lora", "fp16", "does not scale the loss of fp32 adapters"),
+        ({"lora": {"also_train": ["embed_tokens"]}}, "bf16", "parameters of one dtype"),
+    ],
+    ids=["fp16", "also_train"],
+)
+def test_what_fp32_adapters_rule_out_at_stage_3(method, compute, why):
+    found = made(method, compute, 3)
+    assert found.plan is None
+    assert [each.id for each in found.diagnostics] == ["E0702"]
+    assert why in " ".join(found.diagnostics[0].notes)
+    assert made(method, compute, 3, deepspeed="0.19.1").plan is not None
+    assert made(method, compute, 2).plan is not None

@@ -1,0 +1,109 @@
+"""Rules on compile: a plan whose files break one is not written; what is written breaks none."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tunec.compiler.driver import Compiled, compile_spec
+from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.lints.emitted import EXEMPT, environment_of, run_of
+from tunec.compiler.lints.index import rule, rule_names, rule_page, subject
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.silence import known_rules, outspoken
+from tunec.compiler.lints.telling import check_rule
+from tunec.targets.generate_silence import main as silence
+from tunec.targets.registry import TARGETS
+
+_EXAMPLES = Path(__file__).parents[2] / "examples"
+_FIVE_LINES = _EXAMPLES / "five-lines/spec.yaml"
+
+
+@cache
+def _runs() -> tuple[Run, ...]:
+    """The files of every example for every target that can say it."""
+    found = (_run(spec, name) for spec in _EXAMPLES.glob("*/spec.yaml") for name in TARGETS.names())
+    return tuple(each for each in found if each is not None)
+
+
+def _run(spec: Path, name: str) -> Run | None:
+    target, version = TARGETS.resolve(name)
+    compiled = compile_spec(load_spec(spec), [(target, version)])
+    facts, plan = compiled.planned.facts, compiled.planned.plan
+    if not compiled.ok or facts is None or plan is None:
+        return None
+    return run_of(target, compiled.artifacts[name], environment_of(target, version, facts, plan))
+
+
+def test_every_rule_has_a_tree_of_its_own_subject() -> None:
+    assert {name: subject(name) for name in rule_names()} == known_rules()
+
+
+def test_the_trees_are_those_of_the_rules_as_they_stand() -> None:
+    assert silence(["--check"]) == 0, "a rule has changed: just generate"
+
+
+def test_a_rule_that_is_known_to_be_silent_finds_nothing() -> None:
+    assert len(_runs()) > 50
+    for run in _runs():
+        spoken = set(outspoken(run, rule_names()))
+        silent = [name for name in rule_names() if name not in spoken]
+        assert len(silent) > len(rule_names()) / 3
+        found = [each.id for name in silent for each in check_rule(rule(name), run)]
+        assert found == []
+
+
+def test_most_rules_need_not_be_imported_to_write_a_deepspeed_file() -> None:
+    """What a cold compile costs rests on it."""
+    runs = [run for run in _runs() if [each.kind for each in run.documents] == ["deepspeed"]]
+    assert runs
+    spoken = [len(set(outspoken(run, rule_names()))) for run in runs]
+    assert sum(spoken) / len(spoken) < 0.1 * len(rule_names())
+
+
+def test_an_exempt_rule_is_one() -> None:
+    assert set(EXEMPT) <= set(rule_names())
+    assert all(rule_page(name) and why for name, why in EXEMPT.items())
+
+
+# ── what is refused ──────────────────────────────────────────────────────────────────────────────
+
+
+def _compiled(target: str, *overrides: str) -> Compiled:
+    return compile_spec(load_spec(_FIVE_LINES, overrides), [TARGETS.resolve(target)])
+
+
+@pytest.mark.parametrize(
+    ("pin", "name"),
+    [
+        ("pin.optimizer.beta2=1.0", "optimizer-number-refused"),
+        ("pin.adapter.alpha=0", "lora-alpha-of-zero"),
+        ("pin.adapter.dropout=1.0", "lora-dropout-out-of-range"),
+    ],
+)
+def test_a_plan_that_breaks_a_rule_is_not_emitted(pin: str, name: str) -> None:
+    compiled = _compiled("huggingface", pin)
+    slot = pin.partition("=")[0].removeprefix("pin.")
+    (told,) = [each for each in compiled.diagnostics if each.severity == "error"]
+    assert compiled.artifacts == {}
+    assert told.id == name
+    assert [label.path for label in told.labels] == [slot]
+    assert all(label.span for label in told.labels), "the pin's own line"
+    assert told.help is not None
+    assert slot in told.help
+
+
+def test_a_warning_is_told_and_the_files_are_written() -> None:
+    compiled = _compiled("huggingface", "pin.runtime.dataloader_workers=500")
+    (told,) = [each for each in compiled.diagnostics if each.severity == "warning"]
+    assert told.id == "more-workers-than-cores"
+    assert compiled.artifacts["huggingface"]
+
+
+def test_a_warning_that_the_spec_allows_is_not_told() -> None:
+    compiled = _compiled(
+        "huggingface",
+        "pin.runtime.dataloader_workers=500",
+        'allow={more-workers-than-cores: "the loader sleeps"}',
+    )
+    assert [each.id for each in compiled.diagnostics if each.severity != "note"] == []

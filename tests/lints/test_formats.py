@@ -1,0 +1,58 @@
+"""What `tunec lint` prints for programs, for every rule; and the recipes of docs/lint-in-ci.md."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from runpy import run_path
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from lint_asking import lint
+from lint_pages import examples
+
+from tunec.compiler.lints.index import rule_names
+
+_ROOT = Path(__file__).parents[2]
+_SARIF = Draft202012Validator(run_path(str(_ROOT / "tests/diagnostics/test_renderers.py"))["SARIF"])
+_GITHUB = re.compile(r"::(?:error|warning|notice) (?:file=[^,]+,line=\d+,.*)?title=[\w-]+::\S.*")
+_PAGE = (_ROOT / "docs/lint-in-ci.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", rule_names())
+def test_a_finding_is_valid_sarif_and_one_line_for_github(name: str, tmp_path: Path) -> None:
+    example = next(each for each in examples(name) if each.is_bad)
+    log = json.loads(lint(tmp_path, example.files, (*example.arguments, "--format", "sarif")).out)
+    assert [fault.message for fault in _SARIF.iter_errors(log)] == []
+    results = log["runs"][0]["results"]
+    assert {each["ruleId"] for each in results} == {name}
+    told = lint(tmp_path, {}, (*example.arguments, "--format", "github")).out.splitlines()
+    assert len(told) == len(results)
+    assert all(_GITHUB.fullmatch(line) for line in told), told
+
+
+def _hook() -> dict[str, str]:
+    hooks = yaml.safe_load((_ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    (found,) = [each for each in hooks if each["id"] == "tunec-lint"]
+    return dict(found)
+
+
+def test_the_hook_is_the_one_that_the_page_shows() -> None:
+    hook = _hook()
+    (shown,) = re.findall(r"^```yaml\n(repos:\n.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
+    (repository,) = yaml.safe_load(shown)["repos"]
+    assert [each["id"] for each in repository["hooks"]] == [hook["id"]]
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert hook["entry"].split()[0] in project["scripts"]
+
+
+def test_the_arguments_of_the_hook_are_taken(tmp_path: Path) -> None:
+    (arguments,) = re.findall(r"^\s*args: (\[.*\])$", _PAGE, re.MULTILINE)
+    files = {"ds_config.json": '{"train_micro_batch_size_per_gpu": 1}\n'}
+    assert lint(tmp_path, files, (*files, *yaml.safe_load(arguments))).code == 0
+
+
+@pytest.mark.parametrize("name", ["ds_config.json", "configs/training_args.yaml", "train.sh"])
+def test_the_hook_reads_the_usual_names(name: str) -> None:
+    assert re.search(_hook()["files"], name)
