@@ -38,7 +38,7 @@ generated:
 
 # every test; arguments go to pytest, as in `just test -k house`
 test *arguments:
-    python -m pytest -n 2 --dist loadfile {{ arguments }}
+    python -m pytest -n 2 --dist loadfile --no-loadscope-reorder {{ arguments }}
 
 # format everything in place, and mend what the linter can mend
 format:

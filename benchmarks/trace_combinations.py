@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from trace_models import BY_NAME, MODELS, Model, config_of
 
@@ -18,6 +18,7 @@ from tunec.compiler.ir.slots import AttentionKernel, Fsdp, Quantization
 from tunec.compiler.tracing.subject import Subject
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.models.catalogue import card
+from tunec.schemas.terms import FsdpSharding
 
 sys.path.append(str(Path(__file__).parents[1] / "tests/analyses/memory"))
 from workload_builders import (  # type: ignore[import-not-found]
@@ -53,7 +54,7 @@ class Combination:
     targets: tuple[str, ...] = ()
     dropout: float = 0.0
     zero: dict[str, Any] = field(default_factory=dict)
-    fsdp: str = ""
+    fsdp: FsdpSharding | Literal[""] = ""
     """Sharding of FSDP 2, where that is the engine."""
     loss: str = "full"
     reference: str = ""

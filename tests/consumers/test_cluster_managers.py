@@ -25,8 +25,8 @@ CLUSTER = {"nodes": 2, "gpus": 8, "cpus": 256, "memory": 2**20}
 HOST = {"devices.host_budget": 400 * 2**30}
 
 
-def text_of(target: str, file: str, plan: Plan) -> str:
-    artifacts, faults = emit(TARGETS[target], plan, Version(TARGETS[target].latest))
+def text_of(target: str, file: str, plan: Plan, version: str = "") -> str:
+    artifacts, faults = emit(TARGETS[target], plan, Version(version or TARGETS[target].latest))
     assert not faults
     return next(each.text for each in artifacts if each.name == file)
 
@@ -81,7 +81,7 @@ def edited(text: str, key: str, value: Any) -> str:
 
 @pytest.mark.parametrize("version", ["2.0.1", "2.1.0", "2.2.1", "2.3.0"])
 def test_the_trainer_api_takes_a_trainjob(version):
-    text = text_of("kubeflow", "trainjob.yaml", plan_of(HOST))
+    text = text_of("kubeflow", "trainjob.yaml", plan_of(HOST), version)
     wrong = edited(text, "spec.trainer.numNodes", "two")
     questions = [{"verb": "trainjob", "yaml": each} for each in (text, wrong)]
     ours, planted = asked((f"kubeflow-trainer-api=={version}",), kubeflow.SCRIPT, questions)

@@ -300,6 +300,7 @@ def test_cookbook_refuses_the_quantisation_of_its_own_documentation():
 
 VISUALGLM: Mapping[str, Any] = {
     **TARGETS["visualglm"].requires,
+    "schedule.kind": "constant_with_warmup",
     "model.path": "THUDM/visualglm-6b",
     "model.family": "visualglm",
     "model.kind": "vision-language",

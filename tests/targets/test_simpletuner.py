@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from packaging.version import Version
+from tests.plans import plan_of
 
 from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import Environment, EnvironmentUnavailable, prepare
@@ -31,6 +32,7 @@ FLUX_TARGETS = (
 )
 
 FLUX_LORA: Mapping[str, Any] = {
+    **{path: plan_of()[path] for path in SLOTS},
     "model.path": "black-forest-labs/FLUX.1-dev",
     "model.family": "FluxTransformer2DModel",
     "model.kind": "diffusion",

@@ -64,6 +64,10 @@ def checks():
     return {case: [c for c in found if c.spec == case] for case in {c.spec for c in found}}
 
 
+RESOLVES_NOTHING = {"shellcheck"}
+"""Programs that judge a file and resolve no value of it."""
+
+
 def test_examples_are_many():
     assert len(SPECS) >= 20
     assert sum(1 for spec in SPECS for _ in cases(spec)) >= 60
@@ -77,7 +81,7 @@ def test_every_program_resolves_what_was_planned(checks, spec):
     reasons = {each.reason for each in found if each.status == "unchecked"}
     if reasons:
         pytest.skip(f"not checked: {'; '.join(sorted(reasons))}")
-    assert all(each.compared for each in found)
+    assert {each.program for each in found if not each.compared} <= RESOLVES_NOTHING
 
 
 def test_each_release_was_asked(checks):

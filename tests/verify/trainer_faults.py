@@ -120,7 +120,7 @@ FAULTS: Mapping[str, Fault] = {
         "--num_gpus=2", "--num_gpus=1", "per_node", 1, "deepspeed launcher"
     ),
     "minicpm-v: stage": Fault(
-        *("minicpm", "minicpm-v", "ds_config.json", put(STAGE, 1), STAGE, 1, AUTO),
+        *("minicpm", "minicpm-v", "ds_config.json", put(STAGE, 2), STAGE, 2, AUTO),
     ),
     # llama-cookbook
     "cookbook: rate": cookbook("--lr 0.0002", "--lr 0.002", "lr", 2e-3, slot=RATE),

@@ -73,6 +73,7 @@ def _device(run: Run) -> tuple[int, str] | None:
         (group.memory or devices[group.device].memory, devices[group.device].title)
         for node in cluster.nodes
         for group in node.accelerators
+        if group.device in devices  # of a plan's own files, those that it uses
     ]
     return max(found)
 
