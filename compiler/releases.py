@@ -1,6 +1,7 @@
 """Ranges of releases, such as `>=4.40,<5.24`."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from operator import eq, ge, le, ne
 from typing import Final
 
@@ -43,6 +44,7 @@ class Releases:
         return self.text
 
 
+@lru_cache(maxsize=4096)
 def _keeps(version: Version, bound: str) -> bool:
     for sign, holds in _OPERATORS.items():
         if bound.startswith(sign):

@@ -7,7 +7,7 @@ not be asked again (`tunec.compiler.lints.questions`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
@@ -32,13 +32,17 @@ _KEPT: Final = ("releases", "deepspeed_reader", "written", "_places", "_faults")
 """What a run works out from its files and versions alone."""
 
 
-@dataclass(frozen=True, slots=True)
 class _Files:
-    """Files that were judged before, with what silences each rule."""
+    """Files that were judged before; what silences each rule is found when they come again."""
 
-    values: tuple[Any, ...]
-    run: Run
-    silent: dict[str, Proof]
+    def __init__(self, values: tuple[Any, ...], run: Run) -> None:
+        self.values = values
+        self.run = run
+
+    @cached_property
+    def silent(self) -> dict[str, Proof]:
+        """The rules that find nothing, with what they asked of the surroundings."""
+        return dict(_silent(self.run))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class Remembered:
         key = (target.name, version, facts.model.path, *map(id, values), *facts.versions.items())
         if key not in self._known:
             run = run_of(target, artifacts, environment)
-            self._known[key] = _Files(values, run, dict(_silent(run)))
+            self._known[key] = _Files(values, run)
             return told_of(spoken_by(run), target, plan)
         known = self._known[key]
         run = _moved(known.run, environment)
