@@ -19,7 +19,7 @@ from resolved import differing
 from tunec.compiler.lints.lint import Linted
 
 RELEASES = (("0.14.5", "4.44.2"), ("0.18.9", "4.57.6"), ("0.19.8", "5.23.0"))
-EXAMPLES = 800
+EXAMPLES = 300
 Judged = Sequence[tuple[Pair, Linted, Real]]
 
 
