@@ -41,35 +41,36 @@ def intent_options(parser: argparse.ArgumentParser) -> None:
 
 def set_option(parser: argparse.ArgumentParser) -> None:
     """`--set`."""
-    parser.add_argument(
+    _repeatable(
+        parser,
         "--set",
-        dest="overrides",
-        metavar="PATH=VALUE",
-        action="append",
-        default=[],
-        help="overrule a value of the spec, such as data.sequence=1024 or pin.zero.stage=2",
+        "overrides",
+        "PATH=VALUE",
+        "overrule a value of the spec, such as data.sequence=1024 or pin.zero.stage=2",
     )
 
 
 def target_option(parser: argparse.ArgumentParser) -> None:
     """`--target`."""
-    parser.add_argument(
+    _repeatable(
+        parser,
         "--target",
-        dest="targets",
-        metavar="NAME[@VERSION]",
-        action="append",
-        default=[],
-        help="a consumer to plan or write for, such as deepspeed or huggingface@4.44",
+        "targets",
+        "NAME[@VERSION]",
+        "a consumer to plan or write for, such as deepspeed or huggingface@4.44",
     )
 
 
 def policy_option(parser: argparse.ArgumentParser) -> None:
     """`--policy`."""
+    what = "hold the plan to a team's rules; may be repeated"
+    _repeatable(parser, "--policy", "policies", "FILE", what)
+
+
+def _repeatable(
+    parser: argparse.ArgumentParser, flag: str, attribute: str, metavar: str, what: str
+) -> None:
+    """A flag that may be given often; its values are a list, empty where it is not given."""
     parser.add_argument(
-        "--policy",
-        dest="policies",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="hold the plan to a team's rules; may be repeated",
+        flag, dest=attribute, metavar=metavar, action="append", default=[], help=what
     )

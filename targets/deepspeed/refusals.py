@@ -13,7 +13,7 @@ from tunec.targets.deepspeed.reader import BUILT, PACKAGE, Reader
 
 
 class Refusal(NamedTuple):
-    """A combination of slots that DeepSpeed does not run, from one version to another."""
+    """A combination of slots that a consumer does not run, from one version to another."""
 
     slots: tuple[str, ...]
     text: str

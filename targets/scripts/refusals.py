@@ -1,24 +1,14 @@
 """What a trainer does not run, or runs otherwise than planned, though every key is well formed."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
+from tunec.targets.deepspeed.refusals import Refusal
 
-
-class Refusal(NamedTuple):
-    """A combination of slots that a trainer does not run, from one version to another."""
-
-    slots: tuple[str, ...]
-    text: str
-    holds: Callable[[Plan], bool]
-    source: str
-    help: str
-    since: str = "0"
-    until: str = "9999"
+__all__ = ["Refusal", "refusing"]
 
 
 def refusing(

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 from tests.plans import plan_of, plans
+from tests.said import lost_in, said_in
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.emit import emit
@@ -125,22 +126,6 @@ def found(target: Target, artifact: Artifact) -> Mapping[str, Found]:
     node, faults = parse(artifact.text, artifact.name, artifact.format)
     assert not faults
     return found_in(node)
-
-
-def said_in(target: Target, plan: Plan, version: Version, artifacts) -> set[str]:
-    dialect, names = target.dialect(version), {each.name for each in artifacts}
-    return {
-        slot
-        for file in target.files
-        if file.name in names
-        for entry in file.entries
-        if entry.holds_in(dialect) and entry.when(plan)
-        for slot in entry.slots
-    }
-
-
-def lost_in(diagnostics: tuple[Diagnostic, ...]) -> set[str]:
-    return {each.labels[0].path for each in diagnostics if each.id == "E0901"}
 
 
 @given(cases())
