@@ -59,16 +59,52 @@ class Taken:
     """The largest resident memory of any process so far."""
 
 
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_EVERY: Final = 10_000
+"""Pairs after which a line says how far the build is."""
+
+
 def run(folder: Path, jobs: int) -> Taken:
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "tunec", "fleet", "fleet.yaml", "-o", "build", "-j", str(jobs)]
     with (folder / "log").open("wb") as log:
-        subprocess.run(
-            [*command, "--format", "csv"], cwd=folder, stdout=log, stderr=log, check=False
+        process = subprocess.Popen(
+            [*command, "--format", "csv"], cwd=folder, stdout=log, stderr=log
         )
+        _follow(process, folder / "build/tunec.lock.part")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Taken(time.perf_counter() - start, processor, after.ru_maxrss * 1024)
+
+
+def _follow(process: "subprocess.Popen[bytes]", part: Path) -> None:
+    """Say what a build has taken each time that some more pairs are in the part of its lock."""
+    done, read, told = 0, 0, 0
+    while process.poll() is None:
+        time.sleep(0.5)
+        if not part.exists():
+            continue
+        with part.open("rb") as stream:
+            stream.seek(read)
+            new = stream.read()
+        read, done = read + len(new), done + new.count(b"\n")
+        if done // _EVERY > told:
+            told = done // _EVERY
+            seconds, memory = _of_processes(process.pid)
+            sizes = ", ".join(f"{size >> 20}" for size in memory)
+            each = 1000 * seconds / done
+            print(f"  {done:,} pairs: {each:.2f} ms of processors each; {sizes} MiB", flush=True)
+
+
+def _of_processes(parent: int) -> tuple[float, list[int]]:
+    """Processor seconds of a process and its children together, and the memory of each (Linux)."""
+    seconds, memory = 0.0, []
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text("ascii").split()
+    for pid in (str(parent), *children):
+        told = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(") ")[2].split()
+        seconds += (int(told[11]) + int(told[12])) / _TICKS
+        memory.append(int(told[21]) * resource.getpagesize())
+    return seconds, memory
 
 
 def main() -> int:

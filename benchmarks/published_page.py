@@ -18,8 +18,10 @@ from measured import (  # type: ignore[import-not-found]
     quantile,
 )
 from test_measured import (  # type: ignore[import-not-found]
+    ABOVE_THE_BOUND,
     ON_KNOWN_DEVICES,
     REFUSED_THOUGH_THEY_RAN,
+    RUN_THOUGH_THEY_FAILED,
     WIDE_OF_THE_MARK,
     needs_more,
 )
@@ -31,9 +33,13 @@ _HEAD: Final = """\
 Runs that others measured on real devices, each computed from what its publication says
 (`tests/analyses/memory/measured.py` builds them, `measured.jsonl` names repository, commit and
 path). Nothing in the account is fitted to allocated bytes. The bound on what nvidia-smi shows is
-fitted to every second reading of each source and judged by the others; which is which is a field of
-the row, given when the row was added. The estimate behind the bound was chosen after one of 26
-readings had been above the 95 % quantile that stood there before.
+fitted to every second one of the first readings of each source, and judged by the others and by all
+that were added later; which is which is a field of the row, given when the row was added. The
+estimate behind the bound was chosen after one of 26 readings had been above the 95 % quantile that
+stood there before. Two terms of the account were found by rows that it missed: what the frozen
+units of FSDP 1 hold back (LoRA of Mistral and Llama on several devices), and that experts were
+linear layers before transformers 5, which bitsandbytes quantises. Both were then shown without a
+device: the one by torch's own FSDP (`tests/analyses/memory/test_fsdp.py`), the other in the wheels.
 """
 
 
@@ -101,6 +107,10 @@ def _exceptions() -> Iterator[str]:
         yield f"- {name}, allocated bytes missed by more than 8 %: {why}"
     for name, why in REFUSED_THOUGH_THEY_RAN.items():
         yield f"- {name}, refused though it ran: {why}"
+    for name, why in RUN_THOUGH_THEY_FAILED.items():
+        yield f"- {name}, let run though it failed: {why}"
+    for name, why in ABOVE_THE_BOUND.items():
+        yield f"- {name}, a reading above the bound: {why}"
     yield ""
 
 

@@ -5,11 +5,12 @@ A combination is plain data, which `subject` turns into what both the account an
 
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from trace_models import BY_NAME, MODELS, Model, config_of
+from trace_row import Combination
 
 from tunec.compiler.analyses.architecture import derive, image_tokens, vision_tokens
 from tunec.compiler.analyses.memory.lora import is_stack
@@ -18,7 +19,6 @@ from tunec.compiler.ir.slots import AttentionKernel, Fsdp, Quantization
 from tunec.compiler.tracing.subject import Subject
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.models.catalogue import card
-from tunec.schemas.terms import FsdpSharding
 
 sys.path.append(str(Path(__file__).parents[1] / "tests/analyses/memory"))
 from workload_builders import (  # type: ignore[import-not-found]
@@ -30,47 +30,6 @@ from workload_builders import (  # type: ignore[import-not-found]
     lora,
     nf4,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Combination:
-    """One row: a model, and what differs from a bf16 run of one sample on one device."""
-
-    model: str
-    method: str = "full"
-    """full, lora, qlora (kbit: with fp32 norms and head, under autocast) or int8."""
-    states: str = "bf16"
-    sequence: int = 2048
-    micro: int = 1
-    checkpointed: bool = False
-    packing: bool = True
-    optimizer: str = "adamw"
-    kernel: str = "fused"
-    attention: str = "sdpa"
-    engine: str = "none"
-    world: int = 1
-    stage: int = 0
-    accumulation: int = 1
-    targets: tuple[str, ...] = ()
-    dropout: float = 0.0
-    zero: dict[str, Any] = field(default_factory=dict)
-    fsdp: FsdpSharding | Literal[""] = ""
-    """Sharding of FSDP 2, where that is the engine."""
-    loss: str = "full"
-    reference: str = ""
-    """Of DPO, where it is not empty: base, resident or precomputed."""
-
-    @property
-    def title(self) -> str:
-        """What differs from the simplest, in a few words."""
-        plain = asdict(Combination(self.model))
-        named = {"method": self.method, "states": self.states}
-        named |= {k: v for k, v in asdict(self).items() if v != plain[k] and k not in named}
-        named.pop("model", None)
-        words = [
-            str(v) if k in ("method", "states", "engine") else f"{k}={v}" for k, v in named.items()
-        ]
-        return " ".join(words)
 
 
 def combinations() -> Iterator[Combination]:
@@ -99,6 +58,17 @@ def _answers(one: Combination) -> Iterator[Combination]:
     yield replace(one, method="lora", reference="base")
     yield replace(one, reference="resident", checkpointed=True)
     yield replace(one, reference="precomputed")
+
+
+def _adapters_in_tiles(one: Combination) -> Iterator[Combination]:
+    """Adapters as most are trained today: recomputed layers, and TRL's loss in tiles."""
+    one = replace(one, checkpointed=True, loss="chunked", sequence=4096)
+    for method, states in (("lora", "autocast"), ("qlora", "kbit"), ("qlora", "bf16")):
+        yield replace(one, method=method, states=states, dropout=0.1)
+    attention = ("q_proj", "k_proj", "v_proj", "o_proj")
+    yield replace(one, method="qlora", targets=attention)
+    yield replace(one, method="lora", states="bf16-adapters", targets=attention)
+    yield replace(one, method="lora", sequence=512, micro=2)
 
 
 def _llama_8b(one: Combination) -> Iterator[Combination]:
@@ -142,8 +112,22 @@ def _llama_8b(one: Combination) -> Iterator[Combination]:
         )
 
 
+def _recomputed(one: Combination) -> Iterator[Combination]:
+    """Recomputation by segments, with gaps, reentrant, and with inputs on the host."""
+    for method in ("full", "lora"):
+        each = replace(one, method=method, loss="chunked")
+        yield replace(each, reentrant=True)
+        yield replace(each, segment=4)
+        yield replace(each, gap=3)
+        yield replace(each, offload=True)
+
+
 def _llama_1b(one: Combination) -> Iterator[Combination]:
     yield from _answers(replace(one, sequence=4096))
+    yield from _adapters_in_tiles(one)
+    pairs = replace(one, method="lora", sequence=4096, checkpointed=True, packing=False)
+    sharded = replace(pairs, states="mixed", engine="deepspeed", world=8, stage=2)
+    yield replace(sharded, loss="chunked", reference="base")
     yield replace(one, attention="eager", sequence=1024)
     yield replace(one, states="autocast")
     yield replace(one, states="autocast", checkpointed=True)
@@ -156,6 +140,7 @@ def _llama_1b(one: Combination) -> Iterator[Combination]:
     yield replace(one, accumulation=4, checkpointed=True)
     yield replace(one, micro=2, packing=False)
     yield replace(one, sequence=8192, checkpointed=True)
+    yield from _recomputed(replace(one, sequence=4096, checkpointed=True))
     yield replace(one, engine="ddp", world=2)
     mixed = replace(one, states="mixed", engine="deepspeed", world=4, checkpointed=True)
     for stage in (0, 1, 2, 3):
@@ -206,6 +191,8 @@ def _quantised(one: Combination) -> Iterator[Combination]:
     yield replace(one, method="qlora", states="kbit", checkpointed=True)
     yield replace(one, method="int8", checkpointed=True)
     yield from _sharded(one)
+    if one.model == "qwen2.5-7b":
+        yield from _adapters_in_tiles(one)
 
 
 def _second_shards(one: Combination) -> Iterator[Combination]:
@@ -260,6 +247,10 @@ def _encoder_decoder(model: Model) -> Iterator[Combination]:
     yield replace(one, method="lora", targets=targets, checkpointed=True)
 
 
+_SEGMENTED: Final = frozenset({"sd3-medium", "flux.1-dev"})
+"""Families for which SimpleTuner takes an interval."""
+
+
 def _diffusion(model: Model) -> Iterator[Combination]:
     one = Combination(model.name, sequence=0, packing=False)
     targets = ("to_q", "to_k", "to_v", "to_out.0")
@@ -267,9 +258,15 @@ def _diffusion(model: Model) -> Iterator[Combination]:
     yield replace(one, checkpointed=True, micro=2)
     yield replace(one, method="lora", states="bf16-adapters", targets=targets)
     yield replace(one, method="lora", states="bf16-adapters", targets=targets, checkpointed=True)
-    yield replace(
-        one, method="lora", states="bf16-adapters", targets=targets, checkpointed=True, micro=4
-    )
+    four = replace(one, method="lora", states="bf16-adapters", targets=targets, checkpointed=True)
+    four = replace(four, micro=4)
+    yield four
+    if model.name in _SEGMENTED:
+        yield replace(one, checkpointed=True, segment=4)
+        yield replace(four, segment=2)
+        yield replace(four, gap=1)
+        yield replace(four, segment=2, gap=2)
+        yield replace(four, offload=True)
 
 
 _ROWS: Final = {
@@ -349,6 +346,10 @@ def subject(row: Combination) -> Subject:
         engine=row.engine,
         world=row.world,
         stage=row.stage,
+        reentrant=row.reentrant,
+        segment=row.segment,
+        gap=row.gap,
+        offload=row.offload,
         **states,
         **row.zero,
     )

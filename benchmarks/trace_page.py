@@ -6,9 +6,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from host_memory import page as host_lines
 from published_page import published_lines
-from trace_combinations import Combination, subject
+from trace_combinations import subject
 from trace_models import BY_NAME
+from trace_row import Combination
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.tracing.comparison import phase_of
@@ -25,8 +27,9 @@ another path (attention, dropout, autocast, torch's RMSNorm, bitsandbytes' layer
 is put in by the sizes that those kernels make and keep; `compiler/tracing/live` names the source of
 each. ZeRO is DeepSpeed's own code, and DDP torch's, over a process group in which collectives do
 nothing, seen from the rank that keeps most gradients of its own. What no trace shows: the CUDA
-context, the allocator's rounding and fragmentation, kernels' workspaces, offload. The account
-covers these by its margin.
+context, the allocator's rounding and fragmentation, kernels' workspaces, offload of training
+state. The account covers these by its margin. Activations on the host are moved by TRL's own
+context, whose copies there hold nothing; segments and gaps are put into the model's own loop.
 
 `just trace-table` traces anew and writes this page and `tests/tracing/data/traced.json`;
 `tests/tracing` recomputes a sample and holds every row against the account of the day. Published
@@ -81,6 +84,7 @@ def page(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield from _summary(errors)
     yield ""
     yield from published_lines()
+    yield from host_lines()
     yield "## Against traces"
     yield from _table(errors)
     failed = [row for row in rows if "failed" in row]

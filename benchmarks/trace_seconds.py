@@ -6,7 +6,8 @@ import time
 import warnings
 from typing import Final
 
-from trace_combinations import Combination, subject
+from trace_combinations import subject
+from trace_row import Combination
 
 ROWS: Final = (
     Combination("llama-3.2-1b"),

@@ -17,7 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from trace_combinations import Combination, combinations, subject
+from trace_combinations import combinations, subject
+from trace_row import Combination
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.tracing.comparison import compare

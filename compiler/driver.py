@@ -63,9 +63,16 @@ class Compiled:
 
 
 def plan(
-    loaded: Loaded, asked: Sequence[Asked] = (), *, hook: Hook = lambda _pass, _ledger: None
+    loaded: Loaded,
+    asked: Sequence[Asked] = (),
+    *,
+    hook: Hook = lambda _pass, _ledger: None,
+    repairing: bool = True,
 ) -> Planned:
-    """Decide every slot of a spec; `asked` targets bring what they cannot do without."""
+    """Decide every slot of a spec; `asked` targets bring what they cannot do without.
+
+    Where nothing fits, `repairing` looks for changes of intent with which something does.
+    """
     if loaded.spec is None:
         return Planned(loaded, loaded.diagnostics)
     versions = {target.package: str(version) for target, version in asked}
@@ -86,9 +93,10 @@ def plan(
     said = (*loaded.diagnostics, *contradicted(loaded, asked), *found)
     found = (*said, *_breaches(decided, facts, fits=not _has_errors(found)))
     if _has_errors(found):
-        from tunec.compiler.repair import repairs
+        if repairing:
+            from tunec.compiler.repair import repairs
 
-        found = tuple(repairs(facts, found))
+            found = tuple(repairs(facts, found, partial(_is_taken, asked)))
         return Planned(loaded, locate(found, loaded), facts, ledger)
     problem = problem_of(facts, draft)
     layout = layout_of_plan(decided)
@@ -100,6 +108,20 @@ def plan(
         decided,
         account(problem.workload, layout),
         step_time(problem.workload, layout, problem.machine),
+    )
+
+
+def _is_taken(asked: Sequence[Asked], facts: Facts) -> bool:
+    """Whether the passes end without an error in a plan that every asked target can say."""
+    if not asked:
+        return True
+    draft, _, found = run_passes(facts)
+    if _has_errors(found):
+        return False
+    decided = draft.plan()
+    return not any(
+        _has_errors(emit(target, decided, version, software=facts.versions, header=())[1])
+        for target, version in asked
     )
 
 
@@ -161,9 +183,9 @@ def run_passes(
         if facts.pins is not known:
             more = (pin for slot, pin in facts.pins.items() if slot not in known)
             ledger = ledger.add(tuple(more))
-        outcome = each.run(facts, draft)
+        outcome, groups = each.decide(facts, draft)
         ledger = ledger.later(partial(_definitions, each, outcome))
-        draft = draft.with_groups(each.groups(outcome, facts))
+        draft = draft.with_groups(groups)
         found += outcome.diagnostics
         hook(each, ledger)
     return draft, ledger, tuple(found)

@@ -1,7 +1,7 @@
 """emit: a plan to the files of a target, each row checked that nothing of the plan is lost."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +16,7 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.show import show
 from tunec.compiler.json_check import UnknownKeyword, is_valid
 from tunec.compiler.read import settle
-from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target
+from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target, refused
 from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -33,25 +33,28 @@ def emit(
     *,
     software: Mapping[str, str] | None = None,
     header: Sequence[str] = (),
+    drafting: "Drafting | None" = None,
 ) -> Emitted:
     """Write a plan in the words of a target; touches no disk.
 
     `software` names versions of other distributions that select keys (`{"deepspeed": "0.19"}`);
     `header` lines go as comments into files that can have them. Returns the files and every fault:
     where a fault is an error the files are what could be said, for reading and not for running.
+    `drafting` writes each file, as `draft_of` does where nobody remembers it.
     """
-    faults = (*_unsupported(target, version, software), *_unmet(target, plan))
+    faults = (*unsupported(target, version, software), *_unmet(target, plan))
     if faults:
         return (), faults
     dialect = target.dialect(version, software)
-    every = [_draft(file, plan, dialect) for file in target.files if file.when(plan)]
-    drafts = [draft for draft in every if not (draft.file.is_optional and draft.lost)]
-    artifacts = tuple(_artifact(draft, header) for draft in drafts)
+    write = drafting or draft_of
+    every = [write(file, plan, dialect, header) for file in target.files if file.when(plan)]
+    drafts = [draft for draft in every if not draft.is_left_out]
+    artifacts = tuple(draft.artifact for draft in drafts)
     found = [
         *(_left_out(draft, plan) for draft in every if draft not in drafts),
         *_losses(target, plan, version, drafts),
         *_unsaid(target, plan, version, drafts),
-        *(fault for draft in drafts for fault in _invalid(draft, dialect)),
+        *(fault for draft in drafts for fault in draft.faults),
         *(fault for draft in drafts for fault in draft.file.check(plan, dialect)),
         *target.check(plan, version),
     ]
@@ -59,20 +62,36 @@ def emit(
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
-    """A file's values for a plan; which slots its rows say, and which of them come back changed."""
+class Draft:
+    """A file for a plan; which slots its rows say, and which of them come back changed."""
 
     file: File
-    values: dict[str, Json]
+    artifact: Artifact
     said: frozenset[str]
     lost: frozenset[str]
+    faults: tuple[Diagnostic, ...]
+    """Where it is not valid for its reader."""
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the target does without a file that cannot say all it should; it has no text."""
+        return self.file.is_optional and bool(self.lost)
 
 
-def _draft(file: File, plan: Plan, dialect: Dialect) -> _Draft:
+Drafting = Callable[[File, Plan, Dialect, Sequence[str]], Draft]
+"""Writes a file of a plan in a dialect, with the lines of a header."""
+
+
+def draft_of(file: File, plan: Plan, dialect: Dialect, header: Sequence[str]) -> Draft:
+    """Write a file of a plan; what it gives depends on the plan's slots and on nothing else."""
     entries = [each for each in file.entries if each.holds_in(dialect) and each.when(plan)]
     said = frozenset(slot for each in entries for slot in each.slots)
     lost = frozenset(slot for each in entries for slot in lost_slots(each, plan, dialect))
-    return _Draft(file, write_values(entries, plan), said, lost)
+    values = write_values(entries, plan)
+    if file.is_optional and lost:
+        return Draft(file, Artifact(file.name, file.format, "", values), said, lost, ())
+    written = artifact(file, values, header)
+    return Draft(file, written, said, lost, tuple(invalid(file, values, dialect)))
 
 
 def write_values(entries: Iterable[Entry], plan: Plan) -> dict[str, Json]:
@@ -106,9 +125,10 @@ def lost_slots(entry: Entry, plan: Plan, dialect: Dialect) -> Iterator[str]:
 # ── faults ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _unsupported(
+def unsupported(
     target: Target, version: Version, software: Mapping[str, str] | None
 ) -> Iterator[Diagnostic]:
+    """A fault for each version that a target's rows were not read from."""
     if not target.supported.contains(version):
         yield _outside(target.package, str(version), str(target.supported), target.name)
     named = software or {}
@@ -148,7 +168,7 @@ def _unmet(target: Target, plan: Plan) -> Iterator[Diagnostic]:
 
 
 def _losses(
-    target: Target, plan: Plan, version: Version, drafts: Iterable[_Draft]
+    target: Target, plan: Plan, version: Version, drafts: Iterable[Draft]
 ) -> Iterator[Diagnostic]:
     places: dict[str, list[str]] = {}
     for draft in drafts:
@@ -158,7 +178,7 @@ def _losses(
         yield _loss(target, plan, version, slot, f"no key of {joined(names)} can hold this value")
 
 
-def _left_out(draft: _Draft, plan: Plan) -> Diagnostic:
+def _left_out(draft: Draft, plan: Plan) -> Diagnostic:
     values = (f"{slot} {show(slot, plan[slot])}" for slot in sorted(draft.lost))
     return Diagnostic(
         "file-left-out",
@@ -169,12 +189,12 @@ def _left_out(draft: _Draft, plan: Plan) -> Diagnostic:
 
 
 def _unsaid(
-    target: Target, plan: Plan, version: Version, drafts: Iterable[_Draft]
+    target: Target, plan: Plan, version: Version, drafts: Iterable[Draft]
 ) -> Iterator[Diagnostic]:
     said = frozenset(slot for draft in drafts for slot in draft.said)
-    for slot, cannot in target.cannot.items():
-        if slot not in said and cannot.loses and plan[slot] not in cannot.harmless:
-            yield _loss(target, plan, version, slot, cannot.reason)
+    values = {slot: plan[slot] for slot, cannot in target.cannot.items() if cannot.loses}
+    for slot, cannot in refused(target.cannot, said, values).items():
+        yield _loss(target, plan, version, slot, cannot.reason)
 
 
 def _loss(target: Target, plan: Plan, version: Version, slot: str, reason: str) -> Diagnostic:
@@ -188,16 +208,17 @@ def _loss(target: Target, plan: Plan, version: Version, slot: str, reason: str) 
     )
 
 
-def _invalid(draft: _Draft, dialect: Dialect) -> Iterator[Diagnostic]:
-    name = draft.file.schema(dialect) if draft.file.schema else None
-    if name is None or _is_valid(draft.values, name):
+def invalid(file: File, values: Json, dialect: Dialect) -> Iterator[Diagnostic]:
+    """Where a file's values are not valid by its reader's own schema, if it has one."""
+    name = file.schema(dialect) if file.schema else None
+    if name is None or _is_valid(values, name):
         return
-    for fault in validator(name).iter_errors(draft.values):
+    for fault in validator(name).iter_errors(values):
         path = ".".join(str(part) for part in fault.absolute_path)
         yield Diagnostic(
             "E0904",
             "error",
-            f"{draft.file.name} is not valid for its reader: {fault.message}",
+            f"{file.name} is not valid for its reader: {fault.message}",
             (Label("in the emitted file", path=path),) if path else (),
             (f"by the reader's own schema, {name}",),
         )
@@ -229,15 +250,15 @@ def validator(name: str) -> "Draft202012Validator":
 # ── text ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _artifact(draft: _Draft, header: Sequence[str]) -> Artifact:
-    file = draft.file
+def artifact(file: File, values: dict[str, Json], header: Sequence[str]) -> Artifact:
+    """A file with its values and their text."""
     if file.render is not None:
-        text = file.render(draft.values, header)
+        text = file.render(values, header)
     elif file.format == "json":
-        text = render_json(draft.values)
+        text = render_json(values)
     else:
-        text = render_yaml(draft.values, header)
-    return Artifact(file.name, file.format, text, draft.values)
+        text = render_yaml(values, header)
+    return Artifact(file.name, file.format, text, values)
 
 
 def render_json(values: Json) -> str:

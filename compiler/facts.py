@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from tunec.compiler.analyses.memory.calibration import Calibration
@@ -14,6 +16,9 @@ from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.card import ModelCard
 from tunec.schemas.spec import Spec
 from tunec.schemas.terms import FloatDtype
+
+_reader = cache(attrgetter)
+"""Reads an attribute of an attribute by a dotted path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,10 @@ class Facts:
     """Definitions of rank PIN by slot: the spec's, the command line's, the asked targets'."""
     needs: tuple[Callable[[Spec, Draft], Iterable[Definition]], ...] = ()
     """Pins of the asked targets that depend on what is decided; the others win over them."""
+
+    def at(self, path: str) -> Any:
+        """A fact by its path: `spec.method`."""
+        return _reader(path)(self)
 
     def pinned(self, slot: str, otherwise: Any = None) -> Any:
         """The pinned value of a slot, or `otherwise`."""

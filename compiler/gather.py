@@ -64,7 +64,7 @@ def gather(
     devices = devices_of(hardware)
     return Facts(
         spec=spec,
-        model=replace(model, calibration=calibration),
+        model=replace(model, calibration=calibration) if calibration else model,
         cluster=hardware,
         devices=devices,
         selection=select(hardware, devices, spec.devices),

@@ -15,7 +15,7 @@ from tunec.compiler.target import Dialect, Documents, Entry, File, Found, Json, 
 
 _AUTO: Final = "auto"
 _MISFIT: Final = object()
-_WRONG_SHAPE: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
+WRONG_SHAPE: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 """What a row's `read` raises for a value of another shape than its key has."""
 
 
@@ -31,12 +31,17 @@ def read(
     path. A value of a type that its slot cannot hold settles nothing: the consumer's JSON Schema is
     what reports it.
     """
-    dialect = target.dialect(version, software)
-    definitions: list[Definition] = []
+    rows = read_rows(target, documents, target.dialect(version, software))
+    return (*(definition for _, definition in rows), *target.together(documents))
+
+
+def read_rows(
+    target: Target, documents: Documents, dialect: Dialect
+) -> Iterator[tuple[Entry, Definition]]:
+    """What each row says of documents: in which runs that matters is for the row to say."""
     for file in target.files:
         if file.name in documents:
-            definitions += _read_file(file, documents[file.name], dialect, target)
-    return (*definitions, *target.together(documents))
+            yield from _read_file(file, documents[file.name], dialect, target)
 
 
 def recognise(target: Target, document: Json) -> File | None:
@@ -69,7 +74,7 @@ def _flat(document: Json, prefix: str) -> Iterator[tuple[str, Found]]:
 
 def _read_file(
     file: File, found: Mapping[str, Found], dialect: Dialect, target: Target
-) -> Iterator[Definition]:
+) -> Iterator[tuple[Entry, Definition]]:
     said = {key: each for key, each in found.items() if not _is_auto(file, each.value)}
     elsewhere = {key for key in file.filled or () if key in found and key not in said}
     for entry in file.entries:
@@ -78,10 +83,8 @@ def _read_file(
         present = {key: said[key] for key in entry.keys if key in said}
         if not elsewhere.isdisjoint(entry.keys):
             continue
-        if present:
-            yield from _observed(entry, present, file.name)
-        else:
-            yield from _assumed(entry, target, dialect)
+        more = _observed(entry, present, file.name) if present else _assumed(entry, target, dialect)
+        yield from ((entry, each) for each in more)
 
 
 def _is_auto(file: File, value: Json) -> bool:
@@ -109,9 +112,17 @@ def settle(entry: Entry, found: Mapping[str, Json]) -> dict[str, Any]:
     try:
         values = entry.read(found)
         fitted = {slot: _fit(SLOTS[slot].type, value) for slot, value in values.items()}
-    except _WRONG_SHAPE:
+    except WRONG_SHAPE:
         return {}
     return {slot: value for slot, value in fitted.items() if value is not _MISFIT}
+
+
+def fitted(slot: str, value: Any) -> Any:
+    """A value as a slot's type has it; ValueError where it cannot be that, LookupError: no slot."""
+    found = _fit(SLOTS[slot].type, value)
+    if found is _MISFIT:
+        raise ValueError(f"{slot} cannot be {value!r}")
+    return found
 
 
 def _fit(kind: Any, value: Any) -> Any:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import combinations
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.selection import select
+from tunec.compiler.analyses.selection import Selection, select
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
 from tunec.compiler.gather import devices_of
@@ -15,8 +16,8 @@ from tunec.compiler.passes.fit import search
 from tunec.compiler.passes.fit.fit import GROUPS, problem_of
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.hardware.catalogue import UnknownName, cluster
-from tunec.schemas.hardware.profile import Cluster
-from tunec.schemas.spec import Lora, Method, Qlora, Spec
+from tunec.schemas.hardware.profile import Cluster, Device
+from tunec.schemas.spec import DeviceChoice, Lora, Method, Qlora, Spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,17 @@ class Repair:
     apply: Callable[[Facts], Facts | None]
 
 
-def repairs(facts: Facts, found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+Judge = Callable[[Facts], bool]
+"""Whether the plan of some facts, which fits, is one that the asked targets can say."""
+
+
+def repairs(
+    facts: Facts, found: Iterable[Diagnostic], is_taken: Judge = lambda _: True
+) -> Iterator[Diagnostic]:
     """Add to each 'nothing fits' the changes that were tried and make it fit."""
     for each in found:
         if each.id == "E0701":
-            yield replace(each, help=_help(tuple(working_repairs(facts))))
+            yield replace(each, help=_help(tuple(working_repairs(facts, is_taken))))
         else:
             yield each
 
@@ -42,35 +49,36 @@ def _help(working: tuple[str, ...]) -> str:
     return "each of these was planned and fits: " + "; ".join(working)
 
 
-def working_repairs(facts: Facts) -> Iterator[str]:
+def working_repairs(facts: Facts, is_taken: Judge = lambda _: True) -> Iterator[str]:
     """Titles of changes that make the spec fit: of each kind the smallest, verified by the search.
 
     Two changes of intent together are tried only where no single one is enough.
     """
-    kinds = (*INTENT, *_pins(facts))
-    singles = [title for kind in kinds for title in _smallest(kind, facts)]
-    pairs = (_both(a, b) for some, more in combinations(INTENT, 2) for a in some for b in more)
-    yield from singles or _first(pairs, facts)
+    intent = _intent(facts)
+    kinds = (*intent, *_pins(facts))
+    works = partial(_works, facts, is_taken)
+    singles = [title for kind in kinds for title in _smallest(kind, works)]
+    pairs = (_both(a, b) for some, more in combinations(intent, 2) for a in some for b in more)
+    yield from singles or _first(pairs, works)
     for kind in _hardware(facts):
-        yield from _first(kind, facts)
+        yield from _first(kind, works)
 
 
-def _first(kind: Iterable[Repair], facts: Facts) -> list[str]:
+def _first(kind: Iterable[Repair], works: Callable[[Repair], bool]) -> list[str]:
     """The title of the first repair of a kind that works, if one does."""
-    return next(([each.title] for each in kind if _works(each, facts)), [])
+    return next(([each.title] for each in kind if works(each)), [])
 
 
-def _smallest(kind: Sequence[Repair], facts: Facts) -> list[str]:
+def _smallest(kind: Sequence[Repair], works: Callable[[Repair], bool]) -> list[str]:
     """The same for a kind each of whose repairs frees more than the ones before it."""
-    *smaller, largest = kind
-    if not _works(largest, facts):
+    if not kind or not works(kind[-1]):
         return []
-    return _first(smaller, facts) or [largest.title]
+    return _first(kind[:-1], works) or [kind[-1].title]
 
 
-def _works(repair: Repair, facts: Facts) -> bool:
+def _works(facts: Facts, is_taken: Judge, repair: Repair) -> bool:
     changed = repair.apply(facts)
-    return changed is not None and fits(changed)
+    return changed is not None and fits(changed) and is_taken(changed)
 
 
 def _both(first: Repair, second: Repair) -> Repair:
@@ -88,10 +96,10 @@ def fits(facts: Facts) -> bool:
         if each.decides == GROUPS:
             return search.fits(problem_of(facts, draft))
         facts = facts.informed(draft)
-        outcome = each.run(facts, draft)
+        outcome, groups = each.decide(facts, draft)
         if any(fault.severity == "error" for fault in outcome.diagnostics):
             return False
-        draft = draft.with_groups(each.groups(outcome, facts))
+        draft = draft.with_groups(groups)
     return True
 
 
@@ -107,7 +115,7 @@ def _lora_instead(facts: Facts) -> Facts | None:
 
 def _qlora_instead(facts: Facts) -> Facts | None:
     method = facts.spec.method
-    if method.qlora is not None or facts.model.architecture.kind == "diffusion":
+    if method.qlora is not None:
         return None
     lora = method.lora or method.int8_lora
     options = lora.model_dump(exclude_unset=True) if lora else {}
@@ -134,15 +142,22 @@ def _casting_deepspeed(facts: Facts) -> Facts | None:
 _CASTING = "0.19.1"
 
 
-def _sequence(numerator: int, denominator: int) -> Callable[[Facts], Facts | None]:
+def _shorter(facts: Facts) -> tuple[Repair, ...]:
+    """Shorter samples, down to an eighth of what the spec says."""
+    sequence = facts.spec.data.sequence or 0
+    parts = ((3, 4), (1, 2), (1, 4), (1, 8)) if sequence >= _SHORTEST else ()
+    return tuple(_sequence(sequence * some // of) for some, of in parts)
+
+
+_SHORTEST = 64
+"""Tokens of a sample below which nothing shorter is offered."""
+
+
+def _sequence(shorter: int) -> Repair:
     def apply(facts: Facts) -> Facts | None:
-        sequence = facts.spec.data.sequence
-        if not sequence:
-            return None
-        shorter = sequence * numerator // denominator
         return _with_spec(facts, data=facts.spec.data.model_copy(update={"sequence": shorter}))
 
-    return apply
+    return Repair(f"data.sequence: {shorter}", apply)
 
 
 def _whole_budget(facts: Facts) -> Facts | None:
@@ -157,19 +172,19 @@ _FP16 = Repair(
     "precision: {deprecated_fp16: true} (sets DS_ALLOW_DEPRECATED_FP16=1)", _deprecated_fp16
 )
 
-INTENT: tuple[tuple[Repair, ...], ...] = (
-    (Repair("the whole device (no budget.gpu_memory)", _whole_budget),),
-    (
-        Repair("data.sequence x 3/4", _sequence(3, 4)),
-        Repair("data.sequence x 1/2", _sequence(1, 2)),
-    ),
+_CHANGES: tuple[tuple[Repair, ...], ...] = (
     (_FP16,),
     (Repair(f"software: {{deepspeed: {_CASTING}}} (makes adapters fp16)", _casting_deepspeed),),
     (Repair("method: lora", _lora_instead),),
     (_QLORA,),
     (_both(_QLORA, _FP16),),
 )
-"""Changes of intent by kind, the smallest of each kind first."""
+
+
+def _intent(facts: Facts) -> tuple[tuple[Repair, ...], ...]:
+    """Changes of intent by kind, the smallest of each kind first."""
+    budget = Repair("the whole device (no budget.gpu_memory)", _whole_budget)
+    return ((budget,), _shorter(facts), *_CHANGES)
 
 
 def _pins(facts: Facts) -> list[list[Repair]]:
@@ -200,12 +215,21 @@ def _hardware(facts: Facts) -> tuple[list[Repair], list[Repair]]:
 def _on(name: str) -> Callable[[Facts], Facts | None]:
     def apply(facts: Facts) -> Facts | None:
         try:
-            other: Cluster = cluster(name)
+            other, devices, selection = _selected(name, facts.spec.devices)
         except UnknownName:
             return None
         spec: Spec = facts.spec.model_copy(update={"hardware": name})
-        devices = devices_of(other)
-        selection = select(other, devices, spec.devices)
         return replace(facts, spec=spec, cluster=other, devices=devices, selection=selection)
 
     return apply
+
+
+@lru_cache(maxsize=64)
+def _selected(name: str, choice: DeviceChoice) -> tuple[Cluster, dict[str, Device], Selection]:
+    """A cluster of the catalogue with its devices, and those of them that are used.
+
+    They are the same when asked again, so that passes need not run again which know no more.
+    """
+    other = cluster(name)
+    devices = devices_of(other)
+    return other, devices, select(other, devices, choice)

@@ -6,7 +6,7 @@ and checking for agreement all come from the rows; a target that needs code has 
 functions of a row, not in a second description.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -91,12 +91,18 @@ class Cannot:
 
     `loses` says what a decided value means: False, another file or program of the run says it (the
     trainer builds the adapter, DeepSpeed never sees it); True, it would be lost, which is an error
-    unless the value is one of `harmless`.
+    unless the value is one of `harmless`. A loss of the slot `by` is the cause of this one too, and
+    is reported alone.
     """
 
     reason: str
     loses: bool = False
     harmless: tuple[Any, ...] = ()
+    by: str = ""
+
+    def refuses(self, value: Any) -> bool:
+        """Whether a value that no row says would be lost."""
+        return self.loses and value not in self.harmless
 
 
 def supervised(trainer: str) -> Mapping[str, Cannot]:
@@ -107,9 +113,24 @@ def supervised(trainer: str) -> Mapping[str, Cannot]:
         **{slot: Cannot(alone) for slot in answers},
         "objective.kind": Cannot(alone, loses=True, harmless=("sft",)),
         "loss.path": Cannot(
-            f"{trainer} computes all logits at once", loses=True, harmless=("full",)
+            f"{trainer} computes all logits at once",
+            loses=True,
+            harmless=("full",),
+            by="objective.kind",
         ),
     }
+
+
+def refused(
+    cannot: Mapping[str, Cannot], said: Container[str], values: Mapping[str, Any]
+) -> dict[str, Cannot]:
+    """The slots that no row says and whose values would be lost, without those lost by another."""
+    found = {
+        slot: each
+        for slot, each in cannot.items()
+        if slot not in said and slot in values and each.refuses(values[slot])
+    }
+    return {slot: each for slot, each in found.items() if each.by not in found}
 
 
 Format = Literal["json", "yaml", "env", "shell", "text"]

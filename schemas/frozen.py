@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     import dataclasses
 
-    def dataclass(cls=None, /, **options):  # noqa: ANN001, ANN003, ANN201  typed above
+    def dataclass(cls: type | None = None, /, **options: Any) -> Any:
         """`dataclasses.dataclass`, but quick where it is frozen, has slots and nothing unusual."""
         if cls is None:
             return lambda later: dataclass(later, **options)

@@ -85,6 +85,8 @@ class Targets(Mapping[str, Target]):
     def _named(self, key: str) -> Target:
         if key in self.modules:
             return self[key]
+        if key in READERS:
+            raise UnknownTarget(f"{key} is a dialect that is read, and never written")
         hint = did_you_mean(nearest(key, self.modules))
         known = f"there are {joined(self.modules, 'and')}"
         raise UnknownTarget(f"there is no target {key!r}; {hint or known}")

@@ -1,7 +1,7 @@
 """The grammar of the command line: what can be typed, and what `--help` teaches."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.cli.options import (
@@ -9,6 +9,9 @@ from tunec.compiler.cli.options import (
     intent_options,
     new_command,
     policy_option,
+    repeatable,
+    set_option,
+    target_option,
 )
 from tunec.compiler.cli.proving_arguments import (
     add_diff,
@@ -17,6 +20,7 @@ from tunec.compiler.cli.proving_arguments import (
     add_rehearse,
     add_report,
     add_trace,
+    add_translate,
     add_verify,
 )
 
@@ -32,6 +36,7 @@ examples:
   tunec explain spec.yaml zero.stage
   tunec explain E0701
   tunec verify spec.yaml --target huggingface@4.44 --target huggingface@5.23
+  tunec translate train.sh ds_config.json --to accelerate --to huggingface -o out
   tunec diff old.yaml new.yaml
   tunec report spec.yaml -o report.html
 
@@ -58,6 +63,28 @@ def build_parser(version: str, only: str | None = None) -> argparse.ArgumentPars
     return parser
 
 
+def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; wrong usage ends it with what was probably meant."""
+    first = arguments[0] if arguments else ""
+    if first and not first.startswith("-") and first not in _commands():
+        parser.error(f"there is no command {first!r}{_near(first, _commands())}")
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        import re
+
+        command: argparse.ArgumentParser = options.parser
+        flags = re.findall(r"--[a-z-]+", command.format_help())
+        command.error(f"there is no argument {unknown[0]!r} here{_near(unknown[0], flags)}")
+    return options
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word.partition("=")[0], list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def _commands() -> dict[str, Callable[["Subparsers"], None]]:
     """What adds each command, in the order in which help lists them."""
     return {
@@ -65,6 +92,7 @@ def _commands() -> dict[str, Callable[["Subparsers"], None]]:
         "plan": _plan,
         "explain": _explain,
         "lint": add_lint,
+        "translate": add_translate,
         "report": add_report,
         "diff": add_diff,
         "fleet": add_fleet,
@@ -84,11 +112,15 @@ def _compile(commands: "Subparsers") -> None:
         commands,
         "compile",
         "write the files of one or more targets",
-        "One file and no -o goes to stdout. With -o, files go to DIR/TARGET/FILE, or\n"
-        "DIR/SPEC/TARGET/FILE for several specs. Either every file is written or none.",
+        "One file and no -o goes to stdout. With -o, files go to DIR/TARGET/FILE; several specs\n"
+        "and several --hardware have directories of their own: DIR/SPEC/HARDWARE/TARGET/FILE.\n"
+        "Either every file is written or none. A spec may be `-`: what another program writes.",
     )
     parser.add_argument("specs", metavar="SPEC", nargs="+", help="spec files")
-    intent_options(parser)
+    what = "compile for this hardware instead; may be repeated"
+    repeatable(parser, "--hardware", "hardware", "H", what)
+    set_option(parser)
+    target_option(parser)
     policy_option(parser)
     parser.add_argument("-o", "--output", metavar="DIR", help="directory to write to")
     parser.add_argument(
@@ -166,6 +198,7 @@ def _schema(commands: "Subparsers") -> None:
         default="spec",
         help="spec (default), fleet, policy, cluster, device, model-card",
     )
+    format_option(parser)
 
 
 def _init(commands: "Subparsers") -> None:
@@ -180,6 +213,7 @@ def _init(commands: "Subparsers") -> None:
         choices=("full", "lora", "qlora", "int8_lora"),
         help="what to train",
     )
+    format_option(parser)
 
 
 def _completion(commands: "Subparsers") -> None:
@@ -190,3 +224,4 @@ def _completion(commands: "Subparsers") -> None:
         "example:\n  tunec completion bash > ~/.local/share/bash-completion/completions/tunec",
     )
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="which shell")
+    format_option(parser)

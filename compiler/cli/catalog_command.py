@@ -17,12 +17,12 @@ from tunec.schemas.units import format_bytes
 
 def run(options: Namespace, session: Session) -> int:
     """List a kind, or show one entry."""
-    kinds = _kinds(session)
+    known = kinds(session)
     if options.kind is None:
-        return _show({name: f"{len(names())} known" for name, (names, _) in kinds.items()}, session)
-    if options.kind not in kinds:
-        raise Misuse(f"there is no kind {options.kind!r}; there are {', '.join(kinds)}")
-    names, entry = kinds[options.kind]
+        return _show({name: f"{len(names())} known" for name, (names, _) in known.items()}, session)
+    if options.kind not in known:
+        raise Misuse(f"there is no kind {options.kind!r}; there are {', '.join(known)}")
+    names, entry = known[options.kind]
     if options.name is None:
         return _show(names(), session)
     try:
@@ -41,7 +41,8 @@ def run(options: Namespace, session: Session) -> int:
 Kind = tuple[Callable[[], Mapping[str, str]], Callable[[str], Any]]
 
 
-def _kinds(session: Session) -> dict[str, Kind]:
+def kinds(session: Session) -> dict[str, Kind]:
+    """What can be listed: how, and how one entry is shown."""
     registry = session.registry
     return {
         "devices": (_devices, lambda name: device(name).model_dump(mode="json")),

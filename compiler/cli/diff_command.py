@@ -11,6 +11,7 @@ from tunec.compiler.cli.diff_sides import BadFleet, FleetSpecs, SpecFiles, Specs
 from tunec.compiler.cli.inputs import asked_targets
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.driver import compile_spec, plan
+from tunec.compiler.frontend.files import unreadable
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.requirements import Asked
 from tunec.compiler.review.diff.compare import Comparison, SpecChange, compare_spec
@@ -29,11 +30,12 @@ def run(options: Namespace, session: Session) -> int:
     with ExitStack() as open_folders:
         try:
             old, new = _sides(options, open_folders, session)
-        except (NoRevision, FileNotFoundError) as unknown:
+        except NoRevision as unknown:
             raise Misuse(f"cannot compare: {unknown}") from None
+        except FileNotFoundError as missing:
+            return session.refuse((unreadable(Path(str(missing))),), {})
         except BadFleet as bad:
-            session.diagnose(bad.diagnostics, bad.sources)
-            return INPUT
+            return session.refuse(bad.diagnostics, bad.sources)
         review = _Review(old, new, options, session)
         comparison = review.comparison()
         _print(comparison, review, options, session)

@@ -17,14 +17,18 @@ def run(options: Namespace, session: Session) -> int:
     if options.slot is None:
         return _code(options.what, session)
     if options.slot not in SLOTS:
-        raise Misuse(f"there is no slot {options.slot!r}{_near(options.slot, list(SLOTS))}")
+        raise Misuse(f"there is no slot {options.slot!r}{_slots_near(options.slot)}")
     loaded = load(options.what, options, session)
     result = plan(loaded, asked_targets(options.targets, loaded, session))
     session.diagnose(result.diagnostics, loaded.sources)
     if result.ledger.winner(options.slot) is None:
+        if session.format == "json":
+            told = [each.to_json() for each in result.diagnostics]
+            session.json({"slot": options.slot, "value": None, "diagnostics": told})
         return INPUT
     if session.format == "json":
-        session.json(explain_json(result, options.slot))
+        told = [each.to_json() for each in result.diagnostics]
+        session.json({**explain_json(result, options.slot), "diagnostics": told})
     else:
         session.result(explain_text(result, options.slot))
     return OK if result.ok else INPUT
@@ -33,6 +37,8 @@ def run(options: Namespace, session: Session) -> int:
 def _code(code: str, session: Session) -> int:
     if is_rule(code):
         return _page(code, rule_page(code), session)
+    if code in SLOTS:
+        raise Misuse(f"{code} is a slot of a spec's plan: tunec explain SPEC {code}")
     if code not in known_ids():
         hint = _near(code, sorted((*known_ids(), *rule_names())))
         what = "to explain a value, name a slot too: tunec explain SPEC SLOT"
@@ -46,6 +52,12 @@ def _page(code: str, text: str, session: Session) -> int:
     else:
         session.result(text)
     return OK
+
+
+def _slots_near(name: str) -> str:
+    """The slots of the group that a name is, or those that are spelled much like it."""
+    group = [each for each in SLOTS if each.startswith(f"{name}.")]
+    return f"; {name} has {', '.join(group)}" if group else _near(name, list(SLOTS))
 
 
 def _near(name: str, known: list[str]) -> str:

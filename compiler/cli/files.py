@@ -33,12 +33,16 @@ def write_all(files: Mapping[Path, str]) -> list[Path]:
 def _stage(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
     staged = Path(name)
-    staged.chmod(0o755 if text.startswith("#!") else 0o644)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.chmod(0o755 if text.startswith("#!") else 0o644)
+    except OSError as fault:
+        staged.unlink()
+        raise OSError(fault.errno, fault.strerror, str(path)) from None
     return staged
 
 
@@ -50,7 +54,7 @@ def differing(files: Mapping[Path, str]) -> dict[Path, str]:
         if there is None:
             found[path] = "is missing"
         elif there != text:
-            found[path] = "differs from what the spec compiles to"
+            found[path] = "differs from what would be written"
     return found
 
 

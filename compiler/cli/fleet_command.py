@@ -1,6 +1,5 @@
 """`tunec fleet`: many specs on many clusters, incrementally; drift; the summary."""
 
-import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -18,7 +17,7 @@ from tunec.compiler.fleet.pair import Builder, Built
 from tunec.compiler.fleet.progress import Progress
 from tunec.compiler.fleet.selection import Selection, select
 from tunec.compiler.fleet.summary import COLUMNS, FORMATS, Tally, ordered, rows
-from tunec.compiler.review.policy import load_policy
+from tunec.compiler.review.policy import Rules, load_policy
 
 _TOLD: Final = 20
 """Pairs whose diagnostics are printed; the summary names all that do not fit."""
@@ -29,28 +28,40 @@ def run(options: Namespace, session: Session) -> int:
     if options.sort is not None and options.sort not in COLUMNS:
         raise Misuse(f"there is no column {options.sort!r}; there are {', '.join(COLUMNS)}")
     found = select(Path(options.file))
-    session.diagnose(found.diagnostics, found.sources)
     if found.selection is None:
-        return INPUT
-    builder = _builder(found.selection, options, session)
-    if builder is None:
-        return INPUT
-    if options.check:
-        return _check(builder, session)
+        return session.refuse(found.diagnostics, found.sources)
+    session.diagnose(found.diagnostics, found.sources)
+    rules = _rules(found.selection)
+    faults = [fault for each in rules for fault in each.faults]
+    if faults:
+        return session.refuse(faults, _texts(rules))
+    builder = _builder(found.selection, rules, options, session)
     try:
+        if options.check:
+            return _check(builder, session)
         with exclusive(builder.folder):
             return _build(builder, options, session)
     except Busy as busy:
         raise Misuse(str(busy)) from None
+    except BrokenPipeError:
+        raise
+    except OSError as fault:
+        at = fault.filename or builder.folder
+        raise Misuse(f"cannot build in {at}: {fault.strerror}") from None
 
 
-def _builder(selection: Selection, options: Namespace, session: Session) -> Builder | None:
+def _rules(selection: Selection) -> tuple[Rules, ...]:
     base = selection.file.parent
-    rules = tuple(load_policy(base / name) for name in selection.fleet.policies)
-    for each in rules:
-        session.diagnose(each.faults, each.document.sources)
-    if any(each.faults for each in rules):
-        return None
+    return tuple(load_policy(base / name) for name in selection.fleet.policies)
+
+
+def _texts(rules: Iterable[Rules]) -> dict[str, str]:
+    return {name: text for each in rules for name, text in each.document.sources.items()}
+
+
+def _builder(
+    selection: Selection, rules: tuple[Rules, ...], options: Namespace, session: Session
+) -> Builder:
     policies = digest(*(text for each in rules for text in each.document.sources.values()))
     asking = partial(targets_for, session.registry)
     return Builder(Reader(selection, asking, policies), Path(options.output), rules)
@@ -68,7 +79,7 @@ def _check(builder: Builder, session: Session) -> int:
 def _build(builder: Builder, options: Namespace, session: Session) -> int:
     work = survey(builder)
     session.note(f"{work.fresh:,} pairs are as they should be, {len(work.pending):,} are compiled")
-    teller = _Teller(session, Progress(len(work.pending), sys.stderr))
+    teller = _Teller(work.builder, session, Progress(len(work.pending), session.stderr))
     if work.changes:
         build(work, options.jobs, teller.tell)
         teller.end()
@@ -82,7 +93,8 @@ def _build(builder: Builder, options: Namespace, session: Session) -> int:
 class _Teller:
     """Hears of each built pair: shows the first diagnostics, and how far the build is."""
 
-    def __init__(self, session: Session, progress: Progress) -> None:
+    def __init__(self, builder: Builder, session: Session, progress: Progress) -> None:
+        self.builder = builder
         self.session = session
         self.progress = progress
         self.told = 0
@@ -94,7 +106,7 @@ class _Teller:
             if self.told <= _TOLD:
                 self.progress.end()
                 self.session.note(f"{built.pair}:")
-                self.session.diagnose(built.diagnostics, built.sources)
+                self.session.diagnose(*self.builder.explain(built.pair))
         self.progress.step()
 
     def end(self) -> None:

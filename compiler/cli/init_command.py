@@ -1,9 +1,11 @@
 """`tunec init`: a starting spec."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 
 from tunec.compiler.analyses.architecture.derive import derive
 from tunec.compiler.cli.session import OK, Misuse, Session
+from tunec.compiler.diagnostics.wording import nearest
 from tunec.schemas.hardware.catalogue import UnknownName as UnknownHardware
 from tunec.schemas.hardware.catalogue import cluster
 from tunec.schemas.models.card import ModelCard
@@ -16,10 +18,20 @@ def run(options: Namespace, session: Session) -> int:
     try:
         found = card(options.model)
         cluster(options.hardware)
-    except (UnknownModel, UnknownHardware) as unknown:
-        raise Misuse(str(unknown.args[0])) from None
-    session.result(_text(found, options))
+    except UnknownModel as unknown:
+        raise Misuse(f"{unknown}{_hint(nearest(unknown.name, unknown.known))}") from None
+    except UnknownHardware as unknown:
+        raise Misuse(f"{unknown}{_hint(unknown.near)}") from None
+    text = _text(found, options)
+    if session.format == "json":
+        session.json({"spec": text})
+    else:
+        session.result(text)
     return OK
+
+
+def _hint(near: Sequence[str]) -> str:
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def _text(found: ModelCard, options: Namespace) -> str:
@@ -28,15 +40,16 @@ def _text(found: ModelCard, options: Namespace) -> str:
     data = "images" if diffusion else "train.jsonl"
     target = "simpletuner" if diffusion else "huggingface, launch"
     return f"""\
-# yaml-language-server: $schema=https://raw.githubusercontent.com/tunec/tunec/main/schemas/json/tunec/spec.json
+# `tunec schema > spec.schema.json`, and editors complete and check this file where it begins with
+# "yaml-language-server: $schema=spec.schema.json"
 tunec: 1
-model: {found.name}            # tunec catalog models
+model: {found.name}  # one of `tunec catalog models`, or a path to a config.json
 method: {options.method}
 data:
   train: {data}
-  samples: 10k                 # steps, warm-up and saving follow from it
+  samples: 10k  # steps, warm-up and saving follow from it
   {size}
-hardware: {options.hardware}   # tunec catalog clusters
+hardware: {options.hardware}  # one of `tunec catalog clusters`, or a device with a count
 train:
   epochs: 1
 targets: [{target}]

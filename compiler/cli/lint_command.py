@@ -54,7 +54,7 @@ def _lint(options: Namespace, session: Session) -> Linted:
             model=options.model,
             world=options.world_size,
             readers=options.readers,
-            software=_software(options.software),
+            software=software_of(options.software),
         )
     except Unusable as unusable:
         raise Misuse(str(unusable)) from None
@@ -74,7 +74,8 @@ def _names(given: list[str]) -> list[str]:
     return given
 
 
-def _software(given: list[str]) -> dict[str, str]:
+def software_of(given: list[str]) -> dict[str, str]:
+    """The versions that `NAME=VERSION` words name."""
     pairs = [each.partition("=") for each in given]
     for name, equals, version in pairs:
         if not (name and equals and version):
@@ -99,7 +100,8 @@ def _new(found: tuple[Diagnostic, ...], options: Namespace) -> tuple[Diagnostic,
     try:
         return without(found, read_baseline(Path(options.baseline).read_text("utf-8")))
     except (OSError, UnicodeDecodeError, NotABaseline) as fault:
-        raise Misuse(f"cannot use the baseline {options.baseline}: {fault}") from None
+        why = getattr(fault, "strerror", None) or str(fault)
+        raise Misuse(f"cannot use the baseline {options.baseline}: {why}") from None
 
 
 def _show(found: tuple[Diagnostic, ...], sources: Mapping[str, str], session: Session) -> None:

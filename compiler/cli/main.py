@@ -8,15 +8,24 @@ from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
 
-from tunec.compiler.cli.arguments import build_parser
-from tunec.compiler.cli.session import BUG, INPUT, USAGE, Misuse, Registry, Session, standard
+from tunec.compiler.cli.arguments import build_parser, parsed
+from tunec.compiler.cli.session import (
+    BUG,
+    INPUT,
+    USAGE,
+    Misuse,
+    Registry,
+    Session,
+    UnwritableOutput,
+    standard,
+)
 
 _REPORT = "this is a bug in tunec; please report it with the command, the spec and the lines above"
 
 
 def run(arguments: Sequence[str], registry: Registry, version: str) -> int:
     """Run one command; return the exit code. Only argparse's own --help and usage errors exit."""
-    options = build_parser(version, arguments[0] if arguments else None).parse_args(arguments)
+    options = parsed(build_parser(version, arguments[0] if arguments else None), arguments)
     session = standard(registry, getattr(options, "format", "text"))
     try:
         return _dispatch(options, session)
@@ -29,6 +38,9 @@ def run(arguments: Sequence[str], registry: Registry, version: str) -> int:
         return INPUT
     except KeyboardInterrupt:
         return 130
+    except UnwritableOutput as fault:
+        session.note(f"tunec {options.command}: cannot write to stdout: {fault}")
+        return USAGE
     except Exception:  # noqa: BLE001  whatever it is, it is ours
         traceback.print_exc(file=session.stderr)
         session.note(_REPORT)

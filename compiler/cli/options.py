@@ -1,7 +1,7 @@
 """Options that several commands have, and how a command is added."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  not public
@@ -11,13 +11,39 @@ def new_command(
     commands: "Subparsers", name: str, summary: str, epilog: str
 ) -> argparse.ArgumentParser:
     """A subcommand whose help shows examples as they are written."""
-    return commands.add_parser(
+    parser = commands.add_parser(
         name,
         help=summary,
         description=summary[0].upper() + summary[1:] + ".",
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.set_defaults(parser=parser)
+    return parser
+
+
+class Once(argparse.Action):
+    """Keep a value, and refuse a second one: the first would be lost without a word."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Store the value, as argparse asks."""
+        if getattr(namespace, self.dest) != self.default:
+            parser.error(f"argument {option_string}: given twice")
+        setattr(namespace, self.dest, values)
+
+
+def positive(text: str) -> int:
+    """A number of something, from 1."""
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 is meant, and not {text!r}")
+    return number
 
 
 def format_option(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +58,7 @@ def intent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hardware",
         metavar="H",
+        action=Once,
         help="plan for this hardware instead: a catalogue name, a device with a count "
         "(a100-80g-x8), or a cluster file",
     )
@@ -41,7 +68,7 @@ def intent_options(parser: argparse.ArgumentParser) -> None:
 
 def set_option(parser: argparse.ArgumentParser) -> None:
     """`--set`."""
-    _repeatable(
+    repeatable(
         parser,
         "--set",
         "overrides",
@@ -52,7 +79,7 @@ def set_option(parser: argparse.ArgumentParser) -> None:
 
 def target_option(parser: argparse.ArgumentParser) -> None:
     """`--target`."""
-    _repeatable(
+    repeatable(
         parser,
         "--target",
         "targets",
@@ -64,13 +91,38 @@ def target_option(parser: argparse.ArgumentParser) -> None:
 def policy_option(parser: argparse.ArgumentParser) -> None:
     """`--policy`."""
     what = "hold the plan to a team's rules; may be repeated"
-    _repeatable(parser, "--policy", "policies", "FILE", what)
+    repeatable(parser, "--policy", "policies", "FILE", what)
 
 
-def _repeatable(
+def repeatable(
     parser: argparse.ArgumentParser, flag: str, attribute: str, metavar: str, what: str
 ) -> None:
     """A flag that may be given often; its values are a list, empty where it is not given."""
     parser.add_argument(
         flag, dest=attribute, metavar=metavar, action="append", default=[], help=what
+    )
+
+
+def reading_options(parser: argparse.ArgumentParser) -> None:
+    """Configs that are there, and what is known of their run."""
+    parser.add_argument("files", metavar="FILE", nargs="+", help="configs and launch scripts")
+    parser.add_argument("--hardware", metavar="H", help="what the run will have, as in a spec")
+    parser.add_argument("--model", metavar="M", help="a catalogue model, or a config.json")
+    parser.add_argument(
+        "--world-size", type=int, metavar="N", help="how many processes the run will have"
+    )
+    parser.add_argument(
+        "--from",
+        dest="readers",
+        metavar="NAME[@VERSION]",
+        action="append",
+        default=[],
+        help="who reads the files, such as deepspeed or huggingface@4.44",
+    )
+    parser.add_argument(
+        "--software",
+        metavar="NAME=VERSION",
+        action="append",
+        default=[],
+        help="a version that will run, such as deepspeed=0.16",
     )

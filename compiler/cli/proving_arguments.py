@@ -7,6 +7,9 @@ from tunec.compiler.cli.options import (
     intent_options,
     new_command,
     policy_option,
+    positive,
+    reading_options,
+    repeatable,
     set_option,
     target_option,
 )
@@ -125,27 +128,7 @@ def add_lint(commands: "Subparsers") -> None:
         "examples:\n  tunec lint ds_config.json training_args.yaml --hardware p100-x1\n"
         "  tunec lint train.sh --software transformers=4.44 --format sarif",
     )
-    parser.add_argument("files", metavar="FILE", nargs="+", help="configs and launch scripts")
-    parser.add_argument("--hardware", metavar="H", help="what the run will have, as in a spec")
-    parser.add_argument("--model", metavar="M", help="a catalogue model, or a config.json")
-    parser.add_argument(
-        "--world-size", type=int, metavar="N", help="how many processes the run will have"
-    )
-    parser.add_argument(
-        "--from",
-        dest="readers",
-        metavar="NAME[@VERSION]",
-        action="append",
-        default=[],
-        help="who reads the files, such as deepspeed or huggingface@4.44",
-    )
-    parser.add_argument(
-        "--software",
-        metavar="NAME=VERSION",
-        action="append",
-        default=[],
-        help="a version that will run, such as deepspeed=0.16",
-    )
+    reading_options(parser)
     parser.add_argument(
         "--allow", metavar="NAME", action="append", default=[], help="leave out what a rule finds"
     )
@@ -204,7 +187,7 @@ def add_fleet(commands: "Subparsers") -> None:
     )
     parser.add_argument("file", metavar="FILE", help="fleet file (`tunec schema fleet`)")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the tree")
-    parser.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="processes")
+    parser.add_argument("-j", "--jobs", type=positive, default=1, metavar="N", help="processes")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail with a list of what differs"
     )
@@ -237,3 +220,49 @@ def add_report(commands: "Subparsers") -> None:
     intent_options(parser)
     policy_option(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="where to; stdout if absent")
+    format_option(parser)
+
+
+def add_translate(commands: "Subparsers") -> None:
+    """`tunec translate`."""
+    parser = new_command(
+        commands,
+        "translate",
+        "write configs that are there in the words of another trainer, or of another release",
+        "Files are recognised by their content, and files that they refer to are read too. What\n"
+        "they leave out is written as the program that reads them now would take it. Nothing is\n"
+        "dropped in silence: what the new program cannot say, what the files do not say and what\n"
+        "is not understood is listed, and nothing is written where it changes the run.\n"
+        "\n"
+        "examples:\n"
+        "  tunec translate training_args.yaml --from huggingface@4.44 --to huggingface@5.23\n"
+        "  tunec translate train.sh ds_config.json --to accelerate --to huggingface -o out\n"
+        "  tunec translate accelerate.yaml --to deepspeed --set batch.micro=2",
+    )
+    reading_options(parser)
+    repeatable(
+        parser,
+        "--to",
+        "targets",
+        "NAME[@VERSION]",
+        "whose files to write, such as huggingface@5.23; may be repeated",
+    )
+    repeatable(
+        parser,
+        "--set",
+        "overrides",
+        "SLOT=VALUE",
+        "say what no file says, or overrule it, such as batch.micro=2 (`tunec catalog slots`)",
+    )
+    repeatable(
+        parser,
+        "--without",
+        "without",
+        "KEY",
+        "leave this key of the files behind, though no slot stands for it",
+    )
+    parser.add_argument("-o", "--output", metavar="DIR", help="directory to write to")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if what is in DIR differs"
+    )
+    format_option(parser)

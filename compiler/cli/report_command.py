@@ -6,21 +6,29 @@ from pathlib import Path
 from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.inputs import asked_targets, judged, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import plan
 
 
 def run(options: Namespace, session: Session) -> int:
     """Write the page; a spec without a plan has one too, which says why, and exit code 1."""
     what = Path(options.what)
-    text, code = _fleet(what, options) if what.is_dir() else _plan(options, session)
-    if options.output is None:
-        session.result(text)
-    else:
+    text, said = _fleet(what, options) if what.is_dir() else _plan(options, session)
+    if options.output is not None:
         write_all({Path(options.output): text})
-    return code
+    if session.format == "json":
+        page = {"file": options.output, "page": text if options.output is None else None}
+        session.json({**page, "diagnostics": [each.to_json() for each in said]})
+    elif options.output is None:
+        session.result(text)
+    return INPUT if any(each.severity == "error" for each in said) else OK
 
 
-def _fleet(tree: Path, options: Namespace) -> tuple[str, int]:
+Page = tuple[str, tuple[Diagnostic, ...]]
+"""The text, and what is wrong with what it shows."""
+
+
+def _fleet(tree: Path, options: Namespace) -> Page:
     from tunec.compiler.fleet.lock import LOCK, read_lock
     from tunec.compiler.fleet.summary import rows
     from tunec.compiler.review.report.fleet_page import fleet_page
@@ -35,10 +43,10 @@ def _fleet(tree: Path, options: Namespace) -> tuple[str, int]:
     found = list(rows(read_lock(tree)))
     if not found:
         raise Misuse(f"{tree / LOCK} holds no pair")
-    return fleet_page(tree.resolve().name, found), OK
+    return fleet_page(tree.resolve().name, found), ()
 
 
-def _plan(options: Namespace, session: Session) -> tuple[str, int]:
+def _plan(options: Namespace, session: Session) -> Page:
     from tunec.compiler.review.report.plan_page import plan_page
 
     loaded = load(options.what, options, session)
@@ -47,5 +55,4 @@ def _plan(options: Namespace, session: Session) -> tuple[str, int]:
     said = (*planned.diagnostics, *found)
     texts = {**loaded.sources, **sources}
     session.diagnose(said, texts)
-    has_errors = any(each.severity == "error" for each in said)
-    return plan_page(planned, said, texts), INPUT if has_errors else OK
+    return plan_page(planned, said, texts), said

@@ -3,15 +3,23 @@
 import json
 from argparse import Namespace
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from tunec.compiler.cli.session import OK, Misuse, Session
 
 
 def run(options: Namespace, session: Session) -> int:
     """Print one schema, as generated."""
-    folder = files("tunec.schemas") / "json" / "tunec"
-    known = sorted(each.name.removesuffix(".json") for each in folder.iterdir())
-    if options.kind not in known:
-        raise Misuse(f"there is no schema {options.kind!r}; there are {', '.join(known)}")
-    session.json(json.loads((folder / f"{options.kind}.json").read_text("utf-8")))
+    if options.kind not in known():
+        raise Misuse(f"there is no schema {options.kind!r}; there are {', '.join(known())}")
+    session.json(json.loads((_folder() / f"{options.kind}.json").read_text("utf-8")))
     return OK
+
+
+def known() -> list[str]:
+    """What has a schema."""
+    return sorted(each.name.removesuffix(".json") for each in _folder().iterdir())
+
+
+def _folder() -> Traversable:
+    return files("tunec.schemas") / "json" / "tunec"

@@ -1,8 +1,11 @@
 """One run of the command line: where results and diagnostics go, and which targets there are."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping
+from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from packaging.version import Version
@@ -40,6 +43,10 @@ class Misuse(Exception):
     """The command line asks for something that makes no sense; exit code 2."""
 
 
+class UnwritableOutput(Exception):
+    """A result could not be written; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """Streams, and the choice between text and JSON."""
@@ -51,7 +58,13 @@ class Session:
 
     def result(self, text: str) -> None:
         """Print a result."""
-        self.stdout.write(text if text.endswith("\n") else text + "\n")
+        try:
+            self.stdout.write(text if text.endswith("\n") else text + "\n")
+            self.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as fault:
+            raise UnwritableOutput(fault.strerror) from None
 
     def json(self, data: Any) -> None:
         """Print a result as JSON."""
@@ -67,6 +80,14 @@ class Session:
             color = self.stderr.isatty()
             self.stderr.write(render(each, sources, color=color) + "\n")
 
+    def refuse(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, str]) -> int:
+        """Say why there is no result, for people or for machines; the exit code."""
+        told = tuple(diagnostics)
+        self.diagnose(told, sources)
+        if self.format == "json":
+            self.json({"diagnostics": [each.to_json() for each in told]})
+        return INPUT
+
     def note(self, text: str) -> None:
         """Say something that is neither result nor diagnostic."""
         self.stderr.write(text + "\n")
@@ -74,4 +95,16 @@ class Session:
 
 def standard(registry: Registry, format: str) -> Session:
     """A session on the process's own streams."""
-    return Session(registry, format, sys.stdout, sys.stderr)
+    return Session(registry, format, _open(sys.stdout), _open(sys.stderr))
+
+
+def _open(stream: TextIO | None) -> TextIO:
+    """A stream in UTF-8, whatever the locale; one that the shell has closed swallows all.
+
+    A file name may hold bytes that are no text; they are shown as such.
+    """
+    if stream is None:
+        return Path(os.devnull).open("w", encoding="utf-8")
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    return stream

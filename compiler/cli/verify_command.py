@@ -126,7 +126,7 @@ def _compiled(
     found: list[Diagnostic],
 ) -> Iterator[Case]:
     """Compile in every combination of versions; what cannot be compiled is told, once."""
-    for combination in rounds(asked):
+    for combination in rounds(asked) if asked else ((),):
         compiled = compile_spec(loaded, combination)
         new = [each for each in compiled.diagnostics if each not in found]
         session.diagnose(new, loaded.sources)

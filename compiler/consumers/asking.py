@@ -2,16 +2,14 @@
 
 import json
 import os
-import signal
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from tunec.compiler.consumers import runner
 from tunec.compiler.consumers.environments import Environment
+from tunec.compiler.consumers.processes import Script, run
 
 SECONDS: Final = 180.0
 """How long a batch of questions may take; importing torch and a consumer takes most of it."""
@@ -28,7 +26,7 @@ _KEPT: Final = (
     "TEMP",
     "TMP",
 )
-_SET: Final[Mapping[str, str]] = {
+_SET: Final[dict[str, str]] = {
     "CUDA_VISIBLE_DEVICES": "",
     "DS_ACCELERATOR": "cpu",
     "HF_HUB_OFFLINE": "1",
@@ -89,20 +87,15 @@ def ask_each(
     works in a directory that is thrown away. `root` is the folder of the package. Raises
     ConsumerFailed.
     """
-    with tempfile.TemporaryDirectory(prefix="tunec-") as folder:
-        answers = Path(folder, "answers.json")
-        command = [
-            str(environment.python),
-            "-s",
-            "-P",
-            runner.__file__,
-            str(root),
-            script,
-            str(answers),
-        ]
-        with Path(folder, "output.txt").open("w+b") as output:
-            status = _run(command, json.dumps(list(questions)), output, Path(folder), seconds)
-            said = _end(output)
+    with tempfile.TemporaryDirectory(prefix="tunec-") as name:
+        folder = Path(name)
+        answers, asked, output = (folder / each for each in ("answers.json", "asked", "output"))
+        asked.write_text(json.dumps(list(questions)), encoding="utf-8")
+        output.touch()
+        arguments = (runner.__file__, str(root), script, str(answers))
+        work = Script(arguments, _variables(), folder, asked, output, seconds)
+        status = run(environment, work)
+        said = _end(output)
         if status is None:
             raise ConsumerFailed(script, f"took over {seconds:.0f} s", said)
         if not answers.exists():
@@ -112,44 +105,12 @@ def ask_each(
         ]
 
 
-def _run(
-    command: list[str], text: str, output: IO[bytes], folder: Path, seconds: float
-) -> int | None:
-    """The exit status, or None when the time ran out and the whole process group was killed."""
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    process = subprocess.Popen(  # noqa: S603
-        command,
-        stdin=subprocess.PIPE,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        cwd=folder,
-        env={**kept, **_SET},
-        start_new_session=True,
-    )
-    try:
-        process.communicate(text.encode(), timeout=seconds)
-    except subprocess.TimeoutExpired:
-        _kill(process)
-        return None
-    except BaseException:
-        _kill(process)
-        raise
-    return process.returncode
+def _variables() -> dict[str, str]:
+    return {name: os.environ[name] for name in _KEPT if name in os.environ} | _SET
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process with all its children: it leads a session, hence a group, of its own."""
-    with suppress(ProcessLookupError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-    process.wait()
-
-
-def _end(output: IO[bytes], most: int = 4000) -> str:
-    output.seek(0)
-    return output.read().decode("utf-8", errors="replace")[-most:]
+def _end(output: Path, most: int = 4000) -> str:
+    return output.read_bytes().decode("utf-8", errors="replace")[-most:]
 
 
 def _answer(script: str, reply: Mapping[str, Any], said: str) -> Any:

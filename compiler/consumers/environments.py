@@ -49,6 +49,11 @@ class Environment:
         """The interpreter to run scripts with."""
         return _interpreter(self.root)
 
+    @property
+    def packages(self) -> Path:
+        """The folder of its own packages."""
+        return _site_packages(self.root)
+
 
 def prepare(requirements: Sequence[str], cache: Path | None = None) -> Environment:
     """Return the environment that holds `requirements`, making it when it is not in `cache` yet.

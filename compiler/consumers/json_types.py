@@ -9,6 +9,7 @@ import enum
 import inspect
 import pathlib
 import types
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -27,6 +28,16 @@ _PLAIN: Final[Mapping[Any, str]] = {
     dict: "object",
 }
 _NULL: Final[Schema] = {"type": "null"}
+
+
+def annotations_of(kind: Any) -> dict[str, Any]:
+    """The annotations of a class by field, each union in the order in which it is written.
+
+    `typing` gives out again what it made: `Union[str, list]`, then also for `Union[list, str]`.
+    """
+    for forget in getattr(typing, "_cleanups", ()):
+        forget()
+    return typing.get_type_hints(kind)
 
 
 def nothing_special(_: Any) -> Schema | None:

@@ -1,4 +1,4 @@
-"""The sum behind a number, as a table: names, amounts in one unit, their total."""
+"""The numbers behind a finding, as a table: names, amounts, and the total of bytes."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -10,11 +10,10 @@ _BYTE_SCALES: Final = (("GiB", GIB, 2), ("MiB", MIB, 1), ("KiB", KIB, 1), ("B", 
 
 
 def sum_lines(terms: Sequence[Term]) -> Iterator[str]:
-    """The lines of the table; the total where all terms have one unit."""
+    """The lines of the table; the total of bytes: other numbers stand there to be compared."""
     rows = [(term.name, *_amount(term, terms)) for term in terms]
-    units = {term.unit for term in terms}
-    if len(terms) > 1 and len(units) == 1:
-        total = Term("total", sum(term.value for term in terms), units.pop())
+    if len(terms) > 1 and all(term.unit == "bytes" for term in terms):
+        total = Term("total", sum(term.value for term in terms))
         rows.append((total.name, *_amount(total, terms)))
     names = max((len(name) for name, _, _ in rows), default=0)
     numbers = max((len(number) for _, number, _ in rows), default=0)

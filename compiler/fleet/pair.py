@@ -28,14 +28,8 @@ class Built:
     pair: Pair
     line: str
     """Of the lock."""
-    diagnostics: tuple[Diagnostic, ...]
-    """All that was said, where there are errors; else nothing."""
-    sources: Mapping[str, str]
-
-    @property
-    def ok(self) -> bool:
-        """Whether it fits, and every file was written."""
-        return not self.diagnostics
+    ok: bool
+    """Whether it fits, and every file was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +42,11 @@ class Builder:
     emissions: Emissions = field(default_factory=Emissions)
 
     def build(self, spec: str, site: Site) -> Built:
-        """Compile a pair and write its files, each of them whole or not at all."""
-        loaded = self.reader.loaded(spec, site)
-        asked = self.reader.asked(spec, site)
-        planned = plan(loaded, asked)
-        texts, unsaid = self._texts(spec, planned, loaded, asked)
-        judged = (d for rules in self.rules for d in judge(planned, rules))
-        found = (*planned.diagnostics, *unsaid, *judged)
+        """Compile a pair and write its files, each of them whole or not at all.
+
+        What would make a spec fit is not searched for: nobody reads it of a thousand clusters.
+        """
+        planned, texts, found = self._compiled(spec, site, repairing=False)
         has_errors = _has_errors(found)
         texts = {} if has_errors else texts
         pair = Pair(spec, site.name)
@@ -67,7 +59,24 @@ class Builder:
             summary_of(outcome, found),
             {slot: plain(value) for slot, value in outcome.values.items()},
         ).to_line()
-        return Built(pair, line, found, loaded.sources) if has_errors else Built(pair, line, (), {})
+        return Built(pair, line, not has_errors)
+
+    def explain(self, pair: Pair) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
+        """All that there is to say of a pair, with what makes it fit; and the texts it is of."""
+        site = next(each for each in self.reader.selection.sites if each.name == pair.cluster)
+        planned, _, found = self._compiled(pair.spec, site, repairing=True)
+        return found, planned.loaded.sources
+
+    def _compiled(
+        self, spec: str, site: Site, *, repairing: bool
+    ) -> tuple[Planned, dict[str, str], tuple[Diagnostic, ...]]:
+        """A pair's plan, the files that it comes to, and what is said of it."""
+        loaded = self.reader.loaded(spec, site)
+        asked = self.reader.asked(spec, site)
+        planned = plan(loaded, asked, repairing=repairing)
+        texts, unsaid = self._texts(spec, planned, loaded, asked)
+        judged = (d for rules in self.rules for d in judge(planned, rules))
+        return planned, texts, (*planned.diagnostics, *unsaid, *judged)
 
     def _texts(
         self, spec: str, planned: Planned, loaded: Loaded, asked: tuple[Asked, ...]

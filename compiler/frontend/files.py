@@ -72,13 +72,31 @@ def read_bytes(path: Path) -> bytes:
         raise Unreadable((getattr(fault, "strerror", None) or "no such name").lower()) from None
 
 
+def is_stream(path: Path) -> bool:
+    """Whether a spec is given as what another program writes: `-`, `/dev/stdin`, `<(...)`."""
+    return str(path) in ("-", "/dev/stdin") or path.parent == Path("/dev/fd")
+
+
+_STREAM: Final = "spec.yaml"
+"""What such a spec counts as, in the working directory: paths in it are relative to there."""
+
+
+def read_stream(path: Path) -> bytes:
+    """The bytes of a stream up to its end, one more than allowed at most; raise Unreadable."""
+    try:
+        with os.fdopen(os.dup(0) if str(path) == "-" else os.open(path, os.O_RDONLY), "rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as fault:
+        raise Unreadable((fault.strerror or "it cannot be read").lower()) from None
+
+
 def near_files(path: Path) -> str | None:
     """What file was probably meant, among those of the directory, for a help line."""
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())[:1000]
     except (OSError, ValueError):
         return None
-    return did_you_mean(nearest(path.name, names))
+    return did_you_mean(nearest(path.name, [each for each in names if each != path.name]))
 
 
 def format_of(path: Path) -> Format:
@@ -97,17 +115,19 @@ def project_root(path: Path) -> Path:
 def read_layers(path: Path, *, allow_outside: bool) -> Layers:
     """Read a spec and what it extends, the most basic file first."""
     try:
-        full = path.resolve()
-        content = read_bytes(path)
+        full = Path.cwd() / _STREAM if is_stream(path) else path.resolve()
+        content = read_stream(path) if is_stream(path) else read_bytes(path)
     except (Unreadable, OSError, ValueError, RuntimeError) as fault:
-        return Layers((), (_no_spec(path, fault),), Read())
+        return Layers((), (unreadable(path, fault),), Read())
     reader = _Reader(full, None if allow_outside else project_root(full))
     nodes = tuple(reader.layers(full, str(path), content, ()))
     return Layers(nodes, tuple(reader.faults), reader.read())
 
 
-def _no_spec(path: Path, fault: Exception) -> Diagnostic:
-    why = str(fault) if isinstance(fault, Unreadable) else "no such name"
+def unreadable(path: Path, fault: Exception | None = None) -> Diagnostic:
+    """That a file which the command line names cannot be read; without a fault: it is not there."""
+    why = "there is no such file" if fault is None else "its links lead nowhere"
+    why = str(fault) if isinstance(fault, Unreadable) else why
     span = Span(str(path), 1, 1, 1, 1)
     return error("E0201", f"cannot read `{path}`: {why}", span, help=near_files(path))
 

@@ -16,7 +16,13 @@ from tunec.compiler.frontend import checks, names
 from tunec.compiler.frontend.calibration import check_calibration
 from tunec.compiler.frontend.compose import Composed, compose, spans_of
 from tunec.compiler.frontend.faults import error
-from tunec.compiler.frontend.files import Layers, Read, read_layers, read_text_layers
+from tunec.compiler.frontend.files import (
+    Layers,
+    Read,
+    is_stream,
+    read_layers,
+    read_text_layers,
+)
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import Format
 from tunec.compiler.frontend.pins import check_pins
@@ -82,9 +88,14 @@ def load_spec(
     none, any name passes. `allow_outside` lets `extends` leave the project. Raises nothing for any
     content of any file.
     """
-    asked = _Asked(Path(path).parent, Path(path).stem, targets)
+    asked = _Asked(*_place(Path(path)), targets)
     layers = read_layers(Path(path), allow_outside=allow_outside)
     return _load(layers, _arguments(overrides, hardware), asked)
+
+
+def _place(path: Path) -> tuple[Path, str]:
+    """Where paths in a spec start from, and the name that its file gives it."""
+    return (Path(), "run") if is_stream(path) else (path.parent, path.stem)
 
 
 def load_text(

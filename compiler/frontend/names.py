@@ -39,6 +39,8 @@ class Named:
 
 def is_path(name: str, base: Path) -> bool:
     """Whether a name means a file or directory rather than a catalogue entry."""
+    if not name:
+        return False
     if name.startswith((".", "/", "~")) or name.endswith((".json", ".yaml", ".yml")):
         return True
     try:

@@ -70,6 +70,8 @@ _LIMITS: Final[Mapping[str, tuple[str, str]]] = {
     "less_than_equal": ("le", "at most"),
 }
 
+_START: Final = "write a mapping; `tunec init` prints a spec to start from"
+
 _REQUIRED_EXAMPLES: Final[Mapping[Path, str]] = {
     ("tunec",): "tunec: 1",
     ("model",): "model: llama-3.1-8b",
@@ -77,6 +79,12 @@ _REQUIRED_EXAMPLES: Final[Mapping[Path, str]] = {
     ("data",): "data: {train: train.jsonl, sequence: 1024}",
     ("data", "train"): "train: train.jsonl",
     ("hardware",): "hardware: a100-80g-x8",
+    ("fleet",): "fleet: 1",
+    ("specs",): "specs: specs/*.yaml",
+    ("clusters",): "clusters: [a100-80g-x8]",
+    ("policy",): "policy: 1",
+    ("objective", "rewards"): "rewards: [accuracy_reward]",
+    ("objective", "grpo", "rewards"): "rewards: [accuracy_reward]",
 }
 
 
@@ -136,6 +144,8 @@ def _missing(fault: Fault, shape: type[Shape], node: Node) -> Diagnostic:
     path = (*fault.path, fault.name)
     says = description(shape, path)
     example = _REQUIRED_EXAMPLES.get(path, f"{fault.name}: ...")
+    if node.is_leaf and path[0] == "objective":
+        example = f"objective: {{{node.value}: {{{example}}}}}"
     return error(
         "E0302",
         f"`{dotted(path)}` is missing",
@@ -143,7 +153,7 @@ def _missing(fault: Fault, shape: type[Shape], node: Node) -> Diagnostic:
         label=f"`{fault.name}` belongs in here",
         path=path,
         notes=(f"`{fault.name}`: {says}",) if says else (),
-        help=f"add `{example}`",
+        help=f"{'write' if node.is_leaf else 'add'} `{example}`",
     )
 
 
@@ -170,6 +180,7 @@ def _wrong_type(
         message = f"`{name}` must be {joined(wanted)}, and is {is_now}"
         remedy = found.help or f"write {wanted[0]}"
     if not fault.path:
+        remedy = _START if shape.__name__ == "Spec" else "write a mapping"
         message = f"a document of this kind is {joined(wanted)}, and this is {_described(value)}"
     span = place(node)
     fix = Fix((Edit(span, found.text),), "safe") if found.text and node.is_leaf else None

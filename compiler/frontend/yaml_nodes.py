@@ -237,14 +237,18 @@ class _Builder:
             parent.key = None
 
     def _key(self, parent: _Open, node: Node, span: Span, *, merge: bool) -> _Pair:
-        if not node.is_leaf or not isinstance(node.value, str):
+        if not node.is_leaf or not (isinstance(node.value, str) or self._is_number(node)):
             self.faults.append(self._not_text(node, span))
             return _Pair(node.written if node.is_leaf else None, span)
-        name = node.value
+        name = node.value if isinstance(node.value, str) else node.written or ""
         first = parent.keys.setdefault(name, span)
         if first is not span:
             self.faults.append(faults.duplicate_key(name, first, span, (*self._path(), name)))
         return _Pair(name, span, merge)
+
+    def _is_number(self, node: Node) -> bool:
+        """Whether a key is a whole number, which files of other programs have: `max_memory`."""
+        return not self.core_schema and type(node.value) is int
 
     def _not_text(self, node: Node, span: Span) -> Diagnostic:
         if not node.is_leaf:

@@ -15,6 +15,12 @@ class Invariant:
     holds: Callable[[Plan], bool]
 
 
+def _recomputes_each(plan: Plan) -> bool:
+    """Whether layers are recomputed one by one, where they are."""
+    asked = plan.activation_checkpointing
+    return asked.segment == 1 and asked.gap == 0
+
+
 INVARIANTS = (
     Invariant(
         ("batch.global", "batch.micro", "batch.accumulation", "parallel.data"),
@@ -104,6 +110,31 @@ INVARIANTS = (
         ("fsdp.checkpointing", "activation_checkpointing.reentrant"),
         "FSDP's own recomputation is not reentrant",
         lambda p: not p.fsdp.checkpointing or not p.activation_checkpointing.reentrant,
+    ),
+    Invariant(
+        ("activation_checkpointing.segment", "activation_checkpointing.gap"),
+        "a segment has a layer at least, and a gap may have none",
+        lambda p: p.activation_checkpointing.segment >= 1 and p.activation_checkpointing.gap >= 0,
+    ),
+    Invariant(
+        (
+            "activation_checkpointing.segment",
+            "activation_checkpointing.gap",
+            "activation_checkpointing.mode",
+            "fsdp.checkpointing",
+        ),
+        "layers are recomputed in segments where the model recomputes layers",
+        lambda p: (
+            _recomputes_each(p)
+            or (p.activation_checkpointing.mode == "layer" and not p.fsdp.checkpointing)
+        ),
+    ),
+    Invariant(
+        ("activation_checkpointing.offload", "activation_checkpointing.mode"),
+        "what waits in host RAM are the inputs of recomputed layers",
+        lambda p: (
+            not p.activation_checkpointing.offload or p.activation_checkpointing.mode == "layer"
+        ),
     ),
     Invariant(
         ("fsdp.forward_prefetch", "fsdp.version"),

@@ -1,6 +1,7 @@
 """The plan: the winning value of every slot, typed. And the draft, while passes are at work."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Final, Self
 
 from tunec.compiler.ir.slots import (
@@ -33,6 +34,15 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     group: tuple(path for path, slot in SLOTS.items() if slot.group == group) for group in GROUPS
 }
 """Each group's slots, in the order of its fields."""
+
+
+def _reader(paths: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads the slots of a group all at once."""
+    names = [SLOTS[path].attribute for path in paths]
+    return attrgetter(*names) if len(names) > 1 else lambda group: (getattr(group, names[0]),)
+
+
+_READ: Final = {group: _reader(paths) for group, paths in _PATHS.items()}
 
 
 class Undecided(LookupError):
@@ -71,7 +81,10 @@ class Plan:
 
     def values(self) -> dict[str, Any]:
         """Every slot's path and value, in the order of the groups."""
-        return {path: self[path] for path in SLOTS}
+        found: dict[str, Any] = {}
+        for group, read in _READ.items():
+            found.update(zip(_PATHS[group], read(getattr(self, group)), strict=True))
+        return found
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:

@@ -259,6 +259,9 @@ class ActivationCheckpointing:
 
     mode: Checkpointing = _slot("none, or layer: each layer keeps only its input")
     reentrant: bool = _slot("torch's reentrant variant; needs inputs that require gradients")
+    segment: int = _slot("layers recomputed together, from the first one's input", "layers")
+    gap: int = _slot("layers after each segment that keep everything; 0: none does", "layers")
+    offload: bool = _slot("whether what waits for the backward pass is moved to host RAM")
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,11 @@ class Document:
         return self.origin is not None
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether its head says that tunec wrote it, from a plan whose keys go together."""
+        return any(each.startswith("# tunec ") for each in self.text.splitlines()[:2])
+
+    @property
     def source(self) -> Source:
         """The text with what edits of it need."""
         return Source(self.name, self.format, self.text)

@@ -25,7 +25,7 @@ from tunec.compiler.lints.silence import known_rules, outspoken
 from tunec.compiler.lints.telling import check_rule
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
-from tunec.compiler.target import Artifact, File, Target
+from tunec.compiler.target import Artifact, Target
 from tunec.schemas.source import Span
 
 EXEMPT: Final = {
@@ -34,6 +34,8 @@ EXEMPT: Final = {
     "they can be read back",
     "fp16-refused-by-deepspeed": "the precision pass refuses it itself, unless the spec asks for "
     "precision.deprecated_fp16, which the launch files say and the ds_config cannot",
+    "image-longer-than-sequence": "the plan's sequence holds the images that the spec names, in "
+    "their size; what the files say bounds neither",
     "machines-without-address": "known when the machines are; launch.sh passes --main_process_ip",
 }
 """Rules that are not asked here, with the reason."""
@@ -55,13 +57,14 @@ def environment_of(target: Target, version: Version, facts: Facts, plan: Plan) -
 
 def run_of(target: Target, artifacts: Iterable[Artifact], environment: Environment) -> Run:
     """The files of one target as one run."""
-    files = {file.name: file for file in target.files}
-    written = (each for one in artifacts for each in _documents(target, files[one.name], one))
+    written = (each for one in artifacts for each in documents_of(target, one))
     every = tuple(one for each in written for one in (each, *views(each)))
     return Run(every, environment, {target.name: target})
 
 
-def _documents(target: Target, file: File, artifact: Artifact) -> Iterable[Document]:
+def documents_of(target: Target, artifact: Artifact) -> Iterable[Document]:
+    """A file of a target as it is read; a script may be several."""
+    file = next(each for each in target.files if each.name == artifact.name)
     if artifact.format not in ("json", "yaml"):
         from tunec.compiler.lints.documents import script_documents
 

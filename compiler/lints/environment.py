@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from tunec.compiler.releases import Releases
 from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -21,6 +22,17 @@ class Release:
     version: Version
     is_named: bool
     """Whether somebody named it; otherwise it is the newest that goes with what was named."""
+    after: Version | None = None
+    """The newest known release that lacks some key of the files, where nobody named one."""
+
+    def is_in(self, specifiers: Releases) -> bool | None:
+        """Whether it is within a range; None where nobody named it and no key tells."""
+        if self.is_named:
+            return specifiers.contains(self.version)
+        sign, bound = specifiers.text[:2], specifiers.text.lstrip("<>=!~")
+        if self.after is None or not bound or "," in bound or self.after < Version(bound):
+            return None
+        return {">": True, "<": False}.get(sign[0])
 
     def __str__(self) -> str:
         return f"{self.package} {self.version}"

@@ -5,8 +5,10 @@ finds the same. So the questions that it asked before it found nothing, with the
 that it finds nothing in any other run that answers them so (`tunec.compiler.lints.silence`).
 """
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping, Sized
+from functools import cache
 from hashlib import sha256
+from operator import attrgetter, itemgetter, methodcaller
 from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition
@@ -18,13 +20,17 @@ Question = tuple[str, ...]
 """Its kind, and what it is about: `("slot", "zero.stage")`, `("get", "hf", "bf16")`."""
 
 NOTHING: Final = "-"
+_ABSENT: Final = "absent"
 _MOST_LETTERS: Final = 60
 
 
 def answer(run: Run, question: Question) -> str:
     """The answer of a run to a question; the digest of one that is long."""
     kind, *about = question
-    text = _ANSWERS[kind](run, *about)
+    try:
+        text = _ANSWERS[kind](run, *about)
+    except IndexError:  # about a file that other runs had: no tree has this answer
+        return _ABSENT
     return text if len(text) <= _MOST_LETTERS else f"#{sha256(text.encode()).hexdigest()[:16]}"
 
 
@@ -84,21 +90,30 @@ def _of_effective(run: Run, kind: str, key: str) -> str:
 
 def _of_attribute(run: Run, path: str) -> str:
     found: Any = run
-    for name in path.split("."):
-        found = _part(found, name)
+    for part in _parts(path):
+        found = part(found)
     if is_plain(found):
         return repr(found)
     return f"{len(found)} of them" if isinstance(found, Sized) else "something"
 
 
-def _part(whole: Any, name: str) -> Any:
-    """An attribute, `[1]` of what can be counted through, or the values of a mapping."""
+@cache
+def _parts(path: str) -> tuple[Callable[[Any], Any], ...]:
+    return tuple(_part(name) for name in path.split("."))
+
+
+def _part(name: str) -> Callable[[Any], Any]:
+    """Takes an attribute, `[1]` of what can be counted through, or the values of a mapping."""
     if name.startswith("["):
-        return whole[int(name[1:-1])]
+        return itemgetter(int(name[1:-1]))
     name, called, word = name.partition("(")
     if called and word != ")":
-        return getattr(whole, name)(word[:-1])
-    return tuple(whole.values()) if called else getattr(whole, name)
+        return methodcaller(name, word[:-1])
+    return _values_of if called else attrgetter(name)
+
+
+def _values_of(whole: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(whole.values())
 
 
 def is_plain(value: Any) -> bool:

@@ -13,7 +13,7 @@ Each may be unknown. A rule that needs what is unknown finds nothing, or a `Find
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from packaging.version import InvalidVersion, Version
@@ -84,8 +84,14 @@ class Run:
 
     def of(self, *kinds: str) -> tuple[Document, ...]:
         """The documents of these kinds or families (`trainer`: all with TrainingArguments)."""
-        wanted = {each for kind in kinds for each in FAMILIES.get(kind, (kind,))}
-        return tuple(each for each in self.documents if each.kind in wanted)
+        if kinds not in self._of:
+            wanted = {each for kind in kinds for each in FAMILIES.get(kind, (kind,))}
+            self._of[kinds] = tuple(each for each in self.documents if each.kind in wanted)
+        return self._of[kinds]
+
+    @cached_property
+    def _of(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
+        return {}
 
     def said(self, kind: str, *keys: str) -> Place | None:
         """The first place where a document of the kind says one of the keys, earlier keys first."""
@@ -117,12 +123,12 @@ class Run:
     @cached_property
     def ledger(self) -> Ledger:
         """Every definition of every slot by any document or by the surroundings."""
-        return Ledger().add((*self.written, *self._surroundings()))
+        return self.written.add(tuple(self._surroundings()))
 
     @cached_property
-    def written(self) -> tuple[Definition, ...]:
+    def written(self) -> Ledger:
         """What the documents say about slots, and what their readers do unasked."""
-        return tuple(self._definitions())
+        return Ledger().add(tuple(self._definitions()))
 
     def slot(self, path: str) -> Definition | None:
         """The definition of a slot that holds, or None where nobody says it.
@@ -196,29 +202,40 @@ class Run:
         return self.releases[package]
 
     def runs(self, requirement: str) -> bool | None:
-        """Whether the run has that release: `transformers>=5`. None where nobody named it."""
+        """Whether the run has that release: `transformers>=5`. None where nothing tells."""
         package, specifiers = split_requirement(requirement)
         release = self.releases.get(package)
-        if release is None or not release.is_named:
-            return None
-        return specifiers.contains(release.version)
+        return None if release is None else release.is_in(specifiers)
 
     @cached_property
     def releases(self) -> Mapping[str, Release]:
         """The release of each package that some table speaks of, or that somebody names."""
-        return dict(releases(self.targets, self.environment))
+        found = dict(releases(self.targets, self.environment))
+        taken = found.get("transformers")
+        if taken is not None and not taken.is_named:
+            from tunec.compiler.lints.evidence import no_older_than_its_keys
+
+            found["transformers"] = no_older_than_its_keys(taken, self.documents)
+        return found
 
     # ── the ledger ───────────────────────────────────────────────────────────────────────────────
 
     def _definitions(self) -> Iterator[Definition]:
         for document in self.documents:
             if document.target is not None and document.file is not None:
-                yield from self._said_by(document, document.target, document.file.name)
+                if document not in self._said:
+                    said = self._said_by(document, document.target, document.file.name)
+                    self._said[document] = tuple(said)
+                yield from self._said[document]
         tables = {each.target.name: each.target for each in self.documents if each.target}
         for name, target in tables.items():
             mine = [each for each in self.documents if each.target and each.target.name == name]
             if len(mine) > 1:
                 yield from target.together({e.file.name: e.flat for e in mine if e.file})
+
+    @cached_property
+    def _said(self) -> dict[Document, tuple[Definition, ...]]:
+        return {}
 
     def _said_by(self, document: Document, target: Target, file: str) -> Iterator[Definition]:
         version = self.release(target.package).version
@@ -238,6 +255,7 @@ class Run:
             yield Definition("parallel.world", count, Rank.CATALOGUE, "hardware", reason)
 
 
+@cache
 def split_requirement(requirement: str) -> tuple[str, Releases]:
     """`deepspeed>=0.19.6` as a name and a range; a bare name has the empty range."""
     at = next((i for i, letter in enumerate(requirement) if letter in "<>=!~"), len(requirement))

@@ -9,7 +9,7 @@ they only save time, and a test holds that they are those of the rules as they s
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,9 @@ FILE: Final = "silence.json"
 _READ: Final = json.JSONDecoder().raw_decode
 """The value at the start of a text, and where it ends."""
 
+Ask = Callable[[Question], str]
+"""Answers a question of one run."""
+
 
 class _Table:
     """The file: a list with an element a line, of which only the lines that are asked are parsed.
@@ -34,24 +37,19 @@ class _Table:
     def __init__(self, text: str) -> None:
         _, head, *self._lines = text.split("\n")
         told = json.loads(head.rstrip(","))
-        self._questions: list[list[str]] = told["questions"]
+        self.questions: list[Question] = [tuple(each) for each in told["questions"]]
         self.subjects: dict[str, str] = {}
         self.roots: dict[str, int] = {}
         for path, root in told["rules"].items():
             subject, _, name = path.partition("/")
             self.subjects[name], self.roots[name] = subject, root
-        self._nodes: dict[int, tuple[int, dict[str, int]]] = {}
+        self.nodes: dict[int, tuple[int, dict[str, int]]] = {}
 
     def node(self, at: int) -> tuple[int, dict[str, int]]:
         """The number of a question, and the node by each answer."""
-        if at not in self._nodes:
-            (number, branches), _ = _READ(self._lines[at])
-            self._nodes[at] = number, branches
-        return self._nodes[at]
-
-    def question(self, number: int) -> Question:
-        """The question of a number."""
-        return tuple(self._questions[number])
+        (number, branches), _ = _READ(self._lines[at])
+        self.nodes[at] = number, branches
+        return self.nodes[at]
 
 
 @cache
@@ -66,23 +64,27 @@ def known_rules() -> Mapping[str, str]:
 
 def outspoken(run: Run, names: Iterable[str]) -> Iterator[str]:
     """The rules among `names` that may find something in a run, in their order."""
-    return (name for name, proof in proofs(run, names) if proof is None)
+    told: dict[Question, str] = {}
+
+    def ask(question: Question) -> str:
+        told[question] = answer(run, question)
+        return told[question]
+
+    return (name for name in names if proof(name, told, ask) is None)
 
 
-def proofs(run: Run, names: Iterable[str]) -> Iterator[tuple[str, dict[Question, str] | None]]:
-    """Each rule with the questions whose answers show that it finds nothing; None: none do."""
+def proof(name: str, told: Mapping[Question, str], ask: Ask) -> list[Question] | None:
+    """The questions whose answers show that a rule finds nothing in a run; None: none do.
+
+    `told` holds what the run has answered; `ask` answers the rest.
+    """
     table = _table()
-    answers: dict[int, str] = {}
-    for name in names:
-        at = table.roots.get(name, UNKNOWN)
-        asked: list[int] = []
-        while at >= 0:
-            number, branches = table.node(at)
-            asked.append(number)
-            if number not in answers:
-                answers[number] = answer(run, table.question(number))
-            at = branches.get(answers[number], UNKNOWN)
-        if at == UNKNOWN:
-            yield name, None
-        else:
-            yield name, {table.question(number): answers[number] for number in asked}
+    nodes, questions = table.nodes, table.questions
+    at, asked = table.roots.get(name, UNKNOWN), list[Question]()
+    while at >= 0:
+        number, branches = nodes.get(at) or table.node(at)
+        question = questions[number]
+        asked.append(question)
+        known = told.get(question)
+        at = branches.get(ask(question) if known is None else known, UNKNOWN)
+    return asked if at == SILENT else None

@@ -23,7 +23,7 @@ _ACCELERATE: Final[Mapping[str, str]] = {
     "zero3_save_16bit_model": "zero_optimization.stage3_gather_16bit_weights_on_model_save",
 }
 """accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: the config that
-it builds from these keys of `deepspeed_config`."""
+it builds from these keys of `deepspeed_config`, or from the launcher's flags of the same names."""
 _PRECISION: Final = {"fp16": "fp16.enabled", "bf16": "bf16.enabled"}
 """The same, `set_mixed_precision`."""
 
@@ -63,6 +63,12 @@ def views(document: Document) -> Iterator[Document]:
     if document.kind == "axolotl":
         found = {new: each for old, new in _AXOLOTL.items() if (each := document.get(old))}
         yield view(document, "hf", found | _axolotl_precision(document))
+    if document.kind == "launch" and document.value("launcher") == "accelerate":
+        yield from _launched(document)
+    if document.kind == "glm4":
+        found = _below(document, "training_args.")
+        if found:
+            yield view(document, "hf", found)
     inline = document.get("deepspeed")
     if inline is not None and inline.node.fields:
         yield view(document, "deepspeed", _below(document, "deepspeed."))
@@ -85,6 +91,25 @@ def _accelerate(document: Document) -> Iterator[Document]:
         on = Place(document, "mixed_precision", replace(mixed.node, value=True))
         found[_PRECISION[mixed.value]] = on
     yield view(document, "deepspeed", found)
+
+
+def _launched(document: Document) -> Iterator[Document]:
+    """DeepSpeed's config out of the flags of `accelerate launch --use_deepspeed`."""
+    if document.value("flags.use_deepspeed") is not True:
+        return
+    if document.get("flags.deepspeed_config_file"):
+        return
+    found = {
+        new: each
+        for old, new in _ACCELERATE.items()
+        if (each := document.get(f"flags.{old}")) and not _is_none(each.value)
+    }
+    mixed = document.get("flags.mixed_precision")
+    if found and mixed is not None and mixed.value in _PRECISION:
+        on = Place(document, "flags.mixed_precision", replace(mixed.node, value=True))
+        found[_PRECISION[mixed.value]] = on
+    if found:
+        yield view(document, "deepspeed", found)
 
 
 def _axolotl_precision(document: Document) -> dict[str, Place]:

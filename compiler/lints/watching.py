@@ -4,6 +4,7 @@ What a rule asks before it finds nothing is told in the words of `tunec.compiler
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NoReturn, cast
 
 from tunec.compiler.lints.document import Document
@@ -25,16 +26,20 @@ class Watched:
     What it does not know how to write down raises Unsayable.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(
+        self, run: Run, most: int = _MOST_QUESTIONS, ask: Callable[[Question], str] | None = None
+    ) -> None:
         self._run = run
+        self._most = most
+        self._answer = ask or partial(answer, run)
         self.asked: dict[Question, str] = {}
 
     def _ask(self, *question: str) -> None:
         if question in self.asked:
             return
-        if len(self.asked) == _MOST_QUESTIONS:
+        if len(self.asked) == self._most:
             raise Unsayable("more")
-        self.asked[question] = answer(self._run, question)
+        self.asked[question] = self._answer(question)
 
     def _document(self, document: Document) -> Document:
         return cast("Document", _WatchedDocument(self, handle_of(self._run, document)))

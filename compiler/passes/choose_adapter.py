@@ -50,7 +50,8 @@ def _no_adapter(scribe: Scribe) -> None:
     scribe.say("adapter.rslora", False, why, spec("method"))
     scribe.say("adapter.dora", False, why, spec("method"))
     frozen = full.freeze if full else ()
-    scribe.say("adapter.frozen", frozen, "the spec freezes these", spec("method.full.freeze"))
+    told = "the spec freezes these" if frozen else "the spec freezes nothing"
+    scribe.say("adapter.frozen", frozen, told, spec("method.full.freeze"))
 
 
 def _lora(scribe: Scribe, lora: Lora, name: str) -> None:

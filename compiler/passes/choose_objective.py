@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
-from tunec.compiler.passes.contract import Option, Outcome, Scribe, slot, spec
+from tunec.compiler.passes.contract import Option, Outcome, Scribe, as_given, slot, spec
 from tunec.schemas.objectives import Dpo, Grpo
 
 _USUAL_SHARE: Final = 0.3
@@ -23,14 +23,14 @@ def choose_objective(facts: Facts, draft: Draft) -> Outcome:
     elif objective.dpo is not None or kind == "dpo":
         _dpo(scribe, draft, objective.dpo or Dpo())
     else:
-        _sft(scribe)
+        _sft(scribe, as_given(facts.spec, "objective", "no objective is given"))
     if kind != "sft" or objective.grpo is not None:
         _answers_in_text(scribe, draft)
     return scribe.outcome()
 
 
-def _sft(scribe: Scribe) -> None:
-    why = "given texts, as the spec has it"
+def _sft(scribe: Scribe, given: str) -> None:
+    why = f"texts to learn from: {given}"
     _say(scribe, why, kind="sft", loss="nll", beta=0.0, reference="none", rewards=())
     _writes_nothing(scribe, why)
 

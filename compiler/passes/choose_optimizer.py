@@ -2,7 +2,7 @@
 
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
-from tunec.compiler.passes.contract import Option, Outcome, Scribe, slot, spec
+from tunec.compiler.passes.contract import Option, Outcome, Scribe, as_given, slot, spec
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
 
 _KERNELS: dict[OptimizerName, OptimizerKernel] = {
@@ -50,7 +50,8 @@ def choose_optimizer(facts: Facts, draft: Draft) -> Outcome:
     _learning_rate(scribe, draft)
     for field in ("beta1", "beta2", "epsilon", "weight_decay", "max_grad_norm"):
         value = getattr(wish, field)
-        scribe.say(f"optimizer.{field}", value, "as the spec has it", spec("train.optimizer"))
+        why = as_given(facts.spec.train, f"optimizer.{field}")
+        scribe.say(f"optimizer.{field}", value, why, spec("train.optimizer"))
     return scribe.outcome()
 
 

@@ -99,5 +99,11 @@ def _generation(each: Device) -> str:
 
 def _tf32(scribe: Scribe, devices: list[Device]) -> None:
     has = all(each.precisions["tf32"] == "native" for each in devices)
-    why = "fp32 products that remain run on TF32 units" if has else "these devices have no TF32"
-    scribe.say("precision.tf32", has, why, device(devices[0].name, "precisions.tf32"))
+    # transformers 4.40.2 to 5.23.0 utils/import_utils.py `is_torch_tf32_available`: False where
+    # torch is built without CUDA, and TrainingArguments then refuse tf32
+    switched = all(each.vendor == "nvidia" for each in devices)
+    if has and switched:
+        why = "fp32 products that remain run on TF32 units"
+    else:
+        why = "torch turns TF32 on with CUDA alone" if has else "these devices have no TF32"
+    scribe.say("precision.tf32", has and switched, why, device(devices[0].name, "precisions.tf32"))

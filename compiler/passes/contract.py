@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.schemas.frozen import dataclass
+from tunec.schemas.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,22 @@ class Outcome:
         return self.explain()
 
 
+Decided = tuple[Outcome, Mapping[str, object]]
+"""What a pass yields, with the groups that it decides, pins put in."""
+
+_DECIDED: Final[dict[Any, tuple[tuple[Any, ...], Decided]]] = {}
+"""What passes decided last, with the facts they were told: while these are here, no other fact has
+their identity."""
+_MOST_DECIDED: Final = 1024
+
+
+def _identity(fact: Any) -> Any:
+    """What tells a fact from others: what was read once by being the same, the rest by content."""
+    if isinstance(fact, dict):
+        return tuple(fact.items())
+    return frozenset(fact) if isinstance(fact, set) else id(fact)
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
     """One step of the pipeline. `reads` and `decides` name groups of slots."""
@@ -38,6 +55,30 @@ class Pass:
     reads: tuple[str, ...]
     decides: tuple[str, ...]
     run: Callable[[Facts, Draft], Outcome]
+    knows: tuple[str, ...] | None = None
+    """The facts that it is told besides pins, by their paths; None: anything."""
+
+    def decide(self, facts: Facts, draft: Draft) -> Decided:
+        """What the pass yields, and the groups that come of it.
+
+        A pass is a pure function of what it reads and knows. Most of it is the same on many
+        clusters, and for most changes of intent that are tried: then nothing is decided again.
+        """
+        if self.knows is None:
+            return self._decided(facts, draft)
+        told = tuple(map(facts.at, self.knows))
+        groups = tuple(draft.groups[name] for name in self.reads)
+        pins = tuple((path, repr(pin.value)) for path, pin in facts.pins.items())
+        key = (self.name, *map(_identity, told), groups, pins)
+        if key not in _DECIDED:
+            if len(_DECIDED) == _MOST_DECIDED:
+                _DECIDED.clear()
+            _DECIDED[key] = told, self._decided(facts, draft)
+        return _DECIDED[key][1]
+
+    def _decided(self, facts: Facts, draft: Draft) -> Decided:
+        outcome = self.run(facts, draft)
+        return outcome, self.groups(outcome, facts)
 
     def groups(self, outcome: Outcome, facts: Facts) -> dict[str, object]:
         """The groups that an outcome of this pass decides, pins put in."""
@@ -64,6 +105,16 @@ class Option:
 
 _Why = tuple[str, tuple[Origin, ...], Sequence[Alternative]]
 """A reason, what it rests on, and what was beaten."""
+
+
+def as_given(intent: Shape, path: str, otherwise: str = "not given: the usual") -> str:
+    """Why a value of the spec is taken: it is written there, or else it is the field's default."""
+    here: Any = intent
+    for name in path.split("."):
+        if name not in here.model_fields_set:
+            return otherwise
+        here = getattr(here, name)
+    return "as the spec has it"
 
 
 @dataclass(slots=True)

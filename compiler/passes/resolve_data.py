@@ -7,7 +7,7 @@ from tunec.compiler.analyses.architecture.image_tokens import (
 )
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
-from tunec.compiler.passes.contract import Outcome, Scribe, model, spec
+from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
 from tunec.schemas.models.architecture import ImageTokens
 
 _USUAL_SEQUENCE = 2048
@@ -22,8 +22,9 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     scribe = Scribe(facts)
     data = facts.spec.data
     scribe.say("data.train", data.train, "handed to the trainer as it is", spec("data.train"))
-    scribe.say("data.evaluation", data.evaluation, "as the spec has it", spec("data.evaluation"))
-    scribe.say("data.samples", data.samples, "as the spec has it", spec("data.samples"))
+    for name in ("evaluation", "samples"):
+        why = as_given(data, name, "not given")
+        scribe.say(f"data.{name}", getattr(data, name), why, spec(f"data.{name}"))
     _sequence(scribe)
     _packing(scribe)
     _images(scribe)
@@ -65,7 +66,8 @@ def _packing(scribe: Scribe) -> None:
     if packing and scribe.facts.model.architecture.kind != "causal-lm":
         kind = scribe.facts.model.architecture.kind
         _misfit(scribe, "data.packing", f"samples of a {kind} model cannot share a sequence")
-    scribe.say("data.packing", packing, "as the spec has it", spec("data.packing"))
+    why = as_given(scribe.facts.spec.data, "packing")
+    scribe.say("data.packing", packing, why, spec("data.packing"))
 
 
 def _misfit(scribe: Scribe, at: str, why: str) -> None:

@@ -4,7 +4,7 @@ import math
 
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
-from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
+from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
 from tunec.schemas.terms import ScheduleKind
 
 _LOG_LINES = 100
@@ -26,9 +26,8 @@ def schedule_training(facts: Facts, draft: Draft) -> Outcome:
     why = "as often as asked" if train.checkpoints else "once an epoch"
     scribe.say("schedule.save_steps", save, why, spec("train.checkpoints"), slot("batch.global"))
     keep = train.keep_checkpoints
-    scribe.say(
-        "schedule.keep_checkpoints", keep, "as the spec has it", spec("train.keep_checkpoints")
-    )
+    why = as_given(train, "keep_checkpoints")
+    scribe.say("schedule.keep_checkpoints", keep, why, spec("train.keep_checkpoints"))
     _evaluation(scribe, draft, steps, per_epoch)
     _unknown_length(scribe, steps, epochs)
     return scribe.outcome()

@@ -2,7 +2,7 @@
 
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
-from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
+from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
 
 _MOST_WORKERS = 8
 """More loading processes than this a rank rarely help and each holds host memory."""
@@ -12,9 +12,9 @@ def set_runtime(facts: Facts, draft: Draft) -> Outcome:
     """Set seed, output, trackers and data loading."""
     scribe = Scribe(facts)
     train = facts.spec.train
-    scribe.say("runtime.seed", train.seed, "as the spec has it", spec("train.seed"))
-    scribe.say("runtime.output", train.output, "as the spec has it", spec("train.output"))
-    scribe.say("runtime.report_to", train.report_to, "as the spec has it", spec("train.report_to"))
+    for name in ("seed", "output", "report_to"):
+        why = as_given(train, name)
+        scribe.say(f"runtime.{name}", getattr(train, name), why, spec(f"train.{name}"))
     cores = facts.selection.node.host.cores
     workers = max(1, min(_MOST_WORKERS, cores // max(1, draft.devices.per_node) - 1))
     why = f"{cores} cores over {draft.devices.per_node} ranks, one left for each"

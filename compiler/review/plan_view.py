@@ -51,9 +51,12 @@ def _memory_json(plan: Plan, memory: Account) -> dict[str, Any]:
             "phases": {name: dict(terms) for name, terms in memory.phases.items()},
         },
         "host": {
+            "peak_bytes": memory.host.peak_bytes,
             "required_bytes": memory.host.peak_bytes,
             "budget_bytes": plan.devices.host_budget,
+            "peak_phase": memory.host.peak_phase,
             "terms": dict(memory.host.terms),
+            "phases": {name: dict(terms) for name, terms in memory.host.phases.items()},
         },
     }
 
@@ -110,8 +113,11 @@ def _traced(memory: Account, known: Calibration) -> str:
 def _host(plan: Plan, memory: Account) -> Iterator[str]:
     budget = plan.devices.host_budget
     of = f" of {format_bytes(budget)}" if budget is not None else ""
-    yield f"memory of a node's host: {format_bytes(memory.host.peak_bytes)}{of}"
+    needs, highest = format_bytes(memory.host.peak_bytes), memory.host.peak_phase
+    yield f"memory of a node's host: {needs}{of}, highest in {highest}"
     yield from _terms(memory.host.terms)
+    for name, terms in memory.host.phases.items():
+        yield f"  {'phase ' + name:<{_WIDTH}} {format_bytes(sum(terms.values())):>12}"
 
 
 def _terms(terms: Mapping[str, int]) -> Iterator[str]:

@@ -50,9 +50,11 @@ def root_of(directory: Path) -> Path:
 
 
 def _archive(revision: str, repository: Path) -> bytes:
-    commit = _git(
-        ["rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}"], repository
-    )
+    asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
+    try:
+        commit = _git(asked, repository)
+    except NoRevision:
+        raise NoRevision(f"there is no revision {revision!r}") from None
     return _git(["archive", "--format=tar", commit.decode().strip()], repository)
 
 

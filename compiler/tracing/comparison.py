@@ -11,7 +11,7 @@ from tunec.compiler.tracing.recording import PHASES, Tensors, Trace, TracedPhase
 
 _WEIGHTS: Final = frozenset(
     {"frozen weights", "trained weights", "adapters", "gathered parameters"}
-    | {"persistent parameters", "weight casts", "auxiliary models"}
+    | {"persistent parameters", "weight casts"}
     | {"position table", "reference model", "second shards"}
 )
 _STATES: Final = frozenset({"optimizer states", "master weights", "optimizer temporaries"})

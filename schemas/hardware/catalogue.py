@@ -41,8 +41,8 @@ _SILENT_WORDS: Final = frozenset(
     {"nvidia", "geforce", "tesla", "amd", "instinct", "intel", "huawei"}
 )
 """Words of a driver's device name that people leave out."""
-_DERIVED: Final = re.compile(r"(.+?)(?:-x([1-9]\d*))?(?:-n([1-9]\d*))?")
-"""A name built from a device or a cluster: the base, devices a node, nodes."""
+_DERIVED: Final = re.compile(r"(.+?)(?:-x([1-9]\d{0,2}))?(?:-n([1-9]\d{0,4}))?")
+"""A name built from a device or a cluster: the base, up to 999 devices a node, 99,999 nodes."""
 
 
 class UnknownName(KeyError):

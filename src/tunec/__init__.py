@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tunec.compiler.lints.lint import Linted
     from tunec.compiler.requirements import Asked
     from tunec.compiler.target import Artifact
+    from tunec.compiler.translate.translate import Translated
     from tunec.schemas.spec import Spec
     from tunec.targets.registry import UnknownTarget
 
@@ -38,12 +39,14 @@ __all__ = [
     "Planned",
     "Source",
     "Spec",
+    "Translated",
     "UnknownTarget",
     "__version__",
     "compile",
     "explain",
     "lint",
     "plan",
+    "translate",
 ]
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
@@ -59,6 +62,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "Plan": "tunec.compiler.ir.plan",
     "Planned": "tunec.compiler.driver",
     "Spec": "tunec.schemas.spec",
+    "Translated": "tunec.compiler.translate.translate",
     "UnknownTarget": "tunec.targets.registry",
 }
 
@@ -147,6 +151,43 @@ def lint(
     )
     allowed = [Allowance(name, reason) for name, reason in (allow or {}).items()]
     return lint_files([Path(each) for each in files], targets, environment, allowed)
+
+
+def translate(
+    *files: str | os.PathLike[str],
+    to: Sequence[str],
+    hardware: str | None = None,
+    model: str | None = None,
+    world_size: int | None = None,
+    readers: Sequence[str] = (),
+    software: Mapping[str, str] | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> "Translated":
+    """Configs that are there in the words of other targets, in memory: all of them, or none.
+
+    `to` names the targets (`huggingface@5.23`), `overrides` are `SLOT=VALUE`, `without` keys that
+    may be left behind; the others are those of `lint`. Raises UnknownTarget for a target that does
+    not exist, and ValueError for a word that leads nowhere; whatever is wrong with a file, or
+    cannot be said, is a diagnostic.
+    """
+    from tunec.compiler.lints.surroundings import environment_of
+    from tunec.compiler.translate.translate import given_slots, translate_files
+    from tunec.targets.registry import TARGETS
+
+    targets = TARGETS.readable()
+    environment = environment_of(
+        targets,
+        hardware=hardware,
+        model=model,
+        world=world_size,
+        readers=readers,
+        software=software,
+    )
+    asked = tuple(TARGETS.resolve(name, software) for name in to)
+    paths = [Path(each) for each in files]
+    given = given_slots(overrides)
+    return translate_files(paths, asked, targets, environment, given=given, without=without)
 
 
 def _load(spec: Source, hardware: str | None, overrides: Sequence[str]) -> "Loaded":

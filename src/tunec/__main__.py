@@ -30,14 +30,17 @@ def leave() -> NoReturn:
     of a short command, for memory that the system takes back anyhow. What was registered for the
     end still runs; where a thread is at work or an output cannot be written, Python ends as usual.
     """
-    code = main()
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        os._exit(130)  # while modules are imported; `cli.main` minds the rest
     threading = sys.modules.get("threading")
     if threading is not None and threading.active_count() > 1:
         sys.exit(code)
     atexit._run_exitfuncs()  # noqa: SLF001  what `Py_FinalizeEx` calls at the same place
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
     except (OSError, ValueError):
         sys.exit(code)
     os._exit(code)

@@ -122,10 +122,11 @@ def _write_mixed(plan: Plan) -> Mapping[str, Any]:
 
 
 def _read_mixed(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    word = found["mixed_precision"]
+    word = found.get("mixed_precision", "no")
     if word in ("no", False):  # YAML 1.1 reads an unquoted no as false
-        return {"states.autocast": False}
-    return {"precision.compute": word, "states.autocast": True}
+        return {"states.autocast": False} if "mixed_precision" in found else {}
+    casts = found.get("distributed_type") != _ENGINES["deepspeed"]
+    return {"precision.compute": word, "states.autocast": casts}
 
 
 def _casts(plan: Plan) -> bool:
@@ -142,7 +143,13 @@ _MIXED += "Trainer takes where its own flags are off"
 
 def _mixed(slots: tuple[str, ...], when: Any) -> Entry:
     return Entry(
-        ("mixed_precision",), slots, _write_mixed, _read_mixed, _MIXED, when=when, package=PACKAGE
+        ("mixed_precision", "distributed_type"),
+        slots,
+        _write_mixed,
+        _read_mixed,
+        f"{_MIXED}; DeepSpeed casts the module instead",
+        when=when,
+        package=PACKAGE,
     )
 
 

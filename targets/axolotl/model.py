@@ -238,6 +238,15 @@ def _checkpointing(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"activation_checkpointing.mode": "layer" if on else "none"}
 
 
+def _offloading(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """To the disk is no place of a slot."""
+    words = (found.get("gradient_checkpointing"), found.get("activation_offloading"))
+    if any(word in ("disk", "offload_disk") for word in words):
+        return {}
+    asked = words[0] in ("offload", "unsloth") or words[1] not in (None, False)
+    return {"activation_checkpointing.offload": asked}
+
+
 CHECKPOINTING: Final = (
     observed(
         ("gradient_checkpointing",),
@@ -245,6 +254,23 @@ CHECKPOINTING: Final = (
         _checkpointing,
         _CONFIG,
         absent={"activation_checkpointing.mode": "none"},
+    ),
+    observed(
+        ("gradient_checkpointing",),
+        ("activation_checkpointing.offload",),
+        _offloading,
+        "axolotl 0.8.1 utils/models.py `ModelLoader`: CPU_Offloaded_Gradient_Checkpointer",
+        until="0.13",
+        absent={"activation_checkpointing.offload": False},
+    ),
+    observed(
+        ("gradient_checkpointing", "activation_offloading"),
+        ("activation_checkpointing.offload",),
+        _offloading,
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py "
+        "`check_gradient_checkpointing_w_offload`",
+        since="0.13",
+        absent={"activation_checkpointing.offload": False},
     ),
     same(
         "gradient_checkpointing_kwargs.use_reentrant",

@@ -43,7 +43,7 @@ def _no_copies_without_cpu_adam(plan: Plan) -> bool:
     return not on_cpu and plan.states.optimizer != "bf16"
 
 
-_SANITY: Final = "runtime/engine.py `_do_optimizer_sanity_check`, NotImplementedError"
+_SANITY: Final = "runtime/engine.py `_do_optimizer_sanity_check`, which raises"
 _COPIES: Final = "runtime/base_optimizer.py `_configure_master_weights`, AssertionError"
 
 REFUSALS: Final = (

@@ -46,7 +46,10 @@ _CANNOT: Final = {
         "the training script turns it on: the block activation_checkpointing only configures "
         "deepspeed.checkpointing for models that call it"
     ),
-    "activation_checkpointing.reentrant": Cannot(_SCRIPT),
+    **{
+        f"activation_checkpointing.{name}": Cannot(_SCRIPT)
+        for name in ("reentrant", "segment", "gap", "offload")
+    },
     "parallel.sequence": Cannot(
         "sequence parallelism needs attention that the script registers", loses=True, harmless=(1,)
     ),

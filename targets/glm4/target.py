@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, File, Json, Target
+from tunec.compiler.target import Entry, Json, Target
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.glm4.configuration import CONFIGURATION, NAME
@@ -13,7 +13,8 @@ from tunec.targets.glm4.versions import RELEASES
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, companions
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.huggingface.target import compute_dtype
-from tunec.targets.scripts.command import Style, parser, renderer, starting
+from tunec.targets.scripts.command import Style, starting
+from tunec.targets.scripts.file import command_file
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.scripts.script import own_script, script_row, started
 
@@ -75,14 +76,7 @@ TARGET: Final = Target(
     releases=RELEASES.releases,
     files=(
         CONFIGURATION,
-        File(
-            SCRIPT_NAME,
-            "shell",
-            _COMMAND,
-            _is_command,
-            render=renderer(STYLE),
-            parse=parser(STYLE),
-        ),
+        command_file(SCRIPT_NAME, _COMMAND, STYLE, _is_command),
         ds_config(TRAINER, when=_on_deepspeed),
     ),
     cannot={**HUGGINGFACE.cannot, "launch.script": own_script("glm4")},

@@ -7,10 +7,10 @@ says.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, derived, same
+from tunec.compiler.target import ALWAYS, Entry, derived, fixed, same
 from tunec.targets.accelerate.fsdp import true
 from tunec.targets.huggingface.fsdp import FSDP, RECOMPUTES_KEY, recomputes_by_fsdp
 
@@ -163,9 +163,18 @@ def _off(key: str, since: str | None, until: str | None) -> Entry:
     )
 
 
+_LAYER: Final = "transformers 4.40.2 to 5.23.0 modeling_utils.py `gradient_checkpointing_enable`"
+
 CHECKPOINTING = (
+    fixed("activation_checkpointing.segment", 1, f"{_LAYER}: a layer by itself"),
+    fixed("activation_checkpointing.gap", 0, f"{_LAYER}: every layer"),
     *_named_as(_mode, 0),
     *_named_as(_variant, 1),
     _off(_keys(new=False)[0], None, "5.23"),
     _off(_keys(new=True)[0], "5.23", None),
+)
+KEPT_ON_THE_DEVICE = fixed(
+    "activation_checkpointing.offload",
+    value=False,
+    source="transformers 4.40.2 to 5.23.0 trainer.py `training_step`: nothing moves activations",
 )

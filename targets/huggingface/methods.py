@@ -34,8 +34,20 @@ _GRPO: Final = frozenset(
 )
 """Keys of one script and of no other of the three: trl 0.8.6 to 1.16.0 `SFTConfig`, `DPOConfig`,
 `GRPOConfig` and the ScriptArguments beside them; the schemas below schemas/json/trl hold them."""
-_PREFERENCE: Final = frozenset({"beta", "sync_ref_model", "max_prompt_length"})
+_PREFERENCE: Final = frozenset(
+    {
+        *("beta", "sync_ref_model", "max_prompt_length"),
+        *("ref_model_mixup_alpha", "ref_model_sync_steps"),
+    }
+)
 """Keys of DPO and GRPO alike: without a key of GRPO the file is for DPO."""
+_OF_PAIRS: Final = frozenset(
+    {
+        *("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard"),
+        *("aot", "aot_pair", "aot_unpaired", "apo_zero", "apo_down", "discopop", "sigmoid_norm"),
+    }
+)
+"""Words for `loss_type` that DPO alone knows of the three: trl 1.16.0 trainer/dpo_trainer.py."""
 _OTHERS: Final = frozenset(
     {
         *("desirable_weight", "undesirable_weight", "cpo_alpha", "simpo_gamma", "teacher_model"),
@@ -56,7 +68,12 @@ def method_of(document: Json) -> Method | None:
     names = {name for name in document if isinstance(name, str)}
     if names & _GRPO:
         return "grpo"
-    if names & _DPO or (names & _PREFERENCE and not names & (_SFT | _OTHERS)):
+    losses = document.get("loss_type")
+    is_paired = _OF_PAIRS & {
+        each for each in (losses if isinstance(losses, list) else [losses]) if isinstance(each, str)
+    }
+    is_preference = bool(names & _PREFERENCE or is_paired)
+    if names & _DPO or (is_preference and not names & (_SFT | _OTHERS)):
         return "dpo"
     says_training = names & {"output_dir", "per_device_train_batch_size", *_SFT}
     return "sft" if says_training else None

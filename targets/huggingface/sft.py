@@ -23,7 +23,11 @@ from tunec.targets.huggingface.training import (
     TRL_LOG_STEPS,
     write_liger,
 )
-from tunec.targets.huggingface.trl_defaults import TRL_CHECKPOINTING, TRL_PRECISION
+from tunec.targets.huggingface.trl_defaults import (
+    TRL_CHECKPOINTING,
+    TRL_PRECISION,
+    moving_activations,
+)
 
 _SCRIPT = "trl scripts/utils.py `ScriptArguments`, before 0.12 commands/cli_utils.py"
 _MIXTURE = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
@@ -235,6 +239,9 @@ _REENTRANT = derived(
     when=recomputes,
     package=TRL,
 )
+OFFLOADING = moving_activations(
+    "0.18", "trl 0.18.2 to 1.16.0 trainer/sft_config.py `SFTConfig.activation_offloading`"
+)
 _WHOLE = fixed("adapter.frozen", (), "trl 0.8.6 to 1.16.0: no key freezes a part", package=TRL)
 
 
@@ -265,6 +272,7 @@ SFT = File(
         *LENGTH,
         *TRL_PRECISION,
         *TRL_CHECKPOINTING,
+        *OFFLOADING,
         _REENTRANT,
         *LOGGING,
         TRL_LOG_STEPS,

@@ -10,7 +10,7 @@ from tunec.compiler.target import Cannot, Documents, File, Json, Target, supervi
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
-from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION
+from tunec.targets.huggingface.arithmetic import CHECKPOINTING, KEPT_ON_THE_DEVICE, PRECISION
 from tunec.targets.huggingface.methods import method_of
 from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, trust
 from tunec.targets.huggingface.packages import (
@@ -43,6 +43,7 @@ _TRAINING = (
     *LENGTH,
     *PRECISION,
     *CHECKPOINTING,
+    KEPT_ON_THE_DEVICE,
     *LOGGING,
     LOG_STEPS,
     *SAVING,

@@ -77,7 +77,11 @@ OPTIMIZER = (
         ("optimizer.name", "optimizer.kernel"),
         _write_optim,
         _read_optim,
-        f"{_OPTIMIZERS}; absent it depends on torch: fused from 2.8 with transformers 4.52 on",
+        f"{_OPTIMIZERS}; absent it is adamw_torch until 4.51, then by torch: fused from 2.8 on",
+        absent=(
+            (ALWAYS, {"optimizer.name": "adamw", "optimizer.kernel": "foreach"}),
+            ("4.52", {"optimizer.name": "adamw"}),
+        ),
         when=_names_kernel,
     ),
     Entry(

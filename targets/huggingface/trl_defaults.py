@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry
+from tunec.compiler.target import ALWAYS, Entry, fixed
 from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.huggingface.packages import TRL
 
@@ -60,3 +60,23 @@ TRL_CHECKPOINTING: Final = (
     ),
 )
 """The last row says only what absence means: the others count the releases of transformers."""
+
+
+def moving_activations(since: str, source: str) -> tuple[Entry, Entry]:
+    """The key that moves to host RAM what a backward pass needs; before it nothing does."""
+    key, slot = "activation_offloading", "activation_checkpointing.offload"
+
+    def write(plan: Plan) -> Mapping[str, Any]:
+        return {key: True} if plan.activation_checkpointing.offload else {}
+
+    never = fixed(slot, value=False, source=source, until=since, package=TRL)
+    return never, Entry(
+        (key,),
+        (slot,),
+        write,
+        lambda found: {slot: found[key] is True},
+        source,
+        since,
+        absent=((ALWAYS, {slot: False}),),
+        package=TRL,
+    )

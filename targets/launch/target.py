@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
+from operator import index
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
@@ -117,7 +118,7 @@ def _write_processes(plan: Plan) -> Mapping[str, Any]:
 def _read_world(found: Mapping[str, Any]) -> Mapping[str, Any]:
     if "per_node" not in found:
         return {}
-    return {"parallel.world": found.get("nodes", 1) * found["per_node"]}
+    return {"parallel.world": index(found.get("nodes", 1)) * index(found["per_node"])}
 
 
 def _read_devices(found: Mapping[str, Any]) -> Mapping[str, Any]:

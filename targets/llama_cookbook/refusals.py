@@ -6,6 +6,7 @@ from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.huggingface.adapter import has_adapter
+from tunec.targets.llama_cookbook.fsdp import on_fsdp
 from tunec.targets.llama_cookbook.rows import PACKAGE, packs, quantized
 from tunec.targets.scripts.refusals import Refusal
 
@@ -15,7 +16,7 @@ _FIRST_WITH_IGEMMLT: Final = Version("7.5")
 def _spreads(plan: Plan) -> bool:
     """More than one device is in sight of a model that `device_map="auto"` lays out."""
     seen = len(plan.devices.visible) or plan.devices.per_node
-    return quantized(plan) and seen > 1
+    return quantized(plan) and seen > 1 and not on_fsdp(plan)
 
 
 def _int8_without_kernels(plan: Plan) -> bool:
@@ -25,7 +26,39 @@ def _int8_without_kernels(plan: Plan) -> bool:
     return capability is not None and Version(capability) < _FIRST_WITH_IGEMMLT
 
 
+def _has_bf16_shards(plan: Plan) -> bool:
+    return on_fsdp(plan) and not has_adapter(plan)
+
+
 REFUSALS: Final = (
+    Refusal(
+        ("parallel.engine",),
+        "it runs one process, or its own FSDP",
+        lambda plan: plan.parallel.engine not in ("none", "fsdp"),
+        f"{PACKAGE} finetuning.py `main`",
+        "ask for engine: fsdp, or one device",
+    ),
+    Refusal(
+        ("parallel.engine", "launch.launcher"),
+        "its FSDP reads the variables that torchrun sets",
+        lambda plan: on_fsdp(plan) and plan.launch.launcher != "torchrun",
+        f"{PACKAGE} finetuning.py `main`: LOCAL_RANK, RANK, WORLD_SIZE",
+        "use `launcher: torchrun`",
+    ),
+    Refusal(
+        ("parallel.engine", "adapter.kind"),
+        "its FSDP shards parameters in bf16, trains these and keeps no fp32 copy of them",
+        _has_bf16_shards,
+        f"{PACKAGE} finetuning.py `main`: torch_dtype bfloat16, optim.AdamW(model.parameters())",
+        "train adapters, which are fp32, or compile to another target",
+    ),
+    Refusal(
+        ("parallel.engine", "quantization.format"),
+        "it refuses 8 bit with FSDP",
+        lambda plan: on_fsdp(plan) and plan.quantization.format == "int8",
+        f"{PACKAGE} finetuning.py `main`, ValueError",
+        "use qlora",
+    ),
     Refusal(
         ("model.family",),
         "it trains no other models than llama and mllama",

@@ -6,6 +6,8 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, same
 from tunec.targets.huggingface.adapter import has_adapter, whole
+from tunec.targets.llama_cookbook.fsdp import ROWS as FSDP_ROWS
+from tunec.targets.llama_cookbook.fsdp import on_fsdp
 from tunec.targets.scripts.script import started
 
 SCRIPT: Final = "llama_cookbook.finetuning"
@@ -318,8 +320,18 @@ def _write_trackers(plan: Plan) -> Mapping[str, Json]:
     return {"use_wandb": bool(names)} if names in ((), ("wandb",)) else {}
 
 
+def _runs_alone(plan: Plan) -> bool:
+    return not on_fsdp(plan)
+
+
 _RUN: Final = (
-    named("enable_fsdp", "parallel.engine", {"none": False}, _TRAIN, absent=((ALWAYS, "none"),)),
+    named(
+        "enable_fsdp",
+        "parallel.engine",
+        {"none": False, "fsdp": True},
+        _TRAIN,
+        absent=((ALWAYS, "none"),),
+    ),
     _default("batch_size_training", "batch.micro", 4),
     _default("val_batch_size", "batch.evaluation", 1),
     _default("num_workers_dataloader", "runtime.dataloader_workers", 1),
@@ -334,7 +346,18 @@ _RUN: Final = (
         absent=((ALWAYS, {"runtime.report_to": ()}),),
     ),
     fixed("runtime.dataloader_pin_memory", value=True, source=_MAIN),
-    fixed("activation_checkpointing.mode", "none", f"{_MAIN}: apply_fsdp_checkpointing needs FSDP"),
+    fixed(
+        "activation_checkpointing.segment", 1, f"{_MAIN}: apply_fsdp_checkpointing, a layer each"
+    ),
+    fixed("activation_checkpointing.gap", 0, f"{_MAIN}: apply_fsdp_checkpointing, all layers"),
+    fixed("activation_checkpointing.offload", value=False, source=f"{_MAIN}: nothing moves them"),
+    fixed(
+        "activation_checkpointing.mode",
+        "none",
+        f"{_MAIN}: apply_fsdp_checkpointing needs FSDP",
+        when=_runs_alone,
+    ),
+    *FSDP_ROWS,
 )
 
 FLAGS: Final = (

@@ -6,16 +6,18 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases
-from tunec.compiler.target import Cannot, Dialect, File, Json, Target
+from tunec.compiler.target import Cannot, Dialect, Json, Target
 from tunec.schemas.spec import Spec
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
+from tunec.targets.llama_cookbook.fsdp import FSDP
 from tunec.targets.llama_cookbook.refusals import REFUSALS
 from tunec.targets.llama_cookbook.rows import FLAGS, PACKAGE, SCRIPT, START, TEXT
-from tunec.targets.scripts.blocks import below, checked
+from tunec.targets.scripts.blocks import checked
 from tunec.targets.scripts.command import FLAGS as BLOCK
-from tunec.targets.scripts.command import Style, parser, renderer, starting
+from tunec.targets.scripts.command import Style
+from tunec.targets.scripts.file import command_file, command_rows, passing
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.scripts.script import own_script, script_row
+from tunec.targets.scripts.script import own_script
 
 NAME: Final = "finetuning.sh"
 VERSION: Final = "0.0.5.post1"
@@ -28,18 +30,10 @@ def _word(value: Json) -> str:
 
 
 STYLE: Final = Style(text=TEXT, words=_word)
-_ENTRIES: Final = (
-    *starting("python"),
-    script_row(lambda _: SCRIPT, f"{PACKAGE}: python -m"),
-    START,
-    *(below(BLOCK, each) for each in FLAGS),
+_ENTRIES: Final = command_rows(
+    ("python", "torchrun"), lambda _: SCRIPT, f"{PACKAGE}: python -m", START, FLAGS
 )
-
-
-def _is_command(document: Json) -> bool:
-    flags = document.get(BLOCK) if isinstance(document, dict) else None
-    known = {"enable_fsdp", "use_peft", "batch_size_training", "model_name", "use_fp16"}
-    return isinstance(flags, dict) and bool(known & set(flags))
+_MARKS: Final = ("enable_fsdp", "use_peft", "batch_size_training", "model_name", "use_fp16")
 
 
 def schema(_: Dialect) -> str:
@@ -48,9 +42,7 @@ def schema(_: Dialect) -> str:
 
 
 _REQUIRES: Final[Mapping[str, Any]] = {
-    "parallel.engine": "none",  # beside it: FSDP 1 of bf16 shards, which no plan trains (rows.py)
     "optimizer.kernel": "foreach",
-    "activation_checkpointing.mode": "none",
     "precision.tf32": False,
     "schedule.kind": "constant",
     "schedule.warmup_steps": 0,
@@ -60,10 +52,28 @@ _REQUIRES: Final[Mapping[str, Any]] = {
 }
 
 
-def _needs(_: Spec, draft: Draft) -> Mapping[str, Any]:
-    """Autocast runs with fp16, and with nothing else: utils/train_utils.py `train`."""
+_ALONE: Final[Mapping[str, Any]] = {
+    "parallel.engine": "none",
+    "activation_checkpointing.mode": "none",
+}
+_ON_FSDP: Final[Mapping[str, Any]] = {
+    **FSDP,
+    "launch.launcher": "torchrun",  # finetuning.py `main` reads its variables
+    "activation_checkpointing.mode": "layer",
+    "activation_checkpointing.reentrant": True,
+}
+
+
+def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """One process, or its own FSDP where the spec asks for it.
+
+    Autocast runs with fp16, and with nothing else: utils/train_utils.py `train`.
+    """
+    engine = _ON_FSDP if spec.engine == "fsdp" else _ALONE
     precision = draft.groups.get("precision")
-    return {} if precision is None else {"states.autocast": precision.compute == "fp16"}
+    if precision is None:
+        return engine
+    return {**engine, "states.autocast": precision.compute == "fp16"}
 
 
 _CANNOT: Final = {
@@ -80,14 +90,8 @@ TARGET: Final = Target(
     latest=VERSION,
     releases=(VERSION,),
     files=(
-        File(
-            NAME,
-            "shell",
-            _ENTRIES,
-            _is_command,
-            render=renderer(STYLE),
-            parse=parser(STYLE),
-            check=checked(NAME, _ENTRIES, BLOCK, schema),
+        command_file(
+            NAME, _ENTRIES, STYLE, passing(*_MARKS), checked(NAME, _ENTRIES, BLOCK, schema)
         ),
     ),
     cannot=_CANNOT,

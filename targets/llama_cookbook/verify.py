@@ -28,6 +28,7 @@ _FLAGS: Final = "llama_cookbook update_config"
 _UNKNOWN: Final = re.compile(r"unknown parameter (\S+)")
 """utils/config_utils.py `update_config` prints it, and goes on."""
 _BLOCKS: Final[Mapping[str, str]] = {
+    "fsdp": "fsdp_config",
     "peft": "lora_config",
     "storage": "quantization_config",
     "data": "custom_dataset",

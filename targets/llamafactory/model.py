@@ -235,6 +235,13 @@ CHECKPOINTING: Final = (
         absent={"activation_checkpointing.mode": "layer"},
     ),
     same(
+        "use_unsloth_gc",
+        "activation_checkpointing.offload",
+        f"{_MODEL}; model/model_utils/checkpointing.py "
+        "`get_unsloth_gradient_checkpointing_func`: hidden_states.to('cpu')",
+        absent=((ALWAYS, False),),
+    ),
+    same(
         "use_reentrant_gc",
         "activation_checkpointing.reentrant",
         f"{_MODEL}, in 0.9.3 and not in 0.9.1",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import File, Json, Target
+from tunec.compiler.target import Json, Target
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.schemas import schema_of
@@ -13,11 +13,12 @@ from tunec.targets.huggingface.target import TRAINING_ARGS
 from tunec.targets.minicpm_v.refusals import REFUSALS
 from tunec.targets.minicpm_v.rows import FILE, FLAGS, OWN, SCRIPT, START, TEXT
 from tunec.targets.minicpm_v.versions import RELEASES, companions, schema
-from tunec.targets.scripts.blocks import below, checked, every
+from tunec.targets.scripts.blocks import checked, every
 from tunec.targets.scripts.command import FLAGS as BLOCK
-from tunec.targets.scripts.command import Style, parser, renderer, starting
+from tunec.targets.scripts.command import Style
+from tunec.targets.scripts.file import command_file, command_rows, passing
 from tunec.targets.scripts.refusals import refusing
-from tunec.targets.scripts.script import own_script, script_row
+from tunec.targets.scripts.script import own_script
 
 NAME: Final = "finetune.sh"
 
@@ -32,17 +33,13 @@ def _underscored(name: str) -> str:
 
 
 STYLE: Final = Style(text=TEXT, spreads=True, words=_word, known_as=_underscored)
-_ENTRIES: Final = (
-    *starting("python", "torchrun", "deepspeed"),
-    script_row(lambda _: SCRIPT, f"{FILE}, started in its own folder"),
+_ENTRIES: Final = command_rows(
+    ("python", "torchrun", "deepspeed"),
+    lambda _: SCRIPT,
+    f"{FILE}, started in its own folder",
     START,
-    *(below(BLOCK, each) for each in FLAGS),
+    FLAGS,
 )
-
-
-def _is_command(document: Json) -> bool:
-    flags = document.get(BLOCK) if isinstance(document, dict) else None
-    return isinstance(flags, dict) and bool({"llm_type", "tune_vision"} & set(flags))
 
 
 def _on_deepspeed(plan: Plan) -> bool:
@@ -65,14 +62,12 @@ TARGET: Final = Target(
     latest=RELEASES.latest,
     releases=RELEASES.releases,
     files=(
-        File(
+        command_file(
             NAME,
-            "shell",
             _ENTRIES,
-            _is_command,
-            render=renderer(STYLE),
-            parse=parser(STYLE),
-            check=every(
+            STYLE,
+            passing("llm_type", "tune_vision"),
+            every(
                 checked(NAME, _ENTRIES, BLOCK, schema, others=OWN.__contains__),
                 checked(
                     NAME,

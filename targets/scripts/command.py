@@ -14,6 +14,7 @@ from tunec.schemas.frozen import dataclass
 from tunec.targets.launch.script import parse as parse_launch
 from tunec.targets.launch.script import render as render_launch
 from tunec.targets.launch.target import LAUNCH_SH
+from tunec.targets.words import typed
 
 FLAGS: Final = "flags"
 _PASSED_ON: Final = ' "$@"\n'
@@ -140,18 +141,6 @@ def _listed(word: str) -> Json:
     except (ValueError, SyntaxError):
         return word
     return found if isinstance(found, list) else word
-
-
-def typed(word: str) -> Json:
-    """A word as YAML would have it: a truth value, a number, or text."""
-    if word.lower() in ("true", "false"):
-        return word.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
-    return word
 
 
 def _nested(flags: Mapping[str, Json]) -> dict[str, Json]:

@@ -14,6 +14,7 @@ from tunec.targets.simpletuner.rows import data, environment, forms
 from tunec.targets.simpletuner.rows.model import MODEL
 from tunec.targets.simpletuner.rows.optimizer import OPTIMIZER
 from tunec.targets.simpletuner.rows.precision import PRECISION, has_deepspeed
+from tunec.targets.simpletuner.rows.recomputation import CHECKPOINTING
 from tunec.targets.simpletuner.rows.run import DATA_FILE, RUN
 from tunec.targets.simpletuner.rows.schedule import SCHEDULE
 
@@ -96,7 +97,8 @@ _CANNOT: Final = {
 }
 
 _CONFIG: Final = tuple(
-    forms.spelled_either_way(entry) for entry in (*MODEL, *PRECISION, *OPTIMIZER, *SCHEDULE, *RUN)
+    forms.spelled_either_way(entry)
+    for entry in (*MODEL, *PRECISION, *CHECKPOINTING, *OPTIMIZER, *SCHEDULE, *RUN)
 )
 
 

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping
+from operator import index
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
@@ -208,7 +209,9 @@ def _read_world(found: Mapping[str, Json]) -> Mapping[str, Any]:
     said = parse(found["run"])
     if said.get("launcher") == "python":
         return {"parallel.world": 1}
-    return {"parallel.world": said.get("nodes", 1) * said["per_node"]} if "per_node" in said else {}
+    if "per_node" not in said:
+        return {}
+    return {"parallel.world": index(said.get("nodes", 1)) * index(said["per_node"])}
 
 
 _COMMAND: Final = (

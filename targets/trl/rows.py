@@ -7,8 +7,9 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, in_every_plan, same
 from tunec.targets.huggingface.packages import TRL
-from tunec.targets.huggingface.sft import DATA, IN_PIECES, LOSS, SAMPLES, SFT
+from tunec.targets.huggingface.sft import DATA, IN_PIECES, LOSS, OFFLOADING, SAMPLES, SFT
 from tunec.targets.huggingface.training import TRL_LEARNING_RATE
+from tunec.targets.huggingface.trl_defaults import moving_activations
 
 _DPO: Final = "trl 0.9.6 to 1.16.0 trainer/dpo_config.py `DPOConfig`, before it DpoScriptArguments"
 _GRPO: Final = "trl 0.14.0 to 1.16.0 trainer/grpo_config.py `GRPOConfig`"
@@ -45,7 +46,7 @@ _TARGETS: Final = "lora_target_modules"
 _SFT: Final = tuple(
     row for each in SFT.entries for row in map(of_transformers, _listed(_strict(each)))
 )
-_OWN: Final = frozenset({*map(id, (*SAMPLES, *LOSS)), id(TRL_LEARNING_RATE)})
+_OWN: Final = frozenset({*map(id, (*SAMPLES, *LOSS, *OFFLOADING)), id(TRL_LEARNING_RATE)})
 _SHARED: Final = tuple(
     row
     for each in SFT.entries
@@ -268,6 +269,7 @@ DPO_ENTRIES: Final = (
     _pair_loss(several=True),
     _REFERENCE,
     *_path(_DPO),
+    *moving_activations("0.29", f"{_DPO}: trl 0.29.1 to 1.16.0 `activation_offloading`"),
 )
 GRPO_ENTRIES: Final = (
     *(each for each in _SHARED if each not in DATA or "data.train" in each.slots),
@@ -281,4 +283,10 @@ GRPO_ENTRIES: Final = (
     *_REWARDED,
     *_ANSWERS,
     *_path(_GRPO),
+    fixed(
+        "activation_checkpointing.offload",
+        value=False,
+        source=f"{_GRPO}: it has no such key",
+        package=TRL,
+    ),
 )

@@ -199,6 +199,17 @@ _RUN: Final = (
         source=f"{SAT} model/transformer.py: deepspeed.checkpointing.checkpoint",
         when=lambda plan: plan.activation_checkpointing.mode == "layer",
     ),
+    same(
+        "checkpoint-num-layers",
+        "activation_checkpointing.segment",
+        f"{_ARGUMENTS}: 'chunk size (number of layers) for checkpointing'",
+        absent=((ALWAYS, 1),),
+    ),
+    fixed(
+        "activation_checkpointing.gap",
+        0,
+        f"{SAT} model/transformer.py `BaseTransformer.forward`: chunk after chunk",
+    ),
     same("eval-batch-size", "batch.evaluation", f"{_ARGUMENTS}; absent, as in training"),
     _default("seed", "runtime.seed", 1234),
     same("save", "runtime.output", f"{_ARGUMENTS}; below it a folder for each run"),
@@ -227,3 +238,15 @@ def _write_script(plan: Plan) -> Mapping[str, Json]:
 
 
 START: Final = Entry(("script",), (), _write_script, lambda _: {}, FILE)
+
+_PLACE: Final = "activation_checkpointing.cpu_checkpointing"
+_OFFLOAD: Final = "activation_checkpointing.offload"
+ON_THE_HOST: Final = Entry(
+    (_PLACE,),
+    (_OFFLOAD,),
+    lambda plan: {_PLACE: True} if plan.activation_checkpointing.offload else {},
+    lambda found: {_OFFLOAD: found[_PLACE] is True},
+    f"{SAT} arguments.py `initialize_distributed`: deepspeed.checkpointing.configure reads it",
+    absent=((ALWAYS, {_OFFLOAD: False}),),
+)
+"""In DeepSpeed's file."""

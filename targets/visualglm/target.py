@@ -6,28 +6,26 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases
-from tunec.compiler.target import Dialect, File, Json, Target, supervised
+from tunec.compiler.target import Dialect, File, Target, supervised
 from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.deepspeed.scheduler import SCHEDULER
 from tunec.targets.deepspeed.target import TARGET as ENGINE
-from tunec.targets.scripts.blocks import below, checked
+from tunec.targets.scripts.blocks import checked
 from tunec.targets.scripts.command import FLAGS as BLOCK
-from tunec.targets.scripts.command import Style, parser, renderer, starting
+from tunec.targets.scripts.command import Style
+from tunec.targets.scripts.file import command_file, command_rows, passing
 from tunec.targets.scripts.refusals import Refusal, refusing
-from tunec.targets.scripts.script import own_script, script_row
-from tunec.targets.visualglm.rows import FILE, FLAGS, SAT, SCRIPT, START, TEXT
+from tunec.targets.scripts.script import own_script
+from tunec.targets.visualglm.rows import FILE, FLAGS, ON_THE_HOST, SAT, SCRIPT, START, TEXT
 
 NAME: Final = "finetune_visualglm.sh"
 VERSION: Final = "0.4.12"
 
 STYLE: Final = Style(text=TEXT, switches=True, spreads=True)
-_ENTRIES: Final = (
-    *starting("python", "torchrun", "deepspeed"),
-    script_row(lambda _: SCRIPT, FILE),
-    START,
-    *(below(BLOCK, each) for each in FLAGS),
+_ENTRIES: Final = command_rows(
+    ("python", "torchrun", "deepspeed"), lambda _: SCRIPT, FILE, START, FLAGS
 )
 
 
@@ -36,15 +34,11 @@ def schema(_: Dialect) -> str:
     return f"visualglm/{VERSION}.json"
 
 
-def _is_command(document: Json) -> bool:
-    flags = document.get(BLOCK) if isinstance(document, dict) else None
-    return isinstance(flags, dict) and "max_source_length" in flags
-
-
 def _engine() -> File:
     """DeepSpeed's file without a schedule: SwissArmyTransformer moves the learning rate itself."""
     file = ds_config(PLAIN)
-    return replace(file, entries=tuple(each for each in file.entries if each not in SCHEDULER))
+    rest = (each for each in file.entries if each not in SCHEDULER)
+    return replace(file, entries=(*rest, ON_THE_HOST))
 
 
 REFUSALS: Final = (
@@ -93,14 +87,12 @@ TARGET: Final = Target(
     latest=VERSION,
     releases=(VERSION,),
     files=(
-        File(
+        command_file(
             NAME,
-            "shell",
             _ENTRIES,
-            _is_command,
-            render=renderer(STYLE),
-            parse=parser(STYLE),
-            check=checked(NAME, _ENTRIES, BLOCK, schema),
+            STYLE,
+            passing("max_source_length"),
+            checked(NAME, _ENTRIES, BLOCK, schema),
         ),
         _engine(),
     ),

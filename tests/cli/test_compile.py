@@ -190,7 +190,7 @@ def test_json_holds_every_file_and_diagnostic(tunec):
         "launch/launch.sh",
     ]
     for each in found["artifacts"]:
-        assert set(each) == {"spec", "target", "file", "text", "values"}
+        assert set(each) == {"spec", "hardware", "target", "file", "text", "values"}
         if each["file"].endswith(".json"):
             assert json.loads(each["text"]) == each["values"]
 

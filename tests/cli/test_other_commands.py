@@ -118,6 +118,29 @@ def test_the_bash_completion_parses(tunec, tmp_path):
     assert "compile" in result.out
 
 
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("pl", "plan"),
+        ("plan five", "five.yaml"),
+        ("compile five.yaml --target hug", "huggingface"),
+        ("plan five.yaml --hardware a100-sxm4-80g-x", "a100-sxm4-80g-x8"),
+        ("explain five.yaml zero.st", "zero.stage"),
+        ("catalog mod", "models"),
+        ("init --model llama-3.1-8", "llama-3.1-8b"),
+    ],
+)
+def test_bash_completes_commands_files_and_names(tunec, tmp_path, typed, offered):
+    (tmp_path / "tunec.bash").write_text(tunec("completion", "bash").out, "utf-8")
+    (tmp_path / "five.yaml").touch()
+    line = (
+        f"source tunec.bash; COMP_WORDS=(tunec {typed}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))"
+    )
+    line += '; _shtab_tunec tunec; printf "%s\\n" "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path)
+    assert offered in done.stdout.split(), done.stderr
+
+
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])
 def test_other_shells_have_one_too(tunec, shell):
     assert tunec("completion", shell).out

@@ -1,6 +1,7 @@
 """Environments: built once, layered over this interpreter, honest when they cannot be had."""
 
 import os
+import signal
 import sys
 import time
 import zipfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tunec.compiler.consumers import processes
 from tunec.compiler.consumers.asking import ConsumerFailed, ask
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
 from tunec.compiler.consumers.sets import SETS, choose, releases, together
@@ -47,12 +49,37 @@ def scripts(tmp_path: Path) -> Path:
     return tmp_path / "tunec"
 
 
+@pytest.fixture(params=["plain", "forked"])
+def way(request, monkeypatch):
+    """A script is started plainly, or forked by a server: both do the same."""
+    if request.param == "forked" and sys.platform != "linux":
+        pytest.skip("forks are for Linux")
+    servers = processes._Servers()
+    servers._runs = 1
+    monkeypatch.setattr(processes, "_SERVERS", servers)
+    monkeypatch.setattr(processes, "_CAN_FORK", request.param == "forked")
+    monkeypatch.setattr(processes.fork_server, "__file__", without_torch(request))
+    yield request.param
+    assert (servers._server is None) == (request.param == "plain")
+    servers.end()
+
+
+def without_torch(request) -> str:
+    """The server with nothing to load: its start is quick, all else is the same."""
+    text = Path(processes.fork_server.__file__).read_text(encoding="utf-8")
+    path = request.getfixturevalue("tmp_path") / "fork_server.py"
+    path.write_text(text.replace("for name in SHARED:", "for name in ():"), encoding="utf-8")
+    assert "in ():" in path.read_text(encoding="utf-8")
+    return str(path)
+
+
 def script(folder: Path, name: str, body: str) -> str:
     folder.mkdir(exist_ok=True)
     (folder / f"{name}.py").write_text(body, encoding="utf-8")
     return f"tunec.{name}"
 
 
+@pytest.mark.usefixtures("way")
 def test_pinned_packages_win_and_the_rest_is_shared(shelf, scripts, tmp_path):
     wheel(shelf, "packaging", "0.0.1", "LAYER = 'pinned'\n")
     name = script(
@@ -105,6 +132,7 @@ def bare(tmp_path: Path):
     return prepare([], tmp_path / "cache")
 
 
+@pytest.mark.usefixtures("way")
 def test_the_process_sees_neither_our_environment_nor_a_gpu(bare, scripts, monkeypatch):
     monkeypatch.setenv("TUNEC_SECRET", "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
@@ -119,12 +147,63 @@ def test_the_process_sees_neither_our_environment_nor_a_gpu(bare, scripts, monke
     assert ask(bare, name, asked, root=scripts) == [None, "", "1", "0"]
 
 
+@pytest.mark.usefixtures("way")
 def test_a_fault_of_the_script_is_no_answer(bare, scripts):
     name = script(scripts, "broken", "VERBS = {'fail': lambda _: {}['missing']}\n")
     with pytest.raises(ConsumerFailed, match="raised: KeyError: 'missing'"):
         ask(bare, name, [{"verb": "fail"}], root=scripts)
 
 
+@pytest.mark.usefixtures("way")
+def test_a_script_that_ends_the_process_is_no_answer(bare, scripts):
+    name = script(scripts, "ended", "import os\nVERBS = {'end': lambda _: os._exit(3)}\n")
+    with pytest.raises(ConsumerFailed, match="ended with status 3 and no answer"):
+        ask(bare, name, [{"verb": "end"}], root=scripts)
+
+
+def test_a_fork_is_what_a_start_would_be(shelf, scripts, tmp_path, monkeypatch):
+    """Paths, interpreter, pinned packages that the server had loaded in the parent's release."""
+    wheel(shelf, "packaging", "0.0.1", "LAYER = 'pinned'\n")
+    name = script(
+        scripts,
+        "seen",
+        "import os, sys, packaging, sympy, torch\n"
+        "def look(_):\n"
+        "    here = os.path.dirname(sys.argv[-1]) == os.getcwd()\n"
+        "    return [sys.path, sys.executable, sys.prefix, sys.argv, here,\n"
+        "            packaging.LAYER, sympy.__file__, torch.__file__, sorted(os.environ)]\n"
+        "VERBS = {'look': look}\n",
+    )
+    environment = prepare(["packaging==0.0.1"], tmp_path / "cache")
+    seen = []
+    for runs in (0, 1):
+        servers = processes._Servers()
+        servers._runs = runs
+        monkeypatch.setattr(processes, "_SERVERS", servers)
+        [answer] = ask(environment, name, [{"verb": "look"}], root=scripts)
+        assert (servers._server is None) == (runs == 0 or sys.platform != "linux")
+        servers.end()
+        answer[3].pop()  # a folder of its own
+        seen.append(answer)
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux")
+def test_a_server_that_ended_is_begun_again(bare, scripts, monkeypatch):
+    servers = processes._Servers()
+    servers._runs = 1
+    monkeypatch.setattr(processes, "_SERVERS", servers)
+    name = script(scripts, "parent", "import os\nVERBS = {'who': lambda _: os.getppid()}\n")
+    [first] = ask(bare, name, [{"verb": "who"}], root=scripts)
+    [same] = ask(bare, name, [{"verb": "who"}], root=scripts)
+    os.kill(first, signal.SIGKILL)
+    [other] = ask(bare, name, [{"verb": "who"}], root=scripts)
+    servers.end()
+    assert first == same
+    assert other != first
+
+
+@pytest.mark.usefixtures("way")
 def test_a_script_that_cannot_start_is_no_answer(bare, scripts):
     name = script(scripts, "absent", "import no_such_consumer\nVERBS = {}\n")
     with pytest.raises(ConsumerFailed) as caught:
@@ -133,6 +212,7 @@ def test_a_script_that_cannot_start_is_no_answer(bare, scripts):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the child under /proc")
+@pytest.mark.usefixtures("way")
 def test_time_out_kills_the_children_too(bare, scripts, tmp_path):
     name = script(
         scripts,

@@ -227,6 +227,8 @@ def test_minicpm_s_own_script_does_not_parse_on_its_own_pin():
 
 COOKBOOK: Mapping[str, Any] = {
     **TARGETS["llama-cookbook"].requires,
+    "parallel.engine": "none",
+    "activation_checkpointing.mode": "none",
     "model.path": "meta-llama/Llama-3.2-3B",
     "data.train": "samsum",
     "adapter.targets": ("q_proj", "v_proj"),

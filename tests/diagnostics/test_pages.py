@@ -38,6 +38,12 @@ OF_LOADER = {code for code, _ in used_codes("compiler/frontend")}
 OF_VERIFY = {"E1001", "E1002", "beyond-the-plan"}
 """What only real programs can show: tests/verify/test_pages.py runs these examples."""
 
+OF_TRANSLATE = {
+    *("E0906", "E0907", "E0908"),
+    *("left-to-its-default", "left-unsaid", "not-carried-over", "version-assumed"),
+}
+"""What only `tunec translate` says: tests/translate/test_pages.py runs these examples."""
+
 USED = {each for each, _ in (*used_codes(), *used_names())}
 
 
@@ -60,7 +66,7 @@ def test_page_has_title_and_area(code):
     assert not title(code).endswith(".")
 
 
-@pytest.mark.parametrize("code", sorted(set(known_ids()) - OF_VERIFY))
+@pytest.mark.parametrize("code", sorted(set(known_ids()) - OF_VERIFY - OF_TRANSLATE))
 def test_example_shows_the_error_and_mending_ends_it(code, tmp_path):
     blocks = [(language, info, text) for language, info, text in BLOCK.findall(page(code))]
     diagnose = read if code in OF_LOADER else compiled

@@ -1,7 +1,7 @@
 """The five systems: what is decided for each, fact by fact."""
 
 import pytest
-from planning import EXAMPLES, asked, codes, errors, example, example_files
+from planning import EXAMPLES, asked, codes, decided, errors, example, example_files
 
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_spec
@@ -370,3 +370,24 @@ def test_five_lines_are_enough():
     made = plan_of("five-lines/spec.yaml")
     assert made.parallel.world == 8
     assert made.precision.compute == "bf16"
+
+
+def test_a_default_is_not_said_to_be_in_the_spec():
+    """The five lines give neither seed nor moments; MiniCPM's spec gives one of the moments."""
+    five = example("five-lines/spec.yaml").ledger
+    assert five.winner("runtime.seed").reason == "not given: the usual"
+    assert five.winner("data.evaluation").reason == "not given"
+    assert five.winner("objective.kind").reason == "texts to learn from: no objective is given"
+    assert five.winner("data.samples").reason == "as the spec has it"
+    own = example("minicpm-v-2_6-lora/spec.yaml").ledger
+    assert own.winner("optimizer.beta2").reason == "as the spec has it"
+    assert own.winner("optimizer.epsilon").reason == "not given: the usual"
+
+
+@pytest.mark.parametrize("name", ["mi300x-x8", "gaudi3-x8"])
+def test_tf32_is_switched_on_with_cuda_alone(name):
+    """transformers `is_torch_tf32_available` is False where torch is built without CUDA."""
+    found = decided(hardware=name)
+    assert found.precision.compute == "bf16"
+    assert not found.precision.tf32
+    assert decided(hardware="h100-x8").precision.tf32

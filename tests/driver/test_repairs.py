@@ -4,7 +4,11 @@ import re
 
 import pytest
 import yaml
-from planning import errors, planned, spec_of
+from planning import asked, errors, planned, spec_of
+
+from tunec.compiler.driver import plan
+from tunec.compiler.frontend.load import load_mapping
+from tunec.targets.registry import REGISTRY
 
 CASES = {
     "visualglm on a P100": {
@@ -58,9 +62,8 @@ def apply(changes, title):
 
 def apply_one(spec, step):
     data = dict(spec.get("data", spec_of()["data"]))
-    if match := re.fullmatch(r"data\.sequence x (\d)/(\d)", step):
-        data["sequence"] = data["sequence"] * int(match[1]) // int(match[2])
-        return {**spec, "data": data}
+    if match := re.fullmatch(r"data\.sequence: (\d+)", step):
+        return {**spec, "data": {**data, "sequence": int(match[1])}}
     if step.startswith("the whole device"):
         return {**spec, "budget": {}}
     if match := re.fullmatch(r"no pin\.(.+)", step):
@@ -111,3 +114,18 @@ def test_a_host_too_small_is_told():
     found = planned(**CASES["visualglm on a P100"])
     (told,) = [each for each in found.diagnostics if each.id == "E0701"]
     assert any("host memory" in note for note in told.notes)
+
+
+def test_what_a_target_refuses_is_not_offered():
+    """DeepSpeed's offload fits FLUX on a V100 of 32 GiB, but SimpleTuner trains no adapter so."""
+    flux = {
+        "model": "flux.1-dev",
+        "data": {"train": "images", "resolution": 1024, "samples": 100},
+        "hardware": "rtx-4090-x1",
+    }
+    assert "hardware: v100-32g-x1" in repairs_of(planned(**flux))
+    loaded = load_mapping(spec_of(**flux, targets=["simpletuner"]), targets=REGISTRY.names())
+    assert repairs_of(plan(loaded, asked(loaded))) == [
+        "method: qlora (nf4)",
+        "hardware: a100-40g-x1",
+    ]

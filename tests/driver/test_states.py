@@ -46,6 +46,23 @@ def test_states_are_those_of_a_real_run(row, expected):
     assert not states.autocast
 
 
+@pytest.mark.parametrize(
+    ("objective", "trl", "trainable"),
+    [("sft", "0.27.2", "bf16"), ("dpo", "0.28.0", "fp32"), ("dpo", "0.29.1", "bf16")],
+)
+def test_trl_casts_adapters_over_a_quantised_base_by_trainer(objective, trl, trainable):
+    found = planned(
+        model="smollm2-360m",
+        method="qlora",
+        objective=objective,
+        data={"train": "train.jsonl", "samples": 1000, "sequence": 512},
+        hardware="a100-80g-x1",
+        software={"trl": trl},
+    )
+    assert found.plan is not None
+    assert found.plan.states.trainable == trainable
+
+
 def test_until_0_19_2_the_engine_casts_adapters_at_stage_3():
     plan = made("lora", "bf16", 3, deepspeed="0.18.9").plan
     assert plan is not None

@@ -2,23 +2,16 @@
 
 import random
 
+from tests.small import SPEC
+
 from tunec.compiler.driver import compile_spec, header_of, plan
 from tunec.compiler.emit import emit
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.frontend.load import load_text
 from tunec.compiler.ir.watched import WatchedPlan
+from tunec.compiler.lints.emitted import objections
 from tunec.schemas.hardware.catalogue import cluster_names
 from tunec.targets.registry import TARGETS
-
-SPEC = """\
-tunec: 1
-model: llama-3.2-1b
-method: lora
-data: {train: train.jsonl, samples: 10000, sequence: 1024}
-hardware: a100-80g-x8
-batch: {global: 64}
-train: {epochs: 1}
-"""
 
 
 def test_remembered_is_emitted(monkeypatch):
@@ -66,3 +59,27 @@ def test_a_watched_plan_is_the_plan():
     assert (watched["zero.stage"], watched.batch.global_) == (planned["zero.stage"], 64)
     assert list(watched.asked) == ["zero.stage", "batch.global"]
     assert watched.values() == planned.values()
+
+
+def test_what_rules_are_remembered_to_find_is_what_they_find(monkeypatch):
+    """Also where files come again, and where they differ a little from the ones before."""
+    emissions, asked = Emissions(), [TARGETS.resolve(name) for name in ("deepspeed", "huggingface")]
+    for place in ("emitted", "remembered"):  # notes too, which are not told
+        monkeypatch.setattr(f"tunec.compiler.lints.{place}.told_of", lambda found, *_: tuple(found))
+    names = [*random.Random(2).sample(cluster_names(), 9), "v100-sxm2-32g-x2", "t4-x4"]  # noqa: S311
+    compared, told = 0, 0
+    for spec in (SPEC, SPEC.replace("llama-3.2-1b", "qwen2.5-7b")):
+        for name in sorted((*names, *names)):
+            planned = plan(load_text(spec, hardware=name), asked, repairing=False)
+            for each in asked if planned.plan else ():
+                of = planned.facts, planned.plan
+                files, _ = emissions.emit(spec, each, of[1], of[0].versions, ("h",))
+                expected = [_said(one) for one in objections(each, files, *of)]
+                assert [_said(one) for one in emissions.objections(each, files, *of)] == expected
+                compared, told = compared + 1, told + len(expected)
+    assert compared > 60
+    assert told > 0
+
+
+def _said(found):
+    return found.id, found.severity, found.message, found.notes, found.help

@@ -1,6 +1,7 @@
 """Passes keep their contract: each slot decided once, and nothing read that is not declared."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tunec.compiler.driver import run_passes
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.gather import gather
+from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.passes.pipeline import PIPELINE
@@ -88,6 +90,44 @@ def test_every_declared_read_happens_somewhere():
             read.setdefault(name, set()).update(asked)
     unread = {each.name: set(each.reads) - read[each.name] for each in PIPELINE}
     assert {name: groups for name, groups in unread.items() if groups} == {}
+
+
+class Told:
+    """Facts of which nothing can be seen but some paths; and what is pinned."""
+
+    def __init__(self, facts, paths):
+        self._facts, self._paths = facts, paths
+
+    def __getattr__(self, name):
+        found = getattr(self._facts, name)
+        if name in (*self._paths, "pins", "pinned"):
+            return found
+        below = [path.removeprefix(f"{name}.") for path in self._paths if path.startswith(name)]
+        assert below, f"{name} is not among what the pass knows"
+        return Told(found, below)
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_passes_know_only_what_they_declare(path):
+    """What was decided is remembered by it."""
+    facts, draft = facts_of(path), Draft({})
+    for each in PIPELINE:
+        outcome, groups = each.decide(facts, draft)
+        if each.knows is not None:
+            told = each.run(Told(facts, each.knows), draft)
+            assert (told.values, told.diagnostics) == (outcome.values, outcome.diagnostics)
+        draft = draft.with_groups(groups)
+
+
+def test_what_another_pin_decides_is_not_remembered():
+    facts = facts_of(ROOT / "examples/five-lines/spec.yaml")
+    each = next(each for each in PIPELINE if each.name == "choose-adapter")
+    pinned = Definition("adapter.rank", 3, Rank.PIN, "spec", "")
+    found = [
+        each.decide(replace(facts, pins=pins), Draft({}))[1]["adapter"].rank
+        for pins in (facts.pins, {**facts.pins, "adapter.rank": pinned}, facts.pins)
+    ]
+    assert found[0] == found[2] != found[1] == 3
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.relative_to(ROOT).as_posix())

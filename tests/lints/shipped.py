@@ -37,7 +37,11 @@ SHIPMENTS = (
         "axolotl",
         "0.19.0",
         is_wheel=False,
-        globs=("axolotl-*/examples/**/*.y*ml", "axolotl-*/**/deepspeed_configs/*.json"),
+        globs=(
+            "axolotl-*/examples/[!a]*/**/*.y*ml",
+            "axolotl-*/examples/a[!r]*/**/*.y*ml",  # `archived` holds those of old releases
+            "axolotl-*/**/deepspeed_configs/*.json",
+        ),
         readers=("axolotl@0.19.0",),
     ),
     Shipment(
@@ -48,6 +52,8 @@ SHIPMENTS = (
             "simpletuner/examples/**/config.json",
             "simpletuner/examples/**/config.env",
             "simpletuner/examples/**/*.toml",
+            "simpletuner/examples/*databackend*.json",
+            "simpletuner/examples/*/*databackend*.json",
         ),
         readers=("simpletuner@4.10.1",),
     ),

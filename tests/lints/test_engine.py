@@ -10,6 +10,7 @@ import tunec
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.lint import lint_texts
+from tunec.compiler.lints.questions import answer
 from tunec.targets.registry import TARGETS
 
 DS = '{\n  "train_micro_batch_size_per_gpu": "auto",\n  "bf16": {"enabled": "auto"}\n}\n'
@@ -202,3 +203,43 @@ def test_references_are_followed_from_the_file_that_names_them(tmp_path: Path) -
     answer = lint(tmp_path, files, ["run/args.yaml"])
     assert "value-out-of-range" in answer.names
     assert any(each["labels"][0]["file"].endswith("ds.json") for each in answer.findings)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (">=5", True),
+        (">=5.1", None),
+        ("<5", False),
+        ("<4.46", False),
+        ("<6", None),
+        ("==5.0", None),
+    ],
+)
+def test_a_key_that_came_with_a_release_tells_of_it(asked, told):
+    """`train_sampling_strategy` is in transformers 5.6 and not in 5.0 (schemas/json)."""
+    from tunec.compiler.consumers.schemas import class_schema
+
+    key = "train_sampling_strategy"
+    fields = [class_schema("training_arguments", each)["properties"] for each in ("5.0.0", "5.6.2")]
+    assert [key in each for each in fields] == [False, True]
+    files = {"training_args.yaml": f"output_dir: out\n{key}: group_by_length\n"}
+    run = _run(files)
+    assert not run.release("transformers").is_named
+    assert run.runs(f"transformers{asked}") is told
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("document", "glm4", "kind"),
+        ("get", "glm4", "data_config"),
+        ("get", "hf 2", "bf16"),
+        ("faults", "glm4"),
+    ],
+)
+def test_a_question_about_a_file_that_is_not_there_has_an_answer_of_its_own(question) -> None:  # type: ignore[no-untyped-def]
+    """A tree was grown on runs that had the file: this answer leads to no silence."""
+    run = _run({"args.yaml": "output_dir: out\nbf16: true\n"})
+    assert answer(run, question) == "absent"
+    assert answer(run, ("get", "hf", "no_such_key")) != "absent"

@@ -1,21 +1,23 @@
 """What `tunec lint` prints for programs, for every rule; and the recipes of docs/lint-in-ci.md."""
 
 import json
+import os
 import re
+import sys
 import tomllib
 from pathlib import Path
 from runpy import run_path
+from subprocess import run
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator
 from lint_asking import lint
 from lint_pages import examples
 
 from tunec.compiler.lints.index import rule_names
 
 _ROOT = Path(__file__).parents[2]
-_SARIF = Draft202012Validator(run_path(str(_ROOT / "tests/diagnostics/test_renderers.py"))["SARIF"])
+_SARIF = run_path(str(_ROOT / "tests/diagnostics/test_renderers.py"))["SARIF"]
 _GITHUB = re.compile(r"::(?:error|warning|notice) (?:file=[^,]+,line=\d+,.*)?title=[\w-]+::\S.*")
 _PAGE = (_ROOT / "docs/lint-in-ci.md").read_text("utf-8")
 
@@ -56,3 +58,43 @@ def test_the_arguments_of_the_hook_are_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["ds_config.json", "configs/training_args.yaml", "train.sh"])
 def test_the_hook_reads_the_usual_names(name: str) -> None:
     assert re.search(_hook()["files"], name)
+
+
+def _steps() -> list[tuple[str, bool]]:
+    """The commands of the recipe for GitHub Actions, and whether one runs after a failure too."""
+    blocks = re.findall(r"^```yaml\n(jobs:\n.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
+    steps = yaml.safe_load(blocks[0])["jobs"]["lint"]["steps"]
+    return [(step["run"], step.get("if") == "always()") for step in steps if "run" in step]
+
+
+def _job(folder: Path, clipping: str) -> tuple[list[int], Path]:
+    """The recipe run step by step in a clone, as a runner does: a failure ends all but `always`."""
+    origin, clone = folder / "origin", folder / "clone"
+    (origin / "configs/my-run").mkdir(parents=True)
+    config = f'{{"train_micro_batch_size_per_gpu": 1, "{clipping}": 1.0}}\n'
+    (origin / "configs/my-run/ds_config.json").write_text(config, "utf-8")
+    for command in ("init -q", "add -A", "-c user.name=t -c user.email=t@e.org commit -qm first"):
+        run(["git", "-C", str(origin), *command.split()], check=True)
+    run(["git", "clone", "-q", str(origin), str(clone)], check=True)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    codes: list[int] = []
+    for command, is_always in _steps():
+        if command.startswith("pip install") or (any(codes) and not is_always):
+            continue  # it is installed
+        done = run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command],
+            cwd=clone,
+            env={**os.environ, "PATH": path, "CI": "true"},
+            check=False,
+        )
+        codes.append(done.returncode)
+    return codes, clone
+
+
+@pytest.mark.parametrize(("clipping", "code"), [("gradient_clipping", 0), ("gradient_cliping", 1)])
+def test_the_recipe_for_actions_runs(clipping: str, code: int, tmp_path: Path) -> None:
+    codes, clone = _job(tmp_path, clipping)
+    assert codes == [code, code]
+    log = json.loads((clone / "tunec.sarif").read_text("utf-8"))
+    assert [fault.message for fault in _SARIF.iter_errors(log)] == []
+    assert len(log["runs"][0]["results"]) == code

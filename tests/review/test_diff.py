@@ -174,8 +174,8 @@ def test_unreadable_side_is_diagnosed(tunec, pair):
     assert "modle" in result.err
 
 
-def test_missing_side_is_misuse(tunec, pair):
-    assert tunec("diff", str(pair[0]), "nowhere.yaml").code == 2
+def test_missing_side_is_told(tunec, pair):
+    assert tunec("diff", str(pair[0]), "nowhere.yaml").code == 1
     assert tunec("diff", str(pair[0])).code == 2
 
 

@@ -8,17 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.small import SPEC
 
 ROOT = Path(__file__).parents[2]
-SPEC = """\
-tunec: 1
-model: llama-3.2-1b
-method: lora
-data: {train: train.jsonl, samples: 10000, sequence: 1024}
-hardware: a100-80g-x8
-batch: {global: 64}
-train: {epochs: 1}
-"""
 FLEET = """\
 fleet: 1
 specs: specs/*.yaml

@@ -212,3 +212,14 @@ def test_text_in_bars_contrasts():
     assert len(fills) == 9
     inks = {name: "#ffffff" if name == "c1" else "#10161d" for name in fills}
     assert all(contrast(fills[name], ink) >= 4.5 for name, ink in inks.items())
+
+
+def test_the_chosen_layout_is_drawn_over_those_beside_it(pages):
+    marks = re.findall(r'class="point">.*?"m-(\w+)"', pages["fits"], re.DOTALL)
+    assert len(marks) > 1
+    assert (marks.count("chosen"), marks[-1]) == (1, "chosen")
+
+
+def test_what_became_of_one_layout_is_told_of_one(pages):
+    (words,) = re.findall(r"layouts were considered: (.*?)\.", pages["lacks"])
+    assert words.startswith("1 needs more memory than")

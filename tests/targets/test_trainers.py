@@ -20,6 +20,7 @@ from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.read import found_in, found_plain, read, recognise
 from tunec.compiler.target import Artifact, Found, Target
+from tunec.targets.llama_cookbook.fsdp import FSDP
 from tunec.targets.registry import TARGETS
 
 NAMES = ("glm4", "minicpm-v", "llama-cookbook", "visualglm")
@@ -92,19 +93,23 @@ SUITED = {
     },
 }
 """Values that the real models of a trainer have, so that more than refusals is tried."""
+ENGINES = {"glm4": (None,), "llama-cookbook": ("none", "fsdp")}
 
 
 @st.composite
 def suited(draw: st.DrawFn, name: str) -> Plan:
     """A random plan with what the target requires, and mostly of its own models."""
     target = TARGETS[name]
-    engine = target.requires.get("parallel.engine")
+    engine = target.requires.get("parallel.engine") or draw(st.sampled_from(ENGINES[name]))
     plan = draw(plans(engine))
     changes = {
         path: draw(st.sampled_from(values))
         for path, values in SUITED[name].items()
         if draw(st.integers(0, 9))
     }
+    if name == "llama-cookbook" and engine == "fsdp":
+        changes |= FSDP if draw(st.integers(0, 9)) else {}
+        changes["launch.launcher"] = "torchrun"
     values = {**plan.values(), **changes, **target.requires}
     if values["precision.compute"] != "fp16":
         values |= {"precision.loss_scaling": "none", "precision.deprecated_fp16": False}
@@ -206,6 +211,7 @@ def test_a_shell_gives_the_program_the_words_that_were_meant(case):
 
 SEES = {"model.kind": "vision-language", "model.family": "chatglm", "data.images": 1}
 ALONE = {"parallel.engine": "none", "parallel.world": 1, "parallel.data": 1, "zero.stage": 0}
+SHARDED = {"parallel.engine": "fsdp", "launch.launcher": "accelerate", "zero.stage": 0}
 QUANTIZED = {"quantization.format": "nf4", "devices.per_node": 2}
 REFUSED = [
     ("glm4", "5.23.0", {}, "token numbers of GLM-4"),
@@ -225,6 +231,10 @@ REFUSED = [
         "GradScaler does not unscale",
     ),
     ("llama-cookbook", "0.0.5.post1", QUANTIZED, "over every device in sight"),
+    ("llama-cookbook", "0.0.5.post1", {}, "one process, or its own FSDP"),
+    ("llama-cookbook", "0.0.5.post1", SHARDED, "variables that torchrun sets"),
+    ("llama-cookbook", "0.0.5.post1", {**SHARDED, "adapter.kind": "none"}, "in bf16, trains these"),
+    ("llama-cookbook", "0.0.5.post1", {**SHARDED, "quantization.format": "int8"}, "8 bit"),
     (
         "llama-cookbook",
         "0.0.5.post1",

@@ -77,6 +77,8 @@ SAMPLE = (
     ("qwen2.5-0.5b", "full fsdp checkpointed=True fsdp world=8 fsdp=full"),
     ("qwen2.5-0.5b", "lora fsdp fsdp world=8 fsdp=full"),
     ("llama-3.2-1b", "lora bf16 sequence=4096 packing=False loss=chunked reference=base"),
+    ("llama-3.2-1b", "lora bf16 sequence=4096 checkpointed=True loss=chunked offload=True"),
+    ("sd3-medium", "full bf16 sequence=0 checkpointed=True packing=False segment=4"),
     ("bart-large", "full bf16 sequence=512 packing=False"),
     ("stable-diffusion-v1-5", "full bf16 sequence=0 packing=False"),
 )

@@ -76,6 +76,19 @@ batch: {global: 8}
 """,
         "llama-cookbook",
     ),
+    "cookbook on fsdp": (
+        """
+tunec: 1
+name: sharded
+model: llama-3.2-3b
+method: {lora: {rank: 8, alpha: 32, dropout: 5%, targets: [q_proj, v_proj]}}
+data: {train: samsum, samples: 10k, sequence: 2048}
+hardware: a100-80g-x2
+engine: fsdp
+batch: {global: 8}
+""",
+        "llama-cookbook",
+    ),
     "visualglm": (
         """
 tunec: 1

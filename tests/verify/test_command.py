@@ -150,8 +150,9 @@ VERBS = {"wait": wait}
 """
 
 
+@pytest.mark.parametrize("before", [0, 1], ids=["plain", "forked"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_killed_run_leaves_no_process(number, tmp_path):
+def test_a_killed_run_leaves_no_process(number, before, tmp_path):
     """Also where tunec is killed without a chance to clean up: the question's process notices."""
     package = tmp_path / "still"
     package.mkdir()
@@ -161,6 +162,8 @@ def test_a_killed_run_leaves_no_process(number, tmp_path):
         "from pathlib import Path\n"
         "from tunec.compiler.consumers.asking import ask\n"
         "from tunec.compiler.consumers.environments import Environment, prepare\n"
+        "from tunec.compiler.consumers import processes\n"
+        f"processes._SERVERS._runs = {before}\n"
         f"ask(prepare(()), 'still.script', [{{'verb': 'wait'}}], 500, Path({str(package)!r}))\n"
     )
     process = subprocess.Popen(

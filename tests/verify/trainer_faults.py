@@ -24,9 +24,9 @@ def minicpm(old, new, key, resolved, program=PARSER, status="differs", slot=None
     )
 
 
-def cookbook(old, new, key, resolved, status="differs", slot=None):
+def cookbook(old, new, key, resolved, status="differs", slot=None, run="cookbook"):
     return Fault(
-        *("cookbook", "llama-cookbook", "finetuning.sh", swap(old, new)),
+        *(run, "llama-cookbook", "finetuning.sh", swap(old, new)),
         *(f"flags.{key}", resolved, COOKBOOK, status, slot),
     )
 
@@ -150,6 +150,17 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "cookbook: precision": cookbook(
         "--use_fp16 False", "--use_fp16 True", "use_fp16", True, slot="precision.compute"
+    ),
+    "cookbook: offload": cookbook(
+        "--fsdp_config.fsdp_cpu_offload False",
+        "--fsdp_config.fsdp_cpu_offload True",
+        "fsdp_config.fsdp_cpu_offload",
+        True,
+        slot="fsdp.offload_params",
+        run="cookbook on fsdp",
+    ),
+    "cookbook: engine": cookbook(
+        "--enable_fsdp True", "--enable_fsdp False", "enable_fsdp", False, run="cookbook on fsdp"
     ),
     "cookbook: unknown flag": cookbook(
         "--lr 0.0002", "--lr 0.0002 --batch_size 2", "batch_size", 2

@@ -2,13 +2,15 @@
 
 from functools import lru_cache
 
+from tunec.compiler.analyses.memory.activations import text_tokens
 from tunec.compiler.analyses.memory.calibrated import calibrated
 from tunec.compiler.analyses.memory.calibration import TRACED
 from tunec.compiler.analyses.memory.host import HostAccount, host_account
 from tunec.compiler.analyses.memory.margin import READING, apart, kind_of, slack, with_slack
 from tunec.compiler.analyses.memory.phase import Phase
+from tunec.compiler.analyses.memory.projection import TILE_ROWS, is_tiled
 from tunec.compiler.analyses.memory.sharding import sharding_of
-from tunec.compiler.analyses.memory.training import always_held, phases
+from tunec.compiler.analyses.memory.training import ENCODING, always_held, phases
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.schemas.frozen import dataclass
 
@@ -88,7 +90,8 @@ def account(workload: Workload, layout: Layout) -> Account:
 
     A micro batch of several samples is padded to the longest, unless samples are packed.
     """
-    lines = _lines(workload, layout, several=layout.batch.micro > 1)
+    short = layout.batch.micro * _sample_rows(workload) < TILE_ROWS
+    lines = _lines(workload, layout, several=layout.batch.micro > 1, short=short)
     sizes = [line.at(samples(line, layout)) for line in lines]
     most = max(sizes)
     return Account(workload, layout, lines, lines[sizes.index(most)], most)
@@ -99,24 +102,42 @@ def largest_micro_batch(workload: Workload, layout: Layout, budget_bytes: int) -
 
     The layout's own micro batch does not matter. Evaluation is not looked at: its batch is its own.
     """
-    if workload.calibration is None and _least(workload, layout) > budget_bytes:
+    if least_bytes(workload, layout) > budget_bytes:
         return 0
-    several = _lines(workload, layout, several=True)
+    most = _largest(workload, layout, budget_bytes, short=False)
+    if _sample_rows(workload) >= TILE_ROWS:
+        return most
+    return max(most, _largest(workload, layout, budget_bytes, short=True))
+
+
+def _largest(workload: Workload, layout: Layout, budget_bytes: int, *, short: bool) -> int:
+    """The same by lines in which the loss takes a whole tile, or so much for each sample.
+
+    The tile takes the less of both, so that a micro batch fits if it does by one of them.
+    """
+    several = _lines(workload, layout, several=True, short=short)
     most = _most(workload, layout, budget_bytes, several)
-    alone = several if most > 1 else _lines(workload, layout, several=False)
+    alone = several if most > 1 else _lines(workload, layout, several=False, short=short)
     return most if alone is several else min(_most(workload, layout, budget_bytes, alone), 1)
 
 
 @lru_cache(maxsize=4096)
-def _least(workload: Workload, layout: Layout) -> float:
-    """Bytes that a device needs with no sample at all: what is always there, with its margin."""
+def least_bytes(workload: Workload, layout: Layout) -> float:
+    """Bytes that a device needs with no sample at all: what is always there, with its margin.
+
+    Where a trace was kept nothing is known but by its phases: 0.
+    """
+    if workload.calibration is not None:
+        return 0.0
     plan = sharding_of(workload, layout, accumulates=layout.batch.accumulation > 1)
     held = always_held(workload, plan).total
     return held * (1 + slack(workload).still) + sum(apart(layout.parallel.world).values())
 
 
 @lru_cache(maxsize=4096)
-def _lines(workload: Workload, layout: Layout, *, several: bool) -> tuple[Phase, ...]:
+def _lines(
+    workload: Workload, layout: Layout, *, several: bool, short: bool = False
+) -> tuple[Phase, ...]:
     compared = workload.preference is not None
     padded = (several or compared) and not workload.data.packing
     lines = phases(
@@ -130,11 +151,22 @@ def _lines(workload: Workload, layout: Layout, *, several: bool) -> tuple[Phase,
         share=_share(workload, layout),
         fsdp=layout.fsdp,
         nodes=layout.nodes,
+        short=short,
     )
     if workload.calibration is None:
         return lines
     traced = calibrated(workload, layout, padded=padded)
-    return (*traced, *(line for line in lines if line.evaluates)) if traced else lines
+    if not traced:
+        return lines
+    return (*traced, *(line for line in lines if line.evaluates or line.name == ENCODING))
+
+
+def _sample_rows(workload: Workload) -> int:
+    """Tokens of one sample for a loss that is taken in tiles; as many as a tile has for others."""
+    if workload.loss != "chunked" or not is_tiled(workload.version("trl")):
+        return TILE_ROWS
+    asked = workload.preference
+    return text_tokens(workload) * (asked.sequences if asked is not None else 1)
 
 
 def _share(workload: Workload, layout: Layout) -> int:

@@ -4,18 +4,30 @@ from dataclasses import field, replace
 from functools import lru_cache
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
-from tunec.compiler.analyses.memory.attention import padding_saved
+from tunec.compiler.analyses.memory.attention import mask_saved, masks_kept
 from tunec.compiler.analyses.memory.experts import experts_saved
+from tunec.compiler.analyses.memory.flavours import flavour
 from tunec.compiler.analyses.memory.layers import (
+    expanding_working,
     feed_forward_saved,
     final_input_saved,
     forward_working,
     layer_saved,
     layer_working,
     norm_saved,
+    reentrant_working,
 )
 from tunec.compiler.analyses.memory.lora import adapters_saved
 from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.recomputation import (
+    Layers,
+    Recomputed,
+    at_last,
+    beside,
+    kept,
+    named,
+    recomputed,
+)
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import States
 from tunec.schemas.frozen import dataclass
@@ -34,6 +46,22 @@ class Pass:
     tensor_parallel: int
     gathered: int = 1
     """Ranks whose evaluation logits are collected on each device."""
+    segment: int = 1
+    """Layers recomputed together, where they are."""
+    gap: int = 0
+    """Layers after each segment that keep everything."""
+    offload: bool = False
+    """Whether the inputs that are kept wait in host RAM."""
+    reentrant: bool = False
+    """Whether torch's reentrant variant recomputes."""
+    retains: bool = False
+    """Whether FSDP keeps the inputs of layers, and their gradients, to the end of the pass."""
+    short: bool = False
+    """Whether a micro batch has fewer tokens than a tile of the loss has rows."""
+
+    def split(self, layers: int) -> Recomputed:
+        """What becomes of so many layers."""
+        return recomputed(layers, self.segment if self.checkpointed else 0, self.gap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +82,14 @@ class Activations:
     """A layer whose differentiation has begun, with what it kept; None: as the last layer."""
     half: Terms | None = None
     """The same when its feed-forward is done."""
+    expanding: Terms = field(default_factory=dict)
+    """The last layer while a product in it expands a quantised weight, whose bytes come beside."""
     encoder: Terms = field(default_factory=dict)
     """Of what is kept, the encoder's, where one comes before a decoder."""
+    first_segment: Terms = field(default_factory=dict)
+    """Everything alive when a first segment of several layers has been recomputed."""
+    moved: tuple[float, int] = (0.0, 0)
+    """Bytes of one tensor that waits on the host, and how many there are."""
 
 
 def text_tokens(workload: Workload) -> int:
@@ -73,7 +107,15 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     last = _stacks(workload.architecture, "text", 1)[-1]
     norm = tokens * (norm_saved(last, widths) + final_input_saved(last, widths))
     biases = tokens * _position_biases(last, widths, keys, checkpointed=run.checkpointed)
-    return replace(part, kept={**part.kept, "final norm": norm, "position biases": biases})
+    mask = tokens * masks_kept(last, widths, keys, padded=run.padded)
+    # a boolean mask is read again only where layers are recomputed
+    waiting = {"attention masks": mask if run.checkpointed or widths.shares_mask else 0.0}
+    return replace(
+        part,
+        kept={**part.kept, "final norm": norm, "position biases": biases, **waiting},
+        first_layer={**part.first_layer, **waiting},
+        forward={**part.forward, "masks of its own": mask},
+    )
 
 
 def _position_biases(last: Stack, widths: Arithmetic, keys: float, *, checkpointed: bool) -> float:
@@ -94,36 +136,50 @@ def part_activations(
     stacks = _stacks(workload.architecture, part, run.tensor_parallel)
     layers = sum(stack.layers for stack in stacks)
     adapters = _adapters(workload, part, widths) / layers
-    padding = sum(padding_saved(s, widths, keys) for s in stacks) / len(stacks) if run.padded else 0
-    one = [layer_saved(s, widths, keys) + adapters + padding for s in stacks]
-    working = max(layer_working(stack, widths) for stack in stacks)
+    one = [
+        layer_saved(s, widths, keys) + adapters + mask_saved(s, widths, keys, padded=run.padded)
+        for s in stacks
+    ]
+    again = run.checkpointed
+    working = max(layer_working(stack, widths, recomputed=again) for stack in stacks)
+    if run.checkpointed and run.reentrant:
+        working += reentrant_working(stacks[0], widths)
     forward = max(forward_working(stack, widths, keys) for stack in stacks)
     inputs = widths.stream * stacks[0].hidden
     half = max(
         saved - _feed_forward(stack, widths) for saved, stack in zip(one, stacks, strict=True)
     )
-    if run.checkpointed:
-        return Activations(
-            kept={f"{part} layer inputs": tokens * layers * inputs},
-            last_layer={f"{part} recomputed layer": tokens * (max(one) + working)},
-            first_layer={f"{part} recomputed layer": tokens * (max(one) + working + inputs)},
-            one_layer={f"{part} recomputed layer": tokens * (max(one) + inputs)},
-            forward={f"{part} forward pass": tokens * forward},
-            begun={f"{part} recomputed layer": tokens * (max(one) + working)},
-            half={f"{part} recomputed layer": tokens * (half + working)},
-            encoder=_encoder(part, widths, tokens * stacks[0].layers * inputs),
-        )
+    split = run.split(layers)
     total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
+    total -= norm_saved(stacks[0], widths) if _begins(workload, run, part) else 0
+    held = Layers(*(tokens * size for size in (max(one), total / layers, working, inputs)))
+    others, name = beside(held, split), named(part, split)
+    halved, layer = tokens * (half + working), held.most + held.working
+    first = one[0] if split.whole else inputs
     return Activations(
-        kept={f"{part} activations": tokens * total},
-        last_layer={f"{part} layer gradients": tokens * working},
-        first_layer={f"{part} layer gradients": tokens * (max(one) + working + inputs)},
-        one_layer={f"{part} layer gradients": tokens * (max(one) + inputs)},
+        kept=kept(part, held, split, offload=run.offload),
+        last_layer={name: at_last(held, split)},
+        first_layer={name: layer + held.inputs},
+        one_layer={name: held.most + held.inputs},
         forward={f"{part} forward pass": tokens * forward},
-        begun={f"{part} layer gradients": tokens * (max(one) + working)},
-        half={f"{part} layer gradients": tokens * (half + working)},
-        encoder=_encoder(part, widths, tokens * stacks[0].layers * one[0]),
+        begun={name: layer + others},
+        half={name: halved + others},
+        expanding={name: held.most + tokens * max(expanding_working(s, widths) for s in stacks)},
+        encoder=_encoder(part, widths, tokens * stacks[0].layers * first),
+        first_segment={name: layer + held.inputs + others} if others else {},
+        moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
     )
+
+
+def _begins(workload: Workload, run: Pass, part: Part) -> bool:
+    """Whether nothing before a part's first layer is trained, whose first norm then keeps nothing.
+
+    Where layers are recomputed, peft makes the embedding's output require a gradient.
+    """
+    if flavour(workload.architecture.family, part).norms_after:
+        return False
+    alone = workload.adapter.kind == "lora" and not workload.trained and not run.checkpointed
+    return alone and part == "text" and all(each.part == "text" for each in workload.adapted)
 
 
 def _feed_forward(stack: Stack, widths: Arithmetic) -> float:

@@ -5,7 +5,12 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.memory.counts import FOUR_BIT, QUANTIZED_PARTS, count
+from tunec.compiler.analyses.memory.counts import (
+    FOUR_BIT,
+    QUANTIZED_PARTS,
+    count,
+    experts_apart,
+)
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.flavours import (
     Activation,
@@ -23,6 +28,13 @@ from tunec.schemas.terms import Attention
 
 _FUSED_RMS_NORM: Final = Version("2.9")
 """The first release of torch with `aten::_fused_rms_norm` on CUDA."""
+
+_GROUPED_QUERIES: Final = Version("4.54")
+_BOOLEAN_MASKS: Final = Version("4.53")
+"""The first transformers that let torch repeat keys and values where there is no mask
+(`integrations/sdpa_attention.py`, `use_gqa_in_sdpa`), and with `masking_utils.py`, whose masks for
+sdpa are boolean; before, `_update_causal_mask` made one in the model's dtype. Read in the wheels
+4.40.2, 4.44.2, 4.46.3, 4.51.3, 4.52.4, 4.53.3, 4.54.1 and 4.57.6."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,18 @@ class Arithmetic:
     """Whether one projection gives queries, keys and values."""
     fused_gate: bool
     """Whether one projection gives gate and up, and carries an adapter."""
+    reads_product: bool
+    """Whether an adapter reads the product of gate and up."""
+    drops: bool
+    """Whether adapters drop part of what they read."""
+    masks: bool
+    """Whether attention is torch's `scaled_dot_product_attention`, which may be handed a mask."""
+    repeats: bool
+    """Whether that always gets keys and values repeated for each query head."""
+    shares_mask: bool
+    """Whether its mask is a bias that all layers share, and not made one in each."""
+    experts_apart: bool
+    """Whether experts run one after the other, each linear layers of its own."""
 
     @property
     def casts(self) -> bool:
@@ -94,6 +118,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     adapted = [module for module in workload.adapted if module.part == part]
     compute = BYTES[workload.precision.compute] if states.autocast else stream
     packed = workload.quantization.format in FOUR_BIT and part in QUANTIZED_PARTS
+    masks = workload.attention.implementation == "sdpa" and part == "text"
     return Arithmetic(
         stream=stream,
         compute=compute,
@@ -114,7 +139,18 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         readers=_readers(inside, stacks),
         fused_qkv=any(_is_fused_qkv(m, stack) for m in inside for stack in stacks),
         fused_gate=any(_is_fused_gate(m, stack) for m in adapted for stack in stacks),
+        reads_product=any(m.shape[-1] == stack.ffn for m in adapted for stack in stacks),
+        drops=workload.adapter.dropout > 0,
+        masks=masks,
+        repeats=masks and _is_before(workload, _GROUPED_QUERIES),
+        shares_mask=_is_before(workload, _BOOLEAN_MASKS),
+        experts_apart=experts_apart(workload),
     )
+
+
+def _is_before(workload: Workload, release: Version) -> bool:
+    version = workload.version("transformers")
+    return version is not None and version < release
 
 
 def _is_eager(implementation: Attention, special: Flavour) -> bool:

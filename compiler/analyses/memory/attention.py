@@ -17,7 +17,8 @@ def attention_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
     if widths.crosses and stack.cross_attention:
         saved += kernel_saved(stack, widths)
     if not widths.eager:
-        return saved + bias_saved(stack, widths, keys)
+        repeated = repeated_saved(stack, widths) if widths.repeats else 0
+        return saved + bias_saved(stack, widths, keys) + repeated
     return saved + repeated_saved(stack, widths) + scores_saved(stack, widths, keys)
 
 
@@ -50,20 +51,40 @@ def scores_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
 
 
 def repeated_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Keys and values repeated for each query head (transformers `repeat_kv`)."""
+    """Keys and values repeated for each query head (transformers `repeat_kv`); one is a view."""
+    if stack.kv_heads == 1:
+        return 0
     query, key, value = _kernel_widths(stack)
     return widths.compute * (query - key + _output(stack) - value)
 
 
-def padding_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
-    """What sdpa keeps besides in a padded batch.
+def mask_saved(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -> float:
+    """What sdpa keeps besides in the layers that have a mask, of a layer on average.
 
     transformers 5.23 `integrations/sdpa_attention.py` repeats keys and values as soon as there is a
     mask, and torch turns the boolean mask into one of the queries' dtype in each layer
-    (`aten/src/ATen/native/transformers/attention.cpp`, `convert_boolean_attn_mask`). Read in the
-    sources, not measured.
+    (`aten/src/ATen/native/transformers/attention.cpp`, `convert_boolean_attn_mask`; traced). The
+    kernel that takes a mask gives its result in token order.
     """
-    return repeated_saved(stack, widths) + widths.compute * keys
+    repeated = 0.0 if widths.repeats else repeated_saved(stack, widths)
+    bias = 0 if widths.shares_mask else widths.compute * keys
+    share = 1 if padded else is_windowed(stack, widths, keys) * stack.windowed_layers / stack.layers
+    return share * (repeated + bias - widths.compute * _ordered(stack, widths))
+
+
+def masks_kept(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -> float:
+    """The masks that the layers share: one of all tokens, and one of a window of them."""
+    size = widths.compute if widths.shares_mask else 1
+    return size * keys * (padded + is_windowed(stack, widths, keys))
+
+
+def is_windowed(stack: Stack, widths: Arithmetic, keys: float) -> bool:
+    """Whether a window leaves out some of the tokens, for which sdpa needs a mask.
+
+    transformers 5.23 `masking_utils.py`, `_ignore_causal_mask_sdpa`.
+    """
+    narrow = stack.window is not None and keys >= stack.window
+    return widths.masks and narrow and stack.windowed_layers > 0
 
 
 def norms_saved(stack: Stack, widths: Arithmetic) -> float:
@@ -92,8 +113,13 @@ def copies_saved(stack: Stack, widths: Arithmetic) -> float:
     if stack.latent is not None or widths.rotary == "none":
         return 0
     fused = (stack.heads + stack.kv_heads) * stack.head_dim if widths.fused_qkv else 0
-    ordered = _output(stack) if widths.rotary == "concatenated" and widths.trained else 0
-    return widths.compute * (fused + ordered)
+    return widths.compute * (fused + _ordered(stack, widths))
+
+
+def _ordered(stack: Stack, widths: Arithmetic) -> int:
+    """Elements a token of the copy of attention's output in token order, where one is made."""
+    copied = stack.latent is None and widths.rotary == "concatenated" and widths.trained
+    return _output(stack) if copied else 0
 
 
 def _kernel_widths(stack: Stack) -> tuple[int, int, int]:

@@ -5,24 +5,26 @@ from tunec.compiler.analyses.memory.counts import Counts
 from tunec.compiler.analyses.memory.phase import Terms
 
 
-def forward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool) -> Terms:
+def forward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Terms:
     """Copies alive at the end of a forward pass.
 
     Autocast caches the copy of a weight that gets gradients until the context ends (torch
     `aten/src/ATen/autocast_mode.cpp`, `cached_cast`); a frozen weight's copy is kept by each
-    product whose input needs a gradient, which checkpointing undoes for all but the head.
+    product whose input needs a gradient, which checkpointing undoes for all but the head. `head`:
+    whether the output projection is one product; a loss in pieces casts it for itself.
     """
     if not widths.casts:
         return {}
     frozen = counts.output_frozen if checkpointed else counts.multiplied_frozen
-    return {"autocast weight copies": float(widths.compute * (counts.multiplied + frozen))}
+    every = counts.multiplied + frozen - (0 if head else counts.output)
+    return {"autocast weight copies": float(widths.compute * every)}
 
 
-def backward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool) -> Terms:
+def backward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Terms:
     """Copies that the graph keeps when the backward pass starts; with checkpointing the head's."""
     if not widths.casts:
         return {}
     if checkpointed:
-        return {"autocast weight copies": float(widths.compute * counts.output)}
-    whole = counts.multiplied + counts.multiplied_frozen
+        return {"autocast weight copies": float(widths.compute * counts.output * head)}
+    whole = counts.multiplied + counts.multiplied_frozen - (0 if head else counts.output)
     return {"autocast weight copies": float(widths.compute * whole)}

@@ -6,6 +6,8 @@ from functools import lru_cache
 from math import prod
 from typing import Final
 
+from packaging.version import Version
+
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Module, Part
@@ -19,6 +21,15 @@ writes its config names the tower in `llm_int8_skip_modules`."""
 _GATE_UP: Final = ".gate_up_proj"
 
 _ENCODER: Final = ("encoder.", "model.encoder.")
+
+_FUSED_EXPERTS: Final = Version("5.0")
+_ONCE_SEPARATE: Final = frozenset(
+    {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v3"}
+)
+"""Families whose experts were linear layers of their own, which bitsandbytes quantises, before
+transformers 5 made tensors of them, which it leaves (`models/<family>/modeling_<family>.py` in the
+wheels 4.40.2, 4.46.3, 4.57.6, 5.0.0 and 5.23.0; DeepSeek's remote code too). Granite's always were
+tensors."""
 
 FOUR_BIT: Final[frozenset[QuantFormat]] = frozenset({"nf4", "fp4"})
 """Formats in which bitsandbytes packs two elements into a byte."""
@@ -39,6 +50,8 @@ class Counts:
     quantized: int
     quantized_rows: int
     """Output rows of quantised layers."""
+    expanded: int
+    """In the largest quantised weight, which a product expands."""
     trained: int
     """In modules trained in full."""
     adapters: int
@@ -95,6 +108,7 @@ _SPLIT: Final = (
     "frozen",
     "quantized",
     "quantized_rows",
+    "expanded",
     "trained",
     "adapters",
     "largest",
@@ -131,7 +145,8 @@ def count(workload: Workload) -> Counts:
         base=model.parameters,
         frozen=_elements(plain) + sum(_weightless(module) for module in quantized),
         quantized=sum(_weight(module) for module in quantized),
-        quantized_rows=sum(module.shape[0] * module.copies for module in quantized),
+        quantized_rows=sum(_weight(module) // module.shape[-1] for module in quantized),
+        expanded=max((prod(module.shape[-2:]) for module in quantized), default=0),
         trained=_elements(workload.trained) + biases,
         adapters=sum(adapter_elements(workload, module) for module in workload.adapted),
         components=sum(component.parameters for component in workload.components),
@@ -171,10 +186,17 @@ def quantizes(workload: Workload, module: Module) -> bool:
     """Whether the module's weight is stored quantised."""
     return (
         workload.quantization.format != "none"
-        and module.kind == "linear"
+        and (module.kind == "linear" or ("experts." in module.path and experts_apart(workload)))
         and module.part in QUANTIZED_PARTS
         and module.path != workload.architecture.head
     )
+
+
+def experts_apart(workload: Workload) -> bool:
+    """Whether each expert is linear layers of its own, run one expert after the other."""
+    version = workload.version("transformers")
+    family = workload.architecture.family
+    return version is not None and version < _FUSED_EXPERTS and family in _ONCE_SEPARATE
 
 
 def adapter_elements(workload: Workload, module: Module) -> int:

@@ -1,7 +1,7 @@
 """Diffusion models: the transformers of SD3 and FLUX, and the UNet, in bytes a sample.
 
-Text encoders and VAE lie beside the denoiser where the run keeps them (`Workload.components`).
-Their outputs are computed before training, as SimpleTuner does: their activations do not count.
+Text encoders and VAE (`Workload.components`) are done and gone before the denoiser is loaded, as
+SimpleTuner does (`weights.encoders`); their activations do not count.
 """
 
 import re
@@ -11,6 +11,7 @@ from typing import Final
 from tunec.compiler.analyses.memory.activations import Activations, Pass
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.lora import adapters_saved
+from tunec.compiler.analyses.memory.recomputation import Layers, at_last, beside, kept, named
 from tunec.compiler.analyses.memory.unet import unet_activations
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module, Stack
@@ -68,21 +69,21 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
     second = second_saved(stacks[0], widths) if seconds else 0
     one = [block_saved(stack, widths) + adapters + second for stack in stacks]
     working = max(block_working(stack, widths) for stack in stacks)
-    inputs = widths.stream * stacks[0].hidden
     final = tokens * final_saved(stacks[-1], widths)
     total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
     total -= second * (layers - seconds)
-    last = working + (max(one) if run.checkpointed else 0)
-    kept = {"denoiser layer inputs": tokens * layers * inputs}
-    if not run.checkpointed:
-        kept = {"denoiser activations": tokens * total}
-    name = "denoiser recomputed layer" if run.checkpointed else "denoiser layer gradients"
+    sizes = (max(one), total / layers, working, widths.stream * stacks[0].hidden)
+    held, split = Layers(*(tokens * size for size in sizes)), run.split(layers)
+    others, name = beside(held, split), named("denoiser", split)
+    layer = held.most + held.working
     return Activations(
-        kept={**kept, "final norm": final},
-        last_layer={name: tokens * last},
-        first_layer={name: tokens * (max(one) + working + inputs)},
-        one_layer={name: tokens * (max(one) + inputs)},
+        kept={**kept("denoiser", held, split, offload=run.offload, transit=1), "final norm": final},
+        last_layer={name: at_last(held, split)},
+        first_layer={name: layer + held.inputs},
+        one_layer={name: held.most + held.inputs},
         forward={"denoiser forward pass": tokens * working},
+        first_segment={name: layer + held.inputs + others} if others else {},
+        moved=(held.inputs, split.segments) if run.offload else (0.0, 0),
     )
 
 

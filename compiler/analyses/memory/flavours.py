@@ -44,6 +44,8 @@ class Flavour:
     LayerNorm then keeps once."""
     crosses: bool = False
     """Whether a decoder layer attends to the encoder after itself."""
+    norms_after: bool = False
+    """Whether layers normalise what attention and feed-forward give, and not what they read."""
     eager: bool = False
     """Whether attention makes its scores as tensors unless it is FlashAttention."""
 
@@ -55,6 +57,7 @@ _PARALLEL_NORMS: Final = frozenset({"gpt_neox"})
 _EXPANDED: Final = frozenset({"gpt2", "gptj", "gpt_neo", "codegen", "phi"})
 _RELU: Final = frozenset({"opt"}) | _T5
 _WIDE_NORM: Final = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text", "olmo2", "olmo3"})
+_NORMS_AFTER: Final = frozenset({"olmo2", "olmo3", "bart"})
 _CENTRED_NORM: Final = frozenset({"cohere", "cohere2"})
 _UNROTATED: Final = (
     frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt", "bloom", "mpt"}) | _ENCODER_DECODER
@@ -84,6 +87,7 @@ def flavour(family: str, part: Part) -> Flavour:
             biased=family in _T5,
             shares_norm_inputs=family in _PARALLEL_NORMS,
             crosses=family in _ENCODER_DECODER,
+            norms_after=family in _NORMS_AFTER,
         )
     if part == "vision":
         activation: Activation = "quick" if family in _QUICK_TOWERS else "single"

@@ -40,14 +40,26 @@ def at_last_layer(plan: Sharding) -> Terms:
     return _partial(plan, counts.embedding if counts.tied else counts.head)
 
 
-def at_first_layer(plan: Sharding) -> Terms:
-    """At the layer next to the embedding: all but the embedding's and most of that layer's."""
+def at_first_layer(plan: Sharding, segment: int = 1) -> Terms:
+    """At the layer next to the embedding: all but the embedding's and most of that layer's.
+
+    `segment`: layers that are recomputed together with it, of which none is differentiated yet.
+    """
     counts = plan.counts
     if is_hooked(plan):
         return at_last_layer(plan)
     embedding = 0 if counts.tied else counts.embedding
     later = counts.late + counts.experts + embedding + counts.vision
+    later += (segment - 1) * _of_a_layer(plan)
     return _partial(plan, counts.trainable - later)
+
+
+def _of_a_layer(plan: Sharding) -> int:
+    """Elements that are trained in one layer, on average."""
+    counts = plan.counts
+    layers = sum(stack.layers for stack in plan.workload.architecture.stacks)
+    ends = counts.embedding + counts.head * (not counts.tied) + counts.vision
+    return max(counts.trainable - ends, 0) // max(layers, 1)
 
 
 def at_experts(plan: Sharding) -> Terms:

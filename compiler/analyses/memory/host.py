@@ -6,6 +6,7 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.dtypes import BYTES
+from tunec.compiler.analyses.memory.offloaded import moved_activations
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, moments_of, sharding
 from tunec.compiler.analyses.memory.states import MASTER_BYTES
@@ -76,11 +77,12 @@ def host_account(workload: Workload, layout: Layout) -> HostAccount:
         fsdp=layout.fsdp,
         nodes=layout.nodes,
     )
-    ranks = -(-layout.parallel.world // workload.nodes)
+    ranks = -(-layout.parallel.world // layout.nodes)
     processes = {"processes": float(_PROCESS * ranks)}
     before = _parameters(plan, ranks) if plan.parameters_away else {}
     away = {**before, **(_optimizer(workload, plan, ranks) if plan.optimizer_away else {})}
-    training = {**processes, **away, **_data_loading(workload, layout, ranks)}
+    kept = {"offloaded activations": moved_activations(workload, layout).taken * ranks}
+    training = {**processes, **away, **kept, **_data_loading(workload, layout, ranks)}
     return HostAccount(
         {
             "loading": _rounded({**processes, **before, **loading(workload, plan, ranks)}),
@@ -95,7 +97,8 @@ def loading(workload: Workload, plan: Sharding, ranks: int) -> Terms:
 
     Every rank builds the whole model in RAM before it moves it. At stage 3 rank 0 alone reads all
     files and broadcasts (transformers 5.23 `modeling_utils.py`, `_load_pretrained_model`); with
-    quantisation each weight goes to the device as soon as it is read.
+    quantisation each weight goes to the device as soon as it is read. What encodes the data is gone
+    before the trained model comes (`weights.encoders`).
     """
     counts, size = plan.counts, BYTES[plan.states.weights]
     if workload.quantization.format != "none":
@@ -104,7 +107,7 @@ def loading(workload: Workload, plan: Sharding, ranks: int) -> Terms:
     copies = 1 if alone else ranks
     asked = workload.preference
     second = counts.base if asked is not None and asked.reference == "resident" else 0
-    every = counts.base + counts.components + second
+    every = max(counts.base + second, counts.components)
     return {"weights while loading": float(size * every * copies)}
 
 
@@ -123,10 +126,14 @@ def _optimizer(workload: Workload, plan: Sharding, ranks: int) -> Terms:
             "offloaded gradients": MASTER_BYTES * trainable * _PINNED,
         }
     moments = moments_of(workload, plan) * share
+    # stages 1 and 2 hold those of earlier micro batches besides, parameter by parameter (deepspeed
+    # 0.19.8 runtime/zero/stage_1_and_2.py, `async_accumulate_grad_in_cpu_via_gpu`)
+    waits = plan.accumulates and plan.deepspeed and plan.stage < PARAMETERS
     return {
         "offloaded master weights": MASTER_BYTES * trainable * _PINNED,
         "offloaded optimizer states": moments * _PINNED,
         "offloaded gradients": MASTER_BYTES * trainable * _PINNED,
+        "accumulated gradients": float(plan.parameter * trainable * waits),
     }
 
 

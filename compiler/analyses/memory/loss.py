@@ -44,11 +44,19 @@ _SIXTEEN_BIT: Final = frozenset(
 """Families whose own loss, before that, does not convert the logits to fp32."""
 
 
-def loss_bytes(workload: Workload, logits: int, *, head_trained: bool, autocast: bool) -> LossBytes:
+def loss_bytes(
+    workload: Workload,
+    logits: int,
+    *,
+    head_trained: bool,
+    autocast: bool,
+    casts: bool = False,
+    short: bool = False,
+) -> LossBytes:
     """Bytes that the loss of a language model takes.
 
-    `logits`: bytes an element as the head gives them. Backward: the log-softmax and two gradients
-    of its dtype (traced: 12 bytes an element in fp32).
+    `logits`: bytes an element as the head gives them; `casts` and `short`: see `chunked`. Backward:
+    the log-softmax and two gradients of its dtype (traced: 12 bytes an element in fp32).
     """
     model = workload.architecture
     if workload.loss == "fused":
@@ -56,7 +64,8 @@ def loss_bytes(workload: Workload, logits: int, *, head_trained: bool, autocast:
         return fused(model.hidden, model.vocab, liger, head_trained=head_trained)
     if workload.loss == "chunked":
         trl = workload.version("trl")
-        return chunked(model.hidden, model.vocab, trl, head_trained=head_trained)
+        how = {"head_trained": head_trained, "casts": casts, "short": short}
+        return chunked(model.hidden, model.vocab, trl, **how)
     version = workload.version("transformers")
     own = has_own_loss(model.family, version)
     wide = not (own and model.family in _SIXTEEN_BIT) or autocast

@@ -34,13 +34,13 @@ Kind = Literal["packed", "several", "padded"]
 """Every batch has the same length, on one device or on several; or lengths differ, and the
 allocator keeps blocks for each that it saw."""
 
-READING: Final[Mapping[Kind, float]] = {"packed": 0.5, "several": 0.65, "padded": 1.21}
+READING: Final[Mapping[Kind, float]] = {"packed": 0.5, "several": 0.61, "padded": 1.21}
 """Share of the peak by which nvidia-smi's figure, context and NCCL apart, exceeds the tensors at
-most, on devices that have room. Fitted to every second one of 84 readings
-(`tests/analyses/memory/fit_margin.py`) by an estimate of the largest there is from the two largest
+most, on devices that have room. Fitted to 43 readings, every second one of the first
+(`tests/analyses/memory/fit_margin.py`), by an estimate of the largest there is from the two largest
 seen, 2 x the first - the second (Robson and Whitlock, "Estimation of a truncation point",
-Biometrika 51, 1964); the other half judges it. The allocator keeps what it can get: no run needs
-this."""
+Biometrika 51, 1964); the other half judges it, and all that were found later. The allocator keeps
+what it can get: no run needs this."""
 
 
 def kind_of(workload: Workload, world: int) -> Kind:

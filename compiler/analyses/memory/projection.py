@@ -22,8 +22,9 @@ _TRL_NARROW: Final = Version("1.13")
 """TRL 1.4 to 1.11 project in fp32, with an fp32 copy of the head; 1.13 in the model's dtype."""
 _TRL_TILED: Final = Version("1.15")
 """Since then it takes tiles of tokens and vocabulary (`kernels/chunked_logprob.py`)."""
-_TILE: Final = 4096 * 32768
-"""Elements of that tile (`TOKEN_CHUNK_SIZE`; `trainer/utils.py`, `_CHUNKED_LOGPROB_CHUNK_SIZE`)."""
+TILE_ROWS: Final = 4096
+TILE_WIDTH: Final = 32768
+"""That tile (`TOKEN_CHUNK_SIZE`; `trainer/utils.py`, `_CHUNKED_LOGPROB_CHUNK_SIZE`)."""
 _STATISTICS: Final = 44
 """Bytes a token of running maxima and sums, seven of fp32, four more made of them at the end."""
 _KEPT_STATISTICS: Final = 16
@@ -37,7 +38,7 @@ class LossBytes:
     forward: float
     backward: float
     kept: float
-    """While the layers are differentiated."""
+    """From the forward pass to the backward pass."""
     fixed: float = 0
     """While the loss is computed, whatever the number of tokens."""
     fixed_backward: float = 0
@@ -65,14 +66,23 @@ def fused(hidden: int, vocab: int, version: Version | None, *, head_trained: boo
     )
 
 
-def chunked(hidden: int, vocab: int, version: Version | None, *, head_trained: bool) -> LossBytes:
+def chunked(
+    hidden: int,
+    vocab: int,
+    version: Version | None,
+    *,
+    head_trained: bool,
+    casts: bool,
+    short: bool,
+) -> LossBytes:
     """TRL's loss over pieces of the logits, its default for supervised fine-tuning since 1.8.
 
     Each generation was traced. All keep a copy of the tokens that count, and while they are
-    differentiated its gradient.
+    differentiated its gradient. `casts`: whether autocast reads an fp32 head; `short`: whether a
+    micro batch has fewer tokens than a tile has rows.
     """
-    if version is None or version >= _TRL_TILED:
-        return _tiled(hidden, vocab, head_trained=head_trained)
+    if version is None or is_tiled(version):
+        return _tiled(hidden, vocab, head_trained=head_trained, casts=casts, short=short)
     rows = _CHUNK * vocab
     if version >= _TRL_NARROW:
         forward, frozen = 16 * rows, 16 * rows
@@ -92,13 +102,24 @@ def chunked(hidden: int, vocab: int, version: Version | None, *, head_trained: b
     )
 
 
-def _tiled(hidden: int, vocab: int, *, head_trained: bool) -> LossBytes:
-    """One 16-bit tile of logits; gradients are summed in fp32 and copied at the end."""
+def is_tiled(version: Version | None) -> bool:
+    """Whether this release of TRL takes tiles of tokens and vocabulary; none: the newest."""
+    return version is None or version >= _TRL_TILED
+
+
+def _tiled(hidden: int, vocab: int, *, head_trained: bool, casts: bool, short: bool) -> LossBytes:
+    """One 16-bit tile of logits; gradients are summed in fp32 and copied at the end.
+
+    The tile has as many rows as there are tokens, up to its own number; an fp32 head is cast in
+    slices, of which the backward pass holds two.
+    """
     weight = (_FP32 + _HALF) * vocab * hidden if head_trained else 0
+    slice_ = _HALF * min(vocab, TILE_WIDTH) * hidden if casts else 0
+    row, tile = _HALF * TILE_WIDTH * short, 0 if short else _HALF * TILE_ROWS * TILE_WIDTH
     return LossBytes(
-        _HALF * hidden + _STATISTICS,
-        (2 * _HALF + _FP32) * hidden + _KEPT_STATISTICS + _FP32,
+        _HALF * hidden + _STATISTICS + row,
+        (2 * _HALF + _FP32) * hidden + _KEPT_STATISTICS + _FP32 + row,
         _HALF * hidden,
-        fixed=_HALF * _TILE,
-        fixed_backward=_HALF * _TILE + weight,
+        fixed=tile + slice_,
+        fixed_backward=tile + 2 * slice_ + weight,
     )

@@ -1,21 +1,14 @@
 """The phases of a training step, from the layout's figures."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from tunec.compiler.analyses.memory.activations import (
-    Activations,
-    Pass,
-    text_activations,
-    text_tokens,
-)
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
-from tunec.compiler.analyses.memory.casts import backward_casts, forward_casts
-from tunec.compiler.analyses.memory.counts import count
-from tunec.compiler.analyses.memory.diffusion import denoiser_activations
-from tunec.compiler.analyses.memory.evaluation import kept_logits
-from tunec.compiler.analyses.memory.fsdp import computed_states, held
+from tunec.compiler.analyses.memory.fsdp import (
+    held,
+)
 from tunec.compiler.analyses.memory.generation import generating
 from tunec.compiler.analyses.memory.gradients import (
     at_decoder_embedding,
@@ -30,12 +23,9 @@ from tunec.compiler.analyses.memory.gradients import (
     kept_gradients,
 )
 from tunec.compiler.analyses.memory.lora import (
-    experts_merged,
-    experts_merging,
     norms_working,
     weights_kept,
 )
-from tunec.compiler.analyses.memory.loss import loss_bytes
 from tunec.compiler.analyses.memory.phase import (
     NOTHING,
     Group,
@@ -45,19 +35,17 @@ from tunec.compiler.analyses.memory.phase import (
     group,
     phase,
     scaled,
-    times,
 )
-from tunec.compiler.analyses.memory.projection import LossBytes
 from tunec.compiler.analyses.memory.reductions import Reduction
-from tunec.compiler.analyses.memory.reference import reference_forward
+from tunec.compiler.analyses.memory.samples import Samples, main_part, pass_of, samples_of
 from tunec.compiler.analyses.memory.sharding import (
     Sharding,
     resident,
     sharding,
 )
 from tunec.compiler.analyses.memory.step import optimizer_step
-from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.weights import (
+    encoders,
     gathered,
     gathered_at,
     gathered_layer,
@@ -66,41 +54,13 @@ from tunec.compiler.analyses.memory.weights import (
 )
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Workload
 from tunec.compiler.ir.slots import ActivationCheckpointing, Fsdp, Parallel, States, Zero
-from tunec.schemas.models.architecture import Part
 
+ENCODING: Final = "encoding ahead"
+"""The moment before the first step in which captions and pictures become what is trained on."""
 
-class Samples(NamedTuple):
-    """What one sample adds, and what autocast copies, at each moment of a step."""
-
-    at_images: Group
-    at_loss: Group
-    at_loss_backward: Group
-    at_last_layer: Group
-    until_backward: Group
-    """What layers keep until they are differentiated."""
-    in_begun_layer: Group
-    """A layer whose differentiation has begun, with what it kept."""
-    in_half_layer: Group
-    """The same when its feed-forward is done."""
-    at_first_layer: Group
-    at_experts: Group
-    at_norms: Group
-    """While DoRA makes the norms of a layer's weights."""
-    of_encoder: Group
-    after_text: Group
-    at_images_backward: Group
-    in_evaluation: Group
-    at_reference: Group
-    """In the layers of a reference model, the trained one's graph alive."""
-    at_reference_loss: Group
-    """When its layers are done."""
-    forward_copies: Group
-    """16-bit copies of weights; these and the buffers do not depend on the samples."""
-    backward_copies: Group
-    merging: Group
-    """Experts with their adapters merged, of the layer that is differentiated."""
-    loss_buffers: Group
-    loss_buffers_backward: Group
+_EXPANDED: Final = 2
+"""Bytes of an element of a quantised weight while it is multiplied with (bitsandbytes 0.50.2
+`functional.py`, `dequantize_4bit`: 16 bit)."""
 
 
 class Fixed(NamedTuple):
@@ -149,20 +109,16 @@ def phases(
     share: int = 1,
     fsdp: Fsdp = NO_FSDP,
     nodes: int = 1,
+    short: bool = False,
 ) -> tuple[Phase, ...]:
     """All phases of a training step and of evaluation.
 
     `share`: samples of one device in one optimizer step, where generation goes by them. `nodes`:
-    over which the ranks are spread.
+    over which the ranks are spread. `short`: whether a micro batch has fewer tokens than a tile of
+    the loss has rows.
     """
-    run = Pass(
-        states=computed_states(states, workload.precision.compute, fsdp),
-        checkpointed=checkpointing.mode == "layer",
-        padded=padded and workload.attention.implementation == "sdpa",
-        sequence_parallel=parallel.sequence,
-        tensor_parallel=parallel.tensor,
-        gathered=parallel.data if workload.kept_evaluation_batches else 1,
-    )
+    run = pass_of(workload, parallel, states, checkpointing, padded=padded, fsdp=fsdp)
+    run = replace(run, short=True) if short else run
     plan = sharding(
         workload, parallel, states, zero, accumulates=accumulates, fsdp=fsdp, nodes=nodes
     )
@@ -185,7 +141,7 @@ def phases(
         ),
         phase(
             "last layer backward",
-            (*turned, samples.backward_copies, fixed.at_last_layer, samples.merging),
+            (*turned, samples.last_copies, fixed.at_last_layer, samples.merging),
             (samples.at_last_layer,),
         ),
         phase("first layer backward", (*ending, *first), (samples.at_first_layer,)),
@@ -194,7 +150,8 @@ def phases(
         phase("optimizer step", (fixed.always, fixed.in_step)),
         evaluation_phase("evaluation", (*running, fixed.evaluating), (samples.in_evaluation,)),
     ]
-    return (*found, *_further(workload, plan, samples, fixed, share))
+    before = [phase(ENCODING, (group(encoders(plan)),))] if plan.counts.components else []
+    return (*found, *_further(workload, plan, samples, fixed, share, run.segment), *before)
 
 
 def _reductions(fixed: Fixed, samples: Samples) -> Iterator[Phase]:
@@ -212,7 +169,7 @@ def _reductions(fixed: Fixed, samples: Samples) -> Iterator[Phase]:
 
 
 def _further(
-    workload: Workload, plan: Sharding, samples: Samples, fixed: Fixed, share: int
+    workload: Workload, plan: Sharding, samples: Samples, fixed: Fixed, share: int, segment: int
 ) -> Iterator[Phase]:
     """Phases that only some workloads have."""
     running, ending = (fixed.always, fixed.turning), (fixed.always, fixed.ending)
@@ -228,6 +185,11 @@ def _further(
     if gathering.total:
         kept = scaled(samples.until_backward, share_run)
         yield phase("parameter gathering", (fixed.always, gathering), (kept,))
+    yield from _first_segment(plan, samples, fixed, segment)
+    if samples.at_expansion.total:
+        weight = {"expanded weight": float(plan.counts.expanded * _EXPANDED)}
+        there = (fixed.always, fixed.turned, fixed.at_last_layer, samples.last_copies)
+        yield phase("weight expansion backward", (*there, group(weight)), (samples.at_expansion,))
     if fixed.norms.total:
         at_norms = (*running, fixed.at_first_layer, fixed.norms)
         yield phase("adapter norms", at_norms, (samples.at_norms,))
@@ -240,6 +202,17 @@ def _further(
         yield phase("vision forward", (*running, fixed.kept), (samples.at_images,))
     if samples.at_images_backward.total:
         yield phase("vision backward", (*ending, fixed.at_vision), (samples.at_images_backward,))
+
+
+def _first_segment(plan: Sharding, samples: Samples, fixed: Fixed, segment: int) -> Iterator[Phase]:
+    """Several layers that have been recomputed, of which none is differentiated yet."""
+    if not samples.at_first_segment.total:
+        return
+    there = fixed.at_first_layer
+    if not plan.fsdp.version:
+        there = group(at_first_layer(plan, segment))
+    begun = (fixed.always, fixed.ending, there, samples.merging)
+    yield phase("first segment backward", begun, (samples.at_first_segment,))
 
 
 def always_held(workload: Workload, plan: Sharding) -> Group:
@@ -315,79 +288,3 @@ def _norms(workload: Workload, states: States, *, checkpointed: bool) -> Terms:
     widths = arithmetic(workload, states, main_part(workload))
     kept = weights_kept(workload, widths, checkpointed=checkpointed)
     return {"norms of weights": norms_working(workload, widths), "casts for norms": kept}
-
-
-@lru_cache(maxsize=2048)
-def samples_of(workload: Workload, run: Pass) -> Samples:
-    """What one sample of a workload adds at each moment; remembered for all layouts that run so."""
-    passed, images = activations(workload, run), image_activations(workload, run)
-    loss, counts = loss_of(workload, run.states), count(workload)
-    widths = arithmetic(workload, run.states, main_part(workload))
-    tokens = text_tokens(workload) / run.sequence_parallel
-    kept = {**images.kept, **passed.kept}
-    held = loss.kept if workload.loss != "full" else loss.forward
-    copies = {"checkpointed": run.checkpointed}
-    merged = experts_merged(workload, widths, **copies)
-    recomputed = passed.one_layer if run.checkpointed else {}
-    found = Samples(
-        at_images=group(images.forward),
-        at_loss=group(kept, {"logits and loss": tokens * loss.forward}),
-        at_loss_backward=group(kept, {"logits and loss": tokens * loss.backward}),
-        at_last_layer=group(kept, passed.last_layer, {"logits and loss": tokens * loss.kept}),
-        until_backward=group({n: size for n, size in kept.items() if n != "final norm"}),
-        in_begun_layer=group(passed.begun or passed.last_layer),
-        in_half_layer=group(passed.half or passed.begun or passed.last_layer),
-        at_first_layer=group(images.kept, passed.first_layer),
-        at_experts=group(images.kept, passed.one_layer),
-        at_norms=group(kept, recomputed) if workload.adapter.dora else NOTHING,
-        of_encoder=group(passed.encoder),
-        after_text=NOTHING if images.after_embedding else group(images.kept),
-        at_images_backward=group(images.kept, images.backward) if images.backward else NOTHING,
-        in_evaluation=group(
-            passed.forward,
-            {"logits and loss": tokens * loss.forward},
-            kept_logits(workload, widths, run.gathered),
-        ),
-        at_reference=reference_forward(workload, kept, passed.forward, tokens * held),
-        at_reference_loss=reference_forward(workload, kept, {}, tokens * (held + loss.forward)),
-        forward_copies=group(forward_casts(counts, widths, **copies), merged),
-        backward_copies=group(backward_casts(counts, widths, **copies), merged),
-        merging=group(experts_merging(workload, widths, **copies)),
-        loss_buffers=group({"loss buffers": loss.fixed}) if loss.fixed else NOTHING,
-        loss_buffers_backward=group({"loss buffers": loss.fixed_backward})
-        if loss.fixed_backward
-        else NOTHING,
-    )
-    sequences = workload.preference.sequences if workload.preference is not None else 1
-    return found if sequences == 1 else of_sequences(found, sequences)
-
-
-def of_sequences(samples: Samples, number: int) -> Samples:
-    """What a sample of several sequences adds; copies and buffers are the same for all."""
-    shared = (
-        *("forward_copies", "backward_copies", "merging"),
-        *("loss_buffers", "loss_buffers_backward"),
-    )
-    names = [name for name in Samples._fields if name not in shared]
-    return samples._replace(**{name: times(getattr(samples, name), number) for name in names})
-
-
-def main_part(workload: Workload) -> Part:
-    """The part whose widths are those of the whole run."""
-    return "denoiser" if workload.architecture.kind == "diffusion" else "text"
-
-
-def activations(workload: Workload, run: Pass) -> Activations:
-    """Activations of the model that is trained: a language model or a denoiser."""
-    if workload.architecture.kind == "diffusion":
-        return denoiser_activations(workload, run)
-    return text_activations(workload, run)
-
-
-@lru_cache(maxsize=1024)
-def loss_of(workload: Workload, states: States) -> LossBytes:
-    """What the loss of this workload holds, in bytes a token."""
-    counts = count(workload)
-    widths = arithmetic(workload, states, main_part(workload))
-    trained = counts.head > 0 or counts.tied
-    return loss_bytes(workload, widths.compute, head_trained=trained, autocast=states.autocast)

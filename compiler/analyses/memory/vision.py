@@ -47,6 +47,8 @@ class Images:
     """What differentiating one layer of the tower takes besides."""
     after_embedding: bool = False
     """Whether nothing of it is left when the embedding is differentiated."""
+    moved: tuple[float, int] = (0.0, 0)
+    """Bytes of one tensor that waits on the host, and how many there are."""
 
 
 NO_IMAGES: Final = Images({}, {}, {})
@@ -68,7 +70,7 @@ def image_activations(workload: Workload, run: Pass) -> Images:
     projector = _projector(workload, counts, run)
     first = workload.architecture.family in _EMBEDDED_FIRST
     if "vision" in counts.trained_parts | counts.adapted_parts or _wants_gradients(workload, run):
-        return Images({}, {**tower.kept, **projector}, tower.last_layer, after_embedding=first)
+        return Images({}, {**tower.kept, **projector}, tower.last_layer, first, tower.moved)
     return Images(tower.forward, projector, {}, after_embedding=first)
 
 
@@ -95,6 +97,7 @@ def _tower(workload: Workload, run: Pass) -> Activations:
     data = workload.data
     checkpointed = run.checkpointed and workload.architecture.family not in _NEVER_CHECKPOINTED
     alone = replace(run, checkpointed=checkpointed, padded=False, sequence_parallel=1)
+    alone = replace(alone, segment=1, gap=0)
     widths = arithmetic(workload, run.states, "vision")
     keys = min(data.vision_tokens / max(data.images, 1), _slice_tokens(workload))
     return part_activations(workload, alone, "vision", widths, data.vision_tokens, keys)

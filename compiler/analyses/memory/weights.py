@@ -4,6 +4,7 @@ from typing import Final
 
 from tunec.compiler.analyses.memory.diffusion import second_attentions
 from tunec.compiler.analyses.memory.dtypes import BYTES, quantized_bytes
+from tunec.compiler.analyses.memory.frozen_units import makes_fp32
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
 from tunec.compiler.analyses.memory.workload import Workload
@@ -30,7 +31,6 @@ def weights(workload: Workload, plan: Sharding) -> Terms:
     whole on every rank, a frozen base too.
     """
     terms: dict[str, float] = {
-        "auxiliary models": float(BYTES[plan.states.weights] * plan.counts.components),
         "generation engine": float(workload.generation_engine_bytes),
     }
     if workload.architecture.family == "SD3Transformer2DModel":
@@ -41,6 +41,16 @@ def weights(workload: Workload, plan: Sharding) -> Terms:
         terms["adapters"] = plan.shard(plan.parameter * plan.counts.adapters, PARAMETERS)
         terms["reference model"] = _reference(workload, plan)
     return terms
+
+
+def encoders(plan: Sharding) -> Terms:
+    """Models that encode captions and pictures before there is a model to train.
+
+    simpletuner 3.1.6 and 4.10.1 `helpers/training/trainer.py`, `Trainer.run`: `init_data_backend`
+    fills the caches, `init_unload_text_encoder` and `init_unload_vae` let go of what filled them,
+    `init_load_base_model` comes after.
+    """
+    return {"text encoders and VAE": float(BYTES[plan.states.weights] * plan.counts.components)}
 
 
 def second_shards(plan: Sharding) -> float:
@@ -70,7 +80,8 @@ def _reference(workload: Workload, plan: Sharding) -> float:
 def frozen_bytes(workload: Workload, plan: Sharding) -> float:
     """Bytes of all weights without gradients, sharded or not."""
     counts, quantization = plan.counts, workload.quantization
-    plain = BYTES[plan.states.weights] * counts.frozen
+    made = "fp32" if makes_fp32(workload, plan.fsdp, plan.states) else plan.states.weights
+    plain = BYTES[made] * counts.frozen
     if not counts.quantized:
         return plain
     row_scales = 4 * counts.quantized_rows if quantization.format == "int8" else 0

@@ -79,7 +79,7 @@ class Workload:
 
     architecture: Architecture
     components: tuple[Architecture, ...]
-    """Models that stay on the device beside the trained one: text encoders, VAE."""
+    """Models that encode the data and are gone before training: text encoders, VAE."""
     data: Data
     precision: Precision
     attention: AttentionKernel
@@ -93,7 +93,6 @@ class Workload:
     versions: tuple[tuple[str, str], ...] = ()
     """Versions of the consumers, such as `("transformers", "4.46.3")`; absent: the newest known."""
     loss: Loss = "full"
-    nodes: int = 1
     dataloader_workers: int = 0
     """Data loading processes of each rank."""
     kept_evaluation_batches: int = 0
@@ -127,7 +126,7 @@ class Layout:
     batch: Batch
     fsdp: Fsdp = NO_FSDP
     nodes: int = 1
-    """Nodes over which the ranks are spread: hybrid sharding splits inside each."""
+    """Nodes over which the ranks are spread: each has a host, and hybrid sharding splits inside."""
 
     def __hash__(self) -> int:
         """From what tells the layouts of a search apart: every account asks for it."""

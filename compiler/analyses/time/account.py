@@ -5,6 +5,7 @@ from tunec.compiler.analyses.time.answers import answers
 from tunec.compiler.analyses.time.communication import communication
 from tunec.compiler.analyses.time.compute import compute, sequences
 from tunec.compiler.analyses.time.machine import Machine
+from tunec.compiler.analyses.time.offloading import offloading
 from tunec.compiler.analyses.time.tokens import sample_tokens
 from tunec.compiler.analyses.time.update import update
 from tunec.schemas.frozen import dataclass
@@ -48,6 +49,8 @@ def step_time(workload: Workload, layout: Layout, machine: Machine) -> TimeAccou
     computed = {name: s * layout.batch.accumulation for name, s in micro_batch.items()}
     exchanged = communication(workload, layout, machine, sum(computed.values()))
     terms = {**computed, **exchanged, **update(workload, layout, machine)}
+    if layout.activation_checkpointing.offload:
+        terms |= offloading(workload, layout, machine, computed["forward"])
     if workload.preference is not None:
         terms |= answers(workload, layout, machine)
     samples = layout.batch.micro * layout.batch.accumulation * layout.parallel.data

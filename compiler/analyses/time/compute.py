@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.dtypes import BYTES, quantized_bytes
-from tunec.compiler.analyses.memory.training import loss_of
+from tunec.compiler.analyses.memory.recomputation import repeated_share
+from tunec.compiler.analyses.memory.samples import loss_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.flops import module_tokens, operations
 from tunec.compiler.analyses.time.machine import Machine
@@ -85,14 +86,15 @@ def compute(workload: Workload, layout: Layout, machine: Machine) -> dict[str, f
 def work_of(workload: Workload, layout: Layout) -> Work:
     """The work of one micro batch of a layout."""
     done, parallel = operations(workload), layout.parallel
-    repeated = layout.activation_checkpointing.mode == "layer"
+    layers = sum(stack.layers for stack in workload.architecture.stacks)
+    repeated = repeated_share(max(layers, 1), layout.activation_checkpointing)
     moved = _moved(workload, layout.states, repeated=repeated)
     samples = layout.batch.micro * sequences(workload) / (parallel.sequence * parallel.tensor)
     return Work(
         forward=samples * done.forward,
         backward=samples * done.backward,
         recomputation=samples * done.layers * repeated,
-        adapters=samples * done.adapters * (4 / 3 if repeated else 1),
+        adapters=samples * done.adapters * (1 + repeated / 3),
         traffic=samples * moved.traffic,
         loss=samples * moved.loss,
         dequantized=moved.dequantized,
@@ -125,7 +127,7 @@ class _Moved(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _moved(workload: Workload, states: States, *, repeated: bool) -> _Moved:
+def _moved(workload: Workload, states: States, *, repeated: float) -> _Moved:
     return _Moved(
         _traffic_bytes(workload, states, repeated=repeated),
         _loss_bytes(workload, states),
@@ -134,8 +136,8 @@ def _moved(workload: Workload, states: States, *, repeated: bool) -> _Moved:
     )
 
 
-def _traffic_bytes(workload: Workload, states: States, *, repeated: bool) -> float:
-    passes = 4 if repeated else 3
+def _traffic_bytes(workload: Workload, states: States, *, repeated: float) -> float:
+    passes = 3 + repeated
     kept = sum(kept_bytes(workload, states, part) for part in PARTS)
     return passes * (TRAFFIC * kept + ADAPTER_TRAFFIC * _adapter_outputs(workload, states))
 
@@ -154,12 +156,12 @@ def _loss_bytes(workload: Workload, states: States) -> float:
     return 2 * part_tokens(workload, "text") * (found.forward + found.backward)
 
 
-def _dequantized_bytes(workload: Workload, *, repeated: bool) -> float:
+def _dequantized_bytes(workload: Workload, *, repeated: float) -> float:
     quantization = workload.quantization
     if quantization.format == "none":
         return 0
     expanded = quantized_bytes(quantization) + BYTES[quantization.compute]
-    return (3 if repeated else 2) * expanded * count(workload).quantized
+    return (2 + repeated) * expanded * count(workload).quantized
 
 
 def forward_kernels(workload: Workload) -> float:
@@ -173,9 +175,9 @@ def sequences(workload: Workload) -> int:
     return workload.preference.sequences if workload.preference is not None else 1
 
 
-def _kernels(workload: Workload, *, repeated: bool) -> float:
+def _kernels(workload: Workload, *, repeated: float) -> float:
     layers = sum(stack.layers for stack in workload.architecture.stacks)
     adapters = sum(module.copies for module in workload.adapted)
     forward = forward_kernels(workload)
     backward = _KERNELS_BACKWARD * layers + _ADAPTER_KERNELS_BACKWARD * adapters
-    return forward * (2 if repeated else 1) + backward
+    return forward * (1 + repeated) + backward

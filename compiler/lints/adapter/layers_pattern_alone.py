@@ -13,6 +13,8 @@ def _check(run: Run) -> Iterator[Finding]:
         at, target = lora.place("layers_pattern"), lora.place("target_modules")
         if at is None or not at.value or lora.place("layers_to_transform") is not None:
             continue
+        if lora.document.kind != "axolotl" and run.runs("peft>=0.15") is False:
+            continue
         if target is not None and isinstance(target.value, str):
             continue  # refused for a reason of its own
         yield Finding(
@@ -28,7 +30,7 @@ RULE = Rule(
     name="layers-pattern-alone",
     severity="error",
     consequence="parse",
-    consumers=("peft>=0.15",),
+    consumers=("peft>=0.15", "axolotl>=0.8"),
     sources=(
         (
             "peft 0.15.2 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: When "

@@ -7,7 +7,12 @@ from tunec.compiler.lints.adapter.lora import loras
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
-_CONFIGS = {"loftq": "loftq_config", "eva": "eva_config", "corda": "corda_config"}
+_CONFIGS = {
+    "loftq": "loftq_config",
+    "eva": "eva_config",
+    "corda": "corda_config",
+    "lora_ga": "lora_ga_config",
+}
 
 
 def _check(run: Run) -> Iterator[Finding]:

@@ -9,7 +9,10 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _KEYS: Final = {
-    "sft": ("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save"),
+    "sft": (
+        *("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save"),
+        *("use_dora", "use_rslora", "lora_task_type", "lora_target_parameters"),
+    ),
     "axolotl": (
         "lora_r",
         "lora_alpha",

@@ -35,9 +35,8 @@ RULE = Rule(
     sources=(
         (
             "transformers 4.46.3 to 5.23.0 trainer.py `create_accelerator_and_postprocess`: "
-            "ValueError, `auto_find_batch_size` isn't supported yet with DeepSpeed Zero-3; "
-            "4.40.2 and "
-            "4.44.2: NotImplementedError for DeepSpeed and FSDP"
+            "ValueError for `auto_find_batch_size` with ZeRO-3; 4.40.2 and 4.44.2 raise for any "
+            "DeepSpeed and for FSDP"
         ),
     ),
     check=_check,

@@ -64,7 +64,7 @@ RULE = Rule(
     name="reentrant-over-frozen-base",
     severity="warning",
     consequence="step",
-    consumers=("transformers<5",),
+    consumers=("transformers<5", "axolotl>=0.8"),
     sources=(
         (
             "transformers 4.40.2 to 4.57.6 modeling_utils.py `gradient_checkpointing_enable`: "

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.batch.counts import is_whole
+from tunec.compiler.lints.launch.scripts import batch_of, count, launches, per_node
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -13,7 +15,10 @@ def _check(run: Run) -> Iterator[Finding]:
     workers = run.said("trainer", "dataloader_num_workers") or run.said(
         "axolotl", "dataloader_num_workers"
     )
-    if cluster is None or workers is None or not is_whole(workers.value):
+    if workers is None or not is_whole(workers.value):
+        return
+    yield from _of_job(run, workers)
+    if cluster is None:
         return
     world = run.value("parallel.world") or cluster.device_count
     nodes = sum(node.count for node in cluster.nodes)
@@ -33,6 +38,33 @@ def _check(run: Run) -> Iterator[Finding]:
             Term("cores of a node", cores, "cores"),
         ),
     )
+
+
+def _of_job(run: Run, workers: Place) -> Iterator[Finding]:
+    """The cores that a job asks Slurm for, with one task a node."""
+    for document in launches(run, "torchrun", "accelerate", "deepspeed"):
+        batch, started = batch_of(run, document), per_node(document)
+        asked = batch.get("cpus_per_task") if batch is not None else None
+        tasks = count(batch.get("ntasks_per_node")) if batch is not None else None
+        cores = count(asked)
+        if asked is None or cores is None or started is None or (tasks or 1) > 1:
+            continue
+        total = started[0] * (workers.value + 1)
+        if workers.value > 0 and total > cores:
+            yield Finding(
+                f"{total} processes load and train on the {cores} cores of the job",
+                (
+                    workers.label("in each training process"),
+                    asked.label(f"{cores} cores", primary=False),
+                ),
+                ("Slurm keeps them to the cores that were asked for",),
+                f"ask for {total} cores, or write fewer loaders",
+                sum=(
+                    Term("training processes of a node", started[0], "processes"),
+                    Term("loaders of each", workers.value, "processes"),
+                    Term("cores of the job on a node", cores, "cores"),
+                ),
+            )
 
 
 RULE = Rule(

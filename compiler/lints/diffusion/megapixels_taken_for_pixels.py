@@ -11,7 +11,9 @@ from tunec.compiler.lints.run import Run
 _SIZES: Final = ("resolution", "maximum_image_size", "target_downsample_size")
 _MOST_MEGAPIXELS: Final = 20.0
 _LEAST_PIXELS: Final = 64.0
-"""No megapixel count reaches the first, and no side of an image is below the second."""
+_TAKEN: Final = 10.0
+"""No megapixel count reaches the first, and no side of an image is below the second; limits up to
+the third stay megapixels under pixel_area."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -32,6 +34,8 @@ def _of(kind: str, places: list[Place | None]) -> Iterator[Finding]:
             continue
         if kind == "area" and size > _MOST_MEGAPIXELS:
             yield _finding(at, f"{size:g} is megapixels", "pixels", f"{size * size / 1e6:.2g}")
+        elif kind == "pixel_area" and size <= _TAKEN and "resolution" not in at.path.lower():
+            continue  # read as megapixels all the same
         elif kind in ("pixel", "pixel_area") and size < _LEAST_PIXELS:
             yield _finding(at, f"{size:g} is pixels", "megapixels", f"{round(size**0.5 * 1024)}")
 

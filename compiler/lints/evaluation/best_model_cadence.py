@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from tunec.compiler.lints.batch.counts import is_number
+from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -37,6 +39,8 @@ def _steps(run: Run, best: Place) -> Iterator[Finding]:
     save, every = run.effective("trainer", "save_steps"), run.effective("trainer", "eval_steps")
     if every.value is None:
         every = run.effective("trainer", "logging_steps")
+    if _is_share(save.value) != _is_share(every.value) and _is_known(save, every):
+        yield _mixed(best, save, every)
     if not (_whole(save.value) and _whole(every.value)) or save.value % every.value == 0:
         return
     places = [each.place for each in (save, every) if each.place is not None]
@@ -50,6 +54,27 @@ def _steps(run: Run, best: Place) -> Iterator[Finding]:
         ("the best model can only be loaded if every save follows an evaluation",),
         f"write save_steps: {down}",
     )
+
+
+def _mixed(best: Place, save: Effective, every: Effective) -> Finding:
+    places = [each.place for each in (save, every) if each.place is not None]
+    return Finding(
+        f"save_steps {save.value} beside eval_steps {every.value}: one is a share of all steps",
+        (
+            *(each.label("", primary=at == 0) for at, each in enumerate(places)),
+            best.label("", primary=not places),
+        ),
+        ("a number below 1 is a share, and a multiple of the other cannot be told",),
+        "write both as numbers of steps, or both as shares",
+    )
+
+
+def _is_known(*numbers: Effective) -> bool:
+    return all(is_number(each.value) and each.value > 0 for each in numbers)
+
+
+def _is_share(value: Any) -> bool:
+    return is_number(value) and 0 < value < 1
 
 
 def _whole(value: Any) -> bool:

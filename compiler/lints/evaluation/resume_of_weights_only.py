@@ -1,6 +1,7 @@
 """Training is to go on from checkpoints that hold weights only."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from tunec.compiler.lints.batch.counts import engine_of
 from tunec.compiler.lints.rule import Finding, Rule
@@ -10,7 +11,7 @@ from tunec.compiler.lints.run import Run
 def _check(run: Run) -> Iterator[Finding]:
     only = run.said("trainer", "save_only_model")
     resume = run.said("trainer", "resume_from_checkpoint")
-    if only is None or resume is None or only.value is not True or resume.value is not True:
+    if only is None or resume is None or only.value is not True or not _is_own(run, resume.value):
         return
     engine = engine_of(run)
     yield Finding(
@@ -26,6 +27,14 @@ def _check(run: Run) -> Iterator[Finding]:
         severity="error" if engine == "DeepSpeed" else None,
         consequence="resume" if engine == "DeepSpeed" else "silent",
     )
+
+
+def _is_own(run: Run, value: Any) -> bool:
+    """Whether it is a checkpoint that this run, with these settings, has written."""
+    folder = run.said("trainer", "output_dir")
+    if folder is None or not isinstance(folder.value, str) or not isinstance(value, str):
+        return value is True
+    return value.removeprefix("./").startswith(folder.value.removeprefix("./").rstrip("/") + "/")
 
 
 RULE = Rule(

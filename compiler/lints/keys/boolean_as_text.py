@@ -15,6 +15,9 @@ _PLAIN: Final = (
 )
 """Sections of ds_config.json that are plain mappings to DeepSpeed; its other blocks read "true" and
 "false" as what they say (pydantic)."""
+_ADDED: Final = ("wall_clock_breakdown", "flops_profiler.enabled")
+"""deepspeed 0.14.5 to 0.19.8 runtime/config.py: `get_wall_clock_breakdown(param_dict) |
+self.flops_profiler_config.enabled`, a TypeError for a text."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -46,7 +49,8 @@ def _finding(fault: Fault, *, meant: bool) -> Finding:
         ("nothing makes a truth value of it, and any text but an empty one is true",),
         f"write {str(meant).lower()} without quotes",
         Fix((fault.place.replaced(meant),), "safe"),
-        severity="warning" if meant else None,
+        severity="warning" if meant and fault.path not in _ADDED else None,
+        consequence="init" if fault.path in _ADDED else None,
     )
 
 

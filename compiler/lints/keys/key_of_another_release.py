@@ -5,9 +5,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.keys.known import known_in_other_releases
+from tunec.compiler.lints.keys.known import is_whole, known_in_other_releases
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import faults
 
@@ -30,6 +30,14 @@ _HELP: Final = {
     "fsdp_min_num_params": "write fsdp_config.min_num_params",
     "fsdp_transformer_layer_cls_to_wrap": "write fsdp_config.transformer_layer_cls_to_wrap",
 }
+_REFUSED: Final = (
+    *("nebula", "compression_training", "amp", "quantize_training", "sparse_gradients"),
+    *("eigenvalue", "sparse_attention", "elasticity", "graph_harvesting", "curriculum_learning"),
+    *("progressive_layer_drop", "zero_optimization.mics_shard_size"),
+    *("zero_optimization.mics_hierarchical_params_gather", "zero_optimization.zeropp_loco_param"),
+)
+"""deepspeed 0.19.8 runtime/config.py `_REMOVED_TOP_LEVEL_CONFIG_KEYS`, `_REMOVED_ZERO_CONFIG_KEYS`:
+refused by name, while other keys at the top that are not known are ignored."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -38,20 +46,59 @@ def _check(run: Run) -> Iterator[Finding]:
             if "." not in path and not document.is_view:
                 yield from _field(run, document, path, place)
     for document in run.of("deepspeed"):
-        for fault in [] if document.is_view else faults(run, document):
+        if not is_whole(document):
+            continue
+        yield from _refused_later(run, document)
+        for fault in faults(run, document):
             known = known_in_other_releases(run, "deepspeed", fault.path)
             if fault.what == "unknown" and known:
-                yield _finding(run, "deepspeed", fault.path, fault.place, known)
+                refused = fault.is_refused or fault.path in _REFUSED
+                yield _finding(
+                    run,
+                    "deepspeed",
+                    fault.path,
+                    fault.place,
+                    known,
+                    "init" if refused else "silent",
+                )
+
+
+def _refused_later(run: Run, document: Document) -> Iterator[Finding]:
+    """Keys that the release which is taken to run has, and that newer ones refuse by name."""
+    release = run.release("deepspeed")
+    if release.is_named or str(release.version) >= "0.19":
+        return
+    for key in _REFUSED:
+        place = document.get(key)
+        if place is not None and not (key == "amp" and place.value in (False, None)):
+            yield Finding(
+                f"deepspeed 0.19 refuses `{key}`",
+                (place.key_label("refused from 0.19 on"),),
+                (
+                    f"nobody names the version of deepspeed; {release} still reads it",
+                    "its block is refused also where it turns nothing on",
+                ),
+                "remove it",
+                severity="warning",
+                consequence="init",
+            )
 
 
 def _field(run: Run, document: Document, path: str, place: Place) -> Iterator[Finding]:
     del document
     known = known_in_other_releases(run, "hf", path)
     if known:
-        yield _finding(run, "transformers", path, place, known)
+        yield _finding(run, "transformers", path, place, known, "parse")
 
 
-def _finding(run: Run, package: str, path: str, place: Place, known: tuple[str, ...]) -> Finding:
+def _finding(
+    run: Run,
+    package: str,
+    path: str,
+    place: Place,
+    known: tuple[str, ...],
+    consequence: Consequence,
+) -> Finding:
     release = run.release(package)
     came = known[-1].split(".") < str(release.version).split(".")
     new = _RENAMED.get(path)
@@ -65,7 +112,7 @@ def _finding(run: Run, package: str, path: str, place: Place, known: tuple[str, 
         f"write `{new}`" if new else _HELP.get(path, "remove it" if came else "leave it out"),
         Fix((place.renamed(new),), "safe") if new and new != "use_cpu" else None,
         severity=None if release.is_named else "warning",
-        consequence="parse" if package == "transformers" else "silent",
+        consequence=consequence,
     )
 
 

@@ -33,6 +33,25 @@ def known_at(schema: Schema) -> tuple[str, ...]:
     return tuple(schema.get("properties", {}))
 
 
+def is_whole(document: Document) -> bool:
+    """Whether a document holds all that its reader is given, in the reader's own keys.
+
+    A ds_config written inline, below `deepspeed:`, does; accelerate's keys for DeepSpeed do not.
+    """
+    if not document.is_view:
+        return True
+    return document.kind == "deepspeed" and kind_behind(document) not in ("accelerate", "launch")
+
+
+def kind_behind(document: Document) -> str:
+    """The kind of the document that holds a document's keys: of a view, what it is a view of."""
+    if not document.is_view:
+        return document.kind
+    held = (place for key in document.keys if (place := document.get(key)) is not None)
+    first = next(held, None)
+    return document.kind if first is None else first.document.kind
+
+
 @cache
 def deepspeed_paths(minor: str) -> frozenset[str]:
     """Every dotted key of ds_config.json in a minor release."""

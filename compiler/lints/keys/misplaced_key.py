@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.wording import quoted
-from tunec.compiler.lints.keys.known import BF16_SCALING, homes_of
+from tunec.compiler.lints.keys.known import BF16_SCALING, homes_of, is_whole
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import faults
@@ -11,7 +11,7 @@ from tunec.compiler.lints.schemas import faults
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("deepspeed"):
-        if document.is_view:
+        if not is_whole(document):
             continue
         for fault in faults(run, document):
             homes = homes_of(run, fault.path)

@@ -41,6 +41,11 @@ def _near(path: str, keys: frozenset[str]) -> str | None:
     return None
 
 
+def is_near(name: str, keys: frozenset[str]) -> bool:
+    """Whether a name is told here, as a misspelling of one of some keys."""
+    return _near(name, keys) is not None
+
+
 def _finding(kind: str, place: Place, near: str) -> Finding:
     silent = kind == "axolotl"
     return Finding(

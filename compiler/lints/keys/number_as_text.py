@@ -7,6 +7,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.effective import CLASSES
+from tunec.compiler.lints.keys.known import kind_behind
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -31,8 +32,7 @@ def _check(run: Run) -> Iterator[Finding]:
         if document.format == "yaml":
             yield from _bare(document)
     for document in run.of("deepspeed", *TRAINERS, "peft"):
-        holder = document.origin or document
-        if {document.kind, holder.kind} & _COERCED or document.format == "shell":
+        if {document.kind, kind_behind(document)} & _COERCED or document.format == "shell":
             continue
         checked = document.kind == "deepspeed" or document.kind in CLASSES
         for fault in faults(run, document) if checked else ():

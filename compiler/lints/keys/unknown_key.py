@@ -8,6 +8,7 @@ from tunec.compiler.lints.keys.known import (
     BF16_SCALING,
     foreign_keys,
     homes_of,
+    is_whole,
     known_at,
     known_in_other_releases,
 )
@@ -19,7 +20,7 @@ from tunec.compiler.lints.schemas import Fault, faults
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("deepspeed"):
-        if not document.is_view:
+        if is_whole(document):
             for fault in faults(run, document):
                 if fault.what == "unknown" and not _is_told_elsewhere(run, fault):
                     yield _in_deepspeed(run, fault)

@@ -7,6 +7,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, shown
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.keys.known import is_whole
 from tunec.compiler.lints.keys.number_as_text import number_of
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -37,7 +38,11 @@ _KINDS: Final = ("hf", "sft", "dpo", "grpo", "llamafactory")
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("deepspeed", *_KINDS, "peft"):
-        if document.format == "shell" or document.is_view:
+        if not is_whole(document):
+            continue
+        if document.format == "shell":
+            told = (each for each in faults(run, document) if each.what == "type")
+            yield from (_of_flag(each) for each in told if _is_refused_flag(each))
             continue
         for fault in faults(run, document):
             if fault.what == "type" and not _is_spoken_of(document, fault):
@@ -75,6 +80,9 @@ def _refuses_null(fault: Fault) -> bool:
 def _consequence(run: Run, document: Document, fault: Fault) -> Consequence:
     """Python counts true as 1, takes any value for a truth, and reads `aio` for NVMe only."""
     value, kinds = fault.place.value, set(kinds_of(fault.schema))
+    if _is_old_zero(document, fault):
+        # accelerate `HfDeepSpeedConfig.get_value` looks into it as a mapping
+        return "parse" if run.deepspeed_reader == "trainer" else "silent"
     is_deepspeed = document.kind == "deepspeed"
     is_counted = isinstance(value, bool) and bool(kinds & {"integer", "number"})
     if is_counted:
@@ -94,6 +102,34 @@ def _is_on_nvme(run: Run) -> bool:
     return any(each.value == "nvme" for each in found)
 
 
+def _is_old_zero(document: Document, fault: Fault) -> bool:
+    """`zero_optimization: true`, which is stage 1 (`read_zero_config_deprecated`)."""
+    return (
+        document.kind == "deepspeed"
+        and fault.path == "zero_optimization"
+        and isinstance(fault.place.value, bool)
+    )
+
+
+def _of_flag(fault: Fault) -> Finding:
+    """A word of a command line that argparse does not turn into the field's type."""
+    wanted = joined(_WORDS[kind] for kind in kinds_of(fault.schema) if kind != "null")
+    return Finding(
+        f"--{fault.path} has to be {wanted}, and is {shown(fault.place.value)}",
+        (fault.place.label("refused"),),
+        ("argparse makes the value of the word: int, float, or yes and no, true and false",),
+        f"write {wanted}",
+        consequence="parse",
+    )
+
+
+def _is_refused_flag(fault: Fault) -> bool:
+    kinds = set(kinds_of(fault.schema))
+    is_plain = bool(kinds & {"boolean", "integer", "number"})
+    is_text = isinstance(fault.place.value, str) and fault.place.value != ""
+    return is_plain and is_text and not kinds & {"string", "array", "object"}
+
+
 def _finding(run: Run, document: Document, fault: Fault) -> Finding:
     value, kinds = fault.place.value, kinds_of(fault.schema)
     wanted = joined(_WORDS[kind] for kind in kinds if kind != "null")
@@ -102,7 +138,9 @@ def _finding(run: Run, document: Document, fault: Fault) -> Finding:
     return Finding(
         f"`{fault.path}` has to be {wanted}, and is {shown(value)}",
         (fault.place.label("of another type"),),
-        (),
+        ("the old form: true is stage 1, false is stage 0",)
+        if _is_old_zero(document, fault)
+        else (),
         f"write {near}" if near is not None else f"write {wanted}",
         Fix((fault.place.replaced(near),), "unsafe") if near is not None else None,
         consequence=_consequence(run, document, fault),

@@ -10,6 +10,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import CLASSES
+from tunec.compiler.lints.keys.known import is_whole
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults
@@ -19,11 +20,26 @@ _KINDS: Final = ("hf", "sft", "dpo", "grpo", "llamafactory")
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("deepspeed", *_KINDS, "peft"):
-        if document.is_view:
+        if not is_whole(document):
             continue
         for fault in faults(run, document):
-            if fault.what == "value" and not isinstance(fault.place.value, bool):
+            if fault.what == "value" and not _is_taken(fault):
                 yield _finding(fault, _elsewhere(run, document, fault))
+
+
+def _is_taken(fault: Fault) -> bool:
+    """Whether it is taken although the schema has no word for it.
+
+    peft 0.10.0 to 0.21.2 tuners/lora/layer.py: `pissa_niter_[number]`; gaussian and olora in any
+    letters.
+    """
+    value, name = fault.place.value, fault.path.rpartition(".")[2]
+    if isinstance(value, bool):
+        return True
+    if name != "init_lora_weights" or not isinstance(value, str):
+        return False
+    is_pissa = value.startswith("pissa_niter_") and value.removeprefix("pissa_niter_").isdigit()
+    return is_pissa or value.lower() in ("gaussian", "olora")
 
 
 def _elsewhere(run: Run, document: Document, fault: Fault) -> tuple[str, ...]:
@@ -54,7 +70,7 @@ def _finding(fault: Fault, elsewhere: tuple[str, ...]) -> Finding:
                 else ()
             ),
         ),
-        f"did you mean {quoted(near)}?" if near else None,
+        f"did you mean {quoted(near)}?" if near else ("write one of these" if words else None),
         Fix((fault.place.replaced(near[0]),), "unsafe") if len(near) == 1 else None,
         severity="warning" if elsewhere else None,
     )

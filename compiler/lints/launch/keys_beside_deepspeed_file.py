@@ -21,9 +21,12 @@ _KEYS: Final = (
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("accelerate"):
-        file = document.get("deepspeed_config.deepspeed_config_file")
-        said = [place for key in _KEYS if (place := document.get(key)) is not None]
+    for document in run.of("accelerate", "launch"):
+        is_flags = document.kind == "launch"
+        keys = tuple("flags." + key.rpartition(".")[2] for key in _KEYS) if is_flags else _KEYS
+        holder = "flags" if is_flags else "deepspeed_config"
+        file = document.get(f"{holder}.deepspeed_config_file")
+        said = [place for key in keys if (place := document.get(key)) is not None]
         said = [each for each in said if each.value is not None]
         if file is None or not file.value or not said:
             continue
@@ -36,7 +39,7 @@ def _check(run: Run) -> Iterator[Finding]:
             (*labels, file.label("", primary=False)),
             ("accelerate does not merge them: it refuses the file",),
             "write them in the DeepSpeed file, and remove them here",
-            Fix(tuple(each.removed() for each in said), "unsafe"),
+            None if is_flags else Fix(tuple(each.removed() for each in said), "unsafe"),
         )
 
 

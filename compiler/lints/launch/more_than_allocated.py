@@ -18,7 +18,7 @@ def _check(run: Run) -> Iterator[Finding]:
         batch = batch_of(run, document)
         if batch is None:
             continue
-        started, given = per_node(document), _given(batch)
+        started, given = per_node(document), given_to(batch)
         if started is not None and given is not None and started[0] > given[0]:
             yield _devices(*started, *given)
         nodes, allocated = document.get("nodes"), batch.get("nodes")
@@ -27,7 +27,7 @@ def _check(run: Run) -> Iterator[Finding]:
             yield _nodes(nodes, allocated)
 
 
-def _given(batch: Document) -> tuple[int, Place] | None:
+def given_to(batch: Document) -> tuple[int, Place] | None:
     """Devices of a node."""
     for key in ("gpus_per_node", "gres"):
         place = batch.get(key)

@@ -8,6 +8,10 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _SWITCHES: Final = ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE")
+_WHY: Final = (
+    "accelerate then stops with an error; `accelerate launch` sets both by itself, newer drivers "
+    "need neither"
+)
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -24,13 +28,7 @@ def _check(run: Run) -> Iterator[Finding]:
         yield Finding(
             f"{card.title} without {' and '.join(missing)}, under a driver before 550.40.07",
             (place.label("passes the environment on as it is"),),
-            (
-                (
-                    "accelerate then stops with NotImplementedError; `accelerate launch` sets both "
-                    "by "
-                    "itself, newer drivers need neither"
-                ),
-            ),
+            (_WHY,),
             f"export {' '.join(f'{name}=1' for name in missing)}, or update the driver",
             certain=False,
         )

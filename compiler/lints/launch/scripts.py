@@ -58,3 +58,11 @@ def per_node(document: Document) -> tuple[int, Place] | None:
 def batch_of(run: Run, document: Document) -> Document | None:
     """The `#SBATCH` lines of the same file."""
     return next((each for each in run.of("slurm") if each.name == document.name), None)
+
+
+def numbers_nodes_itself(document: Document) -> bool:
+    """Whether the rendezvous of torchrun gives the nodes their numbers, whatever --node_rank says.
+
+    torch 2.13.0 distributed/run.py: --node_rank is for the static rendezvous.
+    """
+    return document.value("flags.rdzv_backend", "static") not in ("static", None)

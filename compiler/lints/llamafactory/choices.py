@@ -54,21 +54,44 @@ def _joined(names: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
 
 @cache
 def _words(name: str) -> Mapping[str, frozenset[str]]:
-    properties: Mapping[str, Any] = schema(name).get("properties", {})
-    found = {key: _of(each) for key, each in properties.items() if isinstance(each, dict)}
+    read = schema(name)
+    properties: Mapping[str, Any] = read.get("properties", {})
+    named: Mapping[str, Any] = read.get("$defs", {})
+    found = {key: _of(each, named) for key, each in properties.items() if isinstance(each, dict)}
     return {key: words for key, words in found.items() if words}
 
 
-def _of(rule: Mapping[str, Any]) -> frozenset[str]:
-    """The words of one key; none where it takes other text as well."""
-    parts = rule.get("anyOf", (rule,))
+def _of(rule: Mapping[str, Any], named: Mapping[str, Any]) -> frozenset[str]:
+    """The words of one key; none where it takes other text as well.
+
+    A word that ends in `*` stands for every text that begins with it.
+    """
+    parts = [_meant(part, named) for part in rule.get("anyOf", (rule,))]
     words = frozenset(
         word for part in parts for word in part.get("enum", ()) if isinstance(word, str)
     )
-    is_open = any("enum" not in part and _takes_text(part) for part in parts)
-    return frozenset() if is_open else words
+    starts = frozenset(f"{part['pattern'][1:]}*" for part in parts if _is_start(part))
+    is_open = any("enum" not in p and _takes_text(p) and not _is_start(p) for p in parts)
+    return frozenset() if is_open else words | starts
+
+
+def _meant(part: Mapping[str, Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = named.get(str(part.get("$ref", "")).rpartition("/")[2], part)
+    return found
+
+
+def _is_start(part: Mapping[str, Any]) -> bool:
+    """Whether a pattern says no more than how a text begins."""
+    pattern = part.get("pattern")
+    return isinstance(pattern, str) and pattern[:1] == "^" and pattern[1:].isidentifier()
 
 
 def _takes_text(part: Mapping[str, Any]) -> bool:
     kind = part.get("type", ())
     return "string" in ((kind,) if isinstance(kind, str) else kind) or not part
+
+
+def is_taken(word: str, known: frozenset[str]) -> bool:
+    """Whether a word is among those that are known."""
+    starts = tuple(each[:-1] for each in known if each.endswith("*"))
+    return word in known or (bool(starts) and word.startswith(starts))

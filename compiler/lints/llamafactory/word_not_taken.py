@@ -6,11 +6,11 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.llamafactory.choices import choices
+from tunec.compiler.lints.llamafactory.choices import choices, is_taken
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
-_KINDS: Final = ("llamafactory", "simpletuner")
+_KINDS: Final = ("llamafactory", "simpletuner", "axolotl")
 _LATE: Final = "a file's words are not compared with the choices: it fails where the word is used"
 
 
@@ -26,7 +26,7 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
         known = words.get(name.removeprefix("--"))
         if known is None or not isinstance(at.value, str) or at.value in ("", "None"):
             continue
-        if at.value in known:
+        if is_taken(at.value, known):
             continue
         near = nearest(at.value, known)[:1]
         is_late = document.kind == "llamafactory" and document.format != "shell"
@@ -34,7 +34,7 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
             f"{name} cannot be {at.value}",
             (at.label("not taken"),),
             (f"taken: {quoted(sorted(known))}", *((_LATE,) if is_late else ())),
-            f"did you mean {quoted(near)}?" if near else None,
+            f"did you mean {quoted(near)}?" if near else "write one of these",
             Fix((at.replaced(near[0]),), "unsafe") if near else None,
             consequence="load" if is_late else None,
         )
@@ -44,7 +44,7 @@ RULE = Rule(
     name="word-not-taken",
     severity="error",
     consequence="parse",
-    consumers=("llamafactory", "simpletuner"),
+    consumers=("llamafactory", "simpletuner", "axolotl"),
     sources=(
         (
             "llamafactory 0.9.1 to 0.9.5 hparams: Literal fields; hparams/parser.py `_parse_args`: "
@@ -55,6 +55,7 @@ RULE = Rule(
             "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: choices of each "
             "flag; run: Optimizer adam_bfloat16 not found"
         ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/enums.py ChatTemplate, RLType: Input should be",
     ),
     check=_check,
 )

@@ -29,7 +29,10 @@ def _check(run: Run) -> Iterator[Finding]:
 
 def _is_layout_known(run: Run) -> bool:
     """Whether it is told how the states are spread: a launcher's file may yet ask for FSDP."""
-    if run.value("parallel.world") == 1 or run.of("deepspeed", "accelerate"):
+    from tunec.compiler.lints.memory.fully_sharded import is_fully_sharded
+
+    told = run.of("deepspeed", "accelerate") or is_fully_sharded(run)
+    if run.value("parallel.world") == 1 or told:
         return True
     return any(each.value("launcher") in ("torchrun", "deepspeed") for each in run.of("launch"))
 

@@ -7,6 +7,7 @@ LoRA adapters of no size where their targets are not told.
 
 from typing import TYPE_CHECKING, Any
 
+from tunec.compiler.lints.memory.fully_sharded import fsdp_of, is_fully_sharded
 from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
@@ -79,12 +80,9 @@ def _device(run: Run) -> tuple[int, str] | None:
 
 
 def _is_out_of_scope(run: Run) -> bool:
-    """FSDP, paged states, methods that train a part, and what no slot tells."""
-    fsdp = any(each.value == "FSDP" for each in run.each("accelerate", "distributed_type"))
-    fsdp = fsdp or run.said("trainer", "fsdp") is not None
-    fsdp = fsdp or run.said("axolotl", "fsdp", "fsdp_config") is not None
+    """Paged states, methods that train a part, and what no slot tells."""
     part = any(run.said(kind, *_FROZEN_PARTS) for kind in ("trainer", "axolotl"))
-    return fsdp or part or run.value("adapter.kind") is None or _optimizer(run) is None
+    return part or run.value("adapter.kind") is None or _optimizer(run) is None
 
 
 def _optimizer(run: Run) -> str | None:
@@ -102,13 +100,18 @@ def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] 
     numbers = (micro, sequence, world)
     if compute is None or any(not isinstance(n, int) or n < 1 for n in numbers):
         return None
-    from tunec.compiler.analyses.memory.workload import Layout
+    from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout
     from tunec.compiler.ir.slots import ActivationCheckpointing, Batch, Parallel
     from tunec.compiler.passes.fit.zero import zero_of
 
     workload = _workload(run, architecture, sequence, compute)
     on_deepspeed = bool(run.of("deepspeed")) or run.value("parallel.engine") == "deepspeed"
-    engine: Any = "deepspeed" if on_deepspeed else "ddp" if world > 1 else "none"
+    sharded = not on_deepspeed and is_fully_sharded(run)
+    fsdp = fsdp_of(run) if sharded else NO_FSDP
+    if fsdp is None or (sharded and run.runs("accelerate<0.30") is True):
+        return None
+    engine: Any = "ddp" if world > 1 else "none"
+    engine = "deepspeed" if on_deepspeed else "fsdp" if sharded else engine
     stage = run.value("zero.stage", 0) if on_deepspeed else 0
     width = run.data_parallel or world
     zero = zero_of(
@@ -125,9 +128,16 @@ def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] 
         Parallel(engine, world, width, run.value("parallel.tensor", 1), 1),
         _states(run, workload, engine, stage),
         zero,
-        ActivationCheckpointing(mode, reentrant=False),
+        ActivationCheckpointing(mode, False, segment=1, gap=0, offload=False),
         Batch(micro, accumulation, micro * accumulation * width, micro),
+        fsdp=fsdp,
+        nodes=_nodes(run, world),
     )
+
+
+def _nodes(run: Run, world: int) -> int:
+    cluster = run.environment.cluster
+    return 1 if cluster is None else -(-world // min(each.device_count for each in cluster.nodes))
 
 
 def _workload(run: Run, architecture: "Architecture", sequence: int, compute: Any) -> "Workload":
@@ -167,11 +177,11 @@ def _workload(run: Run, architecture: "Architecture", sequence: int, compute: An
 
 
 def _states(run: Run, workload: "Workload", engine: Any, stage: int) -> "States":
-    """DeepSpeed's and PEFT's follow; without them fp32 only where something asks for it."""
+    """DeepSpeed's, FSDP's and PEFT's follow; else fp32 only where something asks for it."""
     from tunec.compiler.ir.slots import States
     from tunec.compiler.passes.fit.states import states_of
 
-    if engine == "deepspeed" or workload.adapter.kind != "none" or _in_fp32(run):
+    if engine in ("deepspeed", "fsdp") or workload.adapter.kind != "none" or _in_fp32(run):
         return states_of(workload, engine, stage)
     compute = workload.precision.compute
     moments: Any = "int8" if "8bit" in workload.optimizer.name else compute

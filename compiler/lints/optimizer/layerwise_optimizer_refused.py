@@ -42,9 +42,8 @@ RULE = Rule(
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 trainer.py `get_optimizer_cls_and_kwargs`, "
-            "trainer_optimizer.py `_setup_low_rank_optimizer`: ValueError, layerwise does not "
-            "support "
-            "gradient accumulation; NotImplementedError, does not support DDP at this time"
+            "trainer_optimizer.py `_setup_low_rank_optimizer`: raises for a layer-wise optimizer "
+            "with gradient accumulation, and with more than one process"
         ),
     ),
     check=_check,

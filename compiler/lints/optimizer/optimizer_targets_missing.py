@@ -13,7 +13,7 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         if not place.value.startswith(("galore_", "apollo_")):
             continue
-        holder = document.origin or document
+        holder = place.document
         targets = holder.get("optim_target_modules")
         if (targets is None or targets.value is None) and (
             "optim_target_modules" not in holder.unknown

@@ -15,7 +15,10 @@ _WIDTHS: Final = ("parallel.tensor", "parallel.sequence")
 def _check(run: Run) -> Iterator[Finding]:
     world = run.world
     widths = [each for slot in _WIDTHS if (each := run.observed(slot)) and each.value > 1]
-    if world is None or not isinstance(world.value, int) or not widths:
+    if world is None or not isinstance(world.value, int):
+        return
+    if not widths:
+        yield from _written(run, world.value)
         return
     product = math.prod(each.value for each in widths)
     places = [place for each in widths if (place := run.place(each)) is not None]
@@ -33,6 +36,21 @@ def _check(run: Run) -> Iterator[Finding]:
         sum=tuple(Term(each.slot, each.value, "processes") for each in widths),
         severity="warning" if world.rank == Rank.CATALOGUE else None,
     )
+
+
+def _written(run: Run, world: int) -> Iterator[Finding]:
+    """Widths in a ds_config.json whose reader's table does not speak of them."""
+    for key in ("tensor_parallel.autotp_size", "sequence_parallel_size"):
+        for place in run.each("deepspeed", key):
+            if type(place.value) is int and place.value > 1 and world % place.value:
+                yield Finding(
+                    f"{world} processes do not divide into groups of {place.value}",
+                    (place.label(""),),
+                    ("each group of tensor or sequence parallel processes works on one sample",),
+                    f"start a multiple of {place.value} processes, or write a width that divides "
+                    f"{world}",
+                    sum=(Term(key, place.value, "processes"),),
+                )
 
 
 RULE = Rule(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.keys.known import kind_behind
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -18,7 +19,7 @@ _PAIRS: Final = (
 def _check(run: Run) -> Iterator[Finding]:
     for kinds, half, brain in _PAIRS:
         for document in run.of(*kinds):
-            if not document.is_view:
+            if not document.is_view or kind_behind(document) != "axolotl":
                 yield from _both(document, half, brain)
 
 

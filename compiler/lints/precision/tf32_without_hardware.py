@@ -10,11 +10,13 @@ from tunec.compiler.lints.run import Run
 
 def _check(run: Run) -> Iterator[Finding]:
     device = run.environment.weakest
-    if device is None or device.vendor != "nvidia" or device.supports("tf32"):
+    if device is None or (device.vendor == "nvidia" and device.supports("tf32")):
         return
     for place in turned_on(run, (("trainer", "tf32"), ("hf", "tf32")), "tf32"):
         yield Finding(
-            f"{device_name(device)} has no TF32",
+            f"{device_name(device)} has no TF32"
+            if device.vendor == "nvidia"
+            else f"TF32 is asked for on {device_name(device)}, where torch has no CUDA",
             (place.label("refused"),),
             (),
             "remove it",
@@ -30,8 +32,8 @@ RULE = Rule(
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 training_args.py: ValueError, --tf32 requires Ampere or "
-            "a newer "
-            "GPU arch; utils/import_utils.py `is_torch_tf32_available`: major < 8"
+            "a newer GPU arch; utils/import_utils.py `is_torch_tf32_available`: major < 8, or "
+            "torch.version.cuda is None"
         ),
     ),
     check=_check,

@@ -1,6 +1,7 @@
 """GRPO's batch of generations does not hold whole groups."""
 
 from collections.abc import Iterator
+from math import gcd
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
@@ -37,6 +38,10 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
             "write 2 or more",
         )
         return
+    if document.kind == "axolotl":
+        if run.runs("axolotl>=0.19") is not False:
+            yield from _of_axolotl(run, document, (group, asked))
+        return
     world = run.data_parallel
     if world is None:
         return
@@ -45,6 +50,32 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
     if micro is None:
         return
     yield from _product(run, document, (group, asked), (micro, micro_at), world)
+
+
+def _of_axolotl(run: Run, document: Document, asked: tuple[int, Place | None]) -> Iterator[Finding]:
+    """Axolotl checks the batch of one process, before it knows of others."""
+    group, at = asked
+    given, micro_at = trl(document, "generation_batch_size"), document.get("micro_batch_size")
+    steps_at = document.get("gradient_accumulation_steps")
+    micro, steps = (whole(each.value) if each else 1 for each in (micro_at, steps_at))
+    batch = whole(given.value) if given is not None else (micro or 1) * (steps or 1)
+    if at is None or batch is None or batch % group == 0:
+        return
+    beside = (given,) if given is not None else (micro_at, steps_at)
+    yield Finding(
+        f"generation batch {batch} is no multiple of num_generations {group}",
+        (at.label(""), *(each.label("", primary=False) for each in beside if each is not None)),
+        (
+            ()
+            if given is not None
+            else (f"{micro} x {steps} = {batch}: micro_batch_size x gradient_accumulation_steps",)
+        ),
+        f"write gradient_accumulation_steps: {group // gcd(group, micro or 1)}"
+        if given is None
+        else f"write generation_batch_size: {-(-batch // group) * group}",
+        severity="warning" if run.runs("axolotl>=0.19") is None else None,
+        consequence="parse",
+    )
 
 
 def _product(

@@ -11,6 +11,8 @@ def _check(run: Run) -> Iterator[Finding]:
     for document, name in preferences(run):
         prefix = "dpo_" if document.kind == "axolotl" else ""
         weights, losses = document.get(f"{prefix}loss_weights"), document.get(f"{prefix}loss_type")
+        if prefix and run.runs("axolotl>=0.19") is False:
+            continue
         if name != "dpo" or weights is None or not isinstance(weights.value, list):
             continue
         count = len(losses.value) if losses is not None and isinstance(losses.value, list) else 1
@@ -30,7 +32,7 @@ RULE = Rule(
     name="loss-weights-differ",
     severity="error",
     consequence="parse",
-    consumers=("trl>=1.3",),
+    consumers=("trl>=1.3", "axolotl>=0.19"),
     sources=(
         (
             "trl 1.3.0 to 1.16.0 trainer/dpo_config.py `DPOConfig.__post_init__`: `loss_weights` "

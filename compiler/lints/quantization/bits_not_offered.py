@@ -21,6 +21,10 @@ def _check(run: Run) -> Iterator[Finding]:
         exported = document.get("export_quantization_bit")
         if exported is not None and isinstance(exported.value, int):
             yield from _finding(exported, "GPTQ", (2, 3, 4, 8))
+        for key in ("ref_model_quantization_bit", "reward_model_quantization_bit"):
+            other = document.get(key)
+            if other is not None and isinstance(other.value, int):
+                yield from _finding(other, "bitsandbytes", (4, 8))
 
 
 def _finding(bits: Place, method: str, offered: tuple[int, ...]) -> Iterator[Finding]:
@@ -45,7 +49,7 @@ RULE = Rule(
             "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py "
             "`configure_quantization`: Bitsandbytes only accepts 4-bit or 8-bit, HQQ "
             "1/2/3/4/5/6/8, "
-            "EETQ 8, AutoGPTQ 2/3/4/8"
+            "EETQ 8, AutoGPTQ 2/3/4/8; hparams/finetuning_args.py: We only accept 4-bit or 8-bit"
         ),
     ),
     check=_check,

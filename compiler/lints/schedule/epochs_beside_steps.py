@@ -11,7 +11,7 @@ from tunec.compiler.lints.run import Run
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("trainer"):
         steps, passes = document.get("max_steps"), document.get("num_train_epochs")
-        if steps is None or passes is None:
+        if steps is None or passes is None or document.is_compiled:
             continue
         if is_positive(steps.value) and is_positive(passes.value):
             yield Finding(

@@ -14,7 +14,8 @@ def _check(run: Run) -> Iterator[Finding]:
     if find is None or checks is None or find.value is not True or checks.value is not True:
         return
     world = run.value("parallel.world")
-    if engine_of(run) or world == 1 or not _is_reentrant(run):
+    reentrant = _is_reentrant(run)
+    if engine_of(run) or world == 1 or reentrant is False:
         return
     yield Finding(
         "ddp_find_unused_parameters with reentrant checkpointing",
@@ -30,16 +31,17 @@ def _check(run: Run) -> Iterator[Finding]:
         "remove ddp_find_unused_parameters, or write gradient_checkpointing_kwargs: "
         "{use_reentrant: false}",
         Fix((find.removed(),), "safe"),
+        certain=reentrant is True,
     )
 
 
-def _is_reentrant(run: Run) -> bool:
-    """Whether it is known to be: written, or left to a release where it is the default."""
+def _is_reentrant(run: Run) -> bool | None:
+    """Written, or left to a release where it is the default; None: nobody names the release."""
     said = run.said("trainer", "gradient_checkpointing_kwargs.use_reentrant")
     if said is not None:
         return said.value is True
     kwargs = run.said("trainer", "gradient_checkpointing_kwargs")
-    return kwargs is None and run.runs("transformers<5") is True
+    return run.runs("transformers<5") if kwargs is None else False
 
 
 RULE = Rule(

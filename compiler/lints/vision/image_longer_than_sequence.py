@@ -25,6 +25,8 @@ def _check(run: Run) -> Iterator[Finding]:
     at = run.place(length)
     if length is None or at is None or images is None or at.document.kind not in _CUTS:
         return
+    if at.document.is_compiled:
+        return  # the plan's sequence holds the images of its spec, in their size
     if not isinstance(length.value, int) or length.value < 1 or run.model is None:
         return
     if run.model.architecture.family in ("chatglm", "visualglm"):
@@ -48,7 +50,7 @@ def _of(run: Run, at: Place, images: "ImageTokens", length: int) -> Iterator[Fin
         if most is not None
         else f"{run.model.path if run.model else 'the model'}: {tokens} tokens for one image"
     )
-    cut = "placeholders that are cut off no longer match the image's features: the forward fails"
+    cut = "image tokens that are cut off no longer match the image's features: the forward fails"
     if tokens >= length:
         fixed = most is not None or images.max_pixels == 0
         yield Finding(
@@ -103,8 +105,8 @@ RULE = Rule(
             "and image tokens do not match; image_processing_qwen2_vl.py `smart_resize`"
         ),
         (
-            "trl 1.16.0 trainer/sft_trainer.py, dpo_trainer.py: The current `max_length` is too "
-            "short and causes image placeholder tokens to be truncated"
+            "trl 1.16.0 trainer/sft_trainer.py, dpo_trainer.py: ValueError where `max_length` cuts "
+            "the tokens of an image"
         ),
         "hiyouga/LlamaFactory#6559, #5968; huggingface/trl#5927; TIGER-AI-Lab/VLM2Vec#38",
     ),

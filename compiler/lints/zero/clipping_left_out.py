@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.keys.known import is_whole
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.zero.asked import is_number
@@ -14,8 +15,7 @@ def _check(run: Run) -> Iterator[Finding]:
     if asked is None or not is_number(asked.value):
         return
     for document in run.of("deepspeed"):
-        holder = document.origin
-        if document.get("gradient_clipping") or (holder and holder.kind == "accelerate"):
+        if document.get("gradient_clipping") or not is_whole(document):
             continue
         taken = run.effective("deepspeed", "gradient_clipping")
         if not taken.known or taken.value == asked.value:

@@ -1,6 +1,7 @@
 """A model that stage 3 shards is to be laid out by a device map."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -22,10 +23,11 @@ def _check(run: Run) -> Iterator[Finding]:
         for place in (each for key in _MAPS for each in run.each(kind, key)):
             if place.value not in (None, "none", "null", False):
                 yield _finding(place, f"device_map {_word(place.value)}", stage.place)
-        if run.runs("transformers<4.50"):
-            for place in (each for key in _LOADS for each in run.each(kind, key)):
-                if place.value is True:
-                    yield _finding(place, "low_cpu_mem_usage", stage.place)
+        old = run.runs("transformers<4.50")
+        for place in (each for key in _LOADS for each in run.each(kind, key)):
+            if place.value is True and old is not False:
+                found = _finding(place, "low_cpu_mem_usage", stage.place)
+                yield replace(found, certain=old is True)
 
 
 def _finding(place: Place, what: str, stage: Place | None) -> Finding:

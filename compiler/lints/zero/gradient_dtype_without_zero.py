@@ -67,7 +67,7 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`: "
-            "NotImplementedError, unsupported mix of model dtype and gradient accumulation dtype; "
+            "raises for a model dtype and a gradient accumulation dtype that do not go together; "
             "bf16 with fp32 returns BFLOAT16 up to 0.17.6, and bf16 alone is refused up to 0.16.9"
         ),
     ),

@@ -42,8 +42,8 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py and stage3.py `__init__`: "
-            "pre-scale gradients is not yet supported ... with reduce scatter enabled; "
-            "gradient_predivide_factor != 1.0 is not yet supported"
+            "raise for pre-scaled gradients with reduce_scatter, and for a "
+            "gradient_predivide_factor other than 1"
         ),
     ),
     check=_check,

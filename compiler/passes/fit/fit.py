@@ -50,7 +50,7 @@ _FOLLOWS = {
         ("fsdp.version", "fsdp.sharding", "activation_checkpointing.mode"),
     ),
     "activation_checkpointing": (
-        "torch recommends the non-reentrant variant",
+        "each layer by itself, its input on the device; torch recommends the non-reentrant variant",
         ("activation_checkpointing.mode",),
     ),
     "parallel": (

@@ -183,7 +183,7 @@ def _parts(
         Parallel(shape.engine, shape.width, shape.width, 1, 1),
         states_of(workload, shape.engine, shape.stage),
         zero,
-        ActivationCheckpointing(shape.checkpointing, reentrant=False),
+        ActivationCheckpointing(shape.checkpointing, False, 1, 0, False),
     )
 
 

@@ -7,7 +7,12 @@ from heapq import heapify, heappop, heappush
 from math import isqrt
 from typing import Final
 
-from tunec.compiler.analyses.memory.account import Account, account, largest_micro_batch
+from tunec.compiler.analyses.memory.account import (
+    Account,
+    account,
+    largest_micro_batch,
+    least_bytes,
+)
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
@@ -86,7 +91,8 @@ def search(problem: Problem) -> Answer:
 @lru_cache(maxsize=1024)
 def fits(problem: Problem) -> bool:
     """Whether the search finds anything: asked of the layouts that need least memory first."""
-    return any(_best(problem, shape) is not None for shape in reversed(possible(problem)))
+    shapes = (shape for shape in reversed(possible(problem)) if _can_hold(problem, shape))
+    return any(_best(problem, shape) is not None for shape in shapes)
 
 
 @lru_cache(maxsize=64)
@@ -104,7 +110,7 @@ def _hopes(problem: Problem) -> Iterator[tuple[_Preference, Shape]]:
     waiting = [
         (bound, ladder)
         for ladder in ladders(problem)
-        if (bound := _bound(problem, ladder[0])) is not None
+        if _can_hold(problem, ladder[0]) and (bound := _bound(problem, ladder[0])) is not None
     ]
     heapify(waiting)
     while waiting:
@@ -112,6 +118,19 @@ def _hopes(problem: Problem) -> Iterator[tuple[_Preference, Shape]]:
         yield bound, shape
         if dearer and (next_bound := _bound(problem, dearer[0])) is not None:
             heappush(waiting, (next_bound, tuple(dearer)))
+
+
+def _can_hold(problem: Problem, shape: Shape) -> bool:
+    """Whether a device has room for what a shape always holds, whatever it recomputes.
+
+    All that the search finds out of a shape without room is that; and it is soon told, since it is
+    the same for every machine. What FSDP holds rests on its batch too.
+    """
+    if shape.engine == "fsdp":
+        return True
+    share = global_batch(problem, shape.width) // shape.width
+    layout = layout_of(problem, shape, 1, share)
+    return least_bytes(problem.workload, layout) <= problem.budget
 
 
 def _bound(problem: Problem, shape: Shape) -> _Preference | None:

@@ -136,11 +136,27 @@ def impossible(problem: Problem, shape: Shape) -> str | None:
         return "there is one device, so nothing to run side by side"
     if shape.checkpointing == "none" and _keeps_unknown(problem):
         return "what classes of the model's own repository keep for backward is not known"
+    refusal = _recomputation(problem, shape)
+    if refusal is not None:
+        return refusal
     if shape.engine == "fsdp":
         return _fsdp_refusal(problem, shape)
     if shape.engine != "deepspeed":
         return _offload_without_engine(shape)
     return _sharding(problem, shape) or _offload(problem, shape) or _optimizer(problem, shape)
+
+
+def _recomputation(problem: Problem, shape: Shape) -> str | None:
+    """Why what is pinned of recomputation does not go with a shape."""
+    if not problem.pins:
+        return None
+    name, usual = "activation_checkpointing", {"segment": 1, "gap": 0, "offload": False}
+    asked = [k for k, v in usual.items() if problem.pinned.get(f"{name}.{k}", v) != v]
+    if asked and shape.checkpointing == "none":
+        return f"{name}.{asked[0]} speaks of layers that are recomputed"
+    if asked and problem.workload.architecture.unet:
+        return f"a UNet's blocks are recomputed all or none: {name}.{asked[0]} has no meaning"
+    return None
 
 
 def _keeps_unknown(problem: Problem) -> bool:

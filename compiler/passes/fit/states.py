@@ -96,7 +96,7 @@ _TRL_MAKES_THEM_ALIKE: Final = Version("1.7")
 def _unsharded(states: States, version: Version | None) -> States:
     """Without ZeRO, DeepSpeed before 0.17.6 accumulates bf16 gradients in fp32 only.
 
-    runtime/engine.py `_do_optimizer_sanity_check`: NotImplementedError for the other dtype.
+    runtime/engine.py `_do_optimizer_sanity_check` raises for the other dtype.
     """
     if states.trainable != "bf16" or version is None or version >= Version("0.17.6"):
         return states
@@ -114,19 +114,22 @@ def _peft(compute: FloatDtype, adapter: Adapter, name: OptimizerName) -> States:
 
 
 _TRL_CASTS_ADAPTERS: Final = Version("0.26")
+_TRL_CASTS_ADAPTERS_OF_PAIRS: Final = Version("0.29")
 
 
 def _by_trl(states: States, workload: Workload) -> States:
     """What TRL's trainers do to a quantised model with adapters.
 
     Up to 0.25 `prepare_model_for_kbit_training` (peft utils/other.py) makes fp32 of all that is not
-    quantised; since 0.26 adapters are bf16 (trainer/sft_trainer.py and grpo_trainer.py, in
-    dpo_trainer.py since 0.29), and their moments like them, as a run showed.
+    quantised; since 0.26 adapters are bf16 (trainer/sft_trainer.py and grpo_trainer.py; in
+    dpo_trainer.py, 0.28.0 still calls the former, since 0.29), and their moments like them, as a
+    run showed.
     """
     trl, name = workload.version("trl"), workload.optimizer.name
     if trl is None:
         return states
-    if trl < _TRL_CASTS_ADAPTERS:
+    of_pairs = workload.preference is not None and workload.preference.sequences > 1
+    if trl < (_TRL_CASTS_ADAPTERS_OF_PAIRS if of_pairs else _TRL_CASTS_ADAPTERS):
         return replace(states, weights="fp32")
     moments = _pure_bf16(name).optimizer
     return replace(states, trainable="bf16", gradients="bf16", optimizer=moments)

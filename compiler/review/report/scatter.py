@@ -103,7 +103,7 @@ def scatter(
         "svg",
         _grid(along, up, say_memory),
         _budget(along, budget, say_memory),
-        [_point(each) for each in placed],
+        [_point(each) for each in sorted(placed, key=_is_chosen)],
         role="img",
         class_="chart",
         width="100%",
@@ -123,6 +123,11 @@ def mark(kind: Mark) -> Element:
         height=20,
         aria_hidden="true",
     )
+
+
+def _is_chosen(each: _Placed) -> bool:
+    """The chosen mark is drawn last, over those that lie where it lies."""
+    return each.point.mark == "chosen"
 
 
 def _at(point: Point, along: Scale, up: Scale) -> _Placed:

@@ -54,16 +54,20 @@ def search_section(considered: Considerations, *, per_token: bool) -> Section | 
 def _words(considered: Considerations) -> str:
     states = Counter(each.state for each in considered.layouts)
     kinds = (
-        (states["chosen"] + states["fits"], "fit"),
-        (states["device memory"], "need more memory than a device may give"),
-        (states["host memory"], "need more memory than the host has"),
-        (states["refused"], "are ruled out"),
+        (states["chosen"] + states["fits"], "fits", "fit"),
+        (states["device memory"], *_needs("than a device may give")),
+        (states["host memory"], *_needs("than the host has")),
+        (states["refused"], "is ruled out", "are ruled out"),
     )
-    counted = ", ".join(f"{count} {what}" for count, what in kinds if count)
+    counted = ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in kinds if n)
     return (
         f"{len(considered.layouts)} layouts were considered: {counted}. The fastest that fits is "
         "taken; of those that are all but equally fast, the simplest."
     )
+
+
+def _needs(what: str) -> tuple[str, str]:
+    return f"needs more memory {what}", f"need more memory {what}"
 
 
 def _plotted(considered: Considerations) -> list[Considered]:

@@ -10,6 +10,7 @@ from tunec.compiler.analyses.memory.counts import quantizes
 from tunec.compiler.analyses.memory.lora import is_stack
 from tunec.compiler.tracing.live.kernels import register_attention
 from tunec.compiler.tracing.live.quantized import quantize
+from tunec.compiler.tracing.live.segments import needs_segments, recompute_in_segments
 from tunec.compiler.tracing.live.trl_loss import add_head, is_trls
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
@@ -152,6 +153,11 @@ def _names(subject: Subject) -> Iterator[str]:
 
 
 def _checkpoint(subject: Subject, model: Any) -> None:
+    if needs_segments(subject):
+        recompute_in_segments(subject, model)
+        if subject.is_adapted and hasattr(model, "enable_input_require_grads"):
+            model.enable_input_require_grads()
+        return
     if "_class_name" in subject.config:
         model.enable_gradient_checkpointing()
         return

@@ -10,6 +10,7 @@ import torch
 from tunec.compiler.tracing.live.batches import batch_of
 from tunec.compiler.tracing.live.building import build, reference_of
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
+from tunec.compiler.tracing.live.offloading import offloading
 from tunec.compiler.tracing.live.step import (
     Loss,
     answers_of,
@@ -87,19 +88,31 @@ def _trace_plain(subject: Subject) -> Storages:
         watch_gradients(storages, model)
         steps = optimizer_of(subject, parameters, embeddings_of(model))
         loss = loss_of(subject, run_model, batch, reference)
+        moved = stack.enter_context(offloading(subject, storages, run_model))
         for last in (False, True):
-            _step(subject, storages, loss, steps, casts or nullcontext(), measured=last)
+            _step(subject, storages, loss, steps, (casts or nullcontext(), moved), measured=last)
             for each in parameters:
                 each.grad = None
     return storages
 
 
 def _step(
-    subject: Subject, storages: Storages, loss: Loss, steps: Steps, casts: Any, *, measured: bool
+    subject: Subject,
+    storages: Storages,
+    loss: Loss,
+    steps: Steps,
+    contexts: tuple[Any, Any],
+    *,
+    measured: bool,
 ) -> None:
-    """One optimizer step; of a long accumulation two micro batches show all there is."""
+    """One optimizer step; of a long accumulation two micro batches show all there is.
+
+    `contexts`: the one of each pass, and the one of a whole micro batch.
+    """
+    casts, moved = contexts
     for _ in range(min(subject.layout.batch.accumulation, 2)):
-        there_and_back(storages, loss, casts, measured=measured)
+        with moved:
+            there_and_back(storages, loss, casts, measured=measured)
     enter(storages, "optimizer step", measured=measured)
     steps.step()
     for each in steps.tensors():

@@ -10,7 +10,7 @@ import inspect
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import accelerate
 import torch
@@ -20,7 +20,7 @@ from accelerate.utils import constants
 from accelerate.utils import dataclasses as dataclasses_of_accelerate
 from accelerate.utils import launch as variables
 
-from tunec.compiler.consumers.json_types import Schema, any_of, json_type, plain
+from tunec.compiler.consumers.json_types import Schema, annotations_of, any_of, json_type, plain
 
 _SECTIONS: Final[Mapping[str, str]] = {
     "fsdp_config": "fsdp_",
@@ -123,7 +123,7 @@ def _annotated(name: str, parser: argparse.ArgumentParser) -> Schema:
         return _mixed(parser)
     if name in _TEXT_TRUTHS:
         return dict(_TRUTH)
-    return dict(json_type(get_type_hints(config_args.ClusterConfig)[name]) or {})
+    return dict(json_type(annotations_of(config_args.ClusterConfig)[name]) or {})
 
 
 def _mixed(parser: argparse.ArgumentParser) -> Schema:

@@ -7,7 +7,7 @@ keeps in `json_schema_extra` (`new_param_fn`) and over `torch.dtype`.
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import pydantic
 import pydantic.v1
@@ -43,7 +43,7 @@ def is_model(kind: Any) -> bool:
 
 def fields(kind: Any) -> Iterator[Field]:
     """The fields of a model class, in order, without those that JSON cannot give."""
-    hints = get_type_hints(kind)
+    hints = json_types.annotations_of(kind)
     read = _old if issubclass(kind, pydantic.v1.BaseModel) else _new
     for field in read(kind, hints):
         if json_type(field.annotation) is not None:

@@ -37,13 +37,7 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
     `warnings`; `derived` (what the class computes from them); `deepspeed`, the ds_config that the
     engine would get.
     """
-    answer: dict[str, Any] = {
-        "version": transformers.__version__,
-        "refused": None,
-        "values": {},
-        "derived": {},
-        "deepspeed": None,
-    }
+    answer = nothing_yet()
     name = question.get("class", "TrainingArguments")
     with warnings.catch_warnings(record=True) as caught, workplace(question.get("files", {})):
         warnings.simplefilter("always")
@@ -54,6 +48,17 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
                 answer["refused"] = refused.told()
     said = [str(each.message) for each in caught if issubclass(each.category, FutureWarning)]
     return {**answer, "class_version": version(name), "warnings": sorted(set(said))}
+
+
+def nothing_yet() -> dict[str, Any]:
+    """The answer before anything is asked: the release, and that nothing was refused."""
+    return {
+        "version": transformers.__version__,
+        "refused": None,
+        "values": {},
+        "derived": {},
+        "deepspeed": None,
+    }
 
 
 def _fill(answer: dict[str, Any], name: str, question: Mapping[str, Any]) -> None:

@@ -3,13 +3,13 @@
 import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import torch
 import transformers
 
 from tunec.compiler.consumers.devices import declared
-from tunec.compiler.consumers.json_types import Schema, json_type, plain
+from tunec.compiler.consumers.json_types import Schema, annotations_of, json_type, plain
 from tunec.targets.huggingface.consumer.classes import find, home, version
 from tunec.targets.huggingface.consumer.hardware import machine
 
@@ -72,7 +72,7 @@ def _settled(held: Any, key: str) -> Any:
 def fields_of(kind: Any) -> Iterator[tuple[str, Any, Any]]:
     """Name, type and default of all that the constructor takes by name."""
     if _is_plain_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = annotations_of(kind)
         for field in dataclasses.fields(kind):
             if field.init:
                 yield field.name, _taken(field, hints[field.name]), _default(field)

@@ -5,9 +5,9 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
-from typing import Any, get_type_hints
+from typing import Any
 
-from tunec.compiler.consumers.json_types import Schema, json_type, plain
+from tunec.compiler.consumers.json_types import Schema, annotations_of, json_type, plain
 
 
 def schema(_: Mapping[str, Any]) -> Schema:
@@ -40,7 +40,7 @@ def _fields() -> Iterator[tuple[str, str, Any, Any]]:
     os.environ["DISABLE_VERSION_CHECK"] = "1"
     parser = importlib.import_module("llamafactory.hparams.parser")
     for kind in vars(parser)["_TRAIN_ARGS"]:
-        hints = get_type_hints(kind)
+        hints = annotations_of(kind)
         for field in dataclasses.fields(kind):
             if field.init:
                 yield field.name, kind.__name__, hints[field.name], _default(field)

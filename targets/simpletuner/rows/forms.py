@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tunec.compiler.target import Entry, Json
 from tunec.targets.simpletuner.rows import environment
+from tunec.targets.words import typed
 
 VARIABLES: Final[Mapping[str, str]] = {
     "BASE_MODEL_PRECISION": "base_model_precision",
@@ -58,7 +59,7 @@ def spelled_either_way(entry: Entry) -> Entry:
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
         kept = {
-            name.removeprefix("--"): _typed(value) if isinstance(value, str) else value
+            name.removeprefix("--"): typed(value) if isinstance(value, str) else value
             for name, value in found.items()
             if not (isinstance(value, str) and value.strip().lower() == "false")
         }
@@ -72,7 +73,7 @@ def parse_variables(text: str) -> Mapping[str, Json]:
     """The flags that a config.env comes to: `load_env_config` drops every `false`."""
     said = environment.parse(text)
     flags = {
-        flag: _typed(said[name])
+        flag: typed(said[name])
         for name, flag in VARIABLES.items()
         if name in said and said[name] and said[name].lower() != "false"
     }
@@ -95,18 +96,6 @@ def _flags(words: Sequence[str]) -> Iterator[tuple[str, Json]]:
         name, given, value = word[2:].partition("=")
         following = words[at + 1] if at + 1 < len(words) else "--"
         if given:
-            yield name, _typed(value)
+            yield name, typed(value)
         else:
-            yield name, True if following.startswith("--") else _typed(following)
-
-
-def _typed(word: str) -> Json:
-    """A word as JSON would have it."""
-    if word.lower() in ("true", "false"):
-        return word.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
-    return word
+            yield name, True if following.startswith("--") else typed(following)

@@ -1,4 +1,4 @@
-"""Arithmetic, quantisation, attention and checkpointing, in config.json.
+"""Arithmetic, quantisation and attention, in config.json.
 
 SimpleTuner holds weights, adapters and gradients in one dtype, `weight_dtype`, which follows from
 three flags (the end of `parse_cmdline_args`); adapters are added with diffusers' `add_adapter`,
@@ -123,17 +123,5 @@ PRECISION: Final = (
             "helpers/training/attention_backend.py; from 4.10.0 the default is kohaku-fa-auto",
         ),
         absent=((ALWAYS, {"attention.implementation": "sdpa"}), ("4.10.0", {})),
-    ),
-    named(
-        "gradient_checkpointing",
-        "activation_checkpointing.mode",
-        {"layer": True, "none": False},
-        f"{TRAINER} enable_gradient_checkpointing",
-        absent=((ALWAYS, "layer"),),
-    ),
-    fixed(
-        "activation_checkpointing.reentrant",
-        value=False,
-        source="diffusers 0.35.2 and 0.42.1, ModelMixin.enable_gradient_checkpointing",
     ),
 )

@@ -10,7 +10,7 @@ import trl
 
 from tunec.compiler.consumers.json_types import Schema
 from tunec.targets.huggingface.consumer.schema import field_schema, fields_of
-from tunec.targets.huggingface.consumer.trl_classes import classes
+from tunec.targets.huggingface.consumer.trl_classes import classes, parser
 from tunec.targets.huggingface.consumer.trl_files import script
 
 _ENVIRONMENT: Final[Schema] = {"type": "object", "x-class": "TrlParser"}
@@ -32,7 +32,18 @@ def schema(question: Mapping[str, Any]) -> Schema | None:
         for key, hint, default in fields_of(kind):
             found[key] = {**field_schema(hint, default), "x-class": kind.__name__}
             required += [key] if default is MISSING else []
+    if hasattr(parser(), "update_dataclasses_with_config"):
+        found[_PATTERN] = _or_text(found[_PATTERN])
     return _document(method, found, required)
+
+
+_PATTERN: Final = "lora_target_modules"
+"""Which PEFT takes as a text, too. trl 0.8.6 commands/cli_utils.py `update_dataclasses_with_config`
+sets what the file says on objects that are made already, whatever their types."""
+
+
+def _or_text(kind: Schema) -> Schema:
+    return {**kind, "anyOf": [{"type": "string"}, *kind["anyOf"]]}
 
 
 def _document(method: str, found: Mapping[str, Schema], required: list[str]) -> Schema:

@@ -24,10 +24,12 @@ from workload_builders import (
     FP32,
     FSDP_1,
     LLAMA_2_7B,
+    LLAMA_3_8B,
     LLAMA_32_3B,
     MISTRAL_7B,
     MIXED,
     NOT_QUANTISED,
+    POWERLM_3B,
     full,
     layout,
     lora,
@@ -36,8 +38,10 @@ from workload_builders import (
 )
 
 from tunec.compiler.analyses.memory.account import Account, account
+from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.ir.slots import AttentionKernel
 from tunec.schemas.models.architecture import Architecture
+from tunec.schemas.models.catalogue import card
 
 Row = dict[str, Any]
 FLASH: Final = AttentionKernel("flash_attention_2")
@@ -105,22 +109,28 @@ def quantile(values: Iterable[float], share: float) -> float:
     return ordered[ceil(share * len(ordered)) - 1]
 
 
-POWERLM_3B = {
-    "model_type": "granite",
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 36,
-    "num_key_value_heads": 36,
-    "vocab_size": 49152,
-    "tie_word_embeddings": True,
+MIXTRAL_8X7B = MISTRAL_7B | {
+    "model_type": "mixtral",
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
+LLAMA_2_70B = LLAMA_2_7B | {
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
 }
 
-# requirements.txt and requirements_granite.txt beside the tables. The rows of santacoder are left
-# out: two of its four need 8.3 and 18.7 bytes a logit, which its code does not explain.
+# requirements.txt, requirements_granite.txt and requirements_liger.txt beside the tables. The rows
+# of santacoder are left out: two of its four need 8.3 and 18.7 bytes a logit, which its code does
+# not explain.
 FMS: dict[str, tuple[Architecture, str]] = {
     "mistralai/Mistral-7B-v0.1": (model(MISTRAL_7B), "4.48.1"),
     "ibm/PowerLM-3b": (model(POWERLM_3B), "4.45.0"),
+    "mistralai/Mixtral-8x7B-Instruct-v0.1": (model(MIXTRAL_8X7B), "4.48.1"),
+    "NousResearch/Llama-2-70b-hf": (model(LLAMA_2_70B), "4.48.1"),
+    "meta-llama/Meta-Llama-3-8B": (model(LLAMA_3_8B), "4.45.2"),
 }
 
 
@@ -140,7 +150,13 @@ def fms_account(row: Row) -> Account:
         given["quantization"] = nf4() if row["quant"] else NOT_QUANTISED
         workload = lora(architecture, rank=16, dropout=0.1, targets=ATTENTION, **given)
     plan = layout(row["micro_batch"], checkpointed=True, **_fms_engine(row), **_fms_states(row))
-    return account(workload, plan)
+    return account(workload, _reentrant(plan))
+
+
+def _reentrant(plan: Layout) -> Layout:
+    """As transformers recomputes unless it is told otherwise, until 4.57."""
+    again = replace(plan.activation_checkpointing, reentrant=True)
+    return replace(plan, activation_checkpointing=again)
 
 
 def _fms_engine(row: Row) -> dict[str, Any]:
@@ -176,7 +192,35 @@ STABLELM_ALPHA_3B = {
     "vocab_size": 50688,
     "tie_word_embeddings": False,
 }
+FALCON_7B = {
+    "model_type": "falcon",
+    "hidden_size": 4544,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 71,
+    "vocab_size": 65024,
+    "multi_query": True,
+    "parallel_attn": True,
+    "new_decoder_architecture": False,
+    "bias": False,
+    "alibi": False,
+}
+GEMMA_7B = {
+    "model_type": "gemma",
+    "hidden_size": 3072,
+    "intermediate_size": 24576,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "head_dim": 256,
+    "vocab_size": 256000,
+}
 LITGPT = {
+    "falcon-7b": model(FALCON_7B),
+    "gemma-7b": model(GEMMA_7B),
+    "gemma2-9b": model(dict(card("gemma-2-9b").config)),
+    "llama-3-8b": model(LLAMA_3_8B),
+    "llama-3.1-8b": model(LLAMA_3_8B),
+    "mistral-7b": model(MISTRAL_7B),
     "llama 2 7b": model(LLAMA_2_7B),
     "llama-2-7b": model(LLAMA_2_7B),
     "llama 2 13b": model(LLAMA_2_13B),
@@ -186,12 +230,13 @@ LITGPT = {
 
 
 def litgpt_account(row: Row) -> Account:
-    """LitGPT's LoRA in pure bf16 on queries and values; every batch padded to the longest."""
+    """LitGPT's LoRA in pure bf16; every batch padded to the longest."""
+    few = row["peft"]["targets"] == "query,value"
     workload = lora(
         LITGPT[row["model"].lower()],
         rank=row["peft"]["r"],
         dropout=0.05,
-        targets=("q_proj", "v_proj", "query_key_value"),
+        targets=("q_proj", "v_proj", "query_key_value") if few else ALL_LINEAR,
         sequence=row["seq_len"],
         packing=False,
         kernel="foreach",
@@ -254,8 +299,36 @@ def zero_account(row: Row) -> Account:
     return account(workload, plan)
 
 
-QWEN_7B = model(LLAMA_2_7B | {"vocab_size": 151936})
-"""Llama's layers, but for one projection in place of three."""
+YI_6B = LLAMA_2_7B | {"num_key_value_heads": 4, "vocab_size": 64000}
+YI_34B = YI_6B | {
+    "hidden_size": 7168,
+    "intermediate_size": 20480,
+    "num_hidden_layers": 60,
+    "num_attention_heads": 56,
+    "num_key_value_heads": 8,
+}
+QWEN = {
+    "1.8B": {"hidden_size": 2048, "intermediate_size": 5504, "heads": 16, "layers": 24},
+    "7B": {"hidden_size": 4096, "intermediate_size": 11008, "heads": 32, "layers": 32},
+    "14B": {"hidden_size": 5120, "intermediate_size": 13696, "heads": 40, "layers": 40},
+    "72B": {"hidden_size": 8192, "intermediate_size": 24576, "heads": 64, "layers": 80},
+}
+"""Qwen/Qwen-*, config.json; half of its `intermediate_size`, since w1 and w2 share it."""
+
+
+@cache
+def qwen(name: str) -> Architecture:
+    """A model of the first generation: Llama's layers, one projection in place of three."""
+    wanted = name.lower().replace("_", ".").removesuffix("-chat").removeprefix("qwen-")
+    sizes = dict(QWEN[wanted.upper()])
+    heads, layers = sizes.pop("heads"), sizes.pop("layers")
+    vocabulary = 152064 if sizes["hidden_size"] > 4096 else 151936
+    more = {"num_attention_heads": heads, "num_key_value_heads": heads}
+    return model(
+        LLAMA_2_7B | sizes | more | {"num_hidden_layers": layers, "vocab_size": vocabulary}
+    )
+
+
 SINGLE = {"autocast": True, **BF16_LORA}
 
 
@@ -266,23 +339,28 @@ def qwen_account(row: Row) -> Account:
         "attention": FLASH,
         "versions": (("transformers", "4.45.0"),),
     }
-    sharded = {"engine": "deepspeed", "reduce_bucket": 4096**2, **MIXED}
+    architecture = qwen(row["model"])
+    sharded = {"engine": "deepspeed", "reduce_bucket": architecture.hidden**2, **MIXED}
     ranks = row["parallel"]["gpus"]
     if row["method"] == "full":
         plan = layout(checkpointed=True, accumulation=8, world=ranks, stage=3, **sharded)
-        return account(full(QWEN_7B, **given), plan)
+        return account(full(architecture, **given), plan)
     ends = "embeddings" in row["peft"]["targets"]
-    outer = (QWEN_7B.embedding, QWEN_7B.head)
-    beside = tuple(module for module in QWEN_7B.modules if module.path in outer)
-    workload = lora(QWEN_7B, rank=64, dropout=0.05, also_train=beside if ends else (), **given)
+    outer = (architecture.embedding, architecture.head)
+    beside = tuple(module for module in architecture.modules if module.path in outer)
+    workload = lora(architecture, rank=64, dropout=0.05, also_train=beside if ends else (), **given)
     states: dict[str, Any] = SINGLE
     if ranks > 1:
-        states = {"world": ranks, "stage": 2, "overlap_comm": True, **sharded}
+        stage = int(row["parallel"]["strategy"][4])
+        states = {"world": ranks, "stage": stage, "overlap_comm": True, **sharded}
     return account(workload, layout(checkpointed=True, accumulation=8, **states))
 
 
 def swift_account(row: Row) -> Account:
-    """Qwen-7B-Chat by ms-swift with torch 2.1: texts of 3234 tokens on average, cut to length."""
+    """ms-swift with torch 2.1: texts of 3234 tokens on average, cut to length."""
+    yi = {"yi-6b-chat": YI_6B, "yi-34b-chat": YI_34B}
+    name = row["model"]
+    architecture = model(yi[name]) if name in yi else qwen(name)
     given: dict[str, Any] = {
         "sequence": row["seq_len"],
         "attention": AttentionKernel(row["attn"]),
@@ -292,10 +370,10 @@ def swift_account(row: Row) -> Account:
     }
     micro, checkpointed = row["micro_batch"], row["grad_ckpt"]
     if row["method"] == "full":
-        return account(full(QWEN_7B, **given), layout(micro, checkpointed=checkpointed))
+        return account(full(architecture, **given), layout(micro, checkpointed=checkpointed))
     everything = row["peft"]["targets"] == "ALL"
     targets = ALL_LINEAR if everything else ("q_proj", "k_proj", "v_proj")
-    workload = lora(QWEN_7B, rank=row["peft"]["r"], dropout=0.05, targets=targets, **given)
+    workload = lora(architecture, rank=row["peft"]["r"], dropout=0.05, targets=targets, **given)
     return account(workload, layout(micro, checkpointed=checkpointed, **SINGLE))
 
 

@@ -19,9 +19,11 @@ from workload_builders import (
     nf4,
 )
 
+from tunec.compiler.analyses.architecture import derive
 from tunec.compiler.analyses.memory.account import Account, account, largest_micro_batch
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.slots import AttentionKernel
+from tunec.schemas.models.catalogue import card
 from tunec.schemas.units import GIB
 
 SMALL, LARGE = model(LLAMA_32_1B), model(LLAMA_3_8B)
@@ -283,3 +285,19 @@ def test_a_padded_batch_costs_sdpa_a_mask() -> None:
     packed, padded = full(LARGE, packing=True), full(LARGE, packing=False)
     assert account(padded, layout(1)).peak_bytes == account(packed, layout(1)).peak_bytes
     assert account(padded, layout(2)).peak_bytes > account(packed, layout(2)).peak_bytes
+
+
+def test_what_encodes_the_data_is_gone_before_training():
+    """Text encoders and VAE: a moment of their own, and its peak where they are larger."""
+    known = card("sd3-medium")
+    denoiser, encoders = derive(known.config), tuple(derive(c.config) for c in known.components)
+    pictures = {"images": 1, "image_width": 512, "image_height": 512, "sequence": 0}
+    plan = layout(mode="layer", **BF16_LORA)
+    alone = account(lora(denoiser, targets=("to_q",), **pictures), plan)
+    found = account(replace(alone.workload, components=encoders), plan)
+    assert found.phases["optimizer step"] == alone.phases["optimizer step"]
+    [ahead] = found.phases["encoding ahead"].values()
+    assert ahead == 2 * sum(each.parameters for each in encoders)
+    assert found.peak_phase == "encoding ahead"
+    assert found.peak_bytes == ahead > alone.peak_bytes
+    assert "encoding ahead" not in alone.phases

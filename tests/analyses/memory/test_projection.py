@@ -45,7 +45,7 @@ CHUNKED = [
 def test_trl_in_chunks(
     trl: str, hidden: int, vocab: int, trained: bool, forward: int, backward: int
 ) -> None:
-    found = chunked(hidden, vocab, Version(trl), head_trained=trained)
+    found = chunked(hidden, vocab, Version(trl), head_trained=trained, casts=False, short=False)
     assert whole(found, 1024) == (
         pytest.approx(forward, rel=0.05),
         pytest.approx(backward, rel=0.05),
@@ -85,7 +85,7 @@ def test_trl_in_tiles(monkeypatch: pytest.MonkeyPatch, trained: bool) -> None:
         storages.begin("backward")
         loss.backward()
     forward, backward = (highest(storages, name) - before for name in ("forward", "backward"))
-    found = chunked(hidden, vocab, None, head_trained=trained)
+    found = chunked(hidden, vocab, None, head_trained=trained, casts=False, short=False)
     assert whole(found, tokens) == (
         pytest.approx(forward, rel=0.002),
         pytest.approx(backward, rel=0.002),

@@ -67,6 +67,16 @@ QWEN_25_7B = {
     "tie_word_embeddings": False,
 }
 MISTRAL_7B = LLAMA_3_8B | {"model_type": "mistral", "vocab_size": 32000, "sliding_window": 4096}
+POWERLM_3B = {
+    "model_type": "granite",
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 36,
+    "num_key_value_heads": 36,
+    "vocab_size": 49152,
+    "tie_word_embeddings": True,
+}
 
 _DATA = Data(
     train="train.jsonl",
@@ -219,9 +229,15 @@ def layout(
     **changes: Any,
 ) -> Layout:
     """A layout; further names are fields of states, zero and parallel."""
-    groups: dict[str, Any] = {"states": _STATES, "zero": _ZERO, "parallel": _PARALLEL}
+    mode = ActivationCheckpointing("layer" if checkpointed else "none", False, 1, 0, False)
+    groups: dict[str, Any] = {
+        "states": _STATES,
+        "zero": _ZERO,
+        "parallel": _PARALLEL,
+        "activation_checkpointing": mode,
+    }
     groups["parallel"] = replace(_PARALLEL, engine=engine, world=world, data=world)
-    fsdp = changes.pop("fsdp", NO_FSDP)
+    fsdp, nodes = changes.pop("fsdp", NO_FSDP), changes.pop("nodes", 1)
     for name, group in groups.items():
         part = {key: changes.pop(key) for key in list(changes) if key in _fields(group)}
         groups[name] = replace(group, **part)
@@ -232,8 +248,7 @@ def layout(
         global_=micro * accumulation * world,
         evaluation=evaluation,
     )
-    mode = ActivationCheckpointing(mode="layer" if checkpointed else "none", reentrant=False)
-    return Layout(batch=batch, activation_checkpointing=mode, fsdp=fsdp, **groups)
+    return Layout(batch=batch, fsdp=fsdp, nodes=nodes, **groups)
 
 
 BF16_LORA = {"trainable": "fp32", "gradients": "fp32", "optimizer": "fp32"}

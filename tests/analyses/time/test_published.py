@@ -16,6 +16,7 @@ from workload_builders import (
     BF16_LORA,
     LLAMA_2_7B,
     MISTRAL_7B,
+    POWERLM_3B,
     full,
     layout,
     lora,
@@ -30,18 +31,7 @@ from tunec.compiler.ir.slots import AttentionKernel
 from tunec.schemas.hardware.catalogue import device
 
 MISTRAL = model(MISTRAL_7B)
-POWERLM = model(
-    {
-        "model_type": "granite",
-        "hidden_size": 2304,
-        "intermediate_size": 9216,
-        "num_hidden_layers": 40,
-        "num_attention_heads": 36,
-        "num_key_value_heads": 36,
-        "vocab_size": 49152,
-        "tie_word_embeddings": True,
-    }
-)
+POWERLM = model(POWERLM_3B)
 # Qwen-7B and Qwen-1.8B have Llama's layers, with the three attention projections in one.
 QWEN_7B = model(LLAMA_2_7B | {"vocab_size": 151936})
 QWEN_18B = model(

@@ -94,6 +94,11 @@ REFUSED: Final = (
     Proof("fp16-refused-by-deepspeed", 0, *_DS, "Type fp16 is not supported on your device"),
     Proof("hpz-group-uneven", 0, "engine", "0.19.8", "12 is not divisible by 8"),
     Proof("tensor-parallel-under-zero-3", 0, "engine", "0.17.6", "has not been validated"),
+    Proof("loss-scale-refused", 0, *_DS, "min_loss_scale must be > 0"),
+    Proof("loss-scale-refused", 1, *_DS, "loss_scale must be >= 0"),
+    Proof("deepspeed-schedule-number-refused", 0, *_DS, "must be a positive integer"),
+    Proof("keys-refused-together", 0, *_DS, "is not supported with ZeRO stage 3"),
+    Proof("keys-refused-together", 2, *_DS, "compute_grad_norm=false is supported only"),
     # ── TrainingArguments, and the ds_config beside them ─────────────────────────────────────────
     Proof("auto-buckets-need-hidden-size", 0, "trainer", "4.44.2", "nor `hidden_sizes` entry"),
     Proof("best-model-cadence", 0, *_HF, "round multiple"),
@@ -134,6 +139,9 @@ REFUSED: Final = (
     Proof("fsdp-state-dict-refused", 1, *_ACC, "SHARDED"),
     Proof("fsdp-strategy-refused", 0, *_ACC, "ZERO3"),
     Proof("fsdp-strategy-refused", 1, *_ACC, "is not a valid ShardingStrategy"),
+    Proof("key-of-none", 1, *_ACC, "had unknown keys"),
+    Proof("word-of-none", 0, *_ACC, "is not a valid DistributedType"),
+    Proof("word-of-none", 1, *_ACC, "Unknown mixed_precision mode"),
     Proof("keys-beside-deepspeed-file", 0, *_ACC, "config variables will be ignored"),
     Proof("one-device-for-multi-gpu", 0, *_ACC, "Less than two GPU ids"),
     # ── TRL ──────────────────────────────────────────────────────────────────────────────────────
@@ -181,6 +189,7 @@ SEEN: Final = (
     # ── DeepSpeed ────────────────────────────────────────────────────────────────────────────────
     Proof("misplaced-key", 1, *_DS, shows=_has("ignored", "overlap_comm")),
     Proof("unknown-key", 0, *_DS, shows=_has("ignored", "gradient_clipp1ng")),
+    Proof("section-without-type", 0, *_DS, shows=_is("values/scheduler.type", None)),
     Proof("static-loss-scale", 0, *_DS, shows=_is("values/fp16.loss_scale", 1.0)),
     Proof("zero-stage-left-out", 0, *_DS, shows=_is("values/zero_optimization.stage", 0)),
     Proof("default-moved", 0, "deepspeed", "0.18.9", shows=_is("values/gradient_clipping", 0.0)),
@@ -202,6 +211,7 @@ SEEN: Final = (
         *_HF,
         shows=_is("deepspeed/zero_optimization", {"stage": 3}),
     ),
+    Proof("optimizer-given-twice", 0, "trainer", "4.51.3", shows=_is("values/optim", "adafactor")),
     Proof("hub-keys-without-push", 0, *_HF, shows=_is("values/push_to_hub", False)),
     Proof("nothing-is-reported", 0, *_HF, shows=_is("values/report_to", [])),
     Proof("interval-without-strategy", 0, *_HF, shows=_is("values/eval_strategy", "no")),
@@ -246,6 +256,12 @@ SEEN: Final = (
     Proof("quantization-options-ignored", 1, *_LF, shows=_is("values/quantization_bit", None)),
     Proof("word-not-taken", 0, *_LF, shows=_is("values/flash_attn", "flash_attention_2")),
     # ── Axolotl ──────────────────────────────────────────────────────────────────────────────────
+    Proof(
+        "data-set-key-unread",
+        0,
+        *_AXO,
+        shows=lambda a: "train_on_split" not in str(a["values"]["datasets"]),
+    ),
     Proof("key-of-another-tool", 0, *_AXO, shows=_lacks("values", "num_train_epochs")),
     Proof("misspelt-key", 0, *_AXO, shows=_lacks("values", "gradient_acumulation_steps")),
     Proof("lora-keys-without-adapter", 1, *_AXO, shows=_lacks("values", "adapter")),

@@ -10,6 +10,7 @@ sys.path[:0] = [str(FOLDER.parent), str(FOLDER)]
 
 from covered import ELSEWHERE, NOT_PROVEN  # noqa: E402
 from proofs import REFUSED, SEEN  # noqa: E402
+from refusals import refusals  # noqa: E402
 
 from tunec.compiler.lints.index import rule_names  # noqa: E402
 
@@ -23,6 +24,7 @@ TABLES = {
 def tabled() -> set[str]:
     """The rules of the rows of every table of proofs."""
     found = {each.rule for each in (*REFUSED, *SEEN)}
+    found |= {case.rule for case in refusals() if case.is_asked and case.says}
     for name, tables in TABLES.items():
         module = pytest.importorskip(f"{name.removesuffix('.py')}")
         found |= {row[0] for table in tables for row in getattr(module, table)}

@@ -4,7 +4,7 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,13 +23,7 @@ for needed in ("deepspeed", "transformers", "accelerate", "peft", "trl"):
     pytest.importorskip(needed)
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
+pytestmark = pytest.mark.usefixtures("own_environment")
 
 
 def config_of(rule: str, number: int = 0) -> dict[str, Any]:
@@ -300,3 +294,16 @@ def test_names_of_the_language_model_are_in_the_vision_tower() -> None:
     adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"]))
     trained = [name for name, each in adapted.named_parameters() if each.requires_grad]
     assert any("vision_tower" in name for name in trained)
+
+
+@pytest.mark.parametrize(("name", "numbers"), [("adafactor", set()), ("adamw_torch", {"betas"})])
+def test_numbers_of_adam_are_for_adam(name: str, numbers: set[str], tmp_path: Path) -> None:
+    import transformers
+
+    said = {**yaml_of("adam-numbers-unread", "training_args.yaml"), "optim": name}
+    arguments = transformers.TrainingArguments(
+        **{**said, "output_dir": str(tmp_path), "use_cpu": True, "bf16": False}
+    )
+    _, given = transformers.Trainer.get_optimizer_cls_and_kwargs(arguments)
+    assert {"betas", "eps"} & set(given) >= numbers
+    assert ("betas" in given) is bool(numbers)

@@ -103,6 +103,15 @@ def test_an_empty_state_dict_leaves_an_adapter_without_tensors(tmp_path: Path) -
         assert list(saved.keys()) == []
 
 
+def test_a_rank_under_another_name_is_not_read(tmp_path: Path) -> None:
+    """PEFT reads its own file with the class of the method, and drops what that has not."""
+    bad = next(each for each in examples("adapter-key-unread") if each.is_bad)
+    (tmp_path / "adapter_config.json").write_text(bad.files["adapter_config.json"], "utf-8")
+    with pytest.warns(UserWarning, match="lora_rank"):
+        read = peft.PeftConfig.from_pretrained(str(tmp_path))
+    assert read.r == peft.LoraConfig().r
+
+
 def test_trl_unpacks_a_list_of_one_target() -> None:
     trl = pytest.importorskip("trl")
     assert trl.ModelConfig(lora_target_modules=["q_proj"]).lora_target_modules == "q_proj"

@@ -1,7 +1,6 @@
 """What rules say of precision, quantisation, recomputation and launching, asked for real."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +13,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("trl")
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
+pytestmark = pytest.mark.usefixtures("own_environment")
 
 
 # ── precision ────────────────────────────────────────────────────────────────────────────────────

@@ -13,10 +13,13 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 from lint_pages import Example, examples  # noqa: E402
 from programs import PROGRAMS, ask_program, example, refusal  # noqa: E402
 from proofs import REFUSED, SEEN, Proof  # noqa: E402
+from refusals import Refusal, refusals  # noqa: E402
 
 from tunec.compiler.consumers.environments import EnvironmentUnavailable  # noqa: E402
 
 Key = tuple[str, str, int]
+FILES = [case for case in refusals() if case.is_asked and case.program in PROGRAMS]
+"""The cases of `data/refusals/`: asked with the proofs, for starting a program takes longest."""
 
 
 def good(rule: str) -> list[Example]:
@@ -37,6 +40,11 @@ def answers(program: str, version: str) -> Mapping[Key, Any]:
         for at, each in enumerate(good(proof.rule) if proof.text else ()):
             if set(each.files) == set(bad.files) and each.arguments == bad.arguments:
                 asked[proof.rule, "good", at] = PROGRAMS[program].question(each)
+    for case in FILES:
+        if (case.program, case.version) == (program, version):
+            asked[case.id, "bad", 0] = PROGRAMS[program].question(case.bad)
+            if case.says:
+                asked[case.id, "good", 0] = PROGRAMS[program].question(case.mended)
     try:
         found = ask_program(program, version, list(asked.values()))
     except EnvironmentUnavailable as unavailable:
@@ -67,3 +75,14 @@ def test_what_is_called_silent_is_taken_and_shows(proof: Proof) -> None:
     answer = answers(proof.program, proof.version)[proof.rule, "bad", proof.number]
     assert refusal(answer) == ""
     assert proof.shows(answer), answer
+
+
+@pytest.mark.parametrize("case", FILES, ids=lambda case: case.id)
+def test_the_program_agrees_with_a_file(case: Refusal) -> None:
+    found = answers(case.program, case.version)
+    refused = refusal(found[case.id, "bad", 0])
+    if case.says:
+        assert case.says in refused
+        assert case.says not in refusal(found[case.id, "good", 0])
+    else:
+        assert refused == ""

@@ -44,6 +44,11 @@ REFUSED = (
     ("tracker-not-supported", 1, NEW, "init", "tensorbord is not supported"),
     ("no-read-as-false", 0, NEW, "parse", "is not a valid IntervalStrategy"),
     ("best-model-cadence", 0, NEW, "parse", "round multiple"),
+    ("divided-by-zero", 0, NEW, "train", "ZeroDivisionError"),
+    ("accelerator-config-refused", 0, NEW, "parse", "unexpected keyword argument 'even_batch'"),
+    ("word-refused-later", 1, NEW, "init", "verbose"),
+    ("number-without-meaning", 2, NEW, "train", "num_workers option should be non-negative"),
+    ("schedule-argument-unusable", 1, NEW, "train", "Unknown decay type: sqrt"),
     # it is on: the model, which has no such method, is asked for checkpointing
     ("boolean-as-text", 0, NEW, "train", "gradient_checkpointing_enable"),
 )
@@ -75,6 +80,9 @@ SILENT: tuple[tuple[str, int, str, Mapping[str, Any], Callable[[Mapping[str, Any
     ("best-save-unguided", 1, NEW, {}, lambda run: run["steps"] == 9 and not run["saved"]),
     ("evaluation-after-the-end", 0, OLD, {}, lambda run: run["evaluations"] == 0),
     ("evaluation-after-the-end", 0, NEW, {}, lambda run: run["evaluations"] == 1),
+    ("schedule-argument-unusable", 0, NEW, {}, lambda run: run["rates"][-1] > 1e-6),
+    ("interval-of-zero", 0, NEW, {}, lambda run: len(run["saved"]) < 2),
+    ("number-without-meaning", 1, NEW, {}, _steps(9)),
     ("compile-turned-on", 0, NEW, {"num_train_epochs": 0}, lambda r: r["values"]["torch_compile"]),
 )
 

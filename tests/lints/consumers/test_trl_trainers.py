@@ -1,8 +1,6 @@
 """What TRL's trainers refuse when they are made: rules about preferences and packing."""
 
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +24,7 @@ REFUSED = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
+pytestmark = pytest.mark.usefixtures("own_environment")
 
 
 def tokenizer() -> Any:

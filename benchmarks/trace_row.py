@@ -1,0 +1,54 @@
+"""One row of docs/memory-accuracy.md."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from tunec.schemas.terms import FsdpSharding
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One row: a model, and what differs from a bf16 run of one sample on one device."""
+
+    model: str
+    method: str = "full"
+    """full, lora, qlora (kbit: with fp32 norms and head, under autocast) or int8."""
+    states: str = "bf16"
+    sequence: int = 2048
+    micro: int = 1
+    checkpointed: bool = False
+    packing: bool = True
+    optimizer: str = "adamw"
+    kernel: str = "fused"
+    attention: str = "sdpa"
+    engine: str = "none"
+    world: int = 1
+    stage: int = 0
+    accumulation: int = 1
+    targets: tuple[str, ...] = ()
+    dropout: float = 0.0
+    zero: dict[str, Any] = field(default_factory=dict)
+    fsdp: FsdpSharding | Literal[""] = ""
+    """Sharding of FSDP 2, where that is the engine."""
+    loss: str = "full"
+    reference: str = ""
+    """Of DPO, where it is not empty: base, resident or precomputed."""
+    reentrant: bool = False
+    segment: int = 1
+    """Layers recomputed together."""
+    gap: int = 0
+    """Layers after them that keep everything."""
+    offload: bool = False
+    """Whether the inputs of recomputed layers wait in host RAM."""
+
+    @property
+    def title(self) -> str:
+        """What differs from the simplest, in a few words."""
+        plain = asdict(Combination(self.model))
+        named = {"method": self.method, "states": self.states}
+        named |= {k: v for k, v in asdict(self).items() if v != plain[k] and k not in named}
+        named.pop("model", None)
+        words = [
+            str(v) if k in ("method", "states", "engine") else f"{k}={v}" for k, v in named.items()
+        ]
+        return " ".join(words)

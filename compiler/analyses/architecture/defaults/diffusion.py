@@ -1,0 +1,70 @@
+"""Denoisers and autoencoders of diffusers 0.42.1: arguments of `__init__`."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+DIFFUSION: Final[Mapping[str, Mapping[str, Any]]] = {
+    "AutoencoderKL": {
+        "block_out_channels": (64,),
+        "layers_per_block": 1,
+        "latent_channels": 4,
+        "mid_block_add_attention": True,
+        "down_block_types": ("DownEncoderBlock2D",),
+        "up_block_types": ("UpDecoderBlock2D",),
+        "in_channels": 3,
+        "out_channels": 3,
+        "use_quant_conv": True,
+        "use_post_quant_conv": True,
+    },
+    "FluxTransformer2DModel": {
+        "num_attention_heads": 24,
+        "attention_head_dim": 128,
+        "in_channels": 64,
+        "num_layers": 19,
+        "num_single_layers": 38,
+        "pooled_projection_dim": 768,
+        "guidance_embeds": False,
+        "joint_attention_dim": 4096,
+        "patch_size": 1,
+    },
+    "SD3Transformer2DModel": {
+        "num_attention_heads": 18,
+        "attention_head_dim": 64,
+        "num_layers": 18,
+        "patch_size": 2,
+        "in_channels": 16,
+        "dual_attention_layers": (),
+        "pooled_projection_dim": 2048,
+        "caption_projection_dim": 1152,
+        "joint_attention_dim": 4096,
+        "out_channels": 16,
+    },
+    "UNet2DConditionModel": {
+        "dual_cross_attention": False,
+        "only_cross_attention": False,
+        "resnet_time_scale_shift": "default",
+        "time_embedding_type": "positional",
+        "attention_type": "default",
+        "mid_block_type": "UNetMidBlock2DCrossAttn",
+        "block_out_channels": (320, 640, 1280, 1280),
+        "layers_per_block": 2,
+        "transformer_layers_per_block": 1,
+        "attention_head_dim": 8,
+        "cross_attention_dim": 1280,
+        "down_block_types": (
+            "CrossAttnDownBlock2D",
+            "CrossAttnDownBlock2D",
+            "CrossAttnDownBlock2D",
+            "DownBlock2D",
+        ),
+        "up_block_types": (
+            "UpBlock2D",
+            "CrossAttnUpBlock2D",
+            "CrossAttnUpBlock2D",
+            "CrossAttnUpBlock2D",
+        ),
+        "in_channels": 4,
+        "use_linear_projection": False,
+        "out_channels": 4,
+    },
+}

@@ -1,0 +1,198 @@
+"""What one sample of a micro batch adds at each moment of a training step."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from tunec.compiler.analyses.memory.activations import (
+    Activations,
+    Pass,
+    text_activations,
+    text_tokens,
+)
+from tunec.compiler.analyses.memory.arithmetic import arithmetic
+from tunec.compiler.analyses.memory.casts import backward_casts, forward_casts
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.diffusion import denoiser_activations
+from tunec.compiler.analyses.memory.evaluation import kept_logits
+from tunec.compiler.analyses.memory.frozen_units import retained, retains_inputs
+from tunec.compiler.analyses.memory.fsdp import computed_states
+from tunec.compiler.analyses.memory.lora import (
+    experts_merged,
+    experts_merging,
+)
+from tunec.compiler.analyses.memory.loss import loss_bytes
+from tunec.compiler.analyses.memory.phase import (
+    NOTHING,
+    Group,
+    group,
+    times,
+)
+from tunec.compiler.analyses.memory.projection import LossBytes
+from tunec.compiler.analyses.memory.reference import reference_forward
+from tunec.compiler.analyses.memory.vision import image_activations
+from tunec.compiler.analyses.memory.workload import NO_FSDP, Workload
+from tunec.compiler.ir.slots import ActivationCheckpointing, Fsdp, Parallel, States
+from tunec.schemas.models.architecture import Part
+
+
+class Samples(NamedTuple):
+    """What one sample adds, and what autocast copies, at each moment of a step."""
+
+    at_images: Group
+    at_loss: Group
+    at_loss_backward: Group
+    at_last_layer: Group
+    until_backward: Group
+    """What layers keep until they are differentiated."""
+    in_begun_layer: Group
+    """A layer whose differentiation has begun, with what it kept."""
+    in_half_layer: Group
+    """The same when its feed-forward is done."""
+    at_expansion: Group
+    """While a product in the last layer expands a quantised weight."""
+    at_first_layer: Group
+    at_experts: Group
+    at_first_segment: Group
+    """Several layers that were recomputed together, before the first is differentiated."""
+    at_norms: Group
+    """While DoRA makes the norms of a layer's weights."""
+    of_encoder: Group
+    after_text: Group
+    at_images_backward: Group
+    in_evaluation: Group
+    at_reference: Group
+    """In the layers of a reference model, the trained one's graph alive."""
+    at_reference_loss: Group
+    """When its layers are done."""
+    forward_copies: Group
+    """16-bit copies of weights; these and the buffers do not depend on the samples."""
+    backward_copies: Group
+    last_copies: Group
+    """Those that are left when the output projection is done."""
+    merging: Group
+    """Experts with their adapters merged, of the layer that is differentiated."""
+    loss_buffers: Group
+    loss_buffers_backward: Group
+
+
+def pass_of(
+    workload: Workload,
+    parallel: Parallel,
+    states: States,
+    checkpointing: ActivationCheckpointing,
+    *,
+    padded: bool,
+    fsdp: Fsdp = NO_FSDP,
+) -> Pass:
+    """How one forward and backward pass of a layout runs."""
+    return Pass(
+        states=computed_states(states, workload.precision.compute, fsdp),
+        checkpointed=checkpointing.mode == "layer",
+        padded=padded and workload.attention.implementation == "sdpa",
+        sequence_parallel=parallel.sequence,
+        tensor_parallel=parallel.tensor,
+        gathered=parallel.data if workload.kept_evaluation_batches else 1,
+        segment=checkpointing.segment,
+        gap=checkpointing.gap,
+        offload=checkpointing.offload,
+        reentrant=checkpointing.reentrant,
+        retains=retains_inputs(workload, checkpointing, fsdp),
+    )
+
+
+@lru_cache(maxsize=2048)
+def samples_of(workload: Workload, run: Pass) -> Samples:
+    """What one sample of a workload adds at each moment; remembered for all layouts that run so."""
+    passed, images = activations(workload, run), image_activations(workload, run)
+    loss, counts = loss_of(workload, run.states, short=run.short), count(workload)
+    at_once = workload.loss == "full"
+    widths = arithmetic(workload, run.states, main_part(workload))
+    tokens = text_tokens(workload) / run.sequence_parallel
+    kept = {**images.kept, **passed.kept}
+    waiting = {name: size for name, size in kept.items() if name != "final norm"}
+    held = loss.kept if workload.loss != "full" else loss.forward
+    copies = {"checkpointed": run.checkpointed and not run.gap}
+    merged = experts_merged(workload, widths, **copies)
+    recomputed = passed.one_layer if run.checkpointed else {}
+    layers = sum(stack.layers for stack in workload.architecture.stacks)
+    retaining = retained(passed.kept, layers) if run.retains else {}
+    found = Samples(
+        at_images=group(images.forward),
+        at_loss=group(kept, {"logits and loss": tokens * loss.forward}),
+        at_loss_backward=group(kept, {"logits and loss": tokens * loss.backward}),
+        at_last_layer=group(
+            waiting if main_part(workload) == "text" else kept,
+            passed.last_layer,
+        ),
+        until_backward=group(waiting),
+        in_begun_layer=group(passed.begun or passed.last_layer),
+        in_half_layer=group(passed.half or passed.begun or passed.last_layer),
+        at_expansion=group(waiting, passed.expanding) if counts.quantized else NOTHING,
+        at_first_layer=group(images.kept, passed.first_layer, retaining),
+        at_experts=group(images.kept, passed.one_layer),
+        at_first_segment=group(images.kept, passed.first_segment)
+        if passed.first_segment
+        else NOTHING,
+        at_norms=group(kept, recomputed) if workload.adapter.dora else NOTHING,
+        of_encoder=group(passed.encoder),
+        after_text=NOTHING if images.after_embedding else group(images.kept),
+        at_images_backward=group(images.kept, images.backward) if images.backward else NOTHING,
+        in_evaluation=group(
+            passed.forward,
+            {"logits and loss": tokens * loss.forward},
+            kept_logits(workload, widths, run.gathered),
+        ),
+        at_reference=reference_forward(workload, kept, passed.forward, tokens * held),
+        at_reference_loss=reference_forward(workload, kept, {}, tokens * (held + loss.forward)),
+        forward_copies=group(forward_casts(counts, widths, **copies, head=at_once), merged),
+        backward_copies=group(backward_casts(counts, widths, **copies, head=at_once), merged),
+        last_copies=group(
+            {} if run.checkpointed else backward_casts(counts, widths, **copies, head=at_once),
+            merged,
+        ),
+        merging=group(experts_merging(workload, widths, **copies)),
+        loss_buffers=group({"loss buffers": loss.fixed}) if loss.fixed else NOTHING,
+        loss_buffers_backward=group({"loss buffers": loss.fixed_backward})
+        if loss.fixed_backward
+        else NOTHING,
+    )
+    sequences = workload.preference.sequences if workload.preference is not None else 1
+    return found if sequences == 1 else of_sequences(found, sequences)
+
+
+def of_sequences(samples: Samples, number: int) -> Samples:
+    """What a sample of several sequences adds; copies and buffers are the same for all."""
+    shared = (
+        *("forward_copies", "backward_copies", "last_copies", "merging"),
+        *("loss_buffers", "loss_buffers_backward"),
+    )
+    names = [name for name in Samples._fields if name not in shared]
+    return samples._replace(**{name: times(getattr(samples, name), number) for name in names})
+
+
+def main_part(workload: Workload) -> Part:
+    """The part whose widths are those of the whole run."""
+    return "denoiser" if workload.architecture.kind == "diffusion" else "text"
+
+
+def activations(workload: Workload, run: Pass) -> Activations:
+    """Activations of the model that is trained: a language model or a denoiser."""
+    if workload.architecture.kind == "diffusion":
+        return denoiser_activations(workload, run)
+    return text_activations(workload, run)
+
+
+@lru_cache(maxsize=1024)
+def loss_of(workload: Workload, states: States, *, short: bool = False) -> LossBytes:
+    """What the loss of this workload holds, in bytes a token."""
+    counts = count(workload)
+    widths = arithmetic(workload, states, main_part(workload))
+    trained = counts.head > 0 or counts.tied
+    return loss_bytes(
+        workload,
+        widths.compute,
+        head_trained=trained,
+        autocast=states.autocast,
+        casts=widths.casts,
+        short=short,
+    )

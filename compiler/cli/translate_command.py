@@ -1,0 +1,75 @@
+"""`tunec translate`: existing configs in the words of other targets, all or none."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from tunec.compiler.cli.delivery import Files, deliver, to_json
+from tunec.compiler.cli.lint_command import software_of
+from tunec.compiler.cli.session import INPUT, Misuse, Session
+from tunec.compiler.lints.surroundings import Unusable, environment_of
+from tunec.compiler.requirements import Asked
+from tunec.compiler.translate.translate import Translated, Ungiven, given_slots, translate_files
+
+
+def run(options: Namespace, session: Session) -> int:
+    """Translate; write nothing unless the new files say the run that was read."""
+    if not options.targets:
+        known = ", ".join(session.registry.names())
+        raise Misuse(f"no target: say with --to whose files to write; there are {known}")
+    if options.check and options.output is None:
+        raise Misuse("--check compares with a directory: give it with -o")
+    result = _translate(options, session)
+    session.diagnose(result.diagnostics, result.sources)
+    if session.format == "json":
+        session.json(_json(result))
+    return deliver(_layout(result), options, session) if result.ok else INPUT
+
+
+def _translate(options: Namespace, session: Session) -> Translated:
+    targets = session.registry.readable()
+    software = software_of(options.software)
+    try:
+        environment = environment_of(
+            targets,
+            hardware=options.hardware,
+            model=options.model,
+            world=options.world_size,
+            readers=options.readers,
+            software=software,
+        )
+        given = given_slots(options.overrides)
+    except (Unusable, Ungiven) as unusable:
+        raise Misuse(str(unusable)) from None
+    asked = tuple(_asked(name, software, session) for name in options.targets)
+    names = [target.name for target, _ in asked]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise Misuse(f"--to names {twice} twice: its files would have the same names")
+    paths = [Path(each) for each in options.files]
+    return translate_files(paths, asked, targets, environment, given=given, without=options.without)
+
+
+def _asked(name: str, software: dict[str, str], session: Session) -> Asked:
+    try:
+        return session.registry.resolve(name, software)
+    except LookupError as unknown:
+        raise Misuse(str(unknown.args[0])) from None
+
+
+def _layout(result: Translated) -> Files:
+    return {
+        Path(target, artifact.name): artifact.text
+        for target, artifacts in result.artifacts.items()
+        for artifact in artifacts
+    }
+
+
+def _json(result: Translated) -> dict[str, object]:
+    return {
+        "artifacts": [
+            to_json(target, artifact)
+            for target, artifacts in result.artifacts.items()
+            for artifact in artifacts
+        ],
+        "diagnostics": [each.to_json() for each in result.diagnostics],
+    }

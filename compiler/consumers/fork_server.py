@@ -1,0 +1,120 @@
+"""Loads once what every environment shares, then forks for each batch of questions.
+
+`fork_server.py` runs in the environment that pins nothing. A line of JSON on standard input asks
+for one process; two lines on standard output say its number when it has begun, and its exit status
+when it has ended. It ends with its standard input. Only the standard library is imported here, and
+torch with the parts that the consumers load: no environment pins torch, and loading those parts
+takes most of the time that a consumer takes to start (2.6 of the 4.3 s of `transformers.Trainer`).
+
+None of what is loaded starts a thread, so a fork sees all of it.
+"""
+
+import importlib
+import json
+import os
+import runpy
+import signal
+import site
+import sys
+import tempfile
+import time
+import traceback
+import typing
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Final
+
+SHARED: Final = (
+    "torch",
+    "torch.distributed.tensor",
+    "torch.distributed.fsdp",
+    "torch._dynamo",
+)
+_LOOK_SECONDS: Final = 0.01
+
+
+def main() -> None:
+    """Answer every request on standard input with a process."""
+    parent = os.getppid()
+    told = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    for name in SHARED:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    for line in sys.stdin:
+        _serve(json.loads(line), told, parent)
+
+
+def _serve(request: dict[str, Any], told: IO[str], parent: int) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(_child(request, told))
+    told.write(f"{_wait(child, parent)}\n")
+
+
+def _wait(child: int, parent: int) -> int:
+    """The child's exit status; where whoever asked is gone, the child ends and so does this."""
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if os.getppid() != parent:
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            os._exit(1)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _child(request: dict[str, Any], told: IO[str]) -> int:
+    """Run a script as the environment's own interpreter would; its exit status."""
+    os.setsid()
+    told.write(f"{os.getpid()}\n")
+    told.close()
+    try:
+        _redirect(request)
+        _enter(Path(request["packages"]), request["python"], request["prefix"])
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001  what an interpreter prints at its end
+        traceback.print_exc()
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    return status
+
+
+def _redirect(request: dict[str, Any]) -> None:
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    tempfile.tempdir = None
+    sys.argv[:] = request["arguments"]
+    os.dup2(os.open(request["input"], os.O_RDONLY), 0)
+    output = os.open(request["output"], os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", buffering=1, closefd=False)
+
+
+def _enter(packages: Path, python: str, prefix: str) -> None:
+    """Set what the start of that interpreter would have set, and forget what it has of its own."""
+    sys.executable, sys.prefix, sys.exec_prefix = python, prefix, prefix
+    at = min(n for n, path in enumerate(sys.path) if path in site.getsitepackages())
+    del sys.path[at:]
+    site.addsitedir(str(packages))
+    importlib.invalidate_caches()
+    own = {each.name.removesuffix(".py") for each in packages.iterdir()} - {"torch"}
+    for name in [each for each in sys.modules if each.partition(".")[0] in own]:
+        del sys.modules[name]
+    # typing gives `Union[str, list]` out again for `Union[list, str]`: each order as it is written
+    for forget in getattr(typing, "_cleanups", ()):
+        forget()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""What a pure function gave before, found again by what it asked to give it.
+
+A function of plans, or of anything that can be asked, asks its subject one question after the other
+before it has its result. Another subject that answers these alike would be asked the same and give
+the same: its result need not be worked out. Clusters differ in much that nobody asks.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+_Question = TypeVar("_Question", bound=Hashable)
+_Result = TypeVar("_Result")
+
+_Path = tuple[tuple[Any, Any], ...]
+"""Questions with their answers, in the order of asking."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where only one result is left: what has to be answered alike to come to it."""
+
+    rest: _Path
+    result: Any
+
+
+_Tree = dict[Any, dict[Any, "_Tree | _End"]]
+"""A question with what comes next by its answer. At most points it is one question; where a
+function was spared some, those who came by the same answers may have gone on in several ways."""
+
+
+@dataclass(slots=True)
+class Recollection(Generic[_Question, _Result]):
+    """Results in a tree of questions, each asked only where those above it were answered alike.
+
+    So a question may rest on the answers above it, as the parts of a thing do on its being there.
+    """
+
+    _root: "_Tree | _End | None" = None
+    size: int = 0
+    """How many results were kept."""
+
+    def recall(self, ask: Callable[[_Question], Any]) -> _Result | None:
+        """The result for a subject that answers as an earlier one did; None: there was none."""
+        at = self._root
+        while isinstance(at, dict):
+            for question, branches in at.items():
+                found = branches.get(ask(question))
+                if found is not None:
+                    at = found
+                    break
+            else:
+                return None
+        if at is None or any(ask(question) != told for question, told in at.rest):
+            return None
+        return cast("_Result", at.result)
+
+    def keep(self, asked: Mapping[_Question, Any], result: _Result) -> None:
+        """Keep a result by what was asked for it, in that order, and answered."""
+        self._root = _grown(self._root, tuple(asked.items()), result)
+        self.size += 1
+
+
+def _grown(at: "_Tree | _End | None", path: _Path, result: Any) -> "_Tree | _End":
+    """A tree with one more result."""
+    if not path or at is None:
+        return _End(path, result)
+    if isinstance(at, _End):
+        if not at.rest:
+            return _End(path, result)
+        (question, told), *rest = at.rest
+        at = {question: {told: _End(tuple(rest), at.result)}}
+    (question, told), *rest = path
+    branches = at.setdefault(question, {})
+    branches[told] = _grown(branches.get(told), tuple(rest), result)
+    return at

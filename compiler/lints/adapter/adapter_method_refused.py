@@ -1,0 +1,137 @@
+"""What an adapter method other than LoRA refuses, or does not read."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.lints.conditions import Need, lacking, refused_alone, where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_TASKS: Final = (
+    *("SEQ_CLS", "SEQ_2_SEQ_LM", "CAUSAL_LM", "TOKEN_CLS", "QUESTION_ANS", "FEATURE_EXTRACTION"),
+)
+_VIRTUAL: Final = ("num_virtual_tokens",)
+_TEXT: Final = ("prompt_tuning_init=TEXT",)
+_NEEDS: Final = (
+    *(
+        Need(f"peft_type={kind}", _VIRTUAL, "the prompt has a length")
+        for kind in ("PROMPT_TUNING", "PREFIX_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING")
+    ),
+    Need("prompt_tuning_init=TEXT", ("tokenizer_name_or_path",), "the text is tokenized"),
+    Need("prompt_tuning_init=TEXT", ("prompt_tuning_init_text",), "there is no text"),
+    Need("tokenizer_kwargs", _TEXT, "nothing is tokenized"),
+    Need("peft_type=ADALORA", ("total_step",), "the ranks are cut along a schedule"),
+)
+_UNREAD: Final = (
+    Need("prompt_tuning_init_text", _TEXT, "the prompt begins at random"),
+    Need("r & peft_type=ADALORA", ("init_r",), "AdaLoRA begins at init_r and ends at target_r"),
+)
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("peft"):
+        if document.is_view:
+            continue
+        for need in _NEEDS:
+            yield from refused_alone(run, document, need)
+        for need in _UNREAD:
+            yield from _unread(run, document, need)
+        yield from _words(document)
+        yield from _of_adalora(document)
+        yield from _of_ia3(document)
+        yield from _of_oft(document)
+
+
+def _unread(run: Run, document: Document, need: Need) -> Iterator[Finding]:
+    found = lacking(run, document, need)
+    if found is not None:
+        yield Finding(
+            f"{found[0].path} does nothing without {need.others[0].replace('=', ': ')}",
+            (found[0].label("not read"),),
+            (need.why,),
+            f"write {need.others[0].replace('=', ': ')}, or remove it",
+            severity="warning",
+            consequence="silent",
+        )
+
+
+def _words(document: Document) -> Iterator[Finding]:
+    task = document.get("task_type")
+    if task is not None and isinstance(task.value, str) and task.value not in _TASKS:
+        yield Finding(
+            f"task_type cannot be {task.value}",
+            (task.label("refused"),),
+            (f"taken: {', '.join(_TASKS)}",),
+            "write CAUSAL_LM",
+        )
+
+
+def _of_adalora(document: Document) -> Iterator[Finding]:
+    if where(document, "peft_type=ADALORA") is None:
+        return
+    for key in ("use_dora", "loftq_config"):
+        at = where(document, key)
+        if at is not None:
+            yield Finding(f"ADALORA refuses {key}", (at.label("refused"),), (), "remove it")
+    given = [_number(document.value(key, 0)) for key in ("total_step", "tinit", "tfinal")]
+    total, first, last = (each or 0 for each in given)
+    at = document.get("tinit") or document.get("tfinal")
+    if at is not None and None not in given and total and first >= total - last:
+        yield Finding(
+            f"tinit {first} and tfinal {last} leave none of {total} steps",
+            (at.label("refused"),),
+            ("the ranks are cut between the first tinit and the last tfinal steps",),
+            "lower tinit or tfinal",
+        )
+
+
+def _of_ia3(document: Document) -> Iterator[Finding]:
+    inner, targets = document.get("feedforward_modules"), document.get("target_modules")
+    if where(document, "peft_type=IA3") is None or inner is None or targets is None:
+        return
+    if not isinstance(inner.value, list) or not isinstance(targets.value, list):
+        return
+    lost = [each for each in inner.value if each not in targets.value]
+    if lost:
+        yield Finding(
+            f"feedforward_modules holds {lost[0]}, which is no target",
+            (inner.label("refused"), targets.label("", primary=False)),
+            (),
+            f"add {lost[0]} to target_modules",
+        )
+
+
+def _of_oft(document: Document) -> Iterator[Finding]:
+    if where(document, "peft_type=OFT") is None:
+        return
+    rank, block = _number(document.value("r", 0)), _number(document.value("oft_block_size", 32))
+    at = document.get("oft_block_size") or document.get("r")
+    if at is None or rank is None or block is None or bool(rank) is not bool(block):
+        return
+    yield Finding(
+        f"OFT with r {rank} and oft_block_size {block}",
+        (at.label("refused"),),
+        ("each follows from the other: one of the two is 0",),
+        "write r: 0, or oft_block_size: 0",
+    )
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+RULE = Rule(
+    name="adapter-method-refused",
+    severity="error",
+    consequence="parse",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.21.2 config.py `PeftConfigMixin.__post_init__`: Invalid task type; "
+            "tuners/prompt_tuning/config.py, adalora/config.py, ia3/config.py, oft/config.py "
+            "`__post_init__`; run: num_virtual_tokens None is a TypeError"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,118 @@
+"""A key that Axolotl refuses without another one."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.axolotl.asked import FLASH, configs
+from tunec.compiler.lints.conditions import Need, refused_alone
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_VARLEN: Final = (*FLASH, "flex_attention", "xformers_attention", "sage_attention")
+_VARLEN_WORDS: Final = (
+    *(f"attn_implementation={each}" for each in ("flex_attention", "xformers", "sage")),
+    "attn_implementation~kernels-community/",
+)
+_FLEX: Final = ("attn_implementation=flex_attention", "flex_attention")
+_V2: Final = ("fsdp_version=2", "fsdp_config.fsdp_version=2", "fsdp_config.version=2")
+
+_NEEDS: Final[tuple[Need, ...]] = tuple(
+    Need(*row)
+    for row in (
+        ("push_dataset_to_hub", ("hf_use_auth_token=true",), "", ""),
+        ("do_bench_eval", ("evals_per_epoch", "eval_steps"), "it runs after an evaluation", ""),
+        ("batch_size", ("micro_batch_size", "gradient_accumulation_steps"), "", ""),
+        ("chat_template=jinja", ("chat_template_jinja",), "the template is its text", ""),
+        ("pretraining_dataset", ("max_steps",), "the length of a stream is not known", ""),
+        ("streaming", ("max_steps",), "the length of a stream is not known", "axolotl>=0.13"),
+        ("relora", ("jagged_restart_steps",), "ReLoRA is its restarts", "axolotl>=0.13"),
+        ("relora", ("adapter",), "ReLoRA merges an adapter", ""),
+        ("early_stopping_patience", ("save_steps",), "", ""),
+        ("early_stopping_patience", ("eval_steps",), "", ""),
+        ("deepcompile", ("deepspeed",), "the engine compiles", "axolotl>=0.13"),
+        ("save_strategy=best", ("metric_for_best_model",), "", "axolotl>=0.19"),
+        ("torch_compile_options", ("torch_compile",), "", "axolotl>=0.19"),
+        ("fp8_config", ("fp8",), "", "axolotl>=0.19"),
+        ("fp8_enable_fsdp_float8_all_gather", _V2, "FSDP2 gathers in 8 bits", "axolotl>=0.13"),
+        ("fp32_norms", ("fsdp_config",), "only FSDP keeps norms apart", "axolotl>=0.19"),
+        (
+            "fp32_norms & fsdp_config",
+            _V2,
+            "a flat parameter of FSDP1 has one dtype",
+            "axolotl>=0.19",
+        ),
+        ("optimizer=muon & fsdp_config", _V2, "FSDP1 flattens the matrices", "axolotl>=0.13"),
+        ("optimizer~flash_ & fsdp_config", _V2, "FSDP1 flattens the parameters", "axolotl>=0.19"),
+        ("optimizer=q_galore_adamw8bit & fsdp_config", _V2, "FSDP1 flattens", "axolotl>=0.19"),
+        ("optimizer=polora", ("adapter",), "it trains the factors of an adapter", "axolotl>=0.19"),
+        ("fsdp_config.cpu_offload_pin_memory=false", _V2, "FSDP1 has no such key", "axolotl>=0.13"),
+        (
+            "fsdp_config.cpu_offload_pin_memory=false",
+            ("fsdp_config.offload_params",),
+            "nothing is offloaded",
+            "axolotl>=0.13",
+        ),
+        (
+            "fsdp_config.auto_wrap_policy=SIZE_BASED_WRAP",
+            ("fsdp_config.min_num_params", "fsdp_config.fsdp_min_num_params"),
+            "the policy is that size",
+            "axolotl>=0.19",
+        ),
+        (
+            "ple_cpu_offload",
+            ("load_in_4bit", "load_in_8bit"),
+            "the base is quantised",
+            "axolotl>=0.19",
+        ),
+        ("quantize_moe_experts", ("load_in_4bit", "load_in_8bit"), "", "axolotl>=0.19"),
+        ("quantize_moe_experts", ("adapter",), "", "axolotl>=0.19"),
+        ("dpo_loss_weights", ("dpo_loss_type",), "a weight belongs to a loss", "axolotl>=0.19"),
+        ("dpo_loss_weights", ("rl=dpo",), "they are DPO's own", "axolotl>=0.19"),
+        ("dpo_loss_type", ("rl=dpo",), "it is DPO's own", "axolotl>=0.19"),
+        ("scaling_softmax", _FLEX, "only flex attention scales", "axolotl>=0.19"),
+        ("batch_flattening=true", (*_VARLEN, *_VARLEN_WORDS), "samples would mix", ""),
+        ("context_parallel_size>1", FLASH, "the ring is FlashAttention's", "axolotl>=0.13"),
+        ("sequence_parallel_degree>1", FLASH, "the ring is FlashAttention's", ""),
+        ("rl=ebft", ("ebft",), "the method has a section of its own", "axolotl>=0.19"),
+    )
+)
+"""Refused where the condition holds and none of the others."""
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in configs(run):
+        yield from _data(document)
+        for need in _NEEDS:
+            yield from refused_alone(run, document, need)
+
+
+def _data(document: Document) -> Iterator[Finding]:
+    model = document.get("base_model")
+    if model is None or document.unknown & {"datasets", "pretraining_dataset"}:
+        return
+    if document.value("datasets") is None and document.value("pretraining_dataset") is None:
+        yield Finding(
+            "no datasets and no pretraining_dataset",
+            (model.label("nothing to train on"),),
+            (),
+            "write datasets",
+        )
+
+
+RULE = Rule(
+    name="refused-alone",
+    severity="error",
+    consequence="parse",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 utils/schemas/config.py, 0.13.2 and 0.19.0 utils/schemas/validation.py, "
+            "config.py, fsdp.py: the ValueErrors of its validators, such as "
+            "`check_dataset_or_pretraining_dataset`, `check_batch_size_fields`, "
+            "`check_pretraining_w_max_steps`, `check_early_stopping`, `check_relora`, "
+            "`check_activation_offloading_wo_gc`, `check_fp32_norms`, `check_dpo`"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,166 @@
+"""A value that Axolotl takes no more, or never took."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.axolotl.asked import configs
+from tunec.compiler.lints.conditions import is_checked, items, notes, severity, where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_TRL: Final = "TRL 0.29 has it no more"
+_UNSLOTH: Final = "write lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel"
+_GONE: Final[tuple[tuple[str, str, str, str], ...]] = (
+    ("max_packed_sequence_len", "it is sequence_len with sample_packing", "remove it", ""),
+    (
+        "rope_scaling",
+        "it is a key of the model's own configuration",
+        "write it below overrides_of_model_config",
+        "",
+    ),
+    (
+        "save_safetensors=false",
+        "transformers 5 writes safetensors only",
+        "remove it",
+        "axolotl>=0.19",
+    ),
+    ("s2_attention", "shifted sparse attention is gone", "remove it", "axolotl>=0.19"),
+    ("flash_attn_rms_norm", "the fused norm is gone", "remove it", "axolotl>=0.19"),
+    ("rpo_alpha", _TRL, "remove it", "axolotl>=0.19"),
+    ("dpo_norm_loss", _TRL, "remove it", "axolotl>=0.19"),
+    ("dpo_use_logits_to_keep", _TRL, "remove it", "axolotl>=0.19"),
+    ("dpo_generate_during_eval", _TRL, "remove it", "axolotl>=0.19"),
+    *(
+        (f"unsloth_{each}", "Axolotl has kernels of its own", _UNSLOTH, "axolotl>=0.19")
+        for each in (*("cross_entropy_loss", "lora_mlp", "lora_qkv", "lora_o", "rms_norm", "rope"),)
+    ),
+)
+"""Condition, why, what to write, since when it is refused."""
+_ATTENTION: Final = (
+    *("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4"),
+    *("flash_attention_torch", "flex_attention", "xformers", "sage", "fp8"),
+)
+_SHORT: Final = {"flash": "flash_attention_2", "flex": "flex_attention", "sdp": "sdpa"}
+_ADAPTERS: Final = ("lora", "qlora", "llama-adapter")
+_METRICS: Final = ("sacrebleu", "comet", "ter", "chrf", "perplexity")
+_RESIZES: Final = ("bilinear", "bicubic", "lanczos")
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in configs(run):
+        yield from _gone(run, document)
+        yield from _words(run, document)
+        yield from _sets(document)
+        yield from _amounts(document)
+
+
+def _gone(run: Run, document: Document) -> Iterator[Finding]:
+    for condition, why, mended, since in _GONE:
+        at = where(document, condition)
+        if at is not None and is_checked(run, since):
+            yield Finding(
+                f"{condition.replace('=', ': ')} is refused",
+                (at.label("refused"),),
+                notes(run, why, since),
+                mended,
+                Fix((at.removed(),), "unsafe"),
+                severity=severity(run, since),
+            )
+
+
+def _words(run: Run, document: Document) -> Iterator[Finding]:
+    is_open = bool(document.value("plugins"))
+    for key, words, since in (
+        ("attn_implementation", _ATTENTION, "axolotl>=0.19"),
+        ("adapter", _ADAPTERS, "axolotl>=0.19"),
+        ("image_resize_algorithm", _RESIZES, ""),
+    ):
+        at = document.get(key)
+        if at is None or not isinstance(at.value, str) or at.value.lower() in ("", *words):
+            continue
+        if "/" in at.value or not is_checked(run, since) or (key == "adapter" and is_open):
+            continue
+        near = [_SHORT[at.value]] if at.value in _SHORT else nearest(at.value, words)[:1]
+        yield Finding(
+            f"{key} cannot be {at.value}",
+            (at.label("not taken"),),
+            notes(run, f"taken: {quoted(sorted(words))}", since),
+            f"write {near[0]}" if near else _HELP.get(at.value.lower(), "write one of these"),
+            Fix((at.replaced(near[0]),), "unsafe") if near else None,
+            severity=severity(run, since),
+        )
+
+
+_HELP: Final = {
+    "dora": "write adapter: lora and peft_use_dora: true",
+    "rslora": "write adapter: lora and peft_use_rslora: true",
+}
+
+
+def _sets(document: Document) -> Iterator[Finding]:
+    metrics = document.get("eval_causal_lm_metrics")
+    if metrics is not None and isinstance(metrics.value, list):
+        wrong = [each for each in metrics.value if each not in _METRICS]
+        if wrong:
+            yield Finding(
+                f"eval_causal_lm_metrics cannot hold {wrong[0]}",
+                (metrics.label("refused"),),
+                (f"taken: {quoted(sorted(_METRICS))}",),
+                "remove it",
+            )
+    for name, each in items(document, "datasets"):
+        if name == "type" and isinstance(each.value, str) and each.value.startswith("sharegpt"):
+            yield Finding(
+                f"a data set is of type {each.value}",
+                (each.label("refused"),),
+                ("conversations are read by type chat_template",),
+                "write type: chat_template, with field_messages: conversations",
+                Fix((each.replaced("chat_template"),), "unsafe"),
+            )
+
+
+def _amounts(document: Document) -> Iterator[Finding]:
+    at = document.get("neftune_noise_alpha")
+    if at is not None and _is_number(at.value) and at.value <= 0:
+        yield Finding(
+            f"neftune_noise_alpha {at.value} is not above 0",
+            (at.label("refused"),),
+            (),
+            "remove it",
+        )
+    at = document.get("processor_kwargs")
+    given = at.value if at is not None and isinstance(at.value, dict) else {}
+    reserved = sorted({"revision", "trust_remote_code"} & set(given))
+    if at is not None and reserved:
+        yield Finding(
+            f"processor_kwargs cannot hold {reserved[0]}",
+            (at.label("refused"),),
+            (),
+            "write revision_of_model or trust_remote_code at the top",
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+RULE = Rule(
+    name="value-refused",
+    severity="error",
+    consequence="parse",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 to 0.19.0 utils/schemas/deprecated.py `DeprecatedParameters`; "
+            "validation.py `deprecate_sharegpt_datasets`, `check_deprecated_unsloth_fields`, "
+            "`check_causal_lm_evals`, `validate_neftune_noise_alpha`; config.py "
+            "`validate_attn_implementation`; peft.py `validate_adapter`; model.py "
+            "`validate_save_safetensors`, `reject_reserved_processor_kwargs`; multimodal.py "
+            "`convert_image_resize_algorithm`"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,57 @@
+"""An option of gradient checkpointing that torch does not have."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.schedule.asked import arguments_of
+
+_HOLDER: Final = "gradient_checkpointing_kwargs"
+_KEYS: Final = (
+    *("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug"),
+    "early_stop",
+)
+_NOT_REENTRANT: Final = ("context_fn", "determinism_check", "debug", "early_stop")
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("trainer"):
+        held, is_on = document.get(_HOLDER), document.value("gradient_checkpointing", True)
+        names = arguments_of(held) or {}
+        for name in names if is_on is not False else ():
+            place = document.get(f"{_HOLDER}.{name}") or held
+            is_odd = names.get("use_reentrant") is True and name in _NOT_REENTRANT
+            if place is None or (name in _KEYS and not is_odd):
+                continue
+            near = (
+                []
+                if is_odd
+                else nearest(name, _KEYS)[:1] or ["use_reentrant"] * ("reentrant" in name)
+            )
+            yield Finding(
+                f"gradient checkpointing has no option `{name}`"
+                + (" where it is reentrant" if is_odd else ""),
+                (place.label("refused") if place is held else place.key_label("refused"),),
+                ("torch refuses it in the forward pass of the first step",),
+                did_you_mean(near) or "remove it",
+                Fix((place.renamed(near[0]),), "unsafe") if near and place is not held else None,
+            )
+
+
+RULE = Rule(
+    name="checkpointing-option-refused",
+    severity="error",
+    consequence="step",
+    consumers=("transformers", "torch"),
+    sources=(
+        (
+            "torch 2.13.0 utils/checkpoint.py `checkpoint`: Unexpected keyword arguments; "
+            "transformers 4.40.2 to 5.23.0 modeling_utils.py `gradient_checkpointing_enable`: "
+            "functools.partial(checkpoint, **gradient_checkpointing_kwargs)"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,169 @@
+"""An entry of multidatabackend.json that SimpleTuner refuses."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.diffusion.sets import DataSet, lists
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "crop_aspect": ("square", "preserve", "random", "closest"),
+    "crop_style": ("random", "corner", "center", "centre", "face"),
+    "resolution_type": ("pixel", "area", "pixel_area"),
+}
+_KINDS: Final = (
+    *("image", "video", "audio", "conditioning", "eval", "text_embeds", "image_embeds"),
+    *("conditioning_image_embeds", "distillation_cache", "caption", "grounding"),
+)
+_PICTURES: Final = ("image", "video", "conditioning", "eval")
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for _, sets in lists(run):
+        known: set[object] = {str(each.value("id")) for each in sets}
+        for each in sets:
+            yield from _of(each)
+            yield from _captions(each)
+            yield from _conditioning(each, known)
+            start = each.place("type") or each.place("dataset_type")
+            if start is not None and each.value("id") is None:
+                yield Finding(
+                    "a data set has no id",
+                    (start.label("of this entry"),),
+                    ("an entry is known by its id",),
+                    "write an id",
+                )
+
+
+def _conditioning(each: DataSet, known: set[object]) -> Iterator[Finding]:
+    at = each.place("conditioning_data")
+    names = (
+        at.value if at is not None and isinstance(at.value, list) else [at.value if at else None]
+    )
+    for name in names:
+        if at is not None and isinstance(name, str) and name and name not in known:
+            yield Finding(
+                f"conditioning_data {name} is no data set of this list",
+                (at.label("not found"),),
+                (),
+                "write the id of an entry with dataset_type: conditioning",
+            )
+
+
+def _of(each: DataSet) -> Iterator[Finding]:
+    kind = each.place("dataset_type")
+    if kind is not None and isinstance(kind.value, str) and kind.value not in _KINDS:
+        near = nearest(kind.value, _KINDS)[:1]
+        yield Finding(
+            f"dataset_type cannot be {kind.value}",
+            (kind.label("refused"),),
+            (f"taken: {quoted(sorted(_KINDS))}",),
+            f"did you mean {quoted(near)}?" if near else "write image",
+        )
+    size = each.place("resolution")
+    if size is not None and isinstance(size.value, str) and not _is_number(size.value):
+        yield Finding(
+            f"resolution {size.value} is no number",
+            (size.label("refused"),),
+            (),
+            "write a side in pixels",
+        )
+    if each.kind not in _PICTURES:
+        return
+    for key, words in _WORDS.items():
+        at = each.place(key)
+        if at is None or not isinstance(at.value, str) or at.value in words:
+            continue
+        near = nearest(at.value, words)[:1]
+        yield Finding(
+            f"{key} cannot be {at.value}",
+            (at.label("refused"),),
+            (f"taken: {quoted(sorted(words))}",),
+            f"did you mean {quoted(near)}?" if near else "write one of these",
+            Fix((at.replaced(near[0]),), "unsafe") if near else None,
+        )
+    aspect = each.place("crop_aspect")
+    if (
+        aspect is not None
+        and aspect.value in ("random", "closest")
+        and each.value("crop") is not False
+    ):
+        buckets = each.value("crop_aspect_buckets")
+        if not isinstance(buckets, list) or not buckets:
+            yield Finding(
+                f"crop_aspect {aspect.value} without crop_aspect_buckets",
+                (aspect.label("refused alone"),),
+                ("the aspects to choose from are that list",),
+                "write crop_aspect_buckets: [1.0, 0.75, 1.5]",
+            )
+    gone = each.place("disable_vae_cache")
+    if gone is not None:
+        yield Finding(
+            "disable_vae_cache is now vae_cache_disable",
+            (gone.key_label("refused"),),
+            (),
+            "write vae_cache_disable",
+            Fix((gone.renamed("vae_cache_disable"),), "safe"),
+        )
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).strip().isdigit()
+
+
+def _captions(each: DataSet) -> Iterator[Finding]:
+    how, kind = each.place("caption_strategy"), each.value("type")
+    filters = each.place("caption_filter_list")
+    if filters is not None and filters.value and each.kind != "text_embeds":
+        yield Finding(
+            "caption_filter_list is of a store of text embeddings",
+            (filters.label("refused"),),
+            (),
+            "move it to the entry with dataset_type: text_embeds",
+        )
+    if how is None:
+        return
+    if how.value in ("huggingface", "webshart") and kind not in (None, how.value):
+        yield Finding(
+            f"caption_strategy {how.value} for data of type {kind}",
+            (how.label("refused"),),
+            (),
+            "write textfile or filename",
+        )
+    backend = each.value("metadata_backend")
+    if how.value == "parquet" and backend not in ("parquet", None):
+        yield Finding(
+            f"caption_strategy parquet beside metadata_backend {backend}",
+            (how.label("refused"),),
+            ("captions of a table need sizes of that table",),
+            "write metadata_backend: parquet, or caption_strategy: textfile",
+        )
+    if how.value == "instanceprompt" and each.value("instance_prompt") in (None, ""):
+        yield Finding(
+            "caption_strategy instanceprompt without instance_prompt",
+            (how.label("no caption"),),
+            ("every picture would have an empty caption",),
+            "write instance_prompt",
+            severity="warning",
+            consequence="silent",
+        )
+
+
+RULE = Rule(
+    name="data-set-refused",
+    severity="error",
+    consequence="init",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/config/validators.py "
+            "`validate_crop_aspect`, `validate_crop_aspect_buckets`, `validate_crop_style`, "
+            "`validate_resolution_type`, `validate_caption_strategy`; factory.py "
+            "`init_backend_config`; run with the data sets of the page"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,169 @@
+"""Flags of SimpleTuner that are refused together, alone, or beyond their range."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.diffusion.asked import amount, configs, family, is_lora, is_on, said
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_LEAST: Final = {
+    "metadata_update_interval": (60, None),
+    "gradient_accumulation_steps": (1, None),
+    "timestep_bias_portion": (0.0, 1.0),
+}
+_SHARES: Final = ("caption_dropout_probability", "noise_offset_probability")
+_CONTROLLED: Final = (
+    *("sd1x", "sd2x", "sdxl", "flux", "pixart_sigma", "auraflow", "sd3", "hidream"),
+)
+_TOGETHER: Final = (
+    ("musubi_blocks_to_swap", "ramtorch", "both move the blocks to the host", ">=4.10"),
+    ("fsdp_enable", "deepspeed_config", "each shards the model", ""),
+    ("flux_fast_schedule", "flow_cubic_schedule_weights", "each is a schedule", ">=4.10"),
+    ("flow_use_beta_schedule", "flow_cubic_schedule_weights", "each is a schedule", ">=4.10"),
+    ("flow_custom_timesteps", "flow_cubic_schedule_weights", "each is a schedule", ">=4.10"),
+)
+_LATE: Final = "simpletuner>=4.10"
+_LOGGERS: Final = (
+    *("simpletuner", "tensorboard", "wandb", "swanlab", "comet_ml", "custom-tracker", "none"),
+)
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in configs(run):
+        yield from _ranges(document)
+        yield from _shares(document)
+        yield from _steps(document)
+        for one, other, why, since in _TOGETHER:
+            at, beside = said(document, one), said(document, other)
+            is_there = not since or run.runs(f"simpletuner{since}") is not False
+            if at is not None and beside is not None and is_there and _is_set(at, beside):
+                yield _pair(at, beside, why)
+        yield from _of_methods(document)
+        yield from _reports(run, document)
+
+
+def _is_set(*places: Place) -> bool:
+    return all(is_on(each) or amount(each) or _is_text(each) for each in places)
+
+
+def _is_text(at: Place) -> bool:
+    return str(at.value).strip().lower() not in ("", "none", "false", "0", "no", "off")
+
+
+def _ranges(document: Document) -> Iterator[Finding]:
+    for flag, (least, most) in _LEAST.items():
+        at = said(document, flag)
+        number = amount(at)
+        if at is None or number is None or (least <= number and (most is None or number <= most)):
+            continue
+        yield Finding(
+            f"{flag} cannot be {at.value}",
+            (at.label("refused"),),
+            (f"at least {least}" if most is None else f"from {least} to {most}",),
+            f"write {least}" if number < least else f"write {most}",
+        )
+
+
+def _shares(document: Document) -> Iterator[Finding]:
+    for flag in _SHARES:
+        at = said(document, flag)
+        if at is not None and (amount(at) or 0) > 1:
+            yield Finding(
+                f"{flag} {at.value} is above 1, which is always",
+                (at.label("a share of 1"),),
+                (),
+                f"write {(amount(at) or 0) / 100:g}",
+                severity="warning",
+                consequence="silent",
+            )
+
+
+def _steps(document: Document) -> Iterator[Finding]:
+    """One of the two decides; epochs are 1 where nobody says otherwise."""
+    steps, passes = said(document, "max_train_steps"), said(document, "num_train_epochs")
+    if steps is None or not (amount(steps) or 0) > 0:
+        return
+    if document.unknown & {"num_train_epochs", "--num_train_epochs", "NUM_EPOCHS"}:
+        return
+    if passes is None and document.format in ("json", "toml"):
+        yield Finding(
+            f"max_train_steps {steps.value} without num_train_epochs: 0",
+            (steps.label("refused alone"),),
+            ("num_train_epochs is 1 where nobody writes it, and the two exclude each other",),
+            "write num_train_epochs: 0",
+        )
+    elif passes is not None and (amount(passes) or 0) > 0:
+        yield Finding(
+            f"max_train_steps {steps.value} beside num_train_epochs {passes.value}",
+            (passes.label("refused"), steps.label("", primary=False)),
+            ("the two exclude each other",),
+            "write 0 for one of them",
+        )
+
+
+def _of_methods(document: Document) -> Iterator[Finding]:
+    control, kind = said(document, "controlnet"), family(document)
+    if control is not None and is_on(control) and kind and kind not in _CONTROLLED:
+        yield Finding(
+            f"controlnet is not there for {kind}",
+            (control.label("refused"),),
+            (f"it is there for {', '.join(_CONTROLLED)}",),
+            "remove it, or take another family",
+        )
+    quantised = said(document, "quantization_config")
+    if quantised is not None and _is_text(quantised) and not is_lora(document):
+        yield Finding(
+            "quantization_config is for LoRA only",
+            (quantised.label("refused"),),
+            ("the base is quantised, and cannot be trained itself",),
+            "remove it, or write model_type: lora",
+        )
+
+
+def _reports(run: Run, document: Document) -> Iterator[Finding]:
+    """4.10 looks at the words itself."""
+    report = said(document, "report_to")
+    if report is None or not isinstance(report.value, str) or run.runs(_LATE) is False:
+        return
+    words = [each.strip().lower() for each in report.value.split(",")]
+    if any(each and each not in _LOGGERS for each in words):
+        yield Finding(
+            f"report_to cannot be {report.value}",
+            (report.label("not taken"),),
+            (f"taken: {', '.join(_LOGGERS)}",),
+            "write tensorboard",
+            severity=None if run.runs(_LATE) else "warning",
+        )
+
+
+def _pair(at: Place, beside: Place, why: str) -> Finding:
+    return Finding(
+        f"{at.path} cannot stand beside {beside.path}",
+        (at.label("refused"), beside.label("", primary=False)),
+        (why,),
+        "remove one of the two",
+    )
+
+
+RULE = Rule(
+    name="flags-refused",
+    severity="error",
+    consequence="parse",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py "
+            "`parse_cmdline_args`: you must set --num_train_epochs to 0; Metadata update interval "
+            "must be at least 60 seconds; Timestep bias portion; quantization_config is only "
+            "supported for LoRA training; 4.10.1 --flow_cubic_schedule_weights"
+        ),
+        (
+            "helpers/training/default_settings/safety_check.py: RamTorch is incompatible with "
+            "Musubi block swap; ControlNet is not yet supported with ..."
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,106 @@
+"""Flags of SimpleTuner that nobody reads, or that come too late to do anything."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.diffusion.asked import amount, configs, is_on, said, word
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_NEEDS: Final = (
+    ("ema_decay", "use_ema"),
+    ("ema_update_interval", "use_ema"),
+    ("ema_device", "use_ema"),
+    ("ema_cpu_only", "use_ema"),
+    ("ema_validation", "use_ema"),
+    ("hub_model_id", "push_to_hub"),
+    ("push_checkpoints_to_hub", "push_to_hub"),
+)
+_CADENCE: Final = {
+    "checkpointing_steps": "a checkpoint",
+    "checkpoint_step_interval": "a checkpoint",
+    "validation_steps": "a validation",
+    "validation_step_interval": "a validation",
+}
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in configs(run):
+        yield from _switches(document)
+        yield from _cadence(document)
+        yield from _schedule(document)
+
+
+def _switches(document: Document) -> Iterator[Finding]:
+    for flag, switch in _NEEDS:
+        at, on = said(document, flag), said(document, switch)
+        if at is None or is_on(on) or {switch, f"--{switch}", switch.upper()} & document.unknown:
+            continue
+        if str(at.value).lower() in ("false", "0"):
+            continue
+        yield Finding(
+            f"{flag} does nothing without {switch}",
+            (at.label("not read"), *([on.label("", primary=False)] if on is not None else [])),
+            (),
+            f"write {switch}: true, or remove it",
+        )
+
+
+def _cadence(document: Document) -> Iterator[Finding]:
+    total = said(document, "max_train_steps")
+    last = amount(total) or 0
+    for flag, what in _CADENCE.items():
+        at = said(document, flag)
+        every = amount(at) or 0
+        if at is not None and total is not None and 0 < last < every:
+            yield Finding(
+                f"{flag} {at.value} of {total.value} steps: never {what} before the end",
+                (at.label("too late"), total.label("the end", primary=False)),
+                (),
+                f"write {max(1, int(last) // 5)}",
+            )
+
+
+def _schedule(document: Document) -> Iterator[Finding]:
+    warm, kind = said(document, "lr_warmup_steps"), said(document, "lr_scheduler")
+    total = said(document, "max_train_steps")
+    steps, last = amount(warm) or 0, amount(total) or 0
+    if warm is None or steps <= 0:
+        return
+    if kind is not None and word(document, "lr_scheduler") == "constant":
+        yield _unread(warm, kind)
+    elif total is not None and 0 < last <= steps:
+        yield Finding(
+            f"{warm.value} steps of warm-up in {total.value} steps of training",
+            (warm.label("steps of rising rate"), total.label("all steps", primary=False)),
+            ("the rate never reaches its height before the end",),
+            f"write {max(1, int(last) * 3 // 100)}",
+        )
+
+
+def _unread(warm: Place, kind: Place) -> Finding:
+    return Finding(
+        f"lr_warmup_steps {warm.value} does nothing: constant has no warm-up",
+        (warm.label("not read"), kind.label("", primary=False)),
+        (),
+        "write lr_scheduler: constant_with_warmup",
+    )
+
+
+RULE = Rule(
+    name="flags-without-effect",
+    severity="warning",
+    consequence="silent",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/trainer.py `init_ema_model`: only under "
+            "use_ema; `init_hub`: only under push_to_hub; checkpoints and validations where "
+            "global_step % interval == 0"
+        ),
+        "diffusers 0.40.0 optimization.py `get_scheduler`: CONSTANT is built without warm-up",
+    ),
+    check=_check,
+)

@@ -1,0 +1,48 @@
+"""The text of launch scripts, line by line: what the shell makes of it besides commands."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.frontend.shell_words import Command, commands, whole
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.run import Run
+from tunec.schemas.source import Span
+
+ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)\+?=")
+"""The start of a word that sets a variable."""
+
+
+def scripts(run: Run) -> Iterator[Document]:
+    """One document of each script that starts a run."""
+    seen = set[str]()
+    for document in run.of("launch"):
+        if document.format == "shell" and document.name not in seen:
+            seen.add(document.name)
+            yield document
+
+
+def lines(document: Document) -> Iterator[tuple[int, str]]:
+    """Its lines by number, from 1."""
+    return enumerate(document.text.split("\n"), 1)
+
+
+def told(document: Document) -> Iterator[Command]:
+    """Its commands as the shell divides them."""
+    return commands(whole(document.text))
+
+
+def at_offset(document: Document, start: int, length: int, text: str = "") -> Label:
+    """A label at a stretch of the text that lies in one line."""
+    before = document.text[:start]
+    line, column = before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
+    return Label(text, Span(document.name, line, column, line, column + length), "", True)
+
+
+def at_line(
+    document: Document, line: int, start: int, length: int, text: str = "", *, primary: bool = True
+) -> Label:
+    """A label at a stretch of a line; `start` counts from 0."""
+    span = Span(document.name, line, start + 1, line, start + 1 + max(length, 1))
+    return Label(text, span, "", primary)

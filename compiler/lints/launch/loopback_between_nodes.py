@@ -1,0 +1,36 @@
+"""Several nodes that are told to talk over their own loopback."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.launch.scripts import count, launches, variable
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_NAMES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in launches(run):
+        nodes = document.get("nodes")
+        for name in _NAMES:
+            place = variable(document, name)
+            if place is None or nodes is None or (count(nodes) or 0) < 2:
+                continue
+            if str(place.value).lstrip("=") in ("lo", "lo0"):
+                yield Finding(
+                    f"{nodes.value} nodes over {name}={place.value}, which leads to none of them",
+                    (place.label("the loopback"), nodes.label("", primary=False)),
+                    ("each node offers the others an address that is only its own",),
+                    "name the interface of the network, as `ip addr` shows it",
+                )
+
+
+RULE = Rule(
+    name="loopback-between-nodes",
+    severity="error",
+    consequence="hang",
+    consumers=("nccl",),
+    sources=("NCCL 2.21 user guide, Environment Variables, NCCL_SOCKET_IFNAME",),
+    check=_check,
+)

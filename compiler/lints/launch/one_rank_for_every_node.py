@@ -1,0 +1,96 @@
+"""Slurm starts a launcher on every node, and each is told that it is the same node."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.launch.lines import at_offset, scripts
+from tunec.compiler.lints.launch.scripts import (
+    batch_of,
+    count,
+    launches,
+    numbers_nodes_itself,
+)
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_RANK: Final = re.compile(
+    r"--(?:node|machine)[_-]rank[ =]\"?\$\{?(?:SLURM_NODEID|SLURM_PROCID)\b\}?"
+)
+_KEYS: Final = ("flags.node_rank", "flags.machine_rank")
+_RANK_OF_TASK: Final = "inside srun bash -c '... --node_rank $SLURM_NODEID ...'"
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    by_slurm = {each.name for each in launches(run, "srun")}
+    for document in launches(run, "torchrun", "accelerate"):
+        if document.name not in by_slurm or not _has_several_nodes(run, document):
+            continue
+        if numbers_nodes_itself(document):
+            continue
+        for key in _KEYS:
+            rank = document.get(key)
+            if rank is not None and type(rank.value) is int:
+                yield Finding(
+                    f"srun starts this on every node, and each is node {rank.value}",
+                    (rank.label("the same on all nodes"),),
+                    _NOTES,
+                    f"use --rdzv_backend c10d, or take the number {_RANK_OF_TASK}",
+                )
+    for document in scripts(run):
+        yield from _too_early(document)
+
+
+_NOTES: Final = ("each waits for the others, of whom none has another number",)
+
+
+def _has_several_nodes(run: Run, document: Document) -> bool:
+    batch = batch_of(run, document)
+    nodes = (document.get("nodes"), batch.get("nodes") if batch else None)
+    return any((count(each) or 0) > 1 for each in nodes)
+
+
+def _too_early(document: Document) -> Iterator[Finding]:
+    """`srun torchrun --node_rank $SLURM_NODEID`: the batch script itself is on node 0."""
+    for found in _RANK.finditer(document.text):
+        command = _command_around(document.text, found.start())
+        if (
+            "c10d" not in command
+            and re.search(r"\bsrun\b", command)
+            and not re.search(r"(?:ba|z|\b)sh\b.*\s-l?c\b", command)
+        ):
+            yield Finding(
+                "the number of the node is put in before srun starts: it is that of the first node",
+                (at_offset(document, found.start(), len(found[0]), "0 on all nodes"),),
+                _NOTES,
+                f"use --rdzv_backend c10d, or take the number {_RANK_OF_TASK}",
+            )
+
+
+def _command_around(text: str, at: int) -> str:
+    """The lines around a place that backslashes join to its own."""
+    lines, first = text.split("\n"), text[:at].count("\n")
+    last = first
+    while first and lines[first - 1].endswith("\\"):
+        first -= 1
+    while last + 1 < len(lines) and lines[last].endswith("\\"):
+        last += 1
+    return " ".join(line.removesuffix("\\") for line in lines[first : last + 1])
+
+
+RULE = Rule(
+    name="one-rank-for-every-node",
+    severity="error",
+    consequence="hang",
+    consumers=("torch", "accelerate"),
+    sources=(
+        "torch 2.13.0 distributed/run.py: --node_rank, for the static rendezvous",
+        "pytorch/pytorch#73656: a variable of Slurm that is expanded too early",
+        (
+            "Slurm 24.05 srun manual page: the command is started for each task with the same "
+            "arguments; OUTPUT ENVIRONMENT VARIABLES: SLURM_NODEID, SLURM_PROCID of the task"
+        ),
+    ),
+    check=_check,
+)

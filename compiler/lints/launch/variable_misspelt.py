@@ -1,0 +1,56 @@
+"""A variable of the environment whose name is nearly one that programs read."""
+
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Final
+
+from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.lints.launch.scripts import launches
+from tunec.compiler.lints.launch.variables import KNOWN
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_LIKE: Final = 0.93
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    seen = set[tuple[str, str]]()
+    for document in launches(run):
+        for key, place in document.found.items():
+            holder, _, name = key.partition(".")
+            if holder != "environment" or not name or (document.name, name) in seen:
+                continue
+            near = _near(name)
+            if near is None:
+                continue
+            seen.add((document.name, name))
+            yield Finding(
+                f"no program reads {name}",
+                (place.key_label("not a variable that is read"),),
+                (),
+                f"did you mean {near}?",
+            )
+
+
+def _near(name: str) -> str | None:
+    if name in KNOWN or not name.isupper():
+        return None
+    for each in nearest(name, KNOWN)[:1]:
+        if SequenceMatcher(None, name, each).ratio() >= _LIKE:
+            return each
+    return None
+
+
+RULE = Rule(
+    name="variable-misspelt",
+    severity="error",
+    consequence="silent",
+    consumers=("torch", "nccl"),
+    sources=(
+        (
+            "CUDA C++ Programming Guide 12.6, CUDA Environment Variables; NCCL 2.21 user guide, "
+            "Environment Variables; torch 2.13.0 distributed/run.py, c10/core/AllocatorConfig"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,107 @@
+"""Two keys that LLaMA-Factory refuses together."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.conditions import Pair, refused_beside, refused_pair, where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.zero.asked import stage_of
+
+_POLICY: Final = "its adapter is one of the policy"
+_ONE: Final = "each is an optimizer of its own"
+_PAIRS: Final = (
+    Pair("max_samples", "streaming", "a stream is not counted"),
+    Pair("mask_history", "train_on_prompt", "the first learns the last turn, the other all"),
+    Pair("use_llama_pro", "finetuning_type=full", "it trains added blocks only"),
+    Pair("use_galore", "use_apollo", _ONE),
+    Pair("use_galore", "use_badam", _ONE),
+    Pair("use_apollo", "use_badam", _ONE),
+    Pair("shift_attn", "stage=ppo"),
+    Pair("infer_backend!=huggingface", "do_train=true", "it only serves"),
+    Pair("reward_model_type=lora & stage=ppo", "finetuning_type=full", _POLICY),
+    Pair("reward_model_type=lora & stage=ppo", "finetuning_type=freeze", _POLICY),
+    Pair("do_train=false", "stage=ppo", "PPO only trains"),
+    Pair("compute_accuracy", "predict_with_generate", "one needs logits, the other text"),
+    Pair("use_galore", "deepspeed", "the engine holds the gradients"),
+    Pair("use_apollo", "deepspeed", "the engine holds the gradients"),
+    Pair(
+        "gradient_accumulation_steps>1",
+        "galore_layerwise & use_galore",
+        "it steps while it goes back",
+    ),
+    Pair(
+        "gradient_accumulation_steps>1",
+        "apollo_layerwise & use_apollo",
+        "it steps while it goes back",
+    ),
+)
+_UNDER_3: Final = {
+    "predict_with_generate": "a sharded model does not generate",
+    "pissa_init": "the weights are in shards when they are decomposed",
+    "use_unsloth": "its kernels want whole weights",
+    "use_kt": "its kernels want whole weights",
+}
+_LOGGERS: Final = ("wandb", "tensorboard", "trackio", "none")
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("llamafactory"):
+        if document.is_view:
+            continue
+        for pair in _PAIRS:
+            yield from refused_pair(run, document, pair)
+        yield from _in_dpo(run, document)
+        yield from _in_ppo(run, document)
+        yield from _under_3(run, document)
+
+
+def _in_dpo(run: Run, document: Document) -> Iterator[Finding]:
+    """PiSSA changes the base, which is DPO's reference."""
+    at, stage = where(document, "pissa_init"), where(document, "stage=dpo")
+    if (
+        at is not None
+        and stage is not None
+        and document.value("pref_loss") not in ("orpo", "simpo")
+    ):
+        yield refused_beside(run, at, stage, ("the reference would be the changed base", ""))
+
+
+def _in_ppo(run: Run, document: Document) -> Iterator[Finding]:
+    at, stage = document.get("report_to"), where(document, "stage=ppo")
+    named = at.value if at is not None else None
+    words = named if isinstance(named, list) else [named]
+    if at is not None and stage is not None and named and not set(map(str, words)) <= {*_LOGGERS}:
+        yield refused_beside(run, at, stage, ("PPO reports to wandb, tensorboard or trackio", ""))
+
+
+def _under_3(run: Run, document: Document) -> Iterator[Finding]:
+    stage = stage_of(run)
+    for key, why in _UNDER_3.items() if stage.value == 3 and stage.place is not None else ():
+        at = where(document, key)
+        if at is not None and stage.place is not None:
+            yield Finding(
+                f"{key} is refused under ZeRO stage 3",
+                (at.label("refused"), stage.place.label("", primary=False)),
+                (why,),
+                f"remove {key}, or use stage 2",
+            )
+
+
+RULE = Rule(
+    name="refused-together",
+    severity="error",
+    consequence="parse",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: incompatible with "
+            "DeepSpeed ZeRO-3; GaLore and APOLLO are incompatible with DeepSpeed yet; PPO only "
+            "accepts ...; hparams/data_args.py, finetuning_args.py `__post_init__`: is "
+            "incompatible with; Cannot use PiSSA for current training stage; train/trainer_utils.py"
+            ": Per-layer GaLore does not support gradient accumulation"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,73 @@
+"""The FSDP of a run as the memory account knows it, from what its files ask."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from tunec.compiler.lints.fsdp.asked import Asked, asked, is_false, is_true, words
+from tunec.compiler.lints.run import Run
+
+if TYPE_CHECKING:
+    from tunec.compiler.ir.slots import Fsdp
+    from tunec.schemas.terms import FsdpSharding
+
+_STRATEGIES: Final[Mapping[str, "FsdpSharding"]] = {
+    "1": "full",
+    "FULL_SHARD": "full",
+    "2": "grad_op",
+    "SHARD_GRAD_OP": "grad_op",
+    "3": "none",
+    "NO_SHARD": "none",
+    "4": "hybrid",
+    "HYBRID_SHARD": "hybrid",
+}
+"""torch 2.13 `distributed/fsdp/api.py`, `ShardingStrategy`, by name and by the number that
+accelerate 1.15 `utils/constants.py` gives each (`FSDP_SHARDING_STRATEGY`)."""
+
+
+def is_fully_sharded(run: Run) -> bool:
+    """Whether any file turns FSDP on."""
+    return any(True for _ in asked(run))
+
+
+def fsdp_of(run: Run) -> "Fsdp | None":
+    """The settings of the file that is read last; None for a sharding that no slot can ask for.
+
+    What is not told is what both accelerate and transformers do unasked: all is sharded, and each
+    layer is a unit of its own, without which FSDP takes more.
+    """
+    each = list(asked(run))[-1]
+    sharding = _sharding(each)
+    if sharding is None:
+        return None
+    from tunec.compiler.ir.slots import Fsdp
+
+    policy = each.get("auto_wrap_policy")
+    whole = policy is not None and str(policy.value).upper() == "NO_WRAP"
+    return Fsdp(
+        version=each.version or 2,
+        sharding=sharding,
+        offload_params=_offloads(each),
+        wrap="none" if whole else "transformer",
+        wrap_classes=(),
+        min_parameters=0,
+        backward_prefetch="pre",
+        forward_prefetch=False,
+        use_orig_params=True,
+        state_dict="full",
+        efficient_loading=not is_false(each.get("cpu_ram_efficient_loading")),
+        checkpointing=is_true(each.get("activation_checkpointing")),
+    )
+
+
+def _sharding(each: Asked) -> "FsdpSharding | None":
+    if each.version != 1:
+        return "grad_op" if is_false(each.get("reshard_after_forward")) else "full"
+    said = each.get("sharding_strategy", "reshard_after_forward")
+    if said is not None:
+        return _STRATEGIES.get(str(said.value).upper())
+    options = [word.upper() for word in words(each.on) if "SHARD" in word.upper()]
+    return _STRATEGIES.get(options[0]) if options else "full"
+
+
+def _offloads(each: Asked) -> bool:
+    return is_true(each.get("offload_params")) or "offload" in words(each.on)

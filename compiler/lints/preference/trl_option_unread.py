@@ -1,0 +1,77 @@
+"""An option of TRL beside which nothing reads it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.lints.conditions import Need, lacking, told
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_SYNC: Final = (
+    Need("ref_model_mixup_alpha", ("sync_ref_model",), "the reference stays as it is"),
+    Need("ref_model_sync_steps", ("sync_ref_model",), "the reference stays as it is"),
+)
+_SERVER: Final = ("vllm_server_host", "vllm_server_port", "vllm_server_base_url")
+_LOCAL: Final = ("vllm_gpu_memory_utilization", "vllm_tensor_parallel_size")
+_NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
+    "sft": (
+        Need("packing_strategy", ("packing",), "nothing is packed"),
+        *_SYNC,
+        Need("eval_packing=true", ("eval_strategy!=no",), "nothing is evaluated"),
+    ),
+    "dpo": (
+        *_SYNC,
+        Need("precompute_ref_batch_size", ("precompute_ref_log_probs",), "it is done on the fly"),
+        Need("discopop_tau", ("loss_type~discopop",), "it is a number of that loss"),
+    ),
+    "grpo": (
+        *_SYNC,
+        *(
+            Need(
+                f"{key} & vllm_mode=colocate & use_vllm",
+                ("vllm_mode=server",),
+                "no server is asked",
+            )
+            for key in _SERVER
+        ),
+        *(
+            Need(
+                f"{key} & vllm_mode=server & use_vllm", ("vllm_mode=colocate",), "the server has it"
+            )
+            for key in _LOCAL
+        ),
+    ),
+}
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of(*_NEEDS):
+        for need in _NEEDS[document.kind] if not document.is_view else ():
+            found = lacking(run, document, need)
+            if found is None:
+                continue
+            at, beside = found
+            yield Finding(
+                f"{at.path} does nothing without {told(need.others[0])}",
+                (at.label("not read"), *([beside.label("", primary=False)] if beside else [])),
+                (need.why,),
+                f"write {told(need.others[0])}, or remove it",
+            )
+
+
+RULE = Rule(
+    name="trl-option-unread",
+    severity="warning",
+    consequence="silent",
+    consumers=("trl",),
+    sources=(
+        (
+            "trl 0.17.0 to 1.16.0 trainer/sft_trainer.py: packing_strategy only under packing; "
+            "dpo_trainer.py: SyncRefModelCallback only under sync_ref_model, "
+            "precompute_ref_batch_size only where log-probabilities are computed beforehand; "
+            "grpo_trainer.py, generation/vllm_generation.py: keys of the server and of the "
+            "colocated engine"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,160 @@
+"""Two settings that a trainer of TRL does not take together."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.evaluation.asked import never_evaluates
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.preference.asked import real, whole
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_BATCH: Final = "per_device_train_batch_size"
+_DIVERGENT: Final = frozenset(
+    {"sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"}
+)
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("grpo", "dpo"):
+        if document.is_view:
+            continue
+        yield from _synced(document)
+        if document.kind == "dpo":
+            yield from _of_dpo(run, document)
+        else:
+            yield from _of_grpo(run, document)
+
+
+def _synced(document: Document) -> Iterator[Finding]:
+    """A reference of its own is needed that can be moved."""
+    sync, adapter = document.get("sync_ref_model"), document.get("use_peft")
+    if sync is None or sync.value is not True:
+        return
+    if adapter is not None and adapter.value is True:
+        yield _pair(sync, adapter, "with an adapter the reference is the base itself")
+    beta = document.get("beta")
+    if document.kind == "grpo" and beta is not None and real(beta.value) == 0:
+        yield _pair(sync, beta, "without a penalty there is no reference")
+
+
+def _of_dpo(run: Run, document: Document) -> Iterator[Finding]:
+    kind, loss = document.get("f_divergence_type"), document.get("loss_type")
+    words = (
+        loss.value
+        if loss is not None and isinstance(loss.value, list)
+        else [loss.value if loss is not None else "sigmoid"]
+    )
+    named = {str(each) for each in words}
+    is_late = run.runs("trl>=1") is not False
+    is_other = kind is not None and kind.value != "reverse_kl" and not named <= _DIVERGENT
+    if kind is not None and loss is not None and is_late and is_other:
+        yield _pair(kind, loss, "the term that cancels between pairs does not here")
+    weighting = document.get("use_weighting")
+    is_on = weighting is not None and weighting.value is True
+    if weighting is not None and loss is not None and is_on and named & {"aot", "aot_unpaired"}:
+        yield _pair(weighting, loss, "that loss sorts the samples")
+
+
+def _of_grpo(run: Run, document: Document) -> Iterator[Finding]:
+    hub, log = document.get("log_completions_hub_repo"), document.get("log_completions")
+    if hub is not None and hub.value and (log is None or log.value is not True):
+        yield Finding(
+            "log_completions_hub_repo is refused without log_completions",
+            (hub.label("refused alone"), *([log.label("", primary=False)] if log else [])),
+            (),
+            "write log_completions: true",
+        )
+    find = document.get("auto_find_batch_size")
+    if find is not None and find.value is True and run.runs("trl>=1") is not False:
+        yield Finding(
+            "auto_find_batch_size is refused by GRPO",
+            (find.label("refused"),),
+            ("a smaller batch would not hold whole groups",),
+            f"remove it, and lower {_BATCH}",
+            severity=None if run.runs("trl>=1") else "warning",
+        )
+    low, high = (document.get(f"vllm_importance_sampling_clip_{end}") for end in ("min", "max"))
+    least, most = real(low.value) if low else None, real(high.value) if high else None
+    is_crossed = least is not None and most is not None and least >= most
+    if low is not None and high is not None and is_crossed:
+        yield _pair(low, high, "the smallest weight has to be below the largest")
+    yield from _batches(run, document)
+
+
+def _batches(run: Run, document: Document) -> Iterator[Finding]:
+    world = run.data_parallel
+    if world:
+        yield from _generation(document, world)
+        if not never_evaluates(document):
+            yield from _evaluation(document, world)
+
+
+def _generation(document: Document, world: int) -> Iterator[Finding]:
+    given, (size, at) = document.get("generation_batch_size"), _micro(document, _BATCH)
+    total = whole(given.value) if given is not None else None
+    if given is None or not total or not size or total % (size * world) == 0:
+        return
+    if document.get("steps_per_generation") is not None:
+        return  # refused for that
+    yield Finding(
+        f"generation_batch_size {total} is no multiple of the batch of {size * world}",
+        (given.label("refused"), *([at.label("", primary=False)] if at else [])),
+        (f"{size} x {world} = {size * world}: samples a device x processes",),
+        f"write {-(-total // (size * world)) * size * world}",
+        sum=(Term("samples a device", size, ""), Term("processes", world, "")),
+    )
+
+
+def _evaluation(document: Document, world: int) -> Iterator[Finding]:
+    batch, at = _micro(document, "per_device_eval_batch_size")
+    key = "num_generations_eval" if document.get("num_generations_eval") else "num_generations"
+    group_at = document.get(key)
+    group = whole(group_at.value) if group_at is not None else 8
+    place = at or group_at
+    if place is None or not batch or not group or (batch * world) % group == 0:
+        return
+    both = [each for each in (at, group_at) if each is not None]
+    yield Finding(
+        f"evaluation batch {batch * world} is no multiple of {key} {group}",
+        tuple(each.label("", primary=each is place) for each in both),
+        (f"{batch} x {world} = {batch * world}: samples a device x processes",),
+        f"write per_device_eval_batch_size: {group}",
+        sum=(Term("samples a device", batch, ""), Term("processes", world, "")),
+    )
+
+
+def _micro(document: Document, key: str) -> tuple[int | None, Place | None]:
+    at = document.get(key)
+    if at is None:
+        return (None if key in document.unknown else 8), None
+    return whole(at.value), at
+
+
+def _pair(at: Place, other: Place, why: str) -> Finding:
+    return Finding(
+        f"{at.path} cannot stand beside {other.path} {other.value}",
+        (at.label("refused"), other.label("", primary=False)),
+        (why,),
+        "turn one of the two off",
+    )
+
+
+RULE = Rule(
+    name="trl-pair-refused",
+    severity="error",
+    consequence="init",
+    consumers=("trl",),
+    sources=(
+        (
+            "trl 1.16.0 trainer/grpo_config.py `__post_init__`: log_completions_hub_repo is "
+            "set, but log_completions is False; auto_find_batch_size is not supported by GRPO; "
+            "must be divisible by the global batch size; The global eval batch size; must be less "
+            "than; grpo_trainer.py, dpo_trainer.py `__init__`: sync_ref_model=True while using a "
+            "PEFT model; dpo_trainer.py: is only supported for the following loss types"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,106 @@
+"""A word that TRL's configuration takes, and that its trainer does not know."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.preference.asked import trl
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_TRUNCATION: Final = ("keep_start", "keep_end")
+_TASKS: Final = (
+    *("SEQ_CLS", "SEQ_2_SEQ_LM", "CAUSAL_LM", "TOKEN_CLS", "QUESTION_ANS", "FEATURE_EXTRACTION"),
+)
+_DTYPES: Final = ("auto", "bfloat16", "float16", "float32", "half", "float", "float64", "double")
+_SHORT: Final = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+_SHARED: Final[Mapping[str, tuple[str, ...]]] = {
+    "bnb_4bit_quant_type": ("nf4", "fp4"),
+    "lora_task_type": _TASKS,
+    "dtype": _DTYPES,
+    "torch_dtype": _DTYPES,
+    "truncation_mode": _TRUNCATION,
+}
+_OF_GRPO: Final[Mapping[str, tuple[str, ...]]] = {
+    "loss_type": (
+        *("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
+        "two-sided",
+    ),
+    "importance_sampling_level": ("token", "sequence", "sequence_token"),
+    "vllm_mode": ("server", "colocate"),
+}
+_OF_SFT: Final[Mapping[str, tuple[str, ...]]] = {
+    "loss_type": ("nll", "dft", "chunked_nll"),
+    "packing_strategy": ("bfd", "bfd_split", "bfd-requeue", "bfd_requeue", "wrapped", "ffd"),
+}
+_OF_DPO: Final[Mapping[str, tuple[str, ...]]] = {
+    "f_divergence_type": ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence"),
+}
+_WORDS: Final = {
+    "sft": {**_SHARED, **_OF_SFT},
+    "dpo": {**_SHARED, **_OF_DPO},
+    "grpo": {**_SHARED, **_OF_GRPO},
+    "axolotl": _OF_GRPO,
+}
+"""The words of every release that is known. `ffd` is of 0.17, `two-sided` of the forks."""
+_LOSSES: Final = frozenset(
+    {
+        *_OF_GRPO["loss_type"],
+        *_OF_SFT["loss_type"],
+        *("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard"),
+        *("aot", "aot_pair", "aot_unpaired", "apo_zero", "apo_down", "discopop", "sigmoid_norm"),
+        *("sft", "kto", "kto_pair", "apo_zero_unpaired", "simpo", "orpo", "ddpo"),
+    }
+)
+"""Losses of any trainer: a file without a key of its method may be for another one."""
+_WHEN: Final[Mapping[str, Consequence]] = {
+    "bnb_4bit_quant_type": "load",
+    "dtype": "load",
+    "torch_dtype": "load",
+}
+_NOW: Final = {"packing_strategy": ("bfd", "bfd_split", "bfd-requeue", "wrapped")}
+"""Those of trl 1 alone, where that is what runs."""
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of(*_WORDS):
+        if document.is_view:
+            continue
+        for key, words in _WORDS[document.kind].items():
+            at = trl(document, key)
+            taken = _NOW.get(key, words) if run.runs("trl>=1") else words
+            if at is None or not isinstance(at.value, str) or at.value in taken or not at.value:
+                continue
+            if key == "loss_type" and document.kind == "sft" and at.value in _LOSSES:
+                continue
+            near = [_SHORT[at.value]] if at.value in _SHORT else nearest(at.value, taken)[:1]
+            yield Finding(
+                f"{at.path} cannot be {at.value}",
+                (at.label("not known"),),
+                (
+                    f"known: {quoted(sorted(taken))}",
+                    "the configuration takes any text; the trainer looks it up later",
+                ),
+                f"did you mean {quoted(near)}?" if near else "write one of these",
+                Fix((at.replaced(near[0]),), "unsafe") if near else None,
+                consequence=_WHEN.get(key),
+            )
+
+
+RULE = Rule(
+    name="trl-word-refused",
+    severity="error",
+    consequence="init",
+    consumers=("trl",),
+    sources=(
+        (
+            "trl 1.16.0 trainer/grpo_trainer.py `_compute_loss`: Unknown loss type, Unknown "
+            "importance sampling level; sft_trainer.py: Invalid `loss_type`; data_utils.py "
+            "`pack_dataset`: Invalid packing strategy; dpo_trainer.py: Unknown f_divergence_type"
+        ),
+        "bitsandbytes 0.46 nn/modules.py `Params4bit`: quant_type fp4 or nf4; peft 0.21.2 TaskType",
+        "trl 0.8.6 to 1.16.0 scripts/sft.py: getattr(torch, model_args.dtype)",
+    ),
+    check=_check,
+)

@@ -1,0 +1,1 @@
+"""Existing configs in the words of another target: read, then emit."""

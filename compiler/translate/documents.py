@@ -1,0 +1,87 @@
+"""The documents of a translation: those of lint, scripts as their own programs read them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.lints.document import TRAINERS, Document
+from tunec.compiler.lints.kinds import known_keys
+from tunec.compiler.lints.run import Run
+from tunec.compiler.target import File
+from tunec.compiler.translate.scripts import with_own_scripts
+from tunec.schemas.frozen import dataclass
+
+_NO_COMMAND: Final = ("skypilot", "kubeflow")
+"""Kinds of files that no command line says, whatever its flags are called."""
+_OF_A_SCRIPT: Final = "sft.yaml"
+_TRAINING: Final = "training_args.yaml"
+_MODEL: Final = "model_args.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What is read."""
+
+    every: tuple[Document, ...]
+    has_unknown_program: bool
+    """Whether flags are of a program that is nobody's: transformers' own arguments have known
+    defaults there, those of its other classes have not."""
+
+
+def documents_of(documents: Iterable[Document], run: Run) -> Documents:
+    """The documents that have a table, as far as a run is said by them: views say it again."""
+    read = [each for each in documents if not each.is_view and each.target is not None]
+    own = with_own_scripts(read, run.targets, run.environment.readers)
+    own = tuple(each for each in own if not _is_argument(each))
+    scripts = [each for each in own if _is_of_unknown_program(each)]
+    every = [part for each in own for part in (_split(each) if each in scripts else (each,))]
+    flagged = {each.name for each in every if each.format == "shell" and each.kind != "launch"}
+    cut = (_cut(each) if each.name in flagged else each for each in every)
+    return Documents(tuple(cut), bool(scripts))
+
+
+def _is_argument(document: Document) -> bool:
+    """Whether flags are of a program that nobody here knows: they are words of the command."""
+    entries = document.file.entries if document.file else ()
+    known = {key for entry in entries for key in entry.keys}
+    is_flags = document.format == "shell" and "launcher" not in document.found
+    is_trainers = document.kind in TRAINERS and not known.isdisjoint(document.found)
+    return is_flags and not is_trainers and document.kind in (*TRAINERS, *_NO_COMMAND)
+
+
+def _is_of_unknown_program(document: Document) -> bool:
+    """Whether the flags are TrainingArguments' beside those of other classes: `train.py --lr`."""
+    file, target = document.file, document.target
+    is_hf = file is not None and target is not None and target.name == "huggingface"
+    return is_hf and document.format == "shell" and file is not None and file.name == _OF_A_SCRIPT
+
+
+def _split(document: Document) -> tuple[Document, ...]:
+    """The arguments of transformers' class, and those of the others by TRL's names for them."""
+    files = {file.name: file for file in document.target.files} if document.target else {}
+    training = known_keys(document.target, files[_TRAINING]) if document.target else frozenset()
+    fields = document.root.fields or {}
+    mine = {key: child for key, child in fields.items() if key in training}
+    rest = {key: child for key, child in fields.items() if key not in training}
+    return (
+        _part(document, mine, files[_TRAINING], "hf"),
+        *((_part(document, rest, files[_MODEL], "model"),) if rest else ()),
+    )
+
+
+def _part(document: Document, fields: dict[str, Node], file: File, kind: str) -> Document:
+    root = replace(document.root, fields=fields)
+    return replace(document, root=root, file=file, kind=kind)
+
+
+def _cut(document: Document) -> Document:
+    """A launcher's command without the flags of its program, which another document holds."""
+    fields = document.root.fields or {}
+    script = fields.get("script")
+    if document.kind != "launch" or script is None or script.items is None:
+        return document
+    words = [str(each.value) for each in script.items]
+    end = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
+    cut = replace(script, items=script.items[:end])
+    return replace(document, root=replace(document.root, fields={**fields, "script": cut}))

@@ -1,0 +1,163 @@
+"""The files of one target as far as they are known: row by row, nothing invented.
+
+A slot of which nobody says anything is, under the target, what its program does unasked. Where the
+program does nothing unasked, the key is left out.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tunec.compiler.emit import schema
+from tunec.compiler.read import WRONG_SHAPE, settle
+from tunec.compiler.target import Dialect, Entry, File, Json, Target
+from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.compiler.translate.said import matters
+from tunec.compiler.translate.sources import Sources
+from tunec.schemas.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What becomes of one row of a file."""
+
+    entry: Entry
+    written: Mapping[str, Json]
+    lost: tuple[str, ...] = ()
+    """Known slots that do not come back from what is written."""
+    needs: str | None = None
+    """The slot that nobody says and without which it is open what the row writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What becomes of one file."""
+
+    file: File
+    values: dict[str, Json]
+    rows: tuple[Row, ...]
+    kept: dict[str, Json]
+    """Keys that no slot stands for, as they were."""
+
+    @property
+    def said(self) -> frozenset[str]:
+        """The slots that its rows say."""
+        return frozenset(slot for row in self.rows if not row.needs for slot in row.entry.slots)
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """The slots for whose values it has no word."""
+        return frozenset(slot for row in self.rows for slot in row.lost)
+
+
+def with_defaults(target: Target, known: Partial, dialect: Dialect) -> Partial:
+    """What is known, with what the target's program does unasked in a run like this."""
+    waiting = [
+        (entry, entry.defaults_at(dialect[entry.package])) for entry in target.entries(dialect)
+    ]
+    while True:
+        ready = [(entry, values) for entry, values in waiting if matters(entry, known, values)]
+        new = {
+            slot: value
+            for _, values in reversed(ready)
+            for slot, value in values.items()
+            if slot not in known.values and slot not in known.possible
+        }
+        if not new:
+            return known
+        known = Partial({**known.values, **new}, known.possible)
+
+
+# ── rows ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def drafts_of(
+    target: Target, known: Partial, filled: Partial, sources: Sources, dialect: Dialect
+) -> list[Draft]:
+    """The files that have something to say of what was read, with the keys that they keep."""
+    every = (_draft(file, known, filled, dialect) for file in target.files)
+    drafts = _kept([each for each in every if each is not None], known)
+    for each in drafts:
+        each.kept.update(_carried(target, each.file, sources, dialect))
+        _put_all(each.values, each.kept)
+    return drafts
+
+
+def _draft(file: File, known: Partial, filled: Partial, dialect: Dialect) -> Draft | None:
+    """A file for what is known; None where no run like this has it."""
+    try:
+        if not filled.ask(file.when):
+            return None
+    except (Unsaid, *WRONG_SHAPE):
+        return None
+    entries = (entry for entry in file.entries if entry.holds_in(dialect))
+    rows = tuple(filter(None, (_row(entry, known, filled, dialect) for entry in entries)))
+    values: dict[str, Json] = {}
+    for row in rows:
+        _put_all(values, row.written)
+    return Draft(file, values, rows, {})
+
+
+def _row(entry: Entry, known: Partial, filled: Partial, dialect: Dialect) -> Row | None:
+    """What becomes of a row; None where it does not matter."""
+    told = [slot for slot in entry.slots if slot in known.values]
+    try:
+        if not filled.ask(entry.when):
+            return None
+        written = filled.ask(entry.write) if told or not entry.slots else {}
+    except Unsaid as unsaid:
+        return Row(entry, {}, needs=unsaid.slot)
+    except WRONG_SHAPE:
+        return Row(entry, {}, lost=tuple(told))
+    if entry.slots and not told:
+        return Row(entry, {}, needs=entry.slots[0])
+    back = settle(entry, written) if written else entry.defaults_at(dialect[entry.package])
+    lost = (slot for slot in told if slot not in back or back[slot] != known.values[slot])
+    return Row(entry, written, tuple(lost))
+
+
+def _kept(drafts: list[Draft], known: Partial) -> list[Draft]:
+    """The files that have something to say of what was read, and can."""
+    telling = [draft for draft in drafts if _tells(draft, known)]
+    return [draft for draft in telling if not (draft.file.is_optional and _is_open(draft))]
+
+
+def _tells(draft: Draft, known: Partial) -> bool:
+    return any(
+        row.written and not known.values.keys().isdisjoint(row.entry.slots) for row in draft.rows
+    )
+
+
+def _is_open(draft: Draft) -> bool:
+    return bool(draft.lost) or any(row.needs for row in draft.rows if row.entry.slots)
+
+
+def _put_all(document: dict[str, Json], keys: Mapping[str, Json]) -> None:
+    for key, value in keys.items():
+        *parents, last = key.split(".")
+        inner = document
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[last] = value
+
+
+def _carried(target: Target, file: File, sources: Sources, dialect: Dialect) -> Mapping[str, Json]:
+    """Keys that no slot stands for, from the same file of the same consumer, as they were."""
+    known = schema_of(file, dialect)
+    return {
+        place.path: place.value
+        for place in sources.leftovers
+        if (table := place.document.target) is not None
+        and (of := place.document.file) is not None
+        and (table.name, of.name) == (target.name, file.name)
+        and _admits(known, place.path.partition(".")[0])
+    }
+
+
+def schema_of(file: File, dialect: Dialect) -> Mapping[str, Any]:
+    """The JSON Schema of a file's reader; empty where there is none."""
+    name = file.schema(dialect) if file.schema else None
+    return {} if name is None else schema(name)
+
+
+def _admits(known: Mapping[str, Any], key: str) -> bool:
+    return key in known.get("properties", ()) or known.get("additionalProperties") is not False

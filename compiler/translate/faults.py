@@ -1,0 +1,214 @@
+"""What is wrong with the files of one target, and what they leave open."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.emit import invalid
+from tunec.compiler.ir.show import show
+from tunec.compiler.read import WRONG_SHAPE
+from tunec.compiler.requirements import Asked
+from tunec.compiler.target import Dialect, Json, Target, refused
+from tunec.compiler.translate.drafts import Draft, schema_of
+from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.compiler.translate.sources import Sources
+
+_MODEL: Final = "model.path"
+_COMMAND: Final = ("launcher", "script")
+"""Without these a launch script starts nothing."""
+_FEW: Final = 6
+"""Slots that a message names; of more it gives the number, and the names below."""
+
+
+def faults_of(
+    asked: Asked,
+    drafts: Sequence[Draft],
+    known: Partial,
+    filled: Partial,
+    sources: Sources,
+    software: Mapping[str, str],
+) -> list[Diagnostic]:
+    """Everything that is to be said of the files of one target.
+
+    `known` is what was read, `filled` the same with what the target's program does unasked.
+    """
+    target, version = asked
+    dialect = target.dialect(version, software)
+    lacking = _needed(drafts, sources, dialect)
+    found = [
+        *(_unsaid(target, slot, reason, sources) for slot, reason in lacking.items()),
+        *_losses(asked, drafts, known, sources),
+        *_left_open(target, drafts, filled, (*known.values, *lacking)),
+    ]
+    return found if lacking else [*found, *_refused_by(asked, drafts, filled, dialect)]
+
+
+def nothing(target: Target) -> Diagnostic:
+    """That no file of the target has anything to say."""
+    names = joined((file.name for file in target.files), "and")
+    return Diagnostic(
+        "E0907",
+        "error",
+        f"the files say nothing that {target.name} could be told",
+        notes=(f"it is told by {names}",),
+        help="give the other files of the run too, or translate to another target",
+    )
+
+
+def _needed(drafts: Sequence[Draft], sources: Sources, dialect: Dialect) -> dict[str, str]:
+    """Slots without which the program does not run, or what was read cannot be said; and why."""
+    said = frozenset(slot for draft in drafts for slot in draft.said)
+    found: dict[str, str] = {}
+    for draft in drafts:
+        for key in _missing(draft, dialect):
+            rows = [row for row in draft.rows if key in row.entry.keys]
+            slot = next((row.needs or row.entry.slots[0] for row in rows if row.entry.slots), None)
+            found.setdefault(slot or key, f"{draft.file.name} needs {key}")
+        for row in draft.rows:
+            told = [slot for slot in row.entry.slots if sources.is_written(slot)]
+            lacks = [slot for slot in told if slot not in said]
+            if row.needs and row.needs not in row.entry.slots and lacks:
+                found.setdefault(row.needs, f"it decides how {draft.file.name} says {lacks[0]}")
+            elif row.needs and row.needs not in told and lacks:
+                found.setdefault(row.needs, f"{draft.file.name} says it together with {lacks[0]}")
+    return found
+
+
+def _missing(draft: Draft, dialect: Dialect) -> Iterator[str]:
+    """Keys that the file's reader cannot do without, by its schema or by what it is."""
+    known = schema_of(draft.file, dialect)
+    yield from (key for key in known.get("required", ()) if key not in draft.values)
+    either = [each.get("required", ()) for each in known.get("anyOf", ())]
+    if either and not any(_has(draft.values, keys) for keys in either):
+        waiting = (key for row in draft.rows if row.needs for key in row.entry.keys)
+        yield from (key for key in waiting if [key] in either)
+    wanted = _COMMAND if draft.file.format == "shell" else ()
+    yield from (key for key in wanted if key not in draft.values)
+    if not known and draft.file.format != "shell":
+        yield from (key for row in draft.rows if row.needs == _MODEL for key in row.entry.keys)
+
+
+def _has(values: Mapping[str, Json], keys: Iterable[str]) -> bool:
+    return all(key in values for key in keys)
+
+
+def _unsaid(target: Target, slot: str, reason: str, sources: Sources) -> Diagnostic:
+    differ = tuple(
+        f"{each.author}'s default is {show(slot, each.value)}"
+        for each in sources.disputed.get(slot, ())
+    )
+    return Diagnostic(
+        "E0907",
+        "error",
+        f"{target.name} needs {slot}, and no file says it",
+        (Label("", path=slot),),
+        (reason, *differ),
+        help=f"give it: {_ways(slot)}",
+    )
+
+
+def _ways(slot: str) -> str:
+    """How a slot can be given on the command line."""
+    flags = {
+        "parallel.world": "--world-size N, --hardware, or ",
+        "devices.nodes": "--hardware, or ",
+        "devices.per_node": "--hardware, or ",
+        "model.path": "--model, or ",
+        "model.kind": "--model, or ",
+    }
+    return f"{flags.get(slot, '')}--set {slot}=VALUE"
+
+
+def _losses(
+    asked: Asked, drafts: Sequence[Draft], known: Partial, sources: Sources
+) -> Iterator[Diagnostic]:
+    """Values that the target has no word for, though its program would do something else."""
+    target, version = asked
+    said = frozenset(slot for draft in drafts for slot in draft.said)
+    lost = {slot: draft.file.name for draft in drafts for slot in draft.lost}
+    for slot, name in lost.items():
+        yield _loss(target, version, slot, known, sources, f"no key of {name} can hold this value")
+    for slot, cannot in refused(target.cannot, said.union(lost), known.values).items():
+        yield _loss(target, version, slot, known, sources, cannot.reason, cannot.harmless)
+
+
+def _loss(
+    target: Target,
+    version: Version,
+    slot: str,
+    known: Partial,
+    sources: Sources,
+    reason: str,
+    instead: Sequence[Any] = (),
+) -> Diagnostic:
+    value = show(slot, known.values[slot])
+    other = show(slot, instead[0]) if instead else "VALUE"
+    winner = sources.ledger.winner(slot)
+    why = () if winner is None or sources.is_written(slot) else (winner.reason,)
+    return Diagnostic(
+        "E0901",
+        "error",
+        f"{target.name} ({target.package} {version}) cannot say {slot} {value}",
+        (sources.label(slot),),
+        (reason, *why),
+        help=f"choose another value with --set {slot}={other}, or another target",
+    )
+
+
+def _left_open(
+    target: Target, drafts: Sequence[Draft], filled: Partial, told: Collection[str]
+) -> Iterator[Diagnostic]:
+    """What nobody says and the target's program therefore does by itself."""
+    said = frozenset(
+        slot for draft in drafts for row in draft.rows if not row.needs for slot in row.entry.slots
+    )
+    open_slots = dict.fromkeys(
+        slot
+        for draft in drafts
+        for row in draft.rows
+        if row.needs and row.needs in row.entry.slots
+        for slot in row.entry.slots
+        if slot not in told and slot not in said
+    )
+    taken = {slot: filled.values[slot] for slot in open_slots if slot in filled.values}
+    if taken:
+        what = joined(taken, "and") if len(taken) <= _FEW else f"{len(taken)} slots"
+        yield Diagnostic(
+            "left-to-its-default",
+            "warning",
+            f"no file says {what}: {target.name} does there what it does unasked",
+            notes=(", ".join(f"{slot} {show(slot, value)}" for slot, value in taken.items()),),
+            help="give what the run should have with --set SLOT=VALUE",
+        )
+    left = [slot for slot in open_slots if slot not in filled.values]
+    if left:
+        what = joined(left, "and") if len(left) <= _FEW else f"{len(left)} slots"
+        yield Diagnostic(
+            "left-unsaid",
+            "note",
+            f"no file says {what}, and {target.name} is told nothing of it",
+            notes=(", ".join(left),) if len(left) > _FEW else (),
+            help="give what the run should have with --set SLOT=VALUE",
+        )
+
+
+def _refused_by(
+    asked: Asked, drafts: Sequence[Draft], filled: Partial, dialect: Dialect
+) -> Iterator[Diagnostic]:
+    """What the reader's schema refuses, and its program though every key is well formed."""
+    target, version = asked
+    for draft in drafts:
+        yield from invalid(draft.file, draft.values, dialect)
+        yield from _as_known(draft.file.check(filled.plan(), dialect))
+    yield from _as_known(target.check(filled.plan(), version))
+
+
+def _as_known(found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    """The diagnostics up to the first that needs what nobody says."""
+    try:
+        yield from found
+    except (Unsaid, *WRONG_SHAPE):
+        return

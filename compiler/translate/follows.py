@@ -1,0 +1,194 @@
+"""What follows from what files say: counts from counts, and what an engine leaves unused."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tunec.compiler.ir.ledger import Definition, Ledger, Origin, Rank
+from tunec.compiler.target import Target
+
+_AUTHOR: Final = "translate"
+_Rule = Callable[["_Known"], Iterator[Definition]]
+
+
+class _Known:
+    """The values that hold so far, and who says them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._winners = {each.slot: each for each in ledger.winners()}
+
+    def __getitem__(self, slot: str) -> Any:
+        winner = self._winners.get(slot)
+        return None if winner is None else winner.value
+
+    def is_written(self, slot: str) -> bool:
+        """Whether a file, or the command line, says the slot."""
+        winner = self._winners.get(slot)
+        return winner is not None and winner.rank >= Rank.OBSERVED
+
+    def counts(self, *slots: str) -> list[int] | None:
+        """Their values, if each is a number above 0."""
+        values = [self[slot] for slot in slots]
+        return values if all(isinstance(each, int) and each > 0 for each in values) else None
+
+    def follows(self, slot: str, value: Any, reason: str, *rests: str) -> Iterator[Definition]:
+        """A definition of a slot that nothing written says."""
+        if not self.is_written(slot):
+            origins = tuple(Origin("slot", each) for each in rests)
+            yield Definition(slot, value, Rank.DERIVED, _AUTHOR, reason, origins)
+
+
+def with_consequences(
+    ledger: Ledger, tables: Sequence[Target], *, reads_deepspeed: bool
+) -> tuple[Ledger, Mapping[str, tuple[Any, ...]]]:
+    """The ledger with what follows from it, and which values slots that stay open can have.
+
+    Written values stay as they are. `tables` are those by which the files were read;
+    `reads_deepspeed` tells whether a configuration of DeepSpeed is among them.
+    """
+    ledger = ledger.add(tuple(each for table in tables for each in without_choice(table)))
+    for rule in _RULES:
+        ledger = ledger.add(tuple(rule(_Known(ledger))))
+    engines = _engines(ledger, tables, reads_deepspeed=reads_deepspeed)
+    if len(engines) == 1:
+        ledger = ledger.add(tuple(_of_engine(_Known(ledger), engines[0])))
+    if engines:
+        ledger = ledger.add(tuple(_of_other_engines(_Known(ledger), engines)))
+        ledger = ledger.add(tuple(_autocast(_Known(ledger), engines)))
+    return ledger, {"parallel.engine": engines} if len(engines) > 1 else {}
+
+
+# ── processes and batches ────────────────────────────────────────────────────────────────────────
+
+
+def _world(known: _Known) -> Iterator[Definition]:
+    devices = known.counts("devices.nodes", "devices.per_node")
+    starts = known["launch.launcher"] in ("torchrun", "deepspeed", "accelerate")
+    if devices and starts and known.is_written("devices.per_node"):
+        reason = "one process a device"
+        yield from known.follows("parallel.world", devices[0] * devices[1], reason)
+
+
+def _nodes(known: _Known) -> Iterator[Definition]:
+    counts = known.counts("parallel.world", "devices.per_node")
+    if counts and counts[0] % counts[1] == 0:
+        yield from known.follows("devices.nodes", counts[0] // counts[1], "world / per node")
+
+
+def _per_node(known: _Known) -> Iterator[Definition]:
+    counts = known.counts("parallel.world", "devices.nodes")
+    if counts and counts[0] % counts[1] == 0:
+        yield from known.follows("devices.per_node", counts[0] // counts[1], "world / nodes")
+    elif known["parallel.world"] == 1:
+        for slot in ("devices.nodes", "devices.per_node"):
+            yield from known.follows(slot, 1, "one process")
+
+
+def _data(known: _Known) -> Iterator[Definition]:
+    counts = known.counts("parallel.world", "parallel.tensor", "parallel.sequence")
+    if counts and counts[0] % (counts[1] * counts[2]) == 0:
+        width = counts[0] // (counts[1] * counts[2])
+        yield from known.follows("parallel.data", width, "world / (tensor x sequence)")
+
+
+def _accumulation(known: _Known) -> Iterator[Definition]:
+    counts = known.counts("batch.global", "batch.micro", "parallel.data")
+    if counts and known.is_written("batch.global") and counts[0] % (counts[1] * counts[2]) == 0:
+        steps = counts[0] // (counts[1] * counts[2])
+        yield from known.follows("batch.accumulation", steps, "global / (micro x data)")
+
+
+def _micro(known: _Known) -> Iterator[Definition]:
+    counts = known.counts("batch.global", "batch.accumulation", "parallel.data")
+    if counts and known.is_written("batch.global") and counts[0] % (counts[1] * counts[2]) == 0:
+        samples = counts[0] // (counts[1] * counts[2])
+        yield from known.follows("batch.micro", samples, "global / (accumulation x data)")
+
+
+def _global(known: _Known) -> Iterator[Definition]:
+    counts = known.counts("batch.micro", "batch.accumulation", "parallel.data")
+    if counts:
+        samples = counts[0] * counts[1] * counts[2]
+        yield from known.follows("batch.global", samples, "micro x accumulation x data")
+
+
+def _scaling(known: _Known) -> Iterator[Definition]:
+    compute = known["precision.compute"]
+    if compute is not None:
+        word = "dynamic" if compute == "fp16" else "none"
+        reason = f"what goes with {compute}"
+        yield from known.follows("precision.loss_scaling", word, reason, "precision.compute")
+
+
+# ── the engine ───────────────────────────────────────────────────────────────────────────────────
+
+_SILENT: Final[Mapping[str, Mapping[str, Any]]] = {
+    "deepspeed": {
+        "zero.stage": 0,
+        "zero.offload_optimizer": "none",
+        "zero.offload_param": "none",
+        "zero.hpz_partition": 1,
+    },
+    "fsdp": {
+        "fsdp.version": 0,
+        "fsdp.sharding": "none",
+        "fsdp.offload_params": False,
+        "fsdp.wrap": "none",
+        "fsdp.wrap_classes": (),
+        "fsdp.min_parameters": 0,
+        "fsdp.checkpointing": False,
+    },
+}
+"""What slots of an engine are where another one runs (compiler/ir/invariants.py)."""
+
+
+def _engines(ledger: Ledger, tables: Iterable[Target], *, reads_deepspeed: bool) -> tuple[str, ...]:
+    """Which engines can run; none are given where any can.
+
+    A program that one of the files could tell of DeepSpeed or FSDP, and does not, runs by itself.
+    """
+    known = ledger.winner("parallel.engine")
+    if known is not None:
+        return (known.value,)
+    if reads_deepspeed:
+        return ("deepspeed",)
+    if not any(_can_say(table, "parallel.engine") for table in tables):
+        return ()
+    world = ledger.winner("parallel.world")
+    if world is None:
+        return ("none", "ddp")
+    return ("ddp",) if world.value > 1 else ("none",)
+
+
+def _of_engine(known: _Known, engine: str) -> Iterator[Definition]:
+    if known["parallel.engine"] is None:
+        yield from known.follows("parallel.engine", engine, "what the files leave to run")
+
+
+def _of_other_engines(known: _Known, engines: Sequence[str]) -> Iterator[Definition]:
+    for name, values in _SILENT.items():
+        for slot, value in values.items() if name not in engines else ():
+            reason = f"{' or '.join(engines)} runs"
+            yield from known.follows(slot, value, reason, "parallel.engine")
+
+
+def _autocast(known: _Known, engines: Sequence[str]) -> Iterator[Definition]:
+    if engines == ("deepspeed",):
+        reason = "DeepSpeed casts the module"
+        yield from known.follows("states.autocast", False, reason, "parallel.engine")
+
+
+_RULES: Final[tuple[_Rule, ...]] = (
+    *(_world, _nodes, _per_node, _data, _accumulation, _micro, _global, _scaling),
+)
+
+
+def _can_say(table: Target, slot: str) -> bool:
+    return any(slot in entry.slots for file in table.files for entry in file.entries)
+
+
+def without_choice(table: Target) -> Iterator[Definition]:
+    """What a consumer does in every run: slots of which it can only run one value."""
+    for slot, cannot in table.cannot.items():
+        if cannot.loses and len(cannot.harmless) == 1 and not _can_say(table, slot):
+            (value,) = cannot.harmless
+            yield Definition(slot, value, Rank.CONSUMER, table.name, cannot.reason)

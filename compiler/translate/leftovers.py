@@ -1,0 +1,118 @@
+"""What rows make nothing of: keys of files that no slot stands for, or whose value says nothing."""
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+from pathlib import PurePath
+from typing import Any, Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.effective import default_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+from tunec.compiler.read import WRONG_SHAPE, settle
+from tunec.compiler.target import Dialect, Entry
+from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.compiler.translate.said import dialect_of
+
+_AUTO: Final = "auto"
+_MEETING: Final = frozenset(
+    {
+        *("nproc_per_node", "nnodes", "num_processes", "num_machines", "num_gpus", "num_nodes"),
+        *("include", "hostfile", "no_ssh", "standalone", "node_rank", "machine_rank"),
+        *("master_addr", "master_port", "main_process_ip", "main_process_port", "rdzv_backend"),
+        *("rdzv_endpoint", "rdzv_id", "rdzv_conf", "module", "m", "config_file", "launcher"),
+        *("num_accelerators", "deepspeed_config_file", "multi_gpu", "use_deepspeed"),
+        *("same_network",),
+    }
+)
+"""Flags of launchers that say how many processes there are, where they meet, and which file tells
+more: torch 2.13.0 distributed/run.py; deepspeed 0.14.5 to 0.19.8 launcher/runner.py; accelerate
+0.30.1 to 1.15.0 commands/launch.py. The first are read as counts; another launcher has its own way
+for the others."""
+
+
+def leftovers(
+    run: Run, document: Document, known: Partial, given: Collection[str] = ()
+) -> Iterator[Place]:
+    """The keys of a document of which no row makes a slot, and that are not as if absent.
+
+    `known` is what all files say: a key that its program derives from it is no news. `given` are
+    slots of the command line, by which keys that say them in another way are settled.
+    """
+    if document.target is None or document.file is None:
+        return
+    dialect = dialect_of(run, document.target)
+    understood = set(_understood(document, dialect, known, given))
+    for path, place in document.found.items():
+        around = _around(path)
+        if place.node.fields is not None or not understood.isdisjoint(around):
+            continue
+        if not _says_nothing(run, document, path, place.value):
+            yield place
+
+
+def hidden(document: Document) -> Iterator[str]:
+    """Keys without a slot whose values only running the script would tell."""
+    known = {
+        key for entry in (document.file.entries if document.file else ()) for key in entry.keys
+    }
+    for key in sorted(document.unknown):
+        if known.isdisjoint(_around(key)) and key.rpartition(".")[2] not in _MEETING:
+            yield key
+
+
+def _around(path: str) -> Iterator[str]:
+    """A path and the paths of what holds it."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+
+
+def _understood(
+    document: Document, dialect: Dialect, known: Partial, given: Collection[str]
+) -> Iterator[str]:
+    """The keys of the rows that give a slot, and those that matter only in company of theirs."""
+    for entry in document.file.entries if document.file else ():
+        present = {key: document.flat[key].value for key in entry.keys if key in document.flat}
+        if not present or not entry.holds_in(dialect):
+            continue
+        is_given = bool(entry.slots) and all(slot in given for slot in entry.slots)
+        if is_given or (settle if entry.slots else partial(_follows, known))(entry, present):
+            yield from present
+
+
+def _follows(known: Partial, entry: Entry, present: Mapping[str, Any]) -> bool:
+    """Whether a row without slots would write the same; where that is open, it may."""
+    try:
+        matters = known.ask(entry.when)
+        return matters and _listed(known.ask(entry.write)) == _listed(present)
+    except Unsaid:
+        return True
+    except WRONG_SHAPE:
+        return False
+
+
+def _listed(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as a command line has them, where a list of one is that one."""
+    return {
+        key: value[0] if isinstance(value, list) and len(value) == 1 else value
+        for key, value in keys.items()
+    }
+
+
+def _says_nothing(run: Run, document: Document, path: str, value: Any) -> bool:
+    """Whether the key is filled by others, set as it is unasked, or of no effect on the run."""
+    if value == _AUTO and document.file is not None and document.file.filled is not None:
+        return True
+    if document.kind in ("launch", "slurm") and path.rpartition(".")[2] in _MEETING:
+        return True
+    if value is None or _names_a_document(run, value):
+        return True
+    default = default_of(run, document.kind, path)
+    return default.known and default.value == value and type(default.value) is type(value)
+
+
+def _names_a_document(run: Run, value: Any) -> bool:
+    """Whether it says which other file to read, and that has been read."""
+    names = {PurePath(each.name).name for each in run.documents}
+    return isinstance(value, str) and PurePath(value).name in names

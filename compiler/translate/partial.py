@@ -1,0 +1,90 @@
+"""A plan of which only some slots are known, and questions to it that those can answer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.schemas.frozen import dataclass
+
+_Answer = TypeVar("_Answer")
+
+_NOTHING: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType({})
+
+
+class Unsaid(LookupError):
+    """A question needs a slot of which nobody says anything."""
+
+    def __init__(self, slot: str) -> None:
+        super().__init__(slot)
+        self.slot = slot
+
+
+class _Group:
+    """A group of slots that answers for those that are known."""
+
+    __slots__ = ("_name", "_values")
+
+    def __init__(self, name: str, values: Mapping[str, Any]) -> None:
+        self._name = name
+        self._values = values
+
+    def __getattr__(self, attribute: str) -> Any:
+        slot = f"{self._name}.{attribute.rstrip('_')}"
+        if slot not in SLOTS:
+            raise AttributeError(attribute)
+        if slot not in self._values:
+            raise Unsaid(slot)
+        return self._values[slot]
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """What is known of a plan."""
+
+    values: Mapping[str, Any]
+    """The value of each known slot."""
+    possible: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: _NOTHING)
+    """Slots that are not known, but that can only be one of these."""
+
+    def plan(self) -> Plan:
+        """The plan; to look at a slot that is not known raises Unsaid."""
+        groups: dict[str, Any] = {name: _Group(name, self.values) for name in GROUPS}
+        return Plan(**groups)
+
+    def ask(self, question: Callable[[Plan], _Answer]) -> _Answer:
+        """The answer that holds whatever the unknown slots are; Unsaid where they matter.
+
+        A slot of few values is tried with each of them: a row that writes the same for every engine
+        does not need to know it.
+        """
+        try:
+            return question(self.plan())
+        except Unsaid as unsaid:
+            options = self._options(unsaid.slot)
+            try:
+                answers = [self._with(unsaid.slot, each).ask(question) for each in options]
+            except Unsaid:
+                raise unsaid from None
+            if not answers:
+                raise
+            return _agreed(answers, unsaid)
+
+    def _with(self, slot: str, value: Any) -> "Partial":
+        return Partial({**self.values, slot: value}, self.possible)
+
+    def _options(self, slot: str) -> tuple[Any, ...]:
+        if slot in self.possible:
+            return self.possible[slot]
+        kind = SLOTS[slot].type
+        if kind is bool:
+            return (False, True)
+        return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+def _agreed(answers: list[_Answer], otherwise: Unsaid) -> _Answer:
+    if any(answer != answers[0] for answer in answers):
+        raise otherwise
+    return answers[0]

@@ -1,0 +1,66 @@
+"""What documents say of slots, and what their programs do unasked, in the run that they describe.
+
+A row that another engine or another method needs says nothing of this run: its default would be
+taken for what happens. So defaults count only where the row matters.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tunec.compiler.ir.ledger import Definition, Ledger, Rank
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.run import Run
+from tunec.compiler.read import WRONG_SHAPE, read_rows
+from tunec.compiler.target import Dialect, Entry, Target, in_every_plan
+from tunec.compiler.translate.partial import Partial, Unsaid
+
+_Row = tuple[Entry | None, Definition]
+
+
+def dialect_of(run: Run, target: Target) -> Dialect:
+    """The versions by which a document of a target is read."""
+    software = {name: str(each.version) for name, each in run.releases.items()}
+    return target.dialect(run.release(target.package).version, software)
+
+
+def said_by(run: Run) -> Iterator[_Row]:
+    """Every definition by a document, with its row; None: several keys say it together."""
+    for document in run.documents:
+        if document.target is not None and document.file is not None:
+            yield from _of(run, document, document.target, document.file.name)
+    tables = {each.target.name: each.target for each in run.documents if each.target}
+    for name, target in tables.items():
+        mine = [each for each in run.documents if each.target and each.target.name == name]
+        together = {each.file.name: each.flat for each in mine if each.file}
+        yield from ((None, each) for each in target.together(together))
+
+
+def _of(run: Run, document: Document, target: Target, file: str) -> Iterator[_Row]:
+    dialect = dialect_of(run, target)
+    for entry, each in read_rows(target, {file: document.flat}, dialect):
+        is_written = each.rank == Rank.OBSERVED
+        yield entry, replace(each, author=document.name) if is_written else each
+
+
+def with_defaults(ledger: Ledger, rows: Iterable[_Row]) -> Ledger:
+    """The ledger with the defaults of the rows that matter, as far as that can be told."""
+    waiting = list(rows)
+    while waiting:
+        known = Partial({each.slot: each.value for each in ledger.winners()})
+        ready = [row for row in waiting if matters(row[0], known, {row[1].slot: row[1].value})]
+        if not ready:
+            return ledger
+        ledger = ledger.add(tuple(definition for _, definition in ready))
+        waiting = [row for row in waiting if row not in ready]
+    return ledger
+
+
+def matters(entry: Entry | None, known: Partial, defaults: Mapping[str, Any]) -> bool:
+    """Whether a row matters in a run in which its defaults hold, where nothing else is known."""
+    if entry is None or entry.when is in_every_plan:
+        return True
+    try:
+        return Partial({**defaults, **known.values}, known.possible).ask(entry.when)
+    except (Unsaid, *WRONG_SHAPE):
+        return False

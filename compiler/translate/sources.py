@@ -1,0 +1,274 @@
+"""The files that are translated: one ledger of what they say, and everything wrong with them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.ir.invariants import INVARIANTS, Invariant
+from tunec.compiler.ir.ledger import Definition, Ledger, Rank
+from tunec.compiler.ir.show import show
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.documents import Reading
+from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+from tunec.compiler.read import WRONG_SHAPE
+from tunec.compiler.target import Entry, Target, in_every_plan
+from tunec.compiler.translate.documents import documents_of
+from tunec.compiler.translate.follows import with_consequences
+from tunec.compiler.translate.leftovers import leftovers
+from tunec.compiler.translate.partial import Partial, Unsaid
+from tunec.compiler.translate.said import said_by, with_defaults
+from tunec.schemas.frozen import dataclass
+
+_TRL: Final = "trl"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What files say together."""
+
+    run: Run
+    ledger: Ledger
+    known: Partial
+    """The value that holds of each slot that is known."""
+    disputed: Mapping[str, tuple[Definition, ...]]
+    """Slots that no file says, and of which consumers' defaults differ."""
+    leftovers: tuple[Place, ...]
+    """Keys that no slot stands for."""
+    diagnostics: tuple[Diagnostic, ...]
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def programs(self) -> frozenset[str]:
+        """The targets among the readers that are one program, started by a script of its own."""
+        tables = (each.target for each in self.run.documents if each.target is not None)
+        return frozenset(
+            table.name
+            for table in tables
+            if (script := table.cannot.get("launch.script")) is not None and script.loses
+        )
+
+    def is_written(self, slot: str) -> bool:
+        """Whether a file or the command line says the slot."""
+        winner = self.ledger.winner(slot)
+        return winner is not None and winner.rank >= Rank.OBSERVED
+
+    def is_given(self, slot: str) -> bool:
+        """Whether the command line says the slot."""
+        return _is_given(self.ledger, slot)
+
+    def label(self, slot: str) -> Label:
+        """Where a slot is written; for what no file says, the slot alone."""
+        return _label(self.run, slot, self.ledger.winner(slot))
+
+
+def sources_of(reading: Reading, run: Run, given: Iterable[Definition]) -> Sources:
+    """Join documents, what is given beside them, and what follows from both, to one ledger.
+
+    `given` wins over what files say.
+    """
+    documents = documents_of(reading.documents, run)
+    run = replace(run, documents=documents.every)
+    run = replace(run, environment=_released(run))
+    tables = tuple(
+        {each.target.name: each.target for each in run.documents if each.target}.values()
+    )
+    rows = [row for row in said_by(run) if not (documents.has_unknown_program and _is_trls(row[1]))]
+    beside = (*given, *_surroundings(run), *_facts(run))
+    reads_deepspeed = any(each.kind == "deepspeed" for each in run.documents)
+    ledger, possible = _ledger(rows, beside, tables, reads_deepspeed=reads_deepspeed)
+    disputed = dict(_disputed(ledger))
+    values = {each.slot: each.value for each in ledger.winners() if each.slot not in disputed}
+    known = Partial(values, possible)
+    found = (
+        *reading.faults,
+        *_unread(reading),
+        *_unsettled(run, ledger),
+        *_contradictions(run, ledger),
+        *_breaches(run, ledger, known),
+    )
+    pinned = [slot for slot in values if _is_given(ledger, slot)]
+    rest = (place for each in run.documents for place in leftovers(run, each, known, pinned))
+    return Sources(run, ledger, known, disputed, tuple(rest), found, reading.sources)
+
+
+# ── the ledger ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _released(run: Run) -> Environment:
+    """The environment with the newest release of each program that reads a file, unless named.
+
+    A configuration of DeepSpeed is handed on by the program that reads the other files.
+    """
+    newest: dict[str, str] = {}
+    handed_on = [each for each in run.documents if each.kind == "deepspeed"]
+    for document in (*(each for each in run.documents if each not in handed_on), *handed_on):
+        if document.target is not None:
+            newest.setdefault(document.target.package, document.target.latest)
+    return replace(run.environment, software={**newest, **run.environment.software})
+
+
+def _is_trls(definition: Definition) -> bool:
+    """Whether it is TRL's default, which the flags of another program do not have."""
+    return definition.rank == Rank.CONSUMER and definition.author == _TRL
+
+
+def _ledger(
+    rows: Iterable[tuple[Entry | None, Definition]],
+    beside: Iterable[Definition],
+    tables: Sequence[Target],
+    *,
+    reads_deepspeed: bool,
+) -> tuple[Ledger, Mapping[str, tuple[Any, ...]]]:
+    """What is written and follows, then the defaults of rows that matter, and what follows."""
+    written = tuple(each for _, each in rows if each.rank != Rank.CONSUMER)
+    defaults = [row for row in rows if row[1].rank == Rank.CONSUMER]
+    said = Ledger().add((*written, *beside))
+    always = [row for row in defaults if row[0] is None or row[0].when is in_every_plan]
+    first = with_defaults(said, always)
+    followed, _ = with_consequences(first, tables, reads_deepspeed=reads_deepspeed)
+    rest = [row for row in defaults if row not in always]
+    whole = with_defaults(followed, rest)
+    return with_consequences(whole, tables, reads_deepspeed=reads_deepspeed)
+
+
+def _surroundings(run: Run) -> Iterator[Definition]:
+    """The processes that --world-size or the hardware say."""
+    world = run.slot("parallel.world")
+    every = run.ledger.of("parallel.world") if world is not None else ()
+    yield from (each for each in every if each.author in ("command line", "hardware"))
+
+
+def _facts(run: Run) -> Iterator[Definition]:
+    """What model and hardware are, where they are named or known by name."""
+    model, cluster = run.model, run.environment.cluster
+    if model is not None:
+        rank = Rank.PIN if run.environment.model is not None else Rank.CATALOGUE
+        yield Definition("model.path", model.path, rank, "catalogue", "the model that is named")
+        facts = {
+            "family": model.architecture.family,
+            "kind": model.architecture.kind,
+            "parameters": model.architecture.parameters,
+        }
+        for name, value in facts.items():
+            reason = f"the architecture of {model.path}"
+            yield Definition(f"model.{name}", value, Rank.CATALOGUE, "catalogue", reason)
+    if cluster is not None:
+        sizes = {node.device_count for node in cluster.nodes}
+        if len(sizes) == 1:
+            per_node = sizes.pop()
+            counts = {"nodes": cluster.device_count // per_node, "per_node": per_node}
+            for name, count in counts.items():
+                yield Definition(f"devices.{name}", count, Rank.CATALOGUE, "hardware", cluster.name)
+
+
+def _disputed(ledger: Ledger) -> Iterator[tuple[str, tuple[Definition, ...]]]:
+    for slot in ledger.entries:
+        winner = ledger.winner(slot)
+        every = tuple({each.value: each for each in ledger.of(slot)}.values())
+        if winner is not None and winner.rank == Rank.CONSUMER and len(every) > 1:
+            yield slot, every
+
+
+# ── what is wrong with them ──────────────────────────────────────────────────────────────────────
+
+
+def _unread(reading: Reading) -> Iterator[Diagnostic]:
+    for file in reading.unread:
+        keys = ", ".join(file.keys[:5]) or "none"
+        yield not_understood(
+            f"{file.name} is of no kind that is known",
+            (),
+            "name who reads it with --from, or leave it out",
+            (f"its keys: {keys}",),
+        )
+
+
+def _unsettled(run: Run, ledger: Ledger) -> Iterator[Diagnostic]:
+    """Keys whose values only running a script would tell, unless the slots are given."""
+    for document in run.documents:
+        for key in sorted(document.unknown):
+            slots = [slot for slot in slots_of(document, key) if not _is_given(ledger, slot)]
+            if slots:
+                options = " ".join(f"--set {slot}=VALUE" for slot in slots)
+                label = Label("in this script", document.start(), key)
+                yield not_understood(
+                    f"the value of {key} is known only when {document.name} runs",
+                    (label,),
+                    f"give it: {options}",
+                )
+
+
+def not_understood(
+    message: str, labels: tuple[Label, ...], help: str, notes: tuple[str, ...] = ()
+) -> Diagnostic:
+    """Something that was read, and that a translation would drop."""
+    return Diagnostic("E0908", "error", message, labels, notes, help=help)
+
+
+def slots_of(document: Document, key: str) -> Iterator[str]:
+    """The slots that rows of a document's file say by a key."""
+    for entry in document.file.entries if document.file else ():
+        if key in entry.keys:
+            yield from entry.slots
+
+
+def _is_given(ledger: Ledger, slot: str) -> bool:
+    winner = ledger.winner(slot)
+    return winner is not None and winner.rank == Rank.PIN
+
+
+def _contradictions(run: Run, ledger: Ledger) -> Iterator[Diagnostic]:
+    """Two files that give one slot two values."""
+    seen: set[str] = set()
+    for one, other in ledger.contradictions():
+        if one.rank == Rank.OBSERVED and one.slot not in seen:
+            seen.add(one.slot)
+            values = f"{show(one.slot, one.value)} and {show(one.slot, other.value)}"
+            yield Diagnostic(
+                "E0906",
+                "error",
+                f"the files give {one.slot} two values: {values}",
+                tuple(_label(run, one.slot, each) for each in (one, other)),
+                help=f"make them agree, or choose with --set {one.slot}=VALUE",
+            )
+
+
+def _breaches(run: Run, ledger: Ledger, known: Partial) -> Iterator[Diagnostic]:
+    """What the files say that cannot be together."""
+    for each in INVARIANTS:
+        written = [slot for slot in each.slots if _is_written(ledger, slot)]
+        if written and not _holds(each, known):
+            values = ", ".join(f"{slot} is {show(slot, known.values[slot])}" for slot in each.slots)
+            yield Diagnostic(
+                "E0906",
+                "error",
+                f"{each.text}, but {values}",
+                tuple(_label(run, slot, ledger.winner(slot)) for slot in written),
+                help=f"change one of them, or choose with --set {written[0]}=VALUE",
+            )
+
+
+def _holds(invariant: Invariant, known: Partial) -> bool:
+    """Whether an invariant holds, or cannot be told."""
+    if any(slot not in known.values for slot in invariant.slots):
+        return True
+    try:
+        return invariant.holds(known.plan())
+    except (Unsaid, *WRONG_SHAPE):
+        return True
+
+
+def _is_written(ledger: Ledger, slot: str) -> bool:
+    winner = ledger.winner(slot)
+    return winner is not None and winner.rank >= Rank.OBSERVED
+
+
+def _label(run: Run, slot: str, definition: Definition | None) -> Label:
+    place = run.place(definition)
+    if definition is None or definition.span is None:
+        return Label("", path=slot)
+    text = f"{slot} {show(slot, definition.value)}"
+    return Label(text, definition.span, place.path if place else slot)

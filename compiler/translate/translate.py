@@ -1,0 +1,319 @@
+"""translate: the files of one run in the words of other targets, or every reason why not."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, shown
+from tunec.compiler.frontend.nodes import plain
+from tunec.compiler.frontend.parse import parse
+from tunec.compiler.ir.ledger import Definition, Rank
+from tunec.compiler.ir.show import show
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.lints.documents import Reading, read_files, read_texts
+from tunec.compiler.lints.emitted import run_of, spoken_by
+from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.lint import catalogue_model, check
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+from tunec.compiler.read import fitted
+from tunec.compiler.requirements import Asked
+from tunec.compiler.target import Artifact, Target
+from tunec.compiler.translate.leftovers import hidden
+from tunec.compiler.translate.sources import Sources, not_understood, slots_of, sources_of
+from tunec.compiler.translate.writing import Written, write
+from tunec.compiler.version import __version__
+from tunec.schemas.frozen import dataclass
+
+_COMMAND_LINE: Final = "command line"
+_OF_THE_MODEL: Final = (
+    *("model.family", "model.kind", "model.parameters", "adapter.trainable_parameters"),
+)
+"""Slots that go with the model, whoever trains it."""
+
+
+class Ungiven(ValueError):
+    """A `SLOT=VALUE` that is none; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """The files of each target, and everything that is to be said of them."""
+
+    artifacts: Mapping[str, tuple[Artifact, ...]]
+    """By the target's name; none where there is an error."""
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Text of each file that was read, by the name that spans use."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the files say the run that was read."""
+        return not any(each.severity == "error" for each in self.diagnostics)
+
+
+def translate_files(
+    paths: Iterable[Path],
+    asked: Sequence[Asked],
+    targets: Mapping[str, Target],
+    environment: Environment | None = None,
+    *,
+    given: Iterable[Definition] = (),
+    without: Iterable[str] = (),
+) -> Translated:
+    """Read files, with those that they refer to, and write them for the asked targets.
+
+    `given` are slots that the command line says, `without` keys of the files that may be left
+    behind. Nothing is written to disk.
+    """
+    surroundings = environment or Environment()
+    reading = read_files(paths, targets, surroundings.readers)
+    return _translated(reading, asked, targets, surroundings, given, frozenset(without))
+
+
+def translate_texts(
+    texts: Mapping[str, str],
+    asked: Sequence[Asked],
+    targets: Mapping[str, Target],
+    environment: Environment | None = None,
+    *,
+    given: Iterable[Definition] = (),
+    without: Iterable[str] = (),
+) -> Translated:
+    """The same for texts by file name; nothing is read from disk."""
+    surroundings = environment or Environment()
+    reading = read_texts(texts, targets, surroundings.readers)
+    return _translated(reading, asked, targets, surroundings, given, frozenset(without))
+
+
+def given_slots(words: Iterable[str]) -> tuple[Definition, ...]:
+    """What `SLOT=VALUE` words say; Ungiven for a word without a slot, or a value of another type.
+
+    Values are YAML: `batch.micro=2`, `adapter.targets=[q_proj, v_proj]`, `zero.nvme_path=null`.
+    """
+    return tuple(_given(word) for word in words)
+
+
+def _given(word: str) -> Definition:
+    slot, equals, text = word.partition("=")
+    if not equals:
+        raise Ungiven(f"a slot is given as SLOT=VALUE, and not as {word!r}")
+    if slot not in SLOTS:
+        hint = did_you_mean(nearest(slot, SLOTS)) or "`tunec catalog slots` lists them"
+        raise Ungiven(f"there is no slot {slot!r}; {hint}")
+    root, faults = parse(f"value: {text}", slot, "yaml")
+    if root is None or faults:
+        raise Ungiven(f"{text!r} is no value for {slot}")
+    value = plain(root)["value"]
+    try:
+        fit = fitted(slot, _typed(slot, value))
+    except ValueError as fault:
+        raise Ungiven(f"{fault}: {SLOTS[slot].doc}") from None
+    return Definition(slot, fit, Rank.PIN, _COMMAND_LINE, "given on the command line")
+
+
+def _typed(slot: str, value: Any) -> Any:
+    """YAML 1.1 has `1e-5` as text, which is no number of a slot that holds one."""
+    if isinstance(value, list):
+        return tuple(value)
+    is_number = SLOTS[slot].type in (float, float | None)
+    return float(value) if is_number and isinstance(value, str) else value
+
+
+# ── the flow ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _translated(
+    reading: Reading,
+    asked: Sequence[Asked],
+    targets: Mapping[str, Target],
+    environment: Environment,
+    given: Iterable[Definition],
+    without: frozenset[str],
+) -> Translated:
+    run = Run(
+        reading.documents, environment, targets, reading.missing, reading.unread, catalogue_model
+    )
+    sources = sources_of(reading, run, given)
+    header = f"tunec {__version__}; translated from {', '.join(map(_name, sources.texts))}"
+    is_unread = not sources.run.documents and _has_errors(sources.diagnostics)
+    written = {
+        each[0].name: _written(each, sources, header) for each in (() if is_unread else asked)
+    }
+    found = [
+        *sources.diagnostics,
+        *_left_behind(sources, written.values(), without),
+        *(fault for each in written.values() for fault in each.diagnostics),
+    ]
+    if not _has_errors(found):
+        for each in asked:
+            found += _objections(each, written[each[0].name], sources)
+        found += [*_not_carried(sources, asked, written), *_assumed(sources, environment)]
+    artifacts = {name: each.artifacts for name, each in written.items()}
+    return Translated(
+        {} if _has_errors(found) else artifacts, tuple(dict.fromkeys(found)), sources.texts
+    )
+
+
+def _name(path: str) -> str:
+    return Path(path).name
+
+
+def _written(asked: Asked, sources: Sources, header: str) -> Written:
+    """The files of one target; versions that nobody names are those that were read."""
+    named = sources.run.environment.software
+    return write(asked, sources, named, header)
+
+
+def _left_behind(
+    sources: Sources, written: Iterable[Written], without: frozenset[str]
+) -> Iterator[Diagnostic]:
+    """Keys of the files that none of the targets has, but those that may stay behind."""
+    taken = frozenset(path for each in written for path in each.taken)
+    rest = dict(_uncarried(sources, taken))
+    yield from (fault for path, fault in rest.items() if not _is_named(path, without))
+    for name in sorted(without):
+        if not any(_is_named(path, {name}) for path in rest):
+            yield not_understood(
+                f"--without {name} names no key that would be left behind",
+                (),
+                "drop the option, or name the key as the message about it does",
+            )
+
+
+def _uncarried(sources: Sources, taken: frozenset[str]) -> Iterator[tuple[str, Diagnostic]]:
+    """What would be left behind, by key."""
+    for place in sources.leftovers:
+        if place.path not in taken:
+            yield (
+                place.path,
+                not_understood(
+                    f"{place.path} {shown(place.value)} has no counterpart",
+                    (place.key_label("would be dropped"),),
+                    f"{_settled(place)}take it out of the file, or leave it behind with --without "
+                    f"{place.path}",
+                ),
+            )
+    for missing in sources.run.missing:
+        yield (
+            missing.place.path,
+            not_understood(
+                f"{missing.path} is named here, and cannot be read: {missing.why}",
+                (missing.place.label("named here"),),
+                f"give the file, or go without it by --without {missing.place.path}",
+            ),
+        )
+    for document in sources.run.documents:
+        for key in hidden(document):
+            yield (
+                key,
+                not_understood(
+                    f"{key} has no counterpart, and its value is known only when "
+                    f"{document.name} runs",
+                    (Label("in this script", document.start(), key),),
+                    f"take it out of the script, or leave it behind with --without {key}",
+                ),
+            )
+
+
+def _settled(place: Place) -> str:
+    """How the slots of a key can be given, where there are any."""
+    slots = dict.fromkeys(slots_of(place.document, place.path))
+    return f"give {' '.join(f'--set {slot}=VALUE' for slot in slots)}, " if slots else ""
+
+
+def _is_named(path: str, names: Iterable[str]) -> bool:
+    return any(path == name or path.startswith(f"{name}.") for name in names)
+
+
+def _not_carried(
+    sources: Sources, asked: Sequence[Asked], written: Mapping[str, Written]
+) -> Iterator[Diagnostic]:
+    """What the files say and none of the targets can be told: other programs of the run are."""
+    said = frozenset(slot for each in written.values() for slot in each.said | each.covered)
+    tables = [target for target, _ in asked]
+    values_of = sources.known.values
+    left = [
+        slot
+        for slot in SLOTS
+        if sources.is_written(slot)
+        and values_of.get(slot) not in (None, ())
+        and slot not in said
+        and slot not in _OF_THE_MODEL
+        and not (slot == "launch.script" and sources.programs)
+        and not any(_is_taken(target, slot, values_of[slot]) for target in tables)
+    ]
+    if not left:
+        return
+    values = [f"{slot} {show(slot, values_of[slot])}" for slot in left]
+    reasons: dict[str, list[str]] = {}
+    for slot in left:
+        for target in tables:
+            if slot in target.cannot:
+                reasons.setdefault(target.cannot[slot].reason, []).append(slot)
+    labels = tuple(label for label in map(sources.label, left) if label.span is not None)
+    names = joined((target.name for target in tables), "and")
+    yield Diagnostic(
+        "not-carried-over",
+        "warning",
+        f"{names} cannot be told {joined(values, 'and')}",
+        labels,
+        tuple(f"{reason} ({', '.join(dict.fromkeys(slots))})" for reason, slots in reasons.items()),
+        help="see that whoever says it in the new run says the same, or add a target with --to",
+    )
+
+
+def _is_taken(target: Target, slot: str, value: Any) -> bool:
+    """Whether the target cannot do without the slot, or does the same anyway."""
+    cannot = target.cannot.get(slot)
+    return slot in target.requires or (cannot is not None and value in cannot.harmless)
+
+
+def _assumed(sources: Sources, environment: Environment) -> Iterator[Diagnostic]:
+    """Versions that nobody named: the defaults of a key that is absent are those of a release."""
+    packages = {each.target.package for each in sources.run.documents if each.target}
+    unnamed = sorted(packages - environment.software.keys())
+    if unnamed:
+        releases = joined((str(sources.run.release(name)) for name in unnamed), "and")
+        yield Diagnostic(
+            "version-assumed",
+            "note",
+            f"what the files leave out is taken as {releases} does it",
+            help="name another release with --from NAME@VERSION or --software NAME=VERSION",
+        )
+
+
+def _objections(asked: Asked, written: Written, sources: Sources) -> Iterator[Diagnostic]:
+    """What rules find wrong with the new files; of what the old ones have too, they only warn."""
+    target, version = asked
+    named = sources.run.environment.software
+    dialect = target.dialect(version, named)
+    environment = replace(
+        sources.run.environment,
+        software={**named, **{name: str(each) for name, each in dialect.items() if name}},
+        readers=(target.name,),
+    )
+    found = [
+        each
+        for each in spoken_by(run_of(target, written.artifacts, environment))
+        if each.severity == "error"
+    ]
+    if not found:
+        return
+    before = {each.id for each in check(sources.run)}
+    for each in found:
+        labels = tuple(replace(label, span=None) for label in each.labels)
+        was = each.id in before
+        yield replace(
+            each,
+            severity="warning" if was else "error",
+            labels=labels,
+            notes=(*each.notes, *(("the files that were read have it too",) if was else ())),
+            fix=None,
+        )
+
+
+def _has_errors(found: Iterable[Diagnostic]) -> bool:
+    return any(each.severity == "error" for each in found)

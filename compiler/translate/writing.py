@@ -1,0 +1,105 @@
+"""One target's files from what is known, or everything that keeps them from being written."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.emit import artifact, unsupported
+from tunec.compiler.ir.show import show
+from tunec.compiler.read import WRONG_SHAPE
+from tunec.compiler.requirements import Asked
+from tunec.compiler.target import Artifact, Target
+from tunec.compiler.translate.drafts import Draft, drafts_of, with_defaults
+from tunec.compiler.translate.faults import faults_of, nothing
+from tunec.compiler.translate.partial import Partial
+from tunec.compiler.translate.sources import Sources
+from tunec.schemas.frozen import dataclass
+
+_STARTING: Final = "launch."
+"""Slots that the target itself decides: whoever asks for another launcher wants that one."""
+_SCRIPT: Final = "launch.script"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files of one target, what is wrong with them, and what they say."""
+
+    artifacts: tuple[Artifact, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    said: frozenset[str] = frozenset()
+    covered: frozenset[str] = frozenset()
+    """Slots of which its files have rows, whether or not these matter in this run."""
+    taken: frozenset[str] = frozenset()
+    """Paths of the leftovers that its files hold as they were."""
+
+
+def write(asked: Asked, sources: Sources, software: Mapping[str, str], header: str) -> Written:
+    """Write what is known in the words of a target, in memory."""
+    target, version = asked
+    faults = tuple(unsupported(target, version, software))
+    known, unmet = _required(target, sources)
+    if faults or unmet:
+        return Written((), (*faults, *unmet))
+    dialect = target.dialect(version, software)
+    filled = with_defaults(target, known, dialect)
+    drafts = drafts_of(target, known, filled, sources, dialect)
+    if not drafts:
+        return Written((), (nothing(target),))
+    found = faults_of(asked, drafts, known, filled, sources, software)
+    artifacts, faulty = ((), []) if _errors(found) else _artifacts(drafts, header)
+    rows = (each for draft in drafts for each in draft.file.entries if each.holds_in(dialect))
+    return Written(
+        artifacts,
+        tuple(dict.fromkeys((*found, *faulty))),
+        frozenset(slot for draft in drafts for slot in draft.said),
+        frozenset(slot for row in rows for slot in row.slots),
+        frozenset(path for draft in drafts for path in draft.kept),
+    )
+
+
+def _required(target: Target, sources: Sources) -> tuple[Partial, tuple[Diagnostic, ...]]:
+    """What is known with what the target cannot do without, and where the two differ."""
+    values, found = dict(sources.known.values), list[Diagnostic]()
+    if sources.programs - {target.name} and not sources.is_given(_SCRIPT):
+        values.pop(_SCRIPT, None)  # it is the program that reads the files now
+    for slot, needed in target.requires.items():
+        options = sources.known.possible.get(slot, (needed,))
+        has = (values[slot],) if slot in values else options
+        if needed not in has and not slot.startswith(_STARTING):
+            found.append(_unmet(target, slot, needed, has, sources))
+        values[slot] = needed
+    return Partial(values, sources.known.possible), tuple(found)
+
+
+def _unmet(
+    target: Target, slot: str, needed: Any, has: Sequence[Any], sources: Sources
+) -> Diagnostic:
+    said = joined(show(slot, each) for each in has)
+    return Diagnostic(
+        "E0903",
+        "error",
+        f"{target.name} needs {slot} {show(slot, needed)}, and the run that was read has {said}",
+        (sources.label(slot),),
+        help=f"translate to another target, or give --set {slot}={show(slot, needed)}",
+    )
+
+
+def _artifacts(
+    drafts: Sequence[Draft], header: str
+) -> tuple[tuple[Artifact, ...], list[Diagnostic]]:
+    files, found = list[Artifact](), list[Diagnostic]()
+    for draft in drafts:
+        try:
+            files.append(artifact(draft.file, draft.values, (header,)))
+        except WRONG_SHAPE as fault:
+            found.append(
+                Diagnostic(
+                    "E0904", "error", f"{draft.file.name} cannot hold what was read: {fault}"
+                )
+            )
+    return tuple(files), found
+
+
+def _errors(found: Iterable[Diagnostic]) -> bool:
+    return any(each.severity == "error" for each in found)

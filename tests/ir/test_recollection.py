@@ -1,0 +1,56 @@
+"""A recollection gives what the function would give, and only where it was asked before."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunec.compiler.ir.recollection import Recollection
+
+
+def function(ask):
+    """Asks for `b` only where `a` is small, and for `c` only after that."""
+    if ask("a") > 1:
+        return "large"
+    return ask("c") if ask("b") else "small"
+
+
+def watched(subject):
+    asked = {}
+
+    def ask(question):
+        asked[question] = subject[question]
+        return subject[question]
+
+    return function(ask), asked
+
+
+SUBJECTS = st.fixed_dictionaries({name: st.integers(0, 3) for name in "abcd"})
+
+
+@given(st.lists(SUBJECTS, max_size=40))
+def test_recalled_is_what_the_function_gives(subjects):
+    known = Recollection()
+    asked_before = []
+    for subject in subjects:
+        result, asked = watched(subject)
+        found = known.recall(subject.__getitem__)
+        assert found == (result if asked in asked_before else None)
+        if found is None:
+            known.keep(asked, result)
+            asked_before.append(asked)
+    assert known.size == len(asked_before)
+
+
+def test_nothing_asked_is_one_result():
+    known = Recollection()
+    assert known.recall(lambda _: 0) is None
+    known.keep({}, "always")
+    assert known.recall(lambda _: 0) == "always"
+
+
+def test_other_ways_on_from_the_same_answers():
+    known = Recollection()
+    known.keep({"a": 1, "b": 2}, "by b")
+    known.keep({"a": 1, "c": 3}, "by c")
+    assert known.recall({"a": 1, "b": 2, "c": 0}.get) == "by b"
+    assert known.recall({"a": 1, "b": 0, "c": 3}.get) == "by c"
+    assert known.recall({"a": 1, "b": 0, "c": 0}.get) is None

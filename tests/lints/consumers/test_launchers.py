@@ -1,0 +1,161 @@
+"""What rules say of shells, launchers and torch itself: each is asked in this process."""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
+
+from programs import example  # noqa: E402
+
+torch = pytest.importorskip("torch")
+for needed in ("deepspeed", "transformers", "accelerate"):
+    pytest.importorskip(needed)
+
+SHELL = shutil.which("bash")
+shell = pytest.mark.skipif(SHELL is None, reason="not checked: there is no bash")
+
+
+def script(rule: str, number: int = 0, kind: str = "bad") -> str:
+    """The script of a rule's example."""
+    return next(
+        text for name, text in example(rule, kind, number).files.items() if name.endswith(".sh")
+    )
+
+
+def run_with(launcher: str, text: str, folder: Path) -> list[list[str]]:
+    """Run a script whose launcher only says what it was given, and in which environment."""
+    told = folder / "told"
+    (folder / launcher).write_text(
+        f'#!/bin/bash\n{{ echo "$*"; env; }} > {told}.$$\n', encoding="utf-8"
+    )
+    (folder / launcher).chmod(0o755)
+    file = folder / "train.sh"
+    file.write_text(text, encoding="utf-8")
+    environment = {"PATH": f"{folder}:/usr/bin:/bin"}
+    subprocess.run([str(SHELL), str(file)], env=environment, capture_output=True, check=False)
+    return [each.read_text("utf-8").splitlines() for each in sorted(folder.glob("told.*"))]
+
+
+@shell
+@pytest.mark.parametrize(("number", "launcher"), [(0, "torchrun"), (1, "accelerate")])
+def test_a_command_ends_where_no_line_continues_it(
+    number: int, launcher: str, tmp_path: Path
+) -> None:
+    (told,) = run_with(launcher, script("command-cut-short", number), tmp_path)
+    assert "--output_dir" in told[0]
+    assert "--max_steps" not in told[0]
+
+
+@shell
+def test_a_variable_is_not_exported_by_itself(tmp_path: Path) -> None:
+    (told,) = run_with("torchrun", script("variable-not-exported"), tmp_path)
+    assert not any(line.startswith("NCCL_DEBUG=") for line in told)
+
+
+@shell
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_exported_variable_is_there(number: int, tmp_path: Path) -> None:
+    (told,) = run_with("torchrun", script("variable-not-exported", number, "good"), tmp_path)
+    assert "NCCL_DEBUG=INFO" in told
+
+
+def test_what_stands_behind_the_script_is_the_script_s() -> None:
+    from torch.distributed.run import parse_args
+
+    words = script("launcher-flags-behind-script").split()[1:]
+    held = parse_args(words)
+    assert held.nproc_per_node == "1"
+    assert held.training_script_args == ["--nproc_per_node", "8"]
+
+
+def test_accelerate_takes_one_engine() -> None:
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+
+    words = script("launch-engines-exclude").split()[2:]
+    with pytest.raises(ValueError, match="You can only use one of"):
+        _validate_launch_command(launch_command_parser().parse_args(words))
+
+
+def test_argparse_keeps_the_last_value() -> None:
+    words = script("flag-given-twice").split()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--learning_rate", type=float)
+    assert parser.parse_known_args(words)[0].learning_rate == 2e-5
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "not found in hostfile"), (1, "invalid literal")])
+def test_the_form_of_a_device_filter(number: int, text: str) -> None:
+    from deepspeed.launcher.runner import parse_resource_filter
+
+    words = script("device-filter-refused", number).split()
+    with pytest.raises(ValueError, match=text):
+        parse_resource_filter({"localhost": list(range(8))}, words[words.index("--include") + 1])
+
+
+def test_without_a_hostfile_there_is_one_node(tmp_path: Path) -> None:
+    from deepspeed.launcher.runner import fetch_hostfile
+
+    assert fetch_hostfile(str(tmp_path / "hostfile")) is None
+
+
+def test_a_device_that_is_listed_twice_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,0")
+    assert torch.cuda._parse_visible_devices() == []
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert torch.cuda._parse_visible_devices() == [0, 1]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_allocator_refuses_the_setting(number: int) -> None:
+    line = script("allocator-setting-refused", number).splitlines()[0]
+    with pytest.raises((RuntimeError, ValueError)):
+        torch._C._accelerator_setAllocatorSettings(line.split("=", 1)[1])
+
+
+def test_torch_refuses_another_option_of_checkpointing() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    held = example("checkpointing-option-refused", "bad", 0).files["training_args.yaml"]
+    options = yaml.safe_load(held)["gradient_checkpointing_kwargs"]
+    with pytest.raises(ValueError, match="Unexpected keyword arguments: reentrant"):
+        checkpoint(torch.nn.Linear(2, 2), torch.ones(1, 2), use_reentrant=True, **options)
+
+
+def test_the_mesh_has_to_be_of_all_processes() -> None:
+    from accelerate.parallelism_config import ParallelismConfig
+
+    held = yaml.safe_load(
+        example("widths-do-not-make-processes", "bad", 0).files["accelerate.yaml"]
+    )
+    sizes = {
+        key.removeprefix("parallelism_config_"): value
+        for key, value in held["parallelism_config"].items()
+    }
+    surroundings = SimpleNamespace(
+        num_processes=held["num_processes"], multi_device=True, is_fsdp2=True
+    )
+    with pytest.raises(ValueError, match="does not match num_processes"):
+        ParallelismConfig(**sizes)._validate_accelerator(surroundings)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_warm_up_sets_the_rate_itself(number: int) -> None:
+    from deepspeed.runtime.lr_schedules import WarmupDecayLR, WarmupLR
+
+    files = example("scheduler-rate-beats-optimizer", "bad", number).files
+    config = json.loads(files["ds_config.json"])
+    weight = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.AdamW([weight], **config["optimizer"]["params"])
+    kind = {"WarmupLR": WarmupLR, "WarmupDecayLR": WarmupDecayLR}[config["scheduler"]["type"]]
+    scheduler = kind(optimizer, **config["scheduler"]["params"])
+    for _ in range(101):
+        scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(1e-3, rel=1e-2)

@@ -1,0 +1,78 @@
+"""The cases of `data/refusals/`: what a program refuses or passes over, beside a sound file.
+
+Each file there is one program's: `base` is a file that it takes, and a case is what `set` changes
+in it (null takes a key out). `rule` has to find it `at` a key; with `mended` in the place of `set`
+nothing of that rule is found, and no error at all. `says`: words with which the program refuses it;
+without, it is taken and goes on otherwise than written. `unasked`: why the program is not asked.
+`others`: the file is a list of this one and these.
+What is refused is an error, what is passed over a warning, unless `severity` says otherwise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from corpus import text_of
+from lint_pages import Example
+
+_FOLDER = Path(__file__).parent / "data" / "refusals"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One case, with the program that it is a file of."""
+
+    id: str
+    program: str
+    version: str
+    rule: str
+    at: str
+    bad: Example
+    mended: Example
+    says: str
+    severity: str
+    is_asked: bool
+
+
+@cache
+def refusals() -> tuple[Refusal, ...]:
+    """Every case of every file, in order."""
+    held = {
+        path: yaml.safe_load(path.read_text("utf-8")) for path in sorted(_FOLDER.glob("*.yaml"))
+    }
+    return tuple(
+        _case(f"{path.stem}-{number}", data, case)
+        for path, data in held.items()
+        for number, case in enumerate(data["cases"])
+    )
+
+
+def _case(name: str, data: Mapping[str, Any], case: Mapping[str, Any]) -> Refusal:
+    return Refusal(
+        name,
+        data["program"],
+        data["version"],
+        case["rule"],
+        case["at"],
+        _example(data, case, case["set"]),
+        _example(data, case, case["mended"]),
+        case.get("says", ""),
+        case.get("severity", "error" if case.get("says") else "warning"),
+        "unasked" not in case,
+    )
+
+
+def _example(
+    data: Mapping[str, Any], case: Mapping[str, Any], change: Mapping[str, Any]
+) -> Example:
+    every = {**data["base"], **change}
+    held = {key: value for key, value in every.items() if value is not None}
+    files = {data["file"]: [held, *data["others"]] if "others" in data else held}
+    shared = {name: each for name, each in data.get("files", {}).items() if name in str(held)}
+    own = case.get("files", {})
+    texts = {name: text_of(name, each) for name, each in {**files, **shared, **own}.items()}
+    arguments = (data["file"], *own, *data.get("arguments", ()), *case.get("arguments", ()))
+    return Example("", is_bad=True, files=texts, arguments=arguments)

@@ -1,0 +1,38 @@
+"""Misconfigurations collected from threads and readers' own checks: what was found stays found."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from corpus import text_of
+from lint_asking import lint
+
+from tunec.compiler.lints.index import rule_names
+
+CASES: list[dict[str, Any]] = yaml.safe_load(
+    (Path(__file__).parent / "data/collected.yaml").read_text("utf-8")
+)
+
+
+def test_there_are_many_and_each_says_where_it_is_from() -> None:
+    assert len(CASES) >= 120
+    assert sum(case["before"] == "missed" for case in CASES) >= 60
+    assert all(case["source"] and case["rule"] in rule_names() for case in CASES)
+    assert len({case["title"] for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["title"])
+def test_it_is_found_at_its_key(case: dict[str, Any], tmp_path: Path) -> None:
+    texts = {name: text_of(name, data) for name, data in case["files"].items()}
+    answer = lint(tmp_path, texts, [*texts, *case.get("arguments", "").split()])
+    told = [each for each in answer.findings if each["id"] == case["rule"]]
+    assert told, answer.names
+    assert case["consequence"] in {each["consequence"] for each in told}
+    places = {label["path"] for each in told for label in each["labels"]}
+    assert case["key"] in places
+    assert any(each["severity"] != "note" for each in told)
