@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 import traceback
-import typing
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
@@ -111,9 +110,6 @@ def _enter(packages: Path, python: str, prefix: str) -> None:
     own = {each.name.removesuffix(".py") for each in packages.iterdir()} - {"torch"}
     for name in [each for each in sys.modules if each.partition(".")[0] in own]:
         del sys.modules[name]
-    # typing gives `Union[str, list]` out again for `Union[list, str]`: each order as it is written
-    for forget in getattr(typing, "_cleanups", ()):
-        forget()
 
 
 if __name__ == "__main__":
