@@ -151,4 +151,4 @@ def _hear(task: _Task, reply: Any) -> None:
         task.check = unchecked(task.case, task.program, task.where.name, str(reply))
         return
     task.answers[task.program.name] = reply
-    task.check = check(task.case, task.program, task.where, task.program.hear(task.case, reply))
+    task.check = check(task.case, task.program, task.where, task.program.heard(task.case, reply))

@@ -133,6 +133,26 @@ def _found(text: str, path: str) -> Mapping[str, Found]:
     return {}
 
 
+def refusal(answer: Mapping[str, Any]) -> str:
+    """Why a program refused, at which stage if it has some; empty where it took the file."""
+    refused = answer.get("refused")
+    if isinstance(refused, Mapping):
+        return f"{refused['stage']}: {refused['message']}"
+    return refused or ""
+
+
+def turned_down(_: Case, answer: Any) -> Heard | None:
+    """What the answer of a program comes to that refused; None where it took the file."""
+    said = refusal(answer)
+    return Heard(refused=said) if said else None
+
+
+def taken(answers: Answers, program: str) -> Any:
+    """The answer of a program that took its file; None where it refused or has not been asked."""
+    answer = answers.get(program)
+    return None if answer is None or refusal(answer) else answer
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """One program that reads a file of a target.
@@ -151,11 +171,18 @@ class Program:
     """Raises EnvironmentUnavailable."""
     question: Callable[[Case, Answers], Question | None]
     hear: Callable[[Case, Any], Heard]
+    """Of an answer that says more than that the file was not taken."""
     after: str = ""
     seconds: float = 180.0
     """How long it may take to answer all questions of one environment."""
     places: Callable[[str, str], Mapping[str, Found]] = _found
     """Where the keys of a text stand (text, path), for formats that have no tree of nodes."""
+    unheard: Callable[[Case, Any], Heard | None] = turned_down
+    """What an answer comes to that has nothing to be heard; None where it has."""
+
+    def heard(self, case: Case, answer: Any) -> Heard:
+        """The whole answer in the words of the target's table."""
+        return self.unheard(case, answer) or self.hear(case, answer)
 
 
 def flat(document: Json, prefix: str = "") -> dict[str, Json]:
@@ -166,6 +193,13 @@ def flat(document: Json, prefix: str = "") -> dict[str, Json]:
     for key, value in document.items():
         found |= flat(value, f"{prefix}{key}.")
     return found
+
+
+def at(tree: Json, key: str) -> Json:
+    """The value at a dotted path; None where there is none."""
+    for part in key.split("."):
+        tree = tree.get(part) if isinstance(tree, Mapping) else None
+    return tree
 
 
 def facts(pairs: Sequence[tuple[str, str, Any, Any]]) -> tuple[Fact, ...]:

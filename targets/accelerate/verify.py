@@ -66,9 +66,6 @@ def _ask(case: Case, _: Answers) -> Question:
 
 
 def _hear(case: Case, answer: Any) -> Heard:
-    refused = answer["refused"]
-    if refused:
-        return Heard(refused=f"{refused['stage']}: {refused['message']}")
     values = flat(answer["config"])
     if answer["arguments"]["use_fsdp"]:
         values |= _section(answer["plugin"])

@@ -16,6 +16,9 @@ from tunec.compiler.verify.contract import (
     Question,
     Where,
     facts,
+    refusal,
+    taken,
+    turned_down,
 )
 from tunec.compiler.verify.delivery import document
 from tunec.targets.deepspeed.config import NAME
@@ -80,8 +83,7 @@ def engine_programs(
         return None if content is None else {"verb": "resolve", **_common(case, content)}
 
     def initialize(case: Case, answers: Answers) -> Question | None:
-        before = answers.get(_CONFIG)
-        if before is None or before["refused"]:
+        if taken(answers, _CONFIG) is None:
             return None
         content = configured(case, answers)
         if "nvme" in (case.plan.zero.offload_optimizer, case.plan.zero.offload_param):
@@ -89,8 +91,17 @@ def engine_programs(
         return {"verb": "initialize", **_common(case, content)}
 
     return (
-        Program(_CONFIG, NAME, SCRIPT, where, config, hear, after=after),
-        Program(_ENGINE, NAME, SCRIPT, where, initialize, hear_engine, after=_CONFIG),
+        Program(_CONFIG, NAME, SCRIPT, where, config, hear, after=after, unheard=_unheard),
+        Program(
+            _ENGINE,
+            NAME,
+            SCRIPT,
+            where,
+            initialize,
+            hear_engine,
+            after=_CONFIG,
+            unheard=_unheard,
+        ),
     )
 
 
@@ -108,19 +119,15 @@ def _common(case: Case, content: Mapping[str, Json]) -> dict[str, Any]:
     return {**asked, "client_optimizer": _CLIENTS.get(plan.optimizer.name, _STAND_IN)}
 
 
-def refusal(answer: Mapping[str, Any]) -> str:
-    """Why a program refused, at which of its stages; empty where it did not."""
-    refused = answer["refused"]
-    return f"{refused['stage']}: {refused['message']}" if refused else ""
+def _unheard(case: Case, answer: Any) -> Heard | None:
+    """A CPU without code for an optimizer is no refusal of the file."""
+    if _NO_CPU_CODE in refusal(answer):
+        return Heard(unchecked=f"deepspeed has no code for {case.plan.optimizer.name} on a CPU")
+    return turned_down(case, answer)
 
 
 def hear_config(case: Case, answer: Any) -> Heard:
     """Every key's resolved value, absent ones too, and what the engine's checks decided."""
-    said = refusal(answer)
-    if _NO_CPU_CODE in said:
-        return Heard(unchecked=f"deepspeed has no code for {case.plan.optimizer.name} on a CPU")
-    if said:
-        return Heard(refused=said)
     values = {key: value for key, value in answer["values"].items() if value is not None}
     plan, engine = case.plan, answer["engine"]
     pairs = [
@@ -149,11 +156,6 @@ def _optimizer(plan: Plan, values: Mapping[str, Json], engine: Mapping[str, Any]
 
 def hear_engine(case: Case, answer: Any) -> Heard:
     """World, batches, stage, clipping and dtype, as the started engine has them."""
-    said = refusal(answer)
-    if _NO_CPU_CODE in said:
-        return Heard(unchecked=f"deepspeed has no code for {case.plan.optimizer.name} on a CPU")
-    if said:
-        return Heard(refused=said)
     plan, engine = case.plan, answer["engine"]
     batch = "train_micro_batch_size_per_gpu"
     return Heard(

@@ -7,7 +7,6 @@ from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where
 from tunec.compiler.verify.delivery import document
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
-from tunec.targets.deepspeed.verify import refusal
 from tunec.targets.glm4.configuration import NAME
 from tunec.targets.glm4.schema import SOURCES
 from tunec.targets.glm4.target import SCRIPT_NAME, STYLE
@@ -17,6 +16,7 @@ from tunec.targets.huggingface.verify import (
     adapter_program,
     auto_programs,
     derived_facts,
+    in_order,
     run_of,
     settled,
 )
@@ -51,8 +51,6 @@ def _ask(case: Case, _: Answers) -> Question | None:
 
 
 def _hear(case: Case, answer: Any) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=refusal(answer))
     values = dict(answer["values"])
     training = {**values[_TRAINING], "generation_config": values.pop("generation_config")}
     inner = settled(case, training)
@@ -66,17 +64,7 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 
 def _ordered(case: Case, values: Mapping[str, Any]) -> dict[str, Json]:
-    """PEFT holds the names of modules as a set: they come back in the plan's order."""
-    found = values.get(_ADAPTER) or {}
-    orders = {
-        "target_modules": case.plan.adapter.targets,
-        "modules_to_save": case.plan.adapter.also_train,
-    }
-    return {
-        f"{_ADAPTER}.{key}": list(order)
-        for key, order in orders.items()
-        if isinstance(found.get(key), list) and sorted(found[key]) == sorted(order)
-    }
+    return {_named(key): order for key, order in in_order(case.plan, values.get(_ADAPTER)).items()}
 
 
 def _lora(case: Case, _: Answers) -> Mapping[str, Json] | None:

@@ -17,10 +17,12 @@ from tunec.compiler.verify.contract import (
     Where,
     facts,
     flat,
+    taken,
+    turned_down,
 )
 from tunec.compiler.verify.delivery import document
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
-from tunec.targets.deepspeed.verify import engine_programs, refusal
+from tunec.targets.deepspeed.verify import engine_programs
 from tunec.targets.huggingface.packages import PEFT, TRL
 
 SCRIPT: Final = "tunec.targets.huggingface.consumer"
@@ -79,8 +81,6 @@ def settled(case: Case, values: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _hear_arguments(case: Case, answer: Any) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=refusal(answer))
     return Heard(
         values=settled(case, answer["values"]), facts=derived_facts(case.plan, answer["derived"])
     )
@@ -96,12 +96,15 @@ def derived_facts(plan: Plan, derived: Mapping[str, Json], prefix: str = "") -> 
     return facts([(slot, prefix + key, wanted, derived[name]) for slot, key, wanted, name in pairs])
 
 
-def _hear_auto(_: Case, answer: Any) -> Heard:
+def _unfilled(case: Case, answer: Any) -> Heard | None:
+    """Arguments that the Trainer refused on their own say nothing of the file beside them."""
     refused = answer["refused"]
     if refused and refused["stage"] != "deepspeed" and " ds " not in f" {refused['message']}":
         return Heard(unchecked=f"the Trainer refused its arguments before ({refused['message']})")
-    if refused:
-        return Heard(refused=refusal(answer))
+    return turned_down(case, answer)
+
+
+def _hear_auto(_: Case, answer: Any) -> Heard:
     if answer["deepspeed"] is None:
         return Heard(
             facts=facts([("parallel.engine", "zero_optimization", "read by the Trainer", None)])
@@ -120,8 +123,8 @@ to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`)."""
 
 def _filled(_: Case, answers: Answers) -> Json:
     """The ds_config that the Trainer hands to the engine, with every "auto" filled in."""
-    answer = answers.get(_AUTO)
-    if answer is None or answer["refused"] or answer["deepspeed"] is None:
+    answer = taken(answers, _AUTO)
+    if answer is None or answer["deepspeed"] is None:
         return None
     return _spoken(answer["deepspeed"])
 
@@ -131,7 +134,9 @@ def auto_programs(script: str, at: Callable[[Case], Where], ask: Asking) -> tupl
 
     `ask` is the question of the arguments beside it, whose answer holds the filled-in one.
     """
-    filling = Program(_AUTO, DS_CONFIG, script, at, ask, _hear_auto, seconds=SECONDS)
+    filling = Program(
+        _AUTO, DS_CONFIG, script, at, ask, _hear_auto, seconds=SECONDS, unheard=_unfilled
+    )
     return (filling, *engine_programs(_filled, after=_AUTO, silent=_SILENT))
 
 
@@ -192,8 +197,6 @@ def _modules(case: Case) -> list[list[Any]]:
 
 
 def _hear_adapter(case: Case, answer: Any, named: Named) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=refusal(answer))
     plan = case.plan.adapter
     trained = [f".{path}." for path in answer["trained_in_full"]]
     pairs = [
@@ -213,21 +216,22 @@ def _hear_adapter(case: Case, answer: Any, named: Named) -> Heard:
         ),
     ]
     values = flat(answer["values"])
-    told = {named(key): value for key, value in {**values, **_sorted(case, values)}.items()}
+    told = {named(key): value for key, value in {**values, **in_order(case.plan, values)}.items()}
     return Heard(values={key: told[key] for key in told if key}, facts=facts(pairs))
 
 
-def _sorted(case: Case, values: Mapping[str, Json]) -> dict[str, Json]:
-    """PEFT holds the names of modules as a set: they come back in the plan's order."""
-    found: dict[str, Json] = {}
+def in_order(plan: Plan, adapter: Mapping[str, Json] | None) -> dict[str, Json]:
+    """Names of modules in the plan's order: LoraConfig holds them as a set, in any."""
     orders = {
-        "target_modules": case.plan.adapter.targets,
-        "modules_to_save": case.plan.adapter.also_train,
+        "target_modules": plan.adapter.targets,
+        "modules_to_save": plan.adapter.also_train,
     }
-    for key, order in orders.items():
-        if isinstance(values.get(key), list) and sorted(values[key]) == sorted(order):
-            found[key] = list(order)
-    return found
+    found = adapter or {}
+    return {
+        key: list(order)
+        for key, order in orders.items()
+        if isinstance(found.get(key), list) and sorted(found[key]) == sorted(order)
+    }
 
 
 # ── trl ──────────────────────────────────────────────────────────────────────────────────────────
@@ -238,8 +242,6 @@ def _model(case: Case, _: Answers) -> Question:
 
 
 def _hear_model(case: Case, answer: Any) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=refusal(answer))
     return Heard(values=settled(case, answer["values"]))
 
 
@@ -256,8 +258,6 @@ def _script(case: Case, _: Answers) -> Question:
 
 def hear_script(case: Case, answer: Any) -> Heard:
     """What a script of TRL makes of its file, and the configurations that it builds of it."""
-    if answer["refused"]:
-        return Heard(refused=refusal(answer))
     plan = case.plan
     adapter, quantised = answer["adapter"] or {}, answer["quantization"] or {}
     pairs: list[tuple[str, str, Any, Any]] = [

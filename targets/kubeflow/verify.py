@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tunec.compiler.target import File, Json
-from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where
+from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where, at
 from tunec.compiler.verify.delivery import document
 from tunec.targets.kubeflow.container import command_text
 from tunec.targets.kubeflow.target import API, OPERATOR, PYTORCHJOB, TRAINJOB
@@ -40,22 +40,14 @@ def _ask(file: File, verb: str) -> Callable[[Case, Answers], Question]:
 
 def _hear(file: File) -> Callable[[Case, Any], Heard]:
     def hear(case: Case, answer: Any) -> Heard:
-        if answer["refused"]:
-            return Heard(refused=answer["refused"])
         written = document(file, case.delivered[file.name])
         values = {
-            key: _at(answer["values"], key) for row in case.rows(file.name) for key in row.keys
+            key: at(answer["values"], key) for row in case.rows(file.name) for key in row.keys
         }
         ignored = tuple(_dropped(written, answer["values"], ""))
         return Heard(values=values, ignored=ignored)
 
     return hear
-
-
-def _at(tree: Json, key: str) -> Json:
-    for part in key.split("."):
-        tree = tree.get(part) if isinstance(tree, dict) else None
-    return tree
 
 
 def _dropped(written: Json, held: Json, path: str) -> Iterator[str]:

@@ -33,7 +33,6 @@ from tunec.targets.accelerate.packages import PACKAGE
 from tunec.targets.deepspeed.config import DEEPSPEED
 from tunec.targets.deepspeed.reader import PACKAGE as DEEPSPEED_PACKAGE
 from tunec.targets.deepspeed.verify import SCRIPT as DEEPSPEED_SCRIPT
-from tunec.targets.deepspeed.verify import refusal
 from tunec.targets.launch.script import found_in, launched_words, parse
 from tunec.targets.launch.target import LAUNCH_SH
 
@@ -89,9 +88,7 @@ def bash_program(
     def ask(case: Case, _: Answers) -> Question:
         return {"verb": "shell", "text": case.text(name)}
 
-    def hear(case: Case, answer: Any) -> Heard:
-        if answer["refused"]:
-            return Heard(refused=answer["refused"])
+    def hear(case: Case, _: Any) -> Heard:
         said: Mapping[str, Json] = document(case.file(name), case.delivered[name])
         parsed = said.get("launcher") != "python"  # by a parser of its own
         heard = ("environment", "launcher") if parsed else ("environment", "launcher", "script")
@@ -130,8 +127,6 @@ def _command(
 
 
 def _hear_torchrun(_: Case, answer: Any) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=answer["refused"])
     said = answer["values"]
     script = [said["training_script"], *said["training_script_args"]]
     counts = {"nodes": _number(said["nnodes"]), "per_node": _number(said["nproc_per_node"])}
@@ -144,9 +139,6 @@ def _number(text: Any) -> Any:
 
 
 def _hear_deepspeed(case: Case, answer: Any) -> Heard:
-    said = refusal(answer)
-    if said:
-        return Heard(refused=said)
     values = answer["values"]
     spread = case.plan.devices.nodes > 1 and values["num_nodes"] > 1
     nodes = values["num_nodes"] if spread else 1
@@ -162,8 +154,6 @@ def _hear_deepspeed(case: Case, answer: Any) -> Heard:
 
 
 def _hear_accelerate(_: Case, answer: Any) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=answer["refused"])
     said = answer["values"]
     return Heard(values={"script": [said["training_script"], *said["training_script_args"]]})
 
@@ -176,8 +166,6 @@ def _config(case: Case, _: Answers) -> Question:
 
 
 def _hear_config(_: Case, answer: Any) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=answer["refused"])
     return Heard(values=flat(answer["values"]))
 
 
@@ -200,8 +188,6 @@ class Start:
 
         def hear(case: Case, answer: Any) -> Heard:
             found = heard(case, answer)
-            if found.refused:
-                return found
             if self.within:
                 return Heard(facts=tuple(self._facts(case.plan, found.values)))
             words = list(self.own(found.values["script"]))

@@ -15,10 +15,11 @@ from tunec.compiler.verify.contract import (
     Question,
     Where,
     flat,
+    taken,
 )
 from tunec.compiler.verify.delivery import document
-from tunec.targets.deepspeed.verify import WORDS, refusal
-from tunec.targets.huggingface.verify import SECONDS, adapter_program
+from tunec.targets.deepspeed.verify import WORDS
+from tunec.targets.huggingface.verify import SECONDS, adapter_program, in_order
 from tunec.targets.llama_cookbook.schema import CONSUMER, REQUIREMENTS
 from tunec.targets.llama_cookbook.target import NAME, STYLE, VERSION
 from tunec.targets.scripts.command import FLAGS
@@ -46,8 +47,6 @@ def _ask(case: Case, _: Answers) -> Question:
 
 
 def _hear(case: Case, answer: Any) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=refusal(answer))
     return Heard(
         values=_values(case, answer),
         facts=tuple(_facts(case.plan, answer)),
@@ -61,16 +60,9 @@ def _values(case: Case, answer: Mapping[str, Any]) -> dict[str, Json]:
     for part, name in _BLOCKS.items():
         held = answer[part] if isinstance(answer[part], Mapping) else {}
         found |= {f"{name}.{key}": value for key, value in held.items()}
-    found |= _ordered(case.plan, answer["peft"] or {})
+    targets = in_order(case.plan, answer["peft"]).get(_MODULES)
+    found |= {} if targets is None else {f"lora_config.{_MODULES}": targets}
     return {f"{FLAGS}.{key}": value for key, value in found.items()}
-
-
-def _ordered(plan: Plan, peft: Mapping[str, Any]) -> dict[str, Json]:
-    """PEFT holds the names of modules as a set: they come back in the plan's order."""
-    names, planned = peft.get(_MODULES), plan.adapter.targets
-    if not isinstance(names, list) or sorted(names) != sorted(planned):
-        return {}
-    return {f"lora_config.{_MODULES}": list(planned)}
 
 
 def _facts(plan: Plan, answer: Mapping[str, Any]) -> Iterator[Fact]:
@@ -101,10 +93,8 @@ def _ignored(case: Case, said: str) -> Iterator[str]:
 
 
 def _lora(_: Case, answers: Answers) -> Mapping[str, Json] | None:
-    answer = answers.get(_FLAGS)
-    if answer is None or answer["refused"]:
-        return None
-    peft: Mapping[str, Json] | None = answer["peft"]
+    answer = taken(answers, _FLAGS)
+    peft: Mapping[str, Json] | None = None if answer is None else answer["peft"]
     return peft
 
 

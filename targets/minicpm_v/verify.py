@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.target import Json
-from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question
+from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, taken
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
-from tunec.targets.deepspeed.verify import refusal
 from tunec.targets.huggingface.verify import (
     SECONDS,
     adapter_program,
@@ -51,8 +50,6 @@ def _ask(case: Case, _: Answers) -> Question | None:
 
 
 def _hear(case: Case, answer: Any) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=refusal(answer))
     told = settled(case, answer["values"])
     return Heard(
         values={f"{FLAGS}.{key}": value for key, value in told.items()},
@@ -62,8 +59,8 @@ def _hear(case: Case, answer: Any) -> Heard:
 
 def _lora(_: Case, answers: Answers) -> Mapping[str, Json] | None:
     """The adapter that `train` makes of what the flags came to."""
-    answer = answers.get(_PARSER)
-    if answer is None or answer["refused"] or not answer["values"]["use_lora"]:
+    answer = taken(answers, _PARSER)
+    if answer is None or not answer["values"]["use_lora"]:
         return None
     said = answer["values"]
     also = [*_ALSO, *([_VISION] if said["tune_vision"] else [])]

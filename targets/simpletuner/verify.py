@@ -1,6 +1,6 @@
 """How SimpleTuner is asked about the folder it is started in, and how it is heard."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.consumers.sets import choose
@@ -65,10 +65,17 @@ _NOT_FLAGS: Final = ("deepspeed", "data")
 """Stages of SimpleTuner that speak of other files than config.json."""
 
 
-def _hear_config(case: Case, answer: Any) -> Heard:
+def _turned_down(_: Case, answer: Any) -> Heard | None:
+    said = _refusal(answer)
+    return Heard(refused=said) if said else None
+
+
+def _flags_turned_down(case: Case, answer: Any) -> Heard | None:
     fault = answer.get("error")
-    if fault and fault["stage"] not in _NOT_FLAGS:
-        return Heard(refused=_refusal(answer))
+    return None if fault and fault["stage"] in _NOT_FLAGS else _turned_down(case, answer)
+
+
+def _hear_config(case: Case, answer: Any) -> Heard:
     plan, parsed = case.plan, answer["parsed"]
     pairs: list[tuple[str, str, Any, Any]] = [
         (
@@ -88,12 +95,14 @@ def _hear_config(case: Case, answer: Any) -> Heard:
     return Heard(values=flat(parsed), facts=facts(known))
 
 
-def _hear_data(case: Case, answer: Any) -> Heard:
+def _data_turned_down(case: Case, answer: Any) -> Heard | None:
     fault = answer.get("error")
     if fault and fault["stage"] != "data":
         return Heard(unchecked=f"SimpleTuner refused config.json before ({fault['message']})")
-    if fault:
-        return Heard(refused=_refusal(answer))
+    return _turned_down(case, answer)
+
+
+def _hear_data(case: Case, answer: Any) -> Heard:
     data, plan = answer["data"], case.plan
     broken = [f"{each['field']}: {each['message']}" for each in data["rules"]]
     if broken:
@@ -126,8 +135,6 @@ def _launch(case: Case, _: Answers) -> Question:
 
 
 def _hear_launch(case: Case, answer: Any) -> Heard:
-    if _refusal(answer):
-        return Heard(refused=_refusal(answer))
     given = dict(each.split("=", 1) for each in answer["command"] if "=" in each)
     flags = {name: given[flag] for flag, name in _FLAGS.items() if flag in given}
     said = answer["environment"]
@@ -137,8 +144,6 @@ def _hear_launch(case: Case, answer: Any) -> Heard:
 
 
 def _hear_plugin(_: Case, answer: Any) -> Heard:
-    if _refusal(answer):
-        return Heard(refused=_refusal(answer))
     if answer["deepspeed"] is None:
         return Heard(refused="config.json names no deepspeed_config")
     return Heard(values=flat(answer["deepspeed"]))
@@ -149,10 +154,20 @@ def _configured(_: Case, answers: Answers) -> Json:
     return None if answer is None or _refusal(answer) else answer["deepspeed"]
 
 
+def _program(
+    name: str,
+    file: str,
+    question: Callable[[Case, Answers], Question],
+    hear: Callable[[Case, Any], Heard],
+    unheard: Callable[[Case, Any], Heard | None] = _turned_down,
+) -> Program:
+    return Program(name, file, CONSUMER, where, question, hear, seconds=SECONDS, unheard=unheard)
+
+
 PROGRAMS: Final = (
-    Program(_PARSER, _CONFIG, CONSUMER, where, _resolve, _hear_config, seconds=SECONDS),
-    Program(_LAUNCHER, _ENV, CONSUMER, where, _launch, _hear_launch, seconds=SECONDS),
-    Program(_LOADER, DATA_FILE, CONSUMER, where, _resolve, _hear_data, seconds=SECONDS),
-    Program(_PLUGIN, DS_CONFIG, CONSUMER, where, _resolve, _hear_plugin, seconds=SECONDS),
+    _program(_PARSER, _CONFIG, _resolve, _hear_config, _flags_turned_down),
+    _program(_LAUNCHER, _ENV, _launch, _hear_launch),
+    _program(_LOADER, DATA_FILE, _resolve, _hear_data, _data_turned_down),
+    _program(_PLUGIN, DS_CONFIG, _resolve, _hear_plugin),
     *engine_programs(_configured, after=_PLUGIN),
 )

@@ -2,8 +2,7 @@
 
 from typing import Any, Final
 
-from tunec.compiler.target import Json
-from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where
+from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where, at
 from tunec.compiler.verify.delivery import document
 from tunec.targets.launch.verify import CONFIG_PROGRAM, Start, launcher_programs
 from tunec.targets.skypilot.target import TASK
@@ -41,16 +40,8 @@ def _ask(case: Case, _: Answers) -> Question:
 
 
 def _hear(case: Case, answer: Any) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=answer["refused"])
     keys = (key for row in case.rows(TASK.name) for key in row.keys if key != _WORKDIR)
-    return Heard(values={key: _at(answer["values"], key) for key in keys})
-
-
-def _at(tree: Json, key: str) -> Json:
-    for part in key.split("."):
-        tree = tree.get(part) if isinstance(tree, dict) else None
-    return tree
+    return Heard(values={key: at(answer["values"], key) for key in keys})
 
 
 _WORKDIR: Final = "workdir"

@@ -54,10 +54,8 @@ def _ask_bash(case: Case, _: Answers) -> Question:
     return {"verb": "shell", "text": case.text(_FILE)}
 
 
-def _hear_bash(case: Case, answer: Any) -> Heard:
+def _hear_bash(case: Case, _: Any) -> Heard:
     """The script's variables and its launcher; a launcher with a parser says the rest."""
-    if answer["refused"]:
-        return Heard(refused=answer["refused"])
     said = _read(case)
     values = {key: value for key, value in said.items() if key not in (SECTION, *_COMMANDS)}
     if said.get("launcher") == "python" and "script" in said:
@@ -92,8 +90,6 @@ def _ask_slurm(case: Case, _: Answers) -> Question:
 
 def _hear_slurm(_: Case, answer: Any) -> Heard:
     """The options as sbatch has them; a path is by then one of the machine that was asked."""
-    if answer["refused"]:
-        return Heard(refused=answer["refused"])
     said = {key: value for key, value in answer["values"].items() if key not in _PATHS}
     absent = dict.fromkeys(("exclusive", "gres", "mem"))
     return Heard(values=flat({SECTION: {**absent, **{k: _typed(v) for k, v in said.items()}}}))

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.consumers.sets import choose
 from tunec.compiler.target import Json
-from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where
+from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where, taken
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.huggingface.methods import Method
 from tunec.targets.huggingface.verify import (
@@ -39,8 +39,6 @@ def _program(method: Method, file: str) -> Program:
 
     def hear(case: Case, answer: Any) -> Heard:
         heard = hear_script(case, answer)
-        if heard.refused:
-            return heard
         return replace(heard, facts=(*heard.facts, *derived_facts(case.plan, answer["derived"])))
 
     return Program(_name(method), file, SCRIPT, where, ask, hear, seconds=SECONDS)
@@ -62,10 +60,8 @@ def _adapter(method: Method, file: str) -> Program:
     """The adapter that the script builds from its file."""
 
     def lora(_: Case, answers: Answers) -> Mapping[str, Json] | None:
-        answer = answers.get(_name(method))
-        if answer is None or answer["refused"]:
-            return None
-        made: Mapping[str, Json] | None = answer["adapter"]
+        answer = taken(answers, _name(method))
+        made: Mapping[str, Json] | None = None if answer is None else answer["adapter"]
         return made
 
     return adapter_program(file, lora, where, lambda key: _LORA.get(key, ""), after=_name(method))

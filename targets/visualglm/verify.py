@@ -5,9 +5,18 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json
-from tunec.compiler.verify.contract import Answers, Case, Fact, Heard, Program, Question, Where
+from tunec.compiler.verify.contract import (
+    Answers,
+    Case,
+    Fact,
+    Heard,
+    Program,
+    Question,
+    Where,
+    taken,
+)
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
-from tunec.targets.deepspeed.verify import engine_programs, refusal
+from tunec.targets.deepspeed.verify import engine_programs
 from tunec.targets.scripts.command import FLAGS
 from tunec.targets.scripts.sources import obtain
 from tunec.targets.scripts.verify import flag_words, shell_programs
@@ -37,8 +46,6 @@ def _ask(case: Case, _: Answers) -> Question | None:
 
 
 def _hear(case: Case, answer: Any) -> Heard:
-    if answer["refused"]:
-        return Heard(refused=refusal(answer))
     said = ((key, value) for key, value in answer["values"].items() if key != _FILE)
     values = {key: _alone(value) for key, value in said}
     flags = {f"{FLAGS}.{key.replace('_', '-')}": value for key, value in values.items()}
@@ -71,8 +78,8 @@ def _facts(plan: Plan, values: Mapping[str, Any]) -> Iterator[Fact]:
 
 def _configured(_: Case, answers: Answers) -> Json:
     """What the script hands to the engine: the file, as the parser has it."""
-    answer = answers.get(_PARSER)
-    return None if answer is None or answer["refused"] else answer["values"].get(_FILE)
+    answer = taken(answers, _PARSER)
+    return None if answer is None else answer["values"].get(_FILE)
 
 
 PROGRAMS: Final = (

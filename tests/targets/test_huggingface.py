@@ -191,7 +191,7 @@ def told(version: str) -> dict[tuple[str, str], Any]:
 
 
 def judged(asked: Case, program: Program, reply: Any) -> Check:
-    return check(asked, program, program.where(asked), program.hear(asked, reply))
+    return check(asked, program, program.where(asked), program.heard(asked, reply))
 
 
 def of_each(tell) -> dict[str, Any]:
