@@ -14,7 +14,7 @@ from tunec.compiler.consumers.devices import declared
 from tunec.compiler.consumers.json_types import plain
 from tunec.compiler.consumers.refusing import Refused, stage
 from tunec.compiler.consumers.workplace import workplace
-from tunec.targets.huggingface.consumer.arguments import settled
+from tunec.targets.huggingface.consumer.arguments import nothing_yet, settled
 from tunec.targets.huggingface.consumer.hardware import machine
 from tunec.targets.scripts.extract import definitions
 
@@ -29,13 +29,7 @@ def resolve(question: Mapping[str, Any]) -> dict[str, Any]:
     and message); `values` of all fields; `derived`, what the Trainer's arguments come to;
     `deepspeed`, the ds_config that the engine would get.
     """
-    answer: dict[str, Any] = {
-        "version": transformers.__version__,
-        "refused": None,
-        "values": {},
-        "derived": {},
-        "deepspeed": None,
-    }
+    answer = nothing_yet()
     parser = transformers.HfArgumentParser(_kinds(question["source"]))
     world = question.get("world_size", 1)
     with workplace(question["files"]), machine(declared(question), world):
