@@ -100,6 +100,12 @@ process that has imported everything, and what both accounts say together.
 """
 
 
+_REPORTED: Final = """\
+Runs that others report (`tests/analyses/memory/host_published.jsonl`), none of which anything is
+fitted to: what a node's memory in use grew by, or whether its RAM was enough.
+"""
+
+
 def held(row: dict[str, Any]) -> tuple[int, int]:
     """Bytes measured in the second step, and accounted, without the bare process."""
     found = accounted(Case(**row["case"]))
@@ -125,6 +131,27 @@ def page() -> Iterator[str]:
         each = f"{measured / number:.1f} | {said / number:.1f} | {error:+.1f} %"
         yield f"| {case['stage']} | {number / 1e6:.0f} M | {case['accumulation']} | {each} |"
     yield ""
+    yield from _reported()
+
+
+def _reported() -> Iterator[str]:
+    """What others report of their hosts."""
+    from test_host_published import ROWS, host_of  # type: ignore[import-not-found]
+
+    yield _REPORTED
+    yield "| run | model | reported | account |"
+    yield "| --- | --- | --- | ---: |"
+    for row in ROWS:
+        grown = row.get("grown")
+        said = f"{grown['bytes'] / 1e9:.0f} GB more in use" if grown else _ended(row)
+        ours = f"{host_of(row).peak_bytes / 1e9:.0f} GB"
+        yield f"| [{row['id']}]({row['url']}) | {row['model']} {row['method']} | {said} | {ours} |"
+    yield ""
+
+
+def _ended(row: dict[str, Any]) -> str:
+    """Whether a host's RAM was enough."""
+    return f"{'ran in' if row['ran'] else 'ran out of'} {row['ram'] / 1e9:.0f} GB"
 
 
 # ── the process that is measured ─────────────────────────────────────────────────────────────────

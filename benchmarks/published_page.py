@@ -36,10 +36,12 @@ path). Nothing in the account is fitted to allocated bytes. The bound on what nv
 fitted to every second one of the first readings of each source, and judged by the others and by all
 that were added later; which is which is a field of the row, given when the row was added. The
 estimate behind the bound was chosen after one of 26 readings had been above the 95 % quantile that
-stood there before. Two terms of the account were found by rows that it missed: what the frozen
-units of FSDP 1 hold back (LoRA of Mistral and Llama on several devices), and that experts were
-linear layers before transformers 5, which bitsandbytes quantises. Both were then shown without a
-device: the one by torch's own FSDP (`tests/analyses/memory/test_fsdp.py`), the other in the wheels.
+stood there before. Some terms of the account were found by rows that it missed: what the frozen
+units of FSDP 1 hold back (LoRA of Mistral and Llama on several devices), that experts were linear
+layers before transformers 5, which bitsandbytes quantises, that FSDP 1 makes no copy of what it
+does not split, and tables of rotary positions in every layer (Mixtral before transformers 4.48).
+All were then shown without a device: the first by torch's own FSDP
+(`tests/analyses/memory/test_fsdp.py`), the others in the sources.
 """
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from trace_models import BY_NAME, MODELS, Model, config_of
 from trace_row import Combination
+from trace_shared import FULLY_SHARDED, SHARED, fully_sharded, shared
 
 from tunec.compiler.analyses.architecture import derive, image_tokens, vision_tokens
 from tunec.compiler.analyses.memory.lora import is_stack
@@ -45,8 +46,10 @@ def _dense(model: Model) -> Iterator[Combination]:
     yield replace(one, method="lora")
     yield replace(one, method="lora", checkpointed=True, micro=4, sequence=1024)
     yield from _EXTRA.get(model.name, lambda _: ())(one)
-    if model.name in _FSDP:
-        yield from _fully_sharded(one)
+    if model.name in FULLY_SHARDED:
+        yield from fully_sharded(one)
+    if model.name in SHARED:
+        yield from shared(one)
 
 
 def _answers(one: Combination) -> Iterator[Combination]:
@@ -138,6 +141,8 @@ def _llama_1b(one: Combination) -> Iterator[Combination]:
     yield replace(one, optimizer="adafactor", kernel="own", checkpointed=True)
     yield replace(one, optimizer="lion", kernel="own", checkpointed=True)
     yield replace(one, accumulation=4, checkpointed=True)
+    yield replace(one, accumulation=4, checkpointed=True, sequence=128)
+    yield from _muon(one)
     yield replace(one, micro=2, packing=False)
     yield replace(one, sequence=8192, checkpointed=True)
     yield from _recomputed(replace(one, sequence=4096, checkpointed=True))
@@ -160,24 +165,6 @@ def _llama_1b(one: Combination) -> Iterator[Combination]:
         },
     )
     yield replace(mixed, stage=3, checkpointed=False)
-
-
-_FSDP: Final = frozenset(
-    {"llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b", "qwen2.5-7b", "qwen3-8b", "gemma-2-2b"}
-    | {"tinyllama-1.1b", "mistral-7b-v0.3", "glm-4-9b-0414", "olmo2-7b", "phi-3-mini"}
-)
-
-
-def _fully_sharded(one: Combination) -> Iterator[Combination]:
-    sharded = replace(one, states="fsdp", engine="fsdp", world=8, fsdp="full")
-    yield replace(sharded, checkpointed=True)
-    yield replace(sharded, method="lora")
-    if one.model in ("llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b"):
-        yield sharded
-        yield replace(sharded, fsdp="grad_op")
-        yield replace(sharded, checkpointed=True, accumulation=2)
-        yield replace(sharded, checkpointed=True, world=64, sequence=512)
-        yield replace(sharded, method="lora", checkpointed=True, micro=4, sequence=1024)
 
 
 def _sharded(one: Combination) -> Iterator[Combination]:
@@ -210,6 +197,21 @@ _EXTRA: Final[dict[str, Any]] = {
     "mistral-7b-v0.3": _quantised,
     "tinyllama-1.1b": _sharded,
 }
+
+
+def _muon(one: Combination) -> Iterator[Combination]:
+    """DeepSpeed's Muon: whole matrices at stages 1 and 2, gathered ones at stage 3."""
+    one = replace(one, states="mixed", engine="deepspeed", optimizer="muon", kernel="own")
+    one = replace(one, checkpointed=True, sequence=512)
+    whole: dict[str, Any] = {"reduce_scatter": False, "reduce_bucket": 16_777_216}
+    yield replace(one, zero=whole)
+    yield replace(one, world=1, stage=1, zero=whole)
+    yield replace(one, world=4, stage=1, accumulation=4, zero=whole)
+    for world in (8, 64):
+        yield replace(one, world=world, stage=2, zero={**whole, "overlap_comm": True})
+        yield replace(one, world=world, stage=3, zero=whole)
+    yield replace(one, method="lora", world=8, stage=2, zero=whole)
+    yield replace(one, world=8, stage=3, zero={**whole, "reduce_bucket": 500_000_000})
 
 
 def _moe(model: Model) -> Iterator[Combination]:
@@ -329,7 +331,8 @@ def subject(row: Combination) -> Subject:
     if method == "full":
         workload = full(architecture, **options)
     else:
-        quantization = {"qlora": nf4(), "int8": Quantization("int8", False, "bf16", None)}
+        packed = replace(nf4(), storage="bf16") if row.fsdp else nf4()
+        quantization = {"qlora": packed, "int8": Quantization("int8", False, "bf16", None)}
         if row.method in quantization:
             options["quantization"] = quantization[row.method]
         workload = lora(
@@ -346,6 +349,9 @@ def subject(row: Combination) -> Subject:
         engine=row.engine,
         world=row.world,
         stage=row.stage,
+        tensor=row.tensor,
+        sequence=row.ulysses,
+        data=row.world // (row.tensor * row.ulysses),
         reentrant=row.reentrant,
         segment=row.segment,
         gap=row.gap,
@@ -355,7 +361,8 @@ def subject(row: Combination) -> Subject:
     )
     if row.fsdp:
         shards = replace(FSDP, sharding=row.fsdp, checkpointing=row.checkpointed)
-        plan = replace(plan, fsdp=shards)
+        shards = replace(shards, offload_params=row.moved)
+        plan = replace(plan, fsdp=shards, nodes=row.nodes)
     return Subject(config, workload, plan)
 
 

@@ -25,11 +25,14 @@ twice on tensors without data (`tunec trace`): forward, backward and optimizer, 
 followed. Beside the traced peak stands the account's. What GPUs run where such tensors would take
 another path (attention, dropout, autocast, torch's RMSNorm, bitsandbytes' layers, fused optimizers)
 is put in by the sizes that those kernels make and keep; `compiler/tracing/live` names the source of
-each. ZeRO is DeepSpeed's own code, and DDP torch's, over a process group in which collectives do
-nothing, seen from the rank that keeps most gradients of its own. What no trace shows: the CUDA
-context, the allocator's rounding and fragmentation, kernels' workspaces, offload of training
-state. The account covers these by its margin. Activations on the host are moved by TRL's own
-context, whose copies there hold nothing; segments and gaps are put into the model's own loop.
+each. ZeRO is DeepSpeed's own code, as are layers (AutoTP, `tensor`) and sequences (`ulysses`) that
+ranks share; DDP is torch's, FSDP 2 torch's as accelerate wraps it, over a process group in which
+collectives do nothing, seen from the rank that keeps most gradients of its own.
+Activations and FSDP's shards on the host are moved by TRL's and torch's own code (`offload`,
+`moved`), whose copies there hold nothing; segments and gaps are put into the model's own loop. What
+no trace shows: the CUDA context, the allocator's rounding and fragmentation, kernels' workspaces,
+DeepSpeed's offload of training state. The account covers these by its margin. Generation and
+evaluation are traced apart (`tests/analyses/memory/test_generation.py`).
 
 `just trace-table` traces anew and writes this page and `tests/tracing/data/traced.json`;
 `tests/tracing` recomputes a sample and holds every row against the account of the day. Published

@@ -24,12 +24,20 @@ class Combination:
     engine: str = "none"
     world: int = 1
     stage: int = 0
+    tensor: int = 1
+    """Ranks that share each layer, by DeepSpeed's AutoTP."""
+    ulysses: int = 1
+    """Ranks that share each sequence, by DeepSpeed's attention over them."""
     accumulation: int = 1
     targets: tuple[str, ...] = ()
     dropout: float = 0.0
     zero: dict[str, Any] = field(default_factory=dict)
     fsdp: FsdpSharding | Literal[""] = ""
     """Sharding of FSDP 2, where that is the engine."""
+    nodes: int = 1
+    """Over which the ranks are spread: hybrid sharding splits inside of one."""
+    moved: bool = False
+    """Whether FSDP's shards, gradients and optimizer states are on the host."""
     loss: str = "full"
     reference: str = ""
     """Of DPO, where it is not empty: base, resident or precomputed."""

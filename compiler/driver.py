@@ -1,27 +1,30 @@
 """The whole flow, on one screen: spec -> facts -> passes -> plan -> accounts -> artifacts."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from hashlib import sha256
+from typing import Final
 
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
-from tunec.compiler.emit import emit
+from tunec.compiler.emit import emit, unsupported
 from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.gather import Unresolved, gather
 from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.emitted import objections
 from tunec.compiler.locate import locate
 from tunec.compiler.passes.contract import Outcome, Pass
 from tunec.compiler.passes.fit.fit import problem_of
+from tunec.compiler.passes.fit.search import search
 from tunec.compiler.passes.pipeline import PIPELINE
-from tunec.compiler.requirements import Asked, contradicted, needs, requirements
+from tunec.compiler.requirements import Asked, contradicted, needs, requirements, torn
 from tunec.compiler.target import Artifact
 from tunec.compiler.version import __version__
 from tunec.schemas.frozen import dataclass
@@ -90,25 +93,35 @@ def plan(
     facts = replace(facts, needs=needs(asked))
     draft, ledger, found = run_passes(facts, hook)
     facts, decided = facts.informed(draft), draft.plan()
-    said = (*loaded.diagnostics, *contradicted(loaded, asked), *found)
-    found = (*said, *_breaches(decided, facts, fits=not _has_errors(found)))
+    said = (*loaded.diagnostics, *_unanswerable(loaded, asked, facts), *found)
+    found = (*said, *_breaches(decided, facts, ledger, fits=not _has_errors(found)))
     if _has_errors(found):
         if repairing:
             from tunec.compiler.repair import repairs
 
             found = tuple(repairs(facts, found, partial(_is_taken, asked)))
         return Planned(loaded, locate(found, loaded), facts, ledger)
+    memory, time = _accounts(facts, draft)
+    return Planned(loaded, locate(found, loaded), facts, ledger, decided, memory, time)
+
+
+def _accounts(facts: Facts, draft: Draft) -> tuple[Account, TimeAccount]:
+    """The accounts of a plan; where nothing is pinned its layout is the one that was found."""
     problem = problem_of(facts, draft)
-    layout = layout_of_plan(decided)
-    return Planned(
-        loaded,
-        locate(found, loaded),
-        facts,
-        ledger,
-        decided,
-        account(problem.workload, layout),
-        step_time(problem.workload, layout, problem.machine),
-    )
+    best = None if facts.pins else search(problem).best
+    if best is not None:
+        return account(problem.workload, best.layout), best.time
+    layout = layout_of_plan(draft.plan())
+    time = step_time(problem.workload, layout, problem.machine)
+    return account(problem.workload, layout), time
+
+
+def _unanswerable(loaded: Loaded, asked: Sequence[Asked], facts: Facts) -> Iterator[Diagnostic]:
+    """What is wrong with the asked targets, whatever is decided."""
+    yield from torn(asked)
+    for target, version in asked:
+        yield from unsupported(target, version, facts.versions)
+    yield from contradicted(loaded, asked)
 
 
 def _is_taken(asked: Sequence[Asked], facts: Facts) -> bool:
@@ -163,8 +176,13 @@ def objected(
 def header_of(loaded: Loaded, plan: Plan) -> tuple[str, ...]:
     """What a file says of itself where it can have comments: versions and digests."""
     read = "".join(f"{name}:{digest}" for name, digest in loaded.files)
-    decided = repr(sorted((path, repr(value)) for path, value in plan.values().items()))
-    return (f"tunec {__version__}; spec {_digest(read)}, plan {_digest(decided)}",)
+    values = plan.values()
+    decided = ", ".join([f"{opening}{repr(values[path])!r})" for path, opening in _OPENINGS])
+    return (f"tunec {__version__}; spec {_digest(read)}, plan {_digest(f'[{decided}]')}",)
+
+
+_OPENINGS: Final = tuple((path, f"({path!r}, ") for path in sorted(SLOTS))
+"""How each slot begins where all are written down as a list of pairs."""
 
 
 def _digest(text: str) -> str:
@@ -211,7 +229,7 @@ def _definitions(each: Pass, outcome: Outcome) -> tuple[Definition, ...]:
     )
 
 
-def _breaches(plan: Plan, facts: Facts, *, fits: bool) -> list[Diagnostic]:
+def _breaches(plan: Plan, facts: Facts, ledger: Ledger, *, fits: bool) -> list[Diagnostic]:
     """What the pins break; where nothing fits, only what they break among themselves."""
     found: list[Diagnostic] = []
     for each in breaches(plan):
@@ -220,16 +238,24 @@ def _breaches(plan: Plan, facts: Facts, *, fits: bool) -> list[Diagnostic]:
             continue
         values = ", ".join(f"{path} is {plan[path]}" for path in each.slots)
         labels = tuple(Label("pinned here", path=f"pin.{path}") for path in pinned)
+        said = dict.fromkeys(at for path in each.slots for at in _said_at(path, ledger))
+        labels = labels or tuple(Label("said here", path=at) for at in said)
         found.append(
             Diagnostic(
                 "E0402",
                 "error",
                 f"{each.text}, but {values}",
                 labels,
-                help="change or drop one of these pins",
+                help="change or drop one of these pins" if pinned else "change one of them",
             )
         )
     return found
+
+
+def _said_at(path: str, ledger: Ledger) -> Iterator[str]:
+    """Where the spec says what a slot rests on directly."""
+    winner = ledger.winner(path)
+    yield from (each.path for each in (winner.rests if winner else ()) if each.kind == "spec")
 
 
 def _has_errors(found: Iterable[Diagnostic]) -> bool:

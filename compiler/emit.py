@@ -84,10 +84,41 @@ Drafting = Callable[[File, Plan, Dialect, Sequence[str]], Draft]
 
 def draft_of(file: File, plan: Plan, dialect: Dialect, header: Sequence[str]) -> Draft:
     """Write a file of a plan; what it gives depends on the plan's slots and on nothing else."""
-    entries = [each for each in file.entries if each.holds_in(dialect) and each.when(plan)]
-    said = frozenset(slot for each in entries for slot in each.slots)
-    lost = frozenset(slot for each in entries for slot in lost_slots(each, plan, dialect))
-    values = write_values(entries, plan)
+    said = (said_by(each, plan, dialect) for each in rows_of(file, dialect))
+    return drafted(file, tuple(said), dialect, header)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one row says of a plan: keys, slots, and those of these that come back changed."""
+
+    keys: Mapping[str, Json]
+    slots: tuple[str, ...]
+    lost: tuple[str, ...]
+
+
+_NOT_SAID: Final = Said({}, (), ())
+"""Where a row does not matter."""
+
+
+def rows_of(file: File, dialect: Dialect) -> Iterator[Entry]:
+    """The rows of a file that hold in a dialect."""
+    return (each for each in file.entries if each.holds_in(dialect))
+
+
+def said_by(entry: Entry, plan: Plan, dialect: Dialect) -> Said:
+    """What a row says of a plan."""
+    if not entry.when(plan):
+        return _NOT_SAID
+    written = entry.write(plan)
+    return Said(written, entry.slots, tuple(lost_slots(entry, written, plan, dialect)))
+
+
+def drafted(file: File, rows: Sequence[Said], dialect: Dialect, header: Sequence[str]) -> Draft:
+    """A file of what its rows say."""
+    said = frozenset(slot for each in rows for slot in each.slots)
+    lost = frozenset(slot for each in rows for slot in each.lost)
+    values = _document(each.keys for each in rows)
     if file.is_optional and lost:
         return Draft(file, Artifact(file.name, file.format, "", values), said, lost, ())
     written = artifact(file, values, header)
@@ -96,9 +127,13 @@ def draft_of(file: File, plan: Plan, dialect: Dialect, header: Sequence[str]) ->
 
 def write_values(entries: Iterable[Entry], plan: Plan) -> dict[str, Json]:
     """The document that rows give for a plan: dotted keys become nested mappings."""
+    return _document(entry.write(plan) for entry in entries)
+
+
+def _document(written: Iterable[Mapping[str, Json]]) -> dict[str, Json]:
     document: dict[str, Json] = {}
-    for entry in entries:
-        for key, value in entry.write(plan).items():
+    for each in written:
+        for key, value in each.items():
             _put(document, key, value)
     return document
 
@@ -107,12 +142,18 @@ def _put(document: dict[str, Json], key: str, value: Json) -> None:
     *parents, last = key.split(".")
     for parent in parents:
         document = document.setdefault(parent, {})
-    document[last] = value
+    document[last] = _own(value)
 
 
-def lost_slots(entry: Entry, plan: Plan, dialect: Dialect) -> Iterator[str]:
+def _own(value: Json) -> Json:
+    """Mappings of the document's own, since rows below may put something into them."""
+    return {k: _own(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def lost_slots(
+    entry: Entry, written: Mapping[str, Json], plan: Plan, dialect: Dialect
+) -> Iterator[str]:
     """The slots of a row whose values do not come back from what the row writes."""
-    written = entry.write(plan)
     if written:
         back: Mapping[str, Any] = settle(entry, written)
     else:

@@ -1,6 +1,6 @@
 """What a plan is made from: the spec with every name in it resolved."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from operator import attrgetter
@@ -17,8 +17,13 @@ from tunec.schemas.models.card import ModelCard
 from tunec.schemas.spec import Spec
 from tunec.schemas.terms import FloatDtype
 
-_reader = cache(attrgetter)
-"""Reads an attribute of an attribute by a dotted path."""
+
+@cache
+def _reader(paths: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads attributes of attributes by their dotted paths."""
+    if len(paths) > 1:
+        return attrgetter(*paths)
+    return lambda facts: tuple(attrgetter(path)(facts) for path in paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +60,25 @@ class Facts:
     needs: tuple[Callable[[Spec, Draft], Iterable[Definition]], ...] = ()
     """Pins of the asked targets that depend on what is decided; the others win over them."""
 
-    def at(self, path: str) -> Any:
-        """A fact by its path: `spec.method`."""
-        return _reader(path)(self)
+    def told(self, paths: tuple[str, ...]) -> tuple[Any, ...]:
+        """Facts by their paths, such as `spec.method`."""
+        return _reader(paths)(self)
 
     def pinned(self, slot: str, otherwise: Any = None) -> Any:
         """The pinned value of a slot, or `otherwise`."""
         pin = self.pins.get(slot)
         return otherwise if pin is None else pin.value
 
+    def pinned_values(self, among: Container[str]) -> tuple[tuple[str, str], ...]:
+        """Pinned slots with their values, as text that tells them from others."""
+        if not self.pins:
+            return ()
+        return tuple((slot, repr(pin.value)) for slot, pin in self.pins.items() if slot in among)
+
     def informed(self, draft: Draft) -> "Facts":
         """The facts with the pins that follow from the groups decided so far."""
+        if not self.needs:
+            return self
         found = {each.slot: each for need in self.needs for each in need(self.spec, draft)}
         new = {slot: pin for slot, pin in found.items() if slot not in self.pins}
         return replace(self, pins={**self.pins, **new}) if new else self

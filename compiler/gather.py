@@ -17,6 +17,7 @@ from tunec.compiler.analyses.architecture import (
 from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.selection import select
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import shortened
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.frontend.names import check_hardware, check_model, is_path
 from tunec.compiler.frontend.nodes import Node
@@ -86,7 +87,7 @@ def _attempt(read: Callable[[], _Read], at: str, faults: list[Diagnostic]) -> _R
 
 
 def _config_fault(fault: Fault, at: str) -> Diagnostic:
-    message = f"the model's config cannot be used: {fault.path} is {fault.found!r}"
+    message = f"the model's config cannot be used: {fault.path} is {shortened(fault.found)}"
     hint = f"{fault.path} must be {fault.expected}"
     return Diagnostic("E0312", "error", message, (Label("", path=at),), help=hint)
 

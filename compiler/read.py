@@ -75,16 +75,29 @@ def _flat(document: Json, prefix: str) -> Iterator[tuple[str, Found]]:
 def _read_file(
     file: File, found: Mapping[str, Found], dialect: Dialect, target: Target
 ) -> Iterator[tuple[Entry, Definition]]:
-    said = {key: each for key, each in found.items() if not _is_auto(file, each.value)}
-    elsewhere = {key for key in file.filled or () if key in found and key not in said}
     for entry in file.entries:
-        if not entry.holds_in(dialect):
-            continue
-        present = {key: said[key] for key in entry.keys if key in said}
-        if not elsewhere.isdisjoint(entry.keys):
-            continue
-        more = _observed(entry, present, file.name) if present else _assumed(entry, target, dialect)
-        yield from ((entry, each) for each in more)
+        if entry.holds_in(dialect):
+            yield from ((entry, each) for each in _read_row(entry, file, found, dialect, target))
+
+
+def read_slot(
+    slot: str, file: File, found: Mapping[str, Found], dialect: Dialect, target: Target
+) -> Iterator[Definition]:
+    """What the rows of a file say of one slot, as `read` has it."""
+    for entry in file.entries:
+        if slot in entry.slots and entry.holds_in(dialect):
+            more = _read_row(entry, file, found, dialect, target)
+            yield from (each for each in more if each.slot == slot)
+
+
+def _read_row(
+    entry: Entry, file: File, found: Mapping[str, Found], dialect: Dialect, target: Target
+) -> Iterator[Definition]:
+    there = {key: found[key] for key in entry.keys if key in found}
+    said = {key: each for key, each in there.items() if not _is_auto(file, each.value)}
+    if len(said) < len(there) and any(key in (file.filled or ()) for key in there.keys() - said):
+        return  # another file says it
+    yield from _observed(entry, said, file.name) if said else _assumed(entry, target, dialect)
 
 
 def _is_auto(file: File, value: Json) -> bool:
@@ -111,7 +124,11 @@ def settle(entry: Entry, found: Mapping[str, Json]) -> dict[str, Any]:
     """The slots that a row settles from the keys found, each of its slot's type."""
     try:
         values = entry.read(found)
-        fitted = {slot: _fit(SLOTS[slot].type, value) for slot, value in values.items()}
+        fitted = {
+            slot: _fit(SLOTS[slot].type, value)
+            for slot, value in values.items()
+            if slot in entry.slots
+        }
     except WRONG_SHAPE:
         return {}
     return {slot: value for slot, value in fitted.items() if value is not _MISFIT}

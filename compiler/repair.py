@@ -1,9 +1,10 @@
 """What would make a spec fit: changes of intent, each tried by running the passes again."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import combinations
+from typing import Any, Final
 
 from packaging.version import Version
 
@@ -11,12 +12,16 @@ from tunec.compiler.analyses.selection import Selection, select
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
 from tunec.compiler.gather import devices_of
+from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Draft
+from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.passes.fit import search
-from tunec.compiler.passes.fit.fit import GROUPS, problem_of
+from tunec.compiler.passes.fit.fit import GROUPS, POSED_OF, problem_of
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.hardware.catalogue import UnknownName, cluster
 from tunec.schemas.hardware.profile import Cluster, Device
+from tunec.schemas.shape import Shape
 from tunec.schemas.spec import DeviceChoice, Lora, Method, Qlora, Spec
 
 
@@ -55,7 +60,7 @@ def working_repairs(facts: Facts, is_taken: Judge = lambda _: True) -> Iterator[
     Two changes of intent together are tried only where no single one is enough.
     """
     intent = _intent(facts)
-    kinds = (*intent, *_pins(facts))
+    kinds = (*intent, *_pins(facts), *_groups(facts))
     works = partial(_works, facts, is_taken)
     singles = [title for kind in kinds for title in _smallest(kind, works)]
     pairs = (_both(a, b) for some, more in combinations(intent, 2) for a in some for b in more)
@@ -91,35 +96,61 @@ def _both(first: Repair, second: Repair) -> Repair:
 
 def fits(facts: Facts) -> bool:
     """Whether the passes up to the search find a plan without an error."""
+    if facts.needs:
+        return _fits(facts)
+    return _FITS.of(facts.told(_KNOWN), facts.pinned_values(SLOTS), partial(_fits, facts))
+
+
+_BEFORE: Final = PIPELINE[: next(at for at, each in enumerate(PIPELINE) if each.decides == GROUPS)]
+"""The passes that decide what the search leaves as it is."""
+_KNOWN: Final = tuple(sorted({*POSED_OF, *(path for each in _BEFORE for path in each.knows or ())}))
+"""The facts on which it rests whether a plan is found, besides pins."""
+_FITS: Final = Kept[bool](1024)
+
+
+def _fits(facts: Facts) -> bool:
     draft = Draft({})
-    for each in PIPELINE:
-        if each.decides == GROUPS:
-            return search.fits(problem_of(facts, draft))
+    for each in _BEFORE:
         facts = facts.informed(draft)
         outcome, groups = each.decide(facts, draft)
         if any(fault.severity == "error" for fault in outcome.diagnostics):
             return False
         draft = draft.with_groups(groups)
-    return True
+    return search.fits(problem_of(facts.informed(draft), draft))
 
 
-def _with_spec(facts: Facts, **changes: object) -> Facts:
-    return replace(facts, spec=facts.spec.model_copy(update=changes))
+def _with(facts: Facts, field: str, change: Callable[..., Shape], *to: Hashable) -> Facts:
+    """The facts with a field of the spec changed, to the same object wherever it was the same."""
+    here: Shape = getattr(facts.spec, field)
+    changed = _CHANGED.of((here,), (change, to), lambda: change(here, *to))
+    return replace(facts, spec=facts.spec.model_copy(update={field: changed}))
+
+
+_CHANGED: Final = Kept[Shape](256)
+
+
+def _updated(intent: Shape, change: tuple[str, Any]) -> Shape:
+    return intent.model_copy(update=dict([change]))
 
 
 def _lora_instead(facts: Facts) -> Facts | None:
     if facts.spec.method.full is None:
         return None
-    return _with_spec(facts, method=Method(lora=Lora()))
+    return _with(facts, "method", _lora)
+
+
+def _lora(_: Method) -> Method:
+    return Method(lora=Lora())
 
 
 def _qlora_instead(facts: Facts) -> Facts | None:
-    method = facts.spec.method
-    if method.qlora is not None:
-        return None
+    return None if facts.spec.method.qlora is not None else _with(facts, "method", _qlora)
+
+
+def _qlora(method: Method) -> Method:
     lora = method.lora or method.int8_lora
     options = lora.model_dump(exclude_unset=True) if lora else {}
-    return _with_spec(facts, method=Method(qlora=Qlora(**options)))
+    return Method(qlora=Qlora(**options))
 
 
 def _deprecated_fp16(facts: Facts) -> Facts | None:
@@ -127,8 +158,7 @@ def _deprecated_fp16(facts: Facts) -> Facts | None:
     old = any((d.compute_capability or (9, 0)) < (7, 0) for d in facts.devices.values())
     if intent.deprecated_fp16 or not old:
         return None
-    changed = intent.model_copy(update={"deprecated_fp16": True})
-    return _with_spec(facts, precision=changed)
+    return _with(facts, "precision", _updated, ("deprecated_fp16", True))
 
 
 def _casting_deepspeed(facts: Facts) -> Facts | None:
@@ -155,16 +185,18 @@ _SHORTEST = 64
 
 def _sequence(shorter: int) -> Repair:
     def apply(facts: Facts) -> Facts | None:
-        return _with_spec(facts, data=facts.spec.data.model_copy(update={"sequence": shorter}))
+        return _with(facts, "data", _updated, ("sequence", shorter))
 
     return Repair(f"data.sequence: {shorter}", apply)
 
 
-def _whole_budget(facts: Facts) -> Facts | None:
-    budget = facts.spec.budget
-    if budget.gpu_memory is None:
-        return None
-    return _with_spec(facts, budget=budget.model_copy(update={"gpu_memory": None}))
+def _without_budget(of: str) -> Callable[[Facts], Facts | None]:
+    def apply(facts: Facts) -> Facts | None:
+        if getattr(facts.spec.budget, of) is None:
+            return None
+        return _with(facts, "budget", _updated, (of, None))
+
+    return apply
 
 
 _QLORA = Repair("method: qlora (nf4)", _qlora_instead)
@@ -183,8 +215,9 @@ _CHANGES: tuple[tuple[Repair, ...], ...] = (
 
 def _intent(facts: Facts) -> tuple[tuple[Repair, ...], ...]:
     """Changes of intent by kind, the smallest of each kind first."""
-    budget = Repair("the whole device (no budget.gpu_memory)", _whole_budget)
-    return ((budget,), _shorter(facts), *_CHANGES)
+    device = Repair("the whole device (no budget.gpu_memory)", _without_budget("gpu_memory"))
+    host = Repair("the whole host (no budget.host_memory)", _without_budget("host_memory"))
+    return ((device,), (host,), _shorter(facts), *_CHANGES)
 
 
 def _pins(facts: Facts) -> list[list[Repair]]:
@@ -197,6 +230,24 @@ def _without_pin(path: str) -> Callable[[Facts], Facts]:
     def apply(facts: Facts) -> Facts:
         pins = {slot: pin for slot, pin in facts.pins.items() if slot != path}
         return replace(facts, pins=pins)
+
+    return apply
+
+
+def _groups(facts: Facts) -> Iterator[list[Repair]]:
+    """Sequences or layers that several ranks of a node share, the fewest first."""
+    devices = facts.cluster.nodes[0].accelerators[0].count
+    ways = [each for each in (2, 4, 8) if devices % each == 0]
+    for slot in ("parallel.sequence", "parallel.tensor"):
+        yield [Repair(f"pin: {{{slot}: {each}}}", _with_pin(slot, each)) for each in ways]
+
+
+def _with_pin(path: str, value: int) -> Callable[[Facts], Facts | None]:
+    def apply(facts: Facts) -> Facts | None:
+        if path in facts.pins:
+            return None
+        pin = Definition(path, value, Rank.PIN, "spec", "offered")
+        return replace(facts, pins={**facts.pins, path: pin})
 
     return apply
 
@@ -224,7 +275,7 @@ def _on(name: str) -> Callable[[Facts], Facts | None]:
     return apply
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def _selected(name: str, choice: DeviceChoice) -> tuple[Cluster, dict[str, Device], Selection]:
     """A cluster of the catalogue with its devices, and those of them that are used.
 

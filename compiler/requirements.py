@@ -6,6 +6,7 @@ from typing import Any, Final
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
 from tunec.compiler.ir.plan import Draft
@@ -16,6 +17,19 @@ from tunec.schemas.spec import Spec
 
 Asked = tuple[Target, Version]
 """A target and the version that was asked for."""
+
+Resolve = Callable[[str, Mapping[str, str]], Asked]
+"""The target and version that a name means, where these versions run."""
+
+
+def together(
+    resolve: Resolve, names: Sequence[str], software: Mapping[str, str]
+) -> tuple[Asked, ...]:
+    """Targets by name for one run: a release that one name gives holds for the others too."""
+    versioned = [resolve(name, software) for name in names if "@" in name]
+    named = {target.package: str(version) for target, version in reversed(versioned)}
+    return tuple(resolve(name, {**software, **named}) for name in names)
+
 
 _STATED: Final[Mapping[str, tuple[Path, Callable[[Spec], Any]]]] = {
     "attention.implementation": (("attention",), lambda spec: spec.attention),
@@ -50,6 +64,26 @@ def needs(asked: Iterable[Asked]) -> tuple[Callable[[Spec, Draft], list[Definiti
 def _pin(target: Target, path: str, value: Any) -> Definition:
     reason, rests = f"target {target.name} needs it", (Origin("target", target.name),)
     return Definition(path, value, Rank.PIN, "target", reason, rests)
+
+
+def torn(asked: Sequence[Asked]) -> Iterator[Diagnostic]:
+    """Releases of one program that are asked for in one run, which has one."""
+    if len(asked) < 2:
+        return
+    releases: dict[str, dict[Version, str]] = {}
+    for target, version in asked:
+        releases.setdefault(target.package, {}).setdefault(version, target.name)
+    for package, versions in releases.items():
+        if len(versions) > 1:
+            told = joined((f"{v} ({name})" for v, name in sorted(versions.items())), "and")
+            yield Diagnostic(
+                "E0909",
+                "error",
+                f"one run has one {package}, and {told} are asked for",
+                (Label("asked for here", path="targets"),),
+                ("a release decides what a run can do and which keys say it",),
+                help="compile for each release by itself, to a directory of its own",
+            )
 
 
 def contradicted(loaded: Loaded, asked: Sequence[Asked]) -> Iterator[Diagnostic]:

@@ -8,6 +8,7 @@ functions of a row, not in a second description.
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -24,6 +25,9 @@ from tunec.schemas.spec import Spec
 
 Json = Any
 """What a JSON or YAML document holds: dict, list, str, int, float, bool, None."""
+
+_version: Final = cache(Version)
+"""The version that a text of a row is; rows have few."""
 
 Dialect = Mapping[str, Version]
 """Versions by distribution; the empty name stands for the target's own package."""
@@ -69,8 +73,8 @@ class Entry:
 
     def holds_at(self, version: Version) -> bool:
         """Whether the consumer knows these keys in that version."""
-        after = self.since is None or version >= Version(self.since)
-        return after and (self.until is None or version < Version(self.until))
+        after = self.since is None or version >= _version(self.since)
+        return after and (self.until is None or version < _version(self.until))
 
     def holds_in(self, dialect: Dialect) -> bool:
         """Whether the consumer knows these keys in that dialect."""
@@ -80,7 +84,7 @@ class Entry:
         """Slot values of an absent key in that version; empty if the consumer has none."""
         found: Mapping[str, Any] = {}
         for since, values in self.absent:
-            if version >= Version(since):
+            if version >= _version(since):
                 found = values
         return found
 

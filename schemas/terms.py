@@ -15,6 +15,10 @@ OptimizerName = Literal[
     "adamw_bf16",
     "adafactor",
     "lion",
+    "lion_8bit",
+    "paged_lion_8bit",
+    "paged_lion_32bit",
+    "muon",
     "sgd",
 ]
 OptimizerKernel = Literal["loop", "foreach", "fused", "bitsandbytes", "own"]

@@ -1,4 +1,8 @@
+import os
 from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"
+"""Before torch is loaded: tests fork, and a fork has none of the threads that OpenMP waits for."""
 
 FIRST = (
     "tests/verify/test_examples.py",

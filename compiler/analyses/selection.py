@@ -1,7 +1,9 @@
 """Which devices of a cluster a run uses, and what they are together."""
 
 from collections.abc import Mapping
+from typing import Final
 
+from tunec.compiler.ir.kept import Kept
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import Accelerators, Cluster, Device, Node
 from tunec.schemas.spec import DeviceChoice
@@ -28,17 +30,25 @@ class Selection:
     """A node as used; where groups of nodes differ, the one with the least host memory."""
     whole: bool
     """Every device of each node is used, so nothing has to be hidden."""
+    devices: tuple[Device, ...]
+    """What they are, each model once, in the order of the places."""
+    weakest: Place
+    """The device that bounds what all of them can do."""
+    memory: int
+    """Bytes of the smallest device."""
 
-    @property
-    def weakest(self) -> Place:
-        """The device that bounds what all of them can do."""
-        firsts = {place.device.name: place for place in reversed(self.places)}
-        return min(reversed(firsts.values()), key=lambda place: _strength(place.device))
 
-    @property
-    def memory(self) -> int:
-        """Bytes of the smallest device."""
-        return min(place.memory for place in self.places)
+def _selection(nodes: int, places: tuple[Place, ...], node: Node, *, whole: bool) -> Selection:
+    firsts = {place.device.name: place for place in reversed(places)}
+    weakest = min(reversed(firsts.values()), key=lambda place: _strength(place.device))
+    found = tuple({place.device.name: place.device for place in places}.values())
+    devices = _DEVICES.of(found, (), lambda: found)
+    memory = min(place.memory for place in places)
+    return Selection(nodes, places, node, whole, devices, weakest, memory)
+
+
+_DEVICES: Final = Kept[tuple[Device, ...]](1024)
+"""The same tuple for the same devices: what rests on them alone is decided once."""
 
 
 def _strength(device: Device) -> tuple[tuple[int, int], float, int]:
@@ -77,7 +87,7 @@ def select(cluster: Cluster, devices: Mapping[str, Device], choice: DeviceChoice
     chosen = _weakest_first(every)[:width] if len(every) > 1 else places
     nodes, width = _limit(nodes, width, choice.count)
     whole = all(size == width for size in sizes)
-    return Selection(nodes, chosen[:width], node, whole)
+    return _selection(nodes, chosen[:width], node, whole=whole)
 
 
 def _weakest_first(every: list[tuple[Node, tuple[Place, ...]]]) -> tuple[Place, ...]:

@@ -13,8 +13,14 @@ from tunec.schemas.models.architecture import Architecture, Module
 def adapted_modules(
     architecture: Architecture, targets: str | tuple[str, ...]
 ) -> tuple[Module, ...]:
-    """Modules that PEFT would give an adapter for these targets; none for an empty list."""
-    return matching(architecture, targets) if targets else ()
+    """Modules that PEFT would give an adapter for these targets.
+
+    None for an empty list, and for what is no regular expression.
+    """
+    try:
+        return matching(architecture, targets) if targets else ()
+    except re.error:
+        return ()
 
 
 @lru_cache(maxsize=512)

@@ -8,6 +8,7 @@ from tunec.compiler.cli.options import (
     format_option,
     intent_options,
     new_command,
+    place,
     policy_option,
     repeatable,
     set_option,
@@ -122,7 +123,7 @@ def _compile(commands: "Subparsers") -> None:
     set_option(parser)
     target_option(parser)
     policy_option(parser)
-    parser.add_argument("-o", "--output", metavar="DIR", help="directory to write to")
+    parser.add_argument("-o", "--output", type=place, metavar="DIR", help="directory to write to")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if what is in DIR differs"
     )
@@ -168,7 +169,9 @@ def _probe(commands: "Subparsers") -> None:
         "example:\n  tunec probe -o here.yaml && tunec plan spec.yaml --hardware here.yaml",
     )
     parser.add_argument("--name", default="", help="the cluster's name; the host's if not given")
-    parser.add_argument("-o", "--output", metavar="FILE", help="file to write; else to stdout")
+    parser.add_argument(
+        "-o", "--output", type=place, metavar="FILE", help="file to write; else to stdout"
+    )
     format_option(parser)
 
 

@@ -8,6 +8,7 @@ import yaml
 
 from tunec.compiler.cli.session import OK, Misuse, Session
 from tunec.compiler.diagnostics.codes import known_codes, page
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, device_names
@@ -19,7 +20,7 @@ def run(options: Namespace, session: Session) -> int:
     """List a kind, or show one entry."""
     known = kinds(session)
     if options.kind is None:
-        return _show({name: f"{len(names())} known" for name, (names, _) in known.items()}, session)
+        return _kinds({name: tuple(names()) for name, (names, _) in known.items()}, session)
     if options.kind not in known:
         raise Misuse(f"there is no kind {options.kind!r}; there are {', '.join(known)}")
     names, entry = known[options.kind]
@@ -28,7 +29,9 @@ def run(options: Namespace, session: Session) -> int:
     try:
         found = entry(options.name)
     except LookupError:
-        raise Misuse(f"there is no {options.kind.rstrip('s')} {options.name!r}") from None
+        hint = did_you_mean(nearest(options.name, names()))
+        what = f"there is no {options.kind.rstrip('s')} {options.name!r}"
+        raise Misuse(f"{what}; {hint}" if hint else what) from None
     if session.format == "json":
         session.json(found)
     elif isinstance(found, str):
@@ -53,6 +56,14 @@ def kinds(session: Session) -> dict[str, Kind]:
         "passes": (lambda: {each.name: each.contract for each in PIPELINE}, _pass),
         "codes": (lambda: {code: _title(code) for code in sorted(known_codes())}, page),
     }
+
+
+def _kinds(every: Mapping[str, tuple[str, ...]], session: Session) -> int:
+    """How many there are of each kind; for machines, which."""
+    if session.format == "json":
+        session.json(every)
+        return OK
+    return _show({kind: f"{len(names)} known" for kind, names in every.items()}, session)
 
 
 def _show(rows: Mapping[str, str], session: Session) -> int:

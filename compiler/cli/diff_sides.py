@@ -51,6 +51,7 @@ class SpecFiles:
         self._files = side.files
         self._overrides: Sequence[str] = options.overrides
         self._known = targets
+        self._outside: bool = options.allow_outside
         self.names = tuple(side.files)
         self.clusters: Sequence[str] = options.hardware or [_OWN]
 
@@ -61,7 +62,13 @@ class SpecFiles:
     def on(self, name: str, cluster: str) -> Loaded:
         """A spec for one of the clusters."""
         hardware = cluster or None
-        return load_spec(self._files[name], self._overrides, hardware, targets=self._known)
+        return load_spec(
+            self._files[name],
+            self._overrides,
+            hardware,
+            targets=self._known,
+            allow_outside=self._outside,
+        )
 
 
 class FleetSpecs:

@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from tunec.compiler.cli.inputs import asked_targets, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
-from tunec.compiler.diagnostics.codes import known_ids, page
+from tunec.compiler.diagnostics.codes import is_code, known_ids, page
 from tunec.compiler.driver import plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.index import is_rule, rule_names, rule_page
@@ -35,6 +35,7 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def _code(code: str, session: Session) -> int:
+    code = code.upper() if is_code(code.upper()) else code
     if is_rule(code):
         return _page(code, rule_page(code), session)
     if code in SLOTS:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,6 +30,8 @@ def write_all(files: Mapping[Path, str]) -> list[Path]:
 
 
 def _stage(path: Path, text: str) -> Path:
+    import tempfile  # with what it imports, a hundredth of the time to start
+
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     staged = Path(name)

@@ -8,7 +8,7 @@ from tunec.compiler.cli.session import Misuse, Registry, Session
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned, plan
 from tunec.compiler.frontend.load import Loaded, load_spec
-from tunec.compiler.requirements import Asked
+from tunec.compiler.requirements import Asked, together
 
 
 def load(spec: str, options: Namespace, session: Session) -> Loaded:
@@ -18,6 +18,7 @@ def load(spec: str, options: Namespace, session: Session) -> Loaded:
         overrides=options.overrides,
         hardware=options.hardware,
         targets=session.registry.names(),
+        allow_outside=options.allow_outside,
     )
 
 
@@ -31,9 +32,8 @@ def asked_targets(names: Sequence[str], loaded: Loaded, session: Session) -> tup
 
 
 def targets_for(registry: Registry, names: Sequence[str], loaded: Loaded) -> tuple[Asked, ...]:
-    """Targets by name, in the versions that a spec's software names; LookupError for no target."""
-    software = loaded.spec.software if loaded.spec else {}
-    return tuple(registry.resolve(name, software) for name in names)
+    """Targets by name, in the versions that run; LookupError for no target."""
+    return together(registry.resolve, names, loaded.software)
 
 
 def planned(options: Namespace, session: Session) -> Planned:

@@ -46,6 +46,13 @@ def positive(text: str) -> int:
     return number
 
 
+def place(text: str) -> str:
+    """Where to write: an empty name is an unset variable of the shell, and no directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("a name is meant, and this is empty")
+    return text
+
+
 def format_option(parser: argparse.ArgumentParser) -> None:
     """`--format`."""
     parser.add_argument(
@@ -67,13 +74,18 @@ def intent_options(parser: argparse.ArgumentParser) -> None:
 
 
 def set_option(parser: argparse.ArgumentParser) -> None:
-    """`--set`."""
+    """`--set`, and what a spec may extend."""
     repeatable(
         parser,
         "--set",
         "overrides",
         "PATH=VALUE",
         "overrule a value of the spec, such as data.sequence=1024 or pin.zero.stage=2",
+    )
+    parser.add_argument(
+        "--allow-outside",
+        action="store_true",
+        help="let `extends` name files outside of the spec's project",
     )
 
 

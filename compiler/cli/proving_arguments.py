@@ -6,6 +6,7 @@ from tunec.compiler.cli.options import (
     format_option,
     intent_options,
     new_command,
+    place,
     policy_option,
     positive,
     reading_options,
@@ -186,7 +187,7 @@ def add_fleet(commands: "Subparsers") -> None:
         "  tunec fleet fleet.yaml -o build --check",
     )
     parser.add_argument("file", metavar="FILE", help="fleet file (`tunec schema fleet`)")
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the tree")
+    parser.add_argument("-o", "--output", type=place, metavar="DIR", required=True, help="the tree")
     parser.add_argument("-j", "--jobs", type=positive, default=1, metavar="N", help="processes")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail with a list of what differs"
@@ -219,7 +220,9 @@ def add_report(commands: "Subparsers") -> None:
     parser.add_argument("what", metavar="SPEC|DIR", help="a spec, or what `tunec fleet` wrote")
     intent_options(parser)
     policy_option(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to; stdout if absent")
+    parser.add_argument(
+        "-o", "--output", type=place, metavar="FILE", help="where to; stdout if absent"
+    )
     format_option(parser)
 
 
@@ -261,7 +264,7 @@ def add_translate(commands: "Subparsers") -> None:
         "KEY",
         "leave this key of the files behind, though no slot stands for it",
     )
-    parser.add_argument("-o", "--output", metavar="DIR", help="directory to write to")
+    parser.add_argument("-o", "--output", type=place, metavar="DIR", help="directory to write to")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if what is in DIR differs"
     )

@@ -118,8 +118,7 @@ def _asked(options: Namespace, loaded: Loaded, session: Session) -> tuple[Asked,
 def _installed(trainer: str, loaded: Loaded, session: Session) -> str:
     """The trainer in the release of its package that is here, unless the spec names one."""
     package = session.registry.readable()[trainer].package
-    named = loaded.spec.software if loaded.spec else {}
-    if package in named or absent([package]):
+    if package in loaded.software or absent([package]):
         return trainer
     return f"{trainer}@{version(package)}"
 

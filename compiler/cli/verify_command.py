@@ -87,10 +87,9 @@ def _of_spec(
 
 def _of_every_target(loaded: Loaded, session: Session, found: list[Diagnostic]) -> Iterator[Case]:
     """Where nobody names a target: each that is known to a program and can say the plan, alone."""
-    software = loaded.spec.software if loaded.spec else {}
     able = 0
     for name in session.registry.names():
-        asked = session.registry.resolve(name, software)
+        asked = session.registry.resolve(name, loaded.software)
         compiled = compile_spec(loaded, [asked])
         if asked[0].verify and compiled.ok:
             able += 1

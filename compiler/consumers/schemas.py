@@ -15,6 +15,7 @@ _FOLDER: Final = Path(tunec.schemas.__file__).parent / "json"
 AUTO: Final[Schema] = {"const": "auto"}
 
 
+@cache
 def ds_config_schema(version: str, reader: str | None = None) -> Schema:
     """The schema of ds_config.json for a DeepSpeed release, whole (`0.16.4`) or minor (`0.16`).
 

@@ -5,24 +5,62 @@ which slots are asked; another plan of the same spec with the same values there 
 same and give the same, so it is answered from memory. Clusters differ in much that no file says.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.emit import Draft, draft_of, emit
+from tunec.compiler.emit import Draft, Said, drafted, emit, rows_of, said_by
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.recollection import Recollection
 from tunec.compiler.ir.watched import WatchedPlan
 from tunec.compiler.lints.remembered import Remembered
 from tunec.compiler.requirements import Asked
-from tunec.compiler.target import Artifact, Dialect, File
+from tunec.compiler.target import Artifact, Dialect, Entry, File
 
 _HEADER: Final = "tunec: the header of this plan"
 """What stands in a remembered text where each plan has its own header."""
 
+_MOST_SAID: Final = 512
+"""Of a row, in words of its own, when another spec begins."""
+
 Emitted = tuple[tuple[Artifact, ...], tuple[Diagnostic, ...]]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a file in one dialect, each with what it said by the slots that were asked."""
+
+    rows: tuple[tuple[Entry, Recollection[str, Said]], ...]
+
+    @classmethod
+    def of(cls, file: File, dialect: Dialect) -> Self:
+        """The rows that hold in a dialect."""
+        return cls(tuple((each, Recollection()) for each in rows_of(file, dialect)))
+
+    def said(self, plan: Plan, dialect: Dialect, asked: dict[str, Any]) -> Iterator[Said]:
+        """What each row says of a plan; the slots that are asked for that are put to `asked`."""
+        ask = _asking(plan, asked)
+        for entry, known in self.rows:
+            found = known.recall(ask)
+            if found is None:
+                watched = WatchedPlan(plan)
+                found = said_by(entry, cast("Plan", watched), dialect)
+                known.keep(watched.asked, found)
+                asked.update(watched.asked)
+            yield found
+
+
+def _asking(plan: Plan, asked: dict[str, Any]) -> Callable[[str], Any]:
+    """Asks a plan for slots, and notes which."""
+
+    def ask(slot: str) -> Any:
+        if slot not in asked:
+            asked[slot] = plan[slot]
+        return asked[slot]
+
+    return ask
 
 
 @dataclass(slots=True)
@@ -31,16 +69,30 @@ class _Dialect:
 
     whole: Recollection[str, Emitted] = field(default_factory=Recollection)
     files: dict[str, Recollection[str, Draft]] = field(default_factory=dict)
+    rows: dict[str, _Rows] = field(default_factory=dict)
 
     def drafted(self, file: File, plan: Plan, dialect: Dialect, header: Sequence[str]) -> Draft:
         """A file of a plan, as `draft_of` writes it."""
         known = self.files.setdefault(file.name, Recollection())
         found = known.recall(plan.__getitem__)
         if found is None:
-            watched = WatchedPlan(plan)
-            found = draft_of(file, cast("Plan", watched), dialect, header)
-            known.keep(watched.asked, found)
+            if file.name not in self.rows:
+                self.rows[file.name] = _Rows.of(file, dialect)
+            asked: dict[str, Any] = {}
+            said = self.rows[file.name].said(plan, dialect, asked)
+            found = drafted(file, tuple(said), dialect, header)
+            known.keep(asked, found)
         return found
+
+    def forget(self) -> None:
+        """Forget files, and keep what rows say, unless that is much."""
+        self.whole = Recollection()
+        self.files.clear()
+        for each in self.rows.values():
+            each.rows = tuple(
+                (entry, known if known.size < _MOST_SAID else Recollection())
+                for entry, known in each.rows
+            )
 
 
 @dataclass(slots=True)
@@ -60,10 +112,7 @@ class Emissions:
         header: tuple[str, ...],
     ) -> Emitted:
         """Write a plan of a spec in the words of a target, as `emit` does."""
-        if spec != self._spec:
-            self._known.clear()
-            self._judged.forget()
-            self._spec = spec
+        self.begin(spec)
         target, version = asked
         key = (target.name, str(version), tuple(sorted(software.items())))
         known = self._known.setdefault(key, _Dialect())
@@ -81,6 +130,16 @@ class Emissions:
             known.whole.keep(watched.asked, found)
         artifacts, diagnostics = found
         return tuple(_with_header(each, header) for each in artifacts), diagnostics
+
+    def begin(self, spec: str) -> bool:
+        """Forget the files of the spec before, if it is another one; return whether it is."""
+        is_other = spec != self._spec
+        if is_other:
+            for each in self._known.values():
+                each.forget()
+            self._judged.forget()
+            self._spec = spec
+        return is_other
 
     def objections(
         self, asked: Asked, artifacts: Sequence[Artifact], facts: Facts, plan: Plan

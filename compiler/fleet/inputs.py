@@ -38,19 +38,21 @@ Asking = Callable[[Sequence[str], Loaded], tuple[Asked, ...]]
 """Targets by name for a loaded spec; LookupError for a name that is none."""
 _Key = tuple[str, tuple[str, ...]]
 """A spec, and what is laid over it."""
+_Software = tuple[tuple[str, str], ...]
+"""The versions that a cluster runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads what pairs are made from, each file once; for the life of one process."""
+    """Reads what pairs are made from, each file once while the pairs of its spec follow."""
 
     selection: Selection
     asking: Asking = _nobody
     policies: str = ""
     """Digest of the policy files."""
     _specs: dict[_Key, Loaded] = field(default_factory=dict)
-    _asked: dict[_Key, tuple[Asked, ...]] = field(default_factory=dict)
-    _inputs: dict[tuple[_Key, tuple[tuple[str, str], ...]], Inputs] = field(default_factory=dict)
+    _asked: dict[tuple[_Key, _Software], tuple[Asked, ...]] = field(default_factory=dict)
+    _inputs: dict[tuple[_Key, _Software], Inputs] = field(default_factory=dict)
     _clusters: dict[str, str] = field(default_factory=dict)
 
     def loaded(self, spec: str, site: Site) -> Loaded:
@@ -67,9 +69,9 @@ class Reader:
 
     def asked(self, spec: str, site: Site) -> tuple[Asked, ...]:
         """The targets of a pair: those of the fleet file, or else the spec's own."""
-        key = (spec, self.selection.overrides(spec, site))
+        key = (spec, self.selection.overrides(spec, site)), _software(site)
         if key not in self._asked:
-            loaded = self._read(key, site)
+            loaded = self.loaded(spec, site)
             own = loaded.spec.targets if loaded.spec else ()
             self._asked[key] = self.asking(self.selection.fleet.targets or own, loaded)
         return self._asked[key]
@@ -79,13 +81,16 @@ class Reader:
         key = (spec, self.selection.overrides(spec, site))
         if self._read(key, site).spec is None or site.cluster is None:
             return self._made(key, site, self.loaded(spec, site))
-        software = tuple(sorted(site.cluster.software.items()))
+        software = _software(site)
         if (key, software) not in self._inputs:
             self._inputs[key, software] = self._made(key, site, self.loaded(spec, site))
         return replace(self._inputs[key, software], cluster=self._cluster(site))
 
     def _read(self, key: _Key, site: Site) -> Loaded:
         if key not in self._specs:
+            if not any(known[0] == key[0] for known in self._specs):
+                for each in (self._specs, self._asked, self._inputs):
+                    each.clear()
             self._specs[key] = self._load(key, site)
         return self._specs[key]
 
@@ -101,7 +106,7 @@ class Reader:
             model=_model(loaded.spec),
             overrides=digest(*key[1]),
             tunec=__version__,
-            targets=tuple(sorted(_dialects(asked, _versions(loaded)))),
+            targets=tuple(sorted(_dialects(asked, loaded.software))),
             policies=self.policies,
         )
 
@@ -109,6 +114,10 @@ class Reader:
         if site.name not in self._clusters:
             self._clusters[site.name] = digest(*_texts(site.cluster)) if site.cluster else ""
         return self._clusters[site.name]
+
+
+def _software(site: Site) -> _Software:
+    return tuple(sorted(site.cluster.software.items())) if site.cluster else ()
 
 
 def _own_files(loaded: Loaded) -> tuple[tuple[str, str], ...]:
@@ -157,12 +166,6 @@ def _card(name: str) -> str:
         return digest(card(name).model_dump_json())
     except UnknownModel:
         return ""
-
-
-def _versions(loaded: Loaded) -> Mapping[str, str]:
-    """Consumer versions as gather joins them: the spec's own over the cluster's."""
-    cluster = loaded.cluster.software if loaded.cluster else {}
-    return {**cluster, **(loaded.spec.software if loaded.spec else {})}
 
 
 def _dialects(asked: tuple[Asked, ...], software: Mapping[str, str]) -> Iterator[str]:

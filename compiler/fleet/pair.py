@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.driver import Planned, header_of, objected, plan
+from tunec.compiler.driver import Objecting, Planned, header_of, objected, plan
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.fleet.inputs import Reader
 from tunec.compiler.fleet.lock import Locked
@@ -51,7 +51,7 @@ class Builder:
         texts = {} if has_errors else texts
         pair = Pair(spec, site.name)
         put(self.folder / spec / site.name, texts)
-        outcome = outcome_of(planned, pair)
+        outcome = outcome_of(planned, pair, with_traits=False)
         line = Locked(
             pair,
             self.reader.inputs(spec, site),
@@ -94,8 +94,14 @@ class Builder:
             texts |= {f"{each[0].name}/{file.name}": file.text for file in files}
             found += locate(more, loaded)
             if not _has_errors(more):
-                found += objected(planned, each, files, self.emissions.objections)
+                objections = self.emissions.objections(each, files, planned.facts, planned.plan)
+                if objections:
+                    found += objected(planned, each, files, _given(objections))
         return texts, tuple(found)
+
+
+def _given(objections: tuple[Diagnostic, ...]) -> Objecting:
+    return lambda _asked, _files, _facts, _plan: objections
 
 
 def _has_errors(found: Sequence[Diagnostic]) -> bool:

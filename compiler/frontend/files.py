@@ -13,8 +13,8 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, shortened, shown
 from tunec.compiler.frontend.checks import without_reason
 from tunec.compiler.frontend.comments import allowances
-from tunec.compiler.frontend.faults import error
-from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.faults import beside, error
+from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.parse import Format, parse
 from tunec.compiler.frontend.text import MAX_BYTES
 from tunec.schemas.frozen import dataclass
@@ -215,7 +215,11 @@ class _Reader:
             self.faults.append(fault)
             return
         shown_as = os.path.normpath(Path(name).parent / target.value)
-        yield from self.layers(base, shown_as, content, chain)
+        for layer in self.layers(base, shown_as, content, chain):
+            if layer.fields is None:
+                self.faults.append(_not_a_mapping(layer, target))
+            else:
+                yield layer
 
     def _open(
         self, target: Node, path: Path, chain: tuple[Path, ...]
@@ -257,6 +261,17 @@ def _not_a_path(node: Node) -> Diagnostic:
     )
 
 
+def _not_a_mapping(layer: Node, target: Node) -> Diagnostic:
+    return error(
+        "E0205",
+        f"`extends` names files that hold a mapping, and this is {shown(plain(layer))}",
+        target.span,
+        path=(EXTENDS,),
+        others=(beside("not a mapping", layer.span),),
+        help="write a mapping there, or take the file out of `extends`",
+    )
+
+
 def _outside(target: Node, root: Path) -> Diagnostic:
     return error(
         "E0202",
@@ -264,7 +279,7 @@ def _outside(target: Node, root: Path) -> Diagnostic:
         target.span,
         path=(EXTENDS,),
         notes=(f"the project is the directory `{root.name}`, which holds the spec",),
-        help="move the file into the project, or allow files outside it",
+        help="move the file into the project, or allow files outside it: --allow-outside",
     )
 
 

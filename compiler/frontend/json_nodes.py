@@ -33,6 +33,9 @@ _LITERALS: Final[dict[str, Any]] = {
     "-Infinity": float("-inf"),
 }
 """The last three are not in RFC 8259, but Python's `json` reads them."""
+COMMENT: Final = "JSON has no comments"
+COMMA: Final = "a comma stands before the closing bracket"
+"""The two faults after which reading goes on, for those who know a reader that takes them."""
 _PYTHON: Final = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -227,7 +230,7 @@ class _Reader:
             self.faults.append(
                 error(
                     "E0105",
-                    "JSON has no comments",
+                    COMMENT,
                     self.places.span(*comment.span()),
                     help="remove the comment",
                 )
@@ -241,8 +244,7 @@ class _Reader:
 
     def _trailing_comma(self, comma: int) -> None:
         span = self.places.span(comma, comma + 1)
-        message = "a comma stands before the closing bracket"
-        self.faults.append(error("E0105", message, span, help="remove the comma"))
+        self.faults.append(error("E0105", COMMA, span, help="remove the comma"))
 
     def _peek(self) -> str:
         return self.text[self.at : self.at + 1]

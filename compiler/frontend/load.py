@@ -26,6 +26,7 @@ from tunec.compiler.frontend.files import (
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import Format
 from tunec.compiler.frontend.pins import check_pins
+from tunec.compiler.frontend.software import check_software
 from tunec.compiler.frontend.typed import typed
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import Cluster
@@ -62,6 +63,12 @@ class Loaded:
     a cluster as a `Cluster`."""
     calibration: Calibration | None = None
     """A kept trace that `calibration` names, or that lies beside the model's config."""
+
+    @property
+    def software(self) -> Mapping[str, str]:
+        """The versions that run: the spec's own over those of its hardware."""
+        cluster = self.cluster.software if self.cluster else {}
+        return {**cluster, **(self.spec.software if self.spec else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +205,12 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
         *(each for each in shape.faults if not _repeats(each, exclusive)),
         *exclusive,
         *model.faults,
+        *names.check_stored(data, model, tree),
         *hardware.faults,
         *kept.faults,
         *pins.faults,
         *names.check_targets(data.get("targets"), tree, asked.targets),
-        *names.check_software(data.get("software"), tree),
+        *check_software(data.get("software"), tree),
         *allowed,
         *checks.check_characters(tree),
     )
@@ -266,14 +274,17 @@ def _loaded(
     )
 
 
+_OF_FILES: Final = frozenset(("E0201", "E0202", "E0203", "E0204", "E0205"))
 _OF_SYNTAX: Final = frozenset(("E0108", "E0109", "E0112"))
 _OF_VALUES: Final = frozenset(("E0303", "E0304", "E0306", "E0403", "E0404"))
 
 
 def _without_consequences(faults: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Leave out what is said of a value that could not even be read."""
+    """Leave out what is said of a value that was not read, or may stand in a file that was not."""
     every = list(faults)
     unread = [each.primary.span for each in every if each.id in _OF_SYNTAX and each.primary]
+    if any(each.id in _OF_FILES for each in every):
+        every = [each for each in every if each.id != "E0302"]
     return [each for each in every if each.id not in _OF_VALUES or not _holds_one(each, unread)]
 
 

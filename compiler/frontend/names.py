@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shortened
+from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted, shortened
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import Unreadable, format_of, near_files, read_bytes
 from tunec.compiler.frontend.nodes import Node, descend, place, plain
 from tunec.compiler.frontend.parse import Format, parse
+from tunec.compiler.frontend.software import check_software, is_version, not_a_version
 from tunec.compiler.frontend.typed import typed
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.profile import Cluster
@@ -84,12 +85,47 @@ def _unknown_model(name: str, tree: Node) -> Iterator[Diagnostic]:
         )
 
 
+def check_stored(data: Mapping[str, Any], model: Named, tree: Node) -> Iterator[Diagnostic]:
+    """Check that the weights a config speaks of are those that the method trains over.
+
+    A checkpoint's own quantization wins over what is asked for at loading (transformers 5.23.0
+    quantizers/auto.py `AutoHfQuantizer.merge_quantization_configs`).
+    """
+    given = data.get("model")
+    inline = given.get("config") if isinstance(given, Mapping) else None
+    config = model.config or (inline if isinstance(inline, Mapping) else {})
+    stored = config.get("quantization_config")
+    if not isinstance(stored, Mapping):
+        return
+    by, method = shortened(str(stored.get("quant_method", "bitsandbytes"))), data.get("method")
+    four_bit = stored.get("load_in_4bit") or stored.get("_load_in_4bit")
+    fitting = {"bitsandbytes": "qlora" if four_bit else "int8_lora"}.get(by)
+    if fitting is not None and (method == fitting or _is_keyed(method, fitting)):
+        return
+    before = "give the config of the model as it was before"
+    yield error(
+        "E0312",
+        f"the model's weights are stored quantised by {by}",
+        _at(tree, ("model",)),
+        path=("model",),
+        notes=("its config says so, and its loader does so, whatever the method is",),
+        help=f"{before}, or ask for `method: {fitting}`" if fitting else before,
+    )
+
+
+def _is_keyed(value: Any, key: str) -> bool:
+    return isinstance(value, Mapping) and key in value
+
+
 def _config_file(name: str, tree: Node, at: Place, base: Path) -> Named:
-    path = base / name
+    path, folder = base / name, None
     try:
-        path = path / "config.json" if path.is_dir() else path
+        folder = path if path.is_dir() else None
+        path = path / "config.json" if folder else path
         content = read_bytes(path)
     except (Unreadable, OSError, ValueError) as fault:
+        if folder is not None:
+            return Named((_no_config(name, folder, fault, tree, at),))
         return Named((_unreadable(name, path, fault, tree, at),))
     node, faults = parse(content, str(path), _format_of_config(path))
     if node is not None and node.fields is None:
@@ -97,6 +133,22 @@ def _config_file(name: str, tree: Node, at: Place, base: Path) -> Named:
         faults = (*faults, error("E0305", message, _at(tree, at), path=at))
     config = plain(node) if node is not None and not faults else None
     return Named(faults, (File(path, content),), config=config)
+
+
+def _no_config(name: str, folder: Path, fault: Exception, tree: Node, at: Place) -> Diagnostic:
+    """A directory without a config; one of diffusers' pipelines has one in each of its parts."""
+    parts = [part for part in ("transformer", "unet") if (folder / part / "config.json").is_file()]
+    named = [f"`model: {shortened(name).rstrip('/')}/{part}`" for part in parts]
+    return error(
+        "E0305",
+        f"cannot read `config.json` in `{shortened(name)}`: {fault}",
+        _at(tree, at),
+        path=at,
+        notes=("the name is a directory, relative to the spec's",),
+        help=f"name the part that is trained: {joined(named)}"
+        if named
+        else near_files(folder / "config.json"),
+    )
 
 
 def _format_of_config(path: Path) -> Format:
@@ -121,7 +173,7 @@ def _unreadable(name: str, path: Path, fault: Exception, tree: Node, at: Place) 
 def check_hardware(value: Any, tree: Node, base: Path) -> Named:
     """Follow `hardware`: a catalogue name, a path, or an inline cluster's device names."""
     if isinstance(value, Mapping):
-        return Named(tuple(_unknown_devices(value, tree, ("hardware",))))
+        return Named(tuple(_faults_of_cluster(value, tree, ("hardware",))))
     if not isinstance(value, str):
         return Named()
     if is_path(value, base):
@@ -162,9 +214,14 @@ def _cluster_file(name: str, tree: Node, base: Path) -> Named:
         return Named(faults, files)
     data = plain(node)
     found = typed(Cluster, data, node)
-    names = tuple(_unknown_devices(data, node, ())) if isinstance(data, Mapping) else ()
+    names = tuple(_faults_of_cluster(data, node, ())) if isinstance(data, Mapping) else ()
     every = (*faults, *found.faults, *names)
     return Named(every, files, None if every else found.value)
+
+
+def _faults_of_cluster(data: Mapping[str, Any], tree: Node, base: Place) -> Iterator[Diagnostic]:
+    yield from _unknown_devices(data, tree, base)
+    yield from check_software(data.get("software"), tree, base)
 
 
 def _unknown_devices(data: Mapping[str, Any], tree: Node, base: Place) -> Iterator[Diagnostic]:
@@ -196,7 +253,7 @@ def _items(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield from ((at, each) for at, each in enumerate(value) if isinstance(each, Mapping))
 
 
-# ── targets and versions ─────────────────────────────────────────────────────────────────────────
+# ── targets ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def check_targets(value: Any, tree: Node, known: Collection[str]) -> Iterator[Diagnostic]:
@@ -220,39 +277,8 @@ def _check_target(
             notes=(f"there are {quoted(known, 'and')}",),
             help=did_you_mean(nearest(name, known)) or "name one of them",
         )
-    if at and not _is_version(version):
-        yield _not_a_version(version, _at(tree, path), path)
-
-
-def check_software(value: Any, tree: Node) -> Iterator[Diagnostic]:
-    """Check that `software` names versions; what is not text is for the shape to report."""
-    if not isinstance(value, Mapping):
-        return
-    for name, version in value.items():
-        if isinstance(version, str) and not _is_version(version):
-            path = ("software", name)
-            yield _not_a_version(version, _at(tree, path), path)
-
-
-def _is_version(text: str) -> bool:
-    from packaging.version import Version
-
-    try:
-        Version(text)
-    except ValueError:  # InvalidVersion is one; so is a number of too many digits
-        return False
-    return True
-
-
-def _not_a_version(text: str, span: Span, path: Place) -> Diagnostic:
-    return error(
-        "E0310",
-        f"`{shortened(text)}` is not a version",
-        span,
-        path=path,
-        notes=("defaults and keys differ from version to version, so one is meant, not a range",),
-        help="write the version that runs, such as `4.40.2` or `0.19`",
-    )
+    if at and not is_version(version):
+        yield not_a_version(version, tree, path)
 
 
 def _at(tree: Node, path: Place) -> Span:

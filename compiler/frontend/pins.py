@@ -170,6 +170,9 @@ def _wrong_value(slot: Slot, given: Any, path: Path, node: Node) -> Diagnostic:
     wanted = [_in_words(kind) for kind in kinds]
     found = trap(given, wanted, node)
     is_now = "empty" if given is None else shown(given)
+    items = given if isinstance(given, list) and "a list of text" in wanted else []
+    other = [each for each in items if not isinstance(each, str)]
+    is_now = f"{is_now} that holds {shown(other[0])}" if other else is_now
     return error(
         "E0403",
         f"the pin of `{slot.path}` must be {joined(wanted)}, and is {is_now}",

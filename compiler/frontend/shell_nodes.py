@@ -74,7 +74,8 @@ class ShellDocument:
     command: int = -1
     """Which command of the script; launcher and flags of one share it. -1: the whole file."""
     dialect: str | None = None
-    """Whose flags they are, by their names; None where they are nobody's that is known."""
+    """Whose flags they are, by their names; None where these do not tell, `script` where they are
+    the program's own."""
     references: tuple[Reference, ...] = ()
     unknown: tuple[UnknownValue, ...] = ()
     loose: tuple[tuple[str, Span], ...] = ()

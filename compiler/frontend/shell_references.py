@@ -36,7 +36,7 @@ _MARKS: Final[tuple[tuple[str, int, frozenset[str]], ...]] = (
         frozenset(
             {
                 *("finetuning_type", "cutoff_len", "dataset_dir", "lora_target", "stage"),
-                *("quantization_bit", "template", "overwrite_cache"),
+                "template",
             }
         ),
     ),
@@ -64,8 +64,17 @@ _MARKS: Final[tuple[tuple[str, int, frozenset[str]], ...]] = (
 )
 """How many of which flags tell whose they are, the particular ones first: LLaMA-Factory passes on
 those of TrainingArguments (llamafactory 0.9.5 hparams/parser.py `_TRAIN_ARGS`)."""
-_OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z")
-"""The example scripts of transformers with a loop of their own share some of the flags."""
+OWN: Final = "script"
+_OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z|(\A|/)(swift/cli|open_instruct)/")
+"""The example scripts of transformers with a loop of their own share some of the flags, and so does
+ms-swift, whose arguments have other defaults (ms-swift 3.0 swift/llm/argument), and Open Instruct,
+with losses of its own (allenai/open-instruct open_instruct/dpo_utils.py)."""
+OWN_ENGINE: Final = frozenset(
+    {"deepspeed", "deepspeed_config", "deepspeed_mpi", "zero_stage", "offload"}
+)
+"""Flags of scripts that start DeepSpeed's engine themselves: deepspeed 0.14.5 to 0.19.8
+__init__.py `_add_core_arguments`, where `--deepspeed` takes no value; DeepSpeedExamples
+DeepSpeed-Chat."""
 
 _FLAGS: Final[Mapping[str, str]] = {
     "deepspeed": "deepspeed",
@@ -79,15 +88,27 @@ _FILE: Final = re.compile(r"[^\0]+\.(json|ya?ml|toml|env)", re.IGNORECASE)
 
 
 def dialect_of(program: str, node: Node) -> str | None:
-    """Whose flags they are: by the program that is started, else by their names."""
+    """Whose flags they are: by the program that is started, else by their names.
+
+    `script`: those of a program that nobody knows, whatever some of them are called.
+    """
     first = program.partition(" ")[0].partition(".")[0]
     if first in _PROGRAMS:
         return _PROGRAMS[first]
     if _OWN_LOOP.search(program):
-        return None
+        return OWN
     keys = set(node.fields or ())
     found = (name for name, fewest, marks in _MARKS if len(keys & marks) >= fewest)
     return next(found, None)
+
+
+def starts_engine(node: Node) -> bool:
+    """Whether flags are those of a script that starts DeepSpeed's engine without a trainer."""
+    fields = node.fields or {}
+    switch = fields.get("deepspeed")
+    if switch is not None and switch.value is not True:
+        return False
+    return bool(OWN_ENGINE & set(fields))
 
 
 def flag_references(dialect: str | None, node: Node) -> tuple[Reference, ...]:

@@ -250,7 +250,7 @@ def _malformed(fault: Fault, shape: type[Shape], value: Any, node: Node) -> Diag
         label="not understood",
         path=fault.path,
         notes=[*found.notes, *([f"`{fault.path[-1]}`: {says}"] if says else [])],
-        help=found.help or _remedy(raised, first["type"], value),
+        help=found.help or _remedy(raised, first, value),
     )
 
 
@@ -282,12 +282,17 @@ def _say(first: Mapping[str, Any], value: Any) -> str:
     return f"cannot be {shown(value)}"
 
 
-def _remedy(raised: Any, kind: str, value: Any) -> str:
+def _remedy(raised: Any, first: Mapping[str, Any], value: Any) -> str:
     if isinstance(raised, NotAQuantity):
         return quantity_remedy(raised.quantity, value)
-    if kind == "string_pattern_mismatch":
+    if first["type"] == "too_short":
+        return "give one more"
+    if first["type"] == "string_pattern_mismatch":
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", value).strip("-._")[:100]
-        return f"write `{plain}`" if plain else "use letters and digits"
+        if not plain:
+            return "use letters and digits"
+        if re.match(first["ctx"]["pattern"], plain):
+            return f"write `{plain}`"
     return "write a value of the form that the note describes"
 
 

@@ -93,8 +93,17 @@ class Plan:
 
 
 def build_group(group: str, values: Mapping[str, Any]) -> Any:
-    """Build one group from a mapping of slot paths to values."""
-    return GROUPS[group](*[values[path] for path in _PATHS[group]])
+    """Build one group from a mapping of slot paths to values; of equal ones the same object."""
+    given = [values[path] for path in _PATHS[group]]
+    made = GROUPS[group](*given)
+    if len(_BUILT) >= _MOST_BUILT:
+        _BUILT.clear()
+    return _BUILT.setdefault((made, *map(type, given)), made)
+
+
+_BUILT: Final[dict[tuple[Any, ...], Any]] = {}
+"""Groups by their values and the types of these: so that what rests on them is soon found."""
+_MOST_BUILT: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)

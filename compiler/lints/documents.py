@@ -1,5 +1,6 @@
 """Files to documents: what each is, by its content; what it refers to; what could not be read."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,21 +12,23 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.comments import allowances
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
-from tunec.compiler.frontend.nodes import Node, plain
+from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import CLASSES
-from tunec.compiler.lints.formats import Parsed, parse_text
-from tunec.compiler.lints.kinds import LEAST_SHARE, kind_by_class, kind_of, known_keys
+from tunec.compiler.lints.formats import Parsed, hostfile, parse_text
+from tunec.compiler.lints.kinds import kind_by_class, kind_of
+from tunec.compiler.lints.leniency import as_read
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.recognition import recognised
 from tunec.compiler.lints.run import Missing, Unread
 from tunec.compiler.lints.schemas import newest
 from tunec.compiler.lints.views import views
 from tunec.compiler.target import File, Target
 from tunec.schemas.source import Span
 
-_FIRST: Final = ("axolotl", "llamafactory", "simpletuner", "accelerate", "trl")
-_LAST: Final = ("glm4", "minicpm-v")
 _MOST_FILES: Final = 64
+_LONGEST: Final = 500
+"""Characters of a file's name."""
 _REFERENCES: Final = ("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config")
 """Keys that name another file of the run: TrainingArguments, LLaMA-Factory and Axolotl; accelerate;
 SimpleTuner and accelerate's command line."""
@@ -85,13 +88,36 @@ class _Reader:
             root = parsed[0].root if parsed[0].format == "yaml" else None
             self.allowed += allowances(parsed[0].text, name, root)
 
-    def _document(self, name: str, parsed: Parsed, path: Path | None) -> None:
+    def _hosts(self, launcher: Document, path: Path) -> None:
+        """Read the hostfile that a launcher names; a missing one is passed over, as by it."""
+        named = launcher.get("hostfile") if launcher.kind == "launch" else None
+        if named is None or not isinstance(named.value, str) or len(named.value) > _LONGEST:
+            return
+        for each in _near(Path(named.value), path):
+            try:
+                content = read_bytes(each)
+            except Unreadable:
+                continue
+            if each.resolve() not in self.seen:
+                self.seen.add(each.resolve())
+                name = str(_called_as(each, path))
+                self._document(name, hostfile(name, content.decode("utf-8", "replace")))
+            return
+
+    def _document(self, name: str, parsed: Parsed, path: Path | None = None) -> None:
+        if parsed.part == "hostfile":
+            self.sources[name] = parsed.text
+            found = Document(name, "hostfile", parsed.format, parsed.text, _listed(parsed).root)
+            self.documents.append(found)
+            return
         parsed = _listed(parsed)
-        known = _recognised(parsed, self.targets, self.readers)
+        known = recognised(parsed, self.targets, self.readers, name)
         if known is None:
             if not parsed.part:
                 keys = tuple(parsed.root.fields or ())
                 self.unread.append(Unread(name, parsed.text, keys))
+            elif path is not None:
+                self._follow_named(name, parsed, path)
             return
         target, file, kind = known
         document = Document(
@@ -109,6 +135,13 @@ class _Reader:
         if path is not None:
             for each in (*_references(document), *_named(document, parsed)):
                 self._follow(each, path)
+            self._hosts(document, path)
+
+    def _follow_named(self, name: str, parsed: Parsed, path: Path) -> None:
+        """Follow what the flags of a script name that is nobody's who is known."""
+        document = Document(name, "script", parsed.format, parsed.text, parsed.root)
+        for each in (*_references(document), *_named(document, parsed)):
+            self._follow(each, path)
 
     def _follow(self, place: Any, path: Path) -> None:
         wanted = Path(place.value)
@@ -118,9 +151,14 @@ class _Reader:
                 content = read_bytes(each)
             except Unreadable:
                 continue
-            self._content(each, content)
+            self._content(_called_as(each, path), content)
             return
         self.missing.append(Missing(place, str(place.value), "there is no such file"))
+
+
+def _called_as(found: Path, by: Path) -> Path:
+    """A file that another one names: from the working directory, as that one is called."""
+    return found if by.is_absolute() else Path(os.path.relpath(found))
 
 
 def read_files(
@@ -136,7 +174,7 @@ def read_files(
 def script_documents(name: str, text: str, target: Target) -> Iterator[Document]:
     """The documents of a script that a target writes: its launcher's, its program's flags."""
     for each in parse_text(name, text)[0]:
-        known = _recognised(each, {target.name: target}, (target.name,))
+        known = recognised(each, {target.name: target}, (target.name,))
         own, file, kind = known or (None, None, kind_by_class(frozenset(each.root.fields or ())))
         if kind is not None:
             yield Document(
@@ -163,11 +201,12 @@ def _is_among(path: str, names: Iterable[str]) -> bool:
 
 
 def _finished(reader: _Reader) -> Reading:
+    documents = tuple(_settled(reader.documents, reader.targets, reader.readers))
     return Reading(
-        tuple(_settled(reader.documents, reader.targets, reader.readers)),
+        documents,
         tuple(reader.missing),
         tuple(reader.unread),
-        tuple(reader.faults),
+        tuple(as_read(reader.faults, documents, reader.readers)),
         reader.sources,
         tuple(reader.allowed),
     )
@@ -230,90 +269,13 @@ def _references(document: Document) -> Iterator[Any]:
 
 
 def _is_file_name(text: str) -> bool:
-    return text.endswith((".json", ".yaml", ".yml")) and "{" not in text and len(text) < 500
+    return text.endswith((".json", ".yaml", ".yml")) and "{" not in text and len(text) < _LONGEST
 
 
 def _near(wanted: Path, path: Path) -> Iterator[Path]:
     """Beside the file that names it, in the directories around that, where the command runs."""
     yield from (folder / wanted for folder in path.resolve().parents)
     yield wanted
-
-
-# ── which kind a document is ─────────────────────────────────────────────────────────────────────
-
-
-def _recognised(
-    parsed: Parsed, targets: Mapping[str, Target], readers: Sequence[str]
-) -> tuple[Target, File, str] | None:
-    document = plain(parsed.root)
-    if parsed.reader is not None:
-        found = _of_target(parsed, document, targets)
-        if found is not None:
-            return found
-    named = [targets[name] for name in readers if name in targets]
-    others = [targets[name] for name in _in_order(targets) if name not in readers]
-    for group in (named, others):
-        files = [(t, f) for t in group for f in t.files if _fits(f, parsed)]
-        for target, file in files:
-            if _is(file, document):
-                return target, file, kind_of(target, file)
-        best = _by_keys(files, document)
-        if best is not None:
-            return best
-    return None
-
-
-def _in_order(targets: Mapping[str, Target]) -> list[str]:
-    """Names of targets, those first whose files are told by marks of their own."""
-    return sorted(targets, key=lambda name: (name not in _FIRST, name in _LAST))
-
-
-def _of_target(
-    parsed: Parsed, document: Any, targets: Mapping[str, Target]
-) -> tuple[Target, File, str] | None:
-    """The file of the target that a script names: flags say what its YAML or JSON would."""
-    target = targets.get(parsed.reader or "")
-    if target is None:
-        return None
-    files = [(target, f) for f in target.files if kind_of(target, f) not in ("deepspeed", "launch")]
-    exact = next(((t, f) for t, f in files if _is(f, document)), None)
-    if exact is not None and kind_of(*exact) != "sft":
-        return (*exact, kind_of(*exact))
-    return _by_keys(files, document, least=0.0)
-
-
-def _fits(file: File, parsed: Parsed) -> bool:
-    data = ("json", "yaml", "toml")
-    if parsed.part in ("launcher", "slurm"):
-        return file.format == "shell"
-    if parsed.format == "shell" and parsed.part != "flags":
-        return file.format in ("env", "shell")
-    if parsed.part == "flags":
-        return file.format in data
-    return file.format in data and parsed.format in data
-
-
-def _is(file: File, document: Any) -> bool:
-    try:
-        return bool(file.recognise(document))
-    except (TypeError, ValueError, AttributeError, LookupError):
-        return False
-
-
-def _by_keys(
-    files: Iterable[tuple[Target, File]], document: Any, least: float = LEAST_SHARE
-) -> tuple[Target, File, str] | None:
-    """The kind that knows most of the keys, if it knows enough of them; the earliest of equals."""
-    keys = set(document) if isinstance(document, dict) else set()
-    shares = [
-        (len(keys & known_keys(target, file)) / len(keys), target, file)
-        for target, file in files
-        if keys
-    ]
-    share, target, file = max(shares, key=lambda each: each[0], default=(0, None, None))
-    if target is None or file is None or share < least:
-        return None
-    return target, file, kind_of(target, file)
 
 
 def _unreadable(path: Path, why: str) -> Diagnostic:

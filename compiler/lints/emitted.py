@@ -41,18 +41,23 @@ EXEMPT: Final = {
 """Rules that are not asked here, with the reason."""
 
 
+def software_of(target: Target, version: Version, named: Mapping[str, str]) -> dict[str, str]:
+    """The version of each package that files are for: those that are named, and the dialect's."""
+    dialect = target.dialect(version, named)
+    return {**named, **{name: str(each) for name, each in dialect.items() if name}}
+
+
 def environment_of(target: Target, version: Version, facts: Facts, plan: Plan) -> Environment:
     """What is known beside the files of a plan: everything, of the devices that it uses."""
+    return around(target, software_of(target, version, facts.versions), facts, plan)
+
+
+def around(target: Target, software: Mapping[str, str], facts: Facts, plan: Plan) -> Environment:
+    """The same for packages whose versions are known."""
     used = {name: each for name, each in facts.devices.items() if name == plan.devices.model}
-    dialect = target.dialect(version, facts.versions)
-    return Environment(
-        facts.cluster,
-        used or facts.devices,
-        plan.parallel.world,
-        facts.model,
-        {**facts.versions, **{name: str(each) for name, each in dialect.items() if name}},
-        (target.name,),
-    )
+    devices = used or facts.devices
+    world = plan.parallel.world
+    return Environment(facts.cluster, devices, world, facts.model, software, (target.name,))
 
 
 def run_of(target: Target, artifacts: Iterable[Artifact], environment: Environment) -> Run:

@@ -53,6 +53,8 @@ def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], lis
     written = format_of(name, text)
     if written == "shell":
         return tuple(_shell(name, text)), []
+    if written == "hostfile":
+        return (hostfile(name, text),), []
     if written == "toml":
         return _toml(name, text)
     root, faults = parse(content, name, "json" if written == "json" else "yaml")
@@ -65,13 +67,23 @@ def format_of(name: str, text: str) -> str:
     ending = _ENDINGS.get(PurePath(name).suffix.lower())
     if ending is not None:
         return ending
+    from tunec.compiler.frontend.hostfile_nodes import looks_like_hostfile
     from tunec.compiler.frontend.shell_nodes import looks_like_shell
 
+    if looks_like_hostfile(text):
+        return "hostfile"
     if text.lstrip().startswith(("{", "[")) and not _TOML.match(text):
         return "json"
     if looks_like_shell(text):
         return "shell"
     return "toml" if _TOML.search(text) and not _YAML.search(text) else "yaml"
+
+
+def hostfile(name: str, text: str) -> Parsed:
+    """A hostfile of the deepspeed launcher, whatever it looks like."""
+    from tunec.compiler.frontend.hostfile_nodes import read_hostfile
+
+    return Parsed("hostfile", text, read_hostfile(text, name), part="hostfile")
 
 
 # ── shell ────────────────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,6 @@
 """Kinds of documents: what rules call the files of the targets, and the keys that each has."""
 
+from collections.abc import Iterable
 from functools import cache
 from json import loads
 from pathlib import Path
@@ -74,6 +75,12 @@ def known_keys(target: Target, file: File) -> frozenset[str]:
     rows = _file_keys(target.name, file.name, tuple(entry.keys for entry in file.entries))
     kind = kind_of(target, file)
     return rows | _class_keys(kind) | (_schema_keys(schema_name(target, file)))
+
+
+def own_keys(target: Target | None, file: File | None, keys: Iterable[str]) -> frozenset[str]:
+    """Keys that are nobody's whom the file is taken for: the program's that reads it."""
+    known = frozenset() if target is None or file is None else known_keys(target, file)
+    return frozenset(keys) - known
 
 
 def schema_name(target: Target, file: File) -> str | None:

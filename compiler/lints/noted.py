@@ -6,24 +6,30 @@ Two files of the same kind that differ in a few keys are the same to all rules t
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, Final
 
+from tunec.compiler.frontend.nodes import Node, place, plain
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
+from tunec.compiler.target import Found
 
 Cell = tuple[int | str, str]
 """Something that is read: the number of a document in its run with a key, or a slot."""
+Read = tuple[Any, ...]
+"""A cell, or a question to the surroundings (`tunec.compiler.lints.questions`)."""
 
 EVERY_KEY: Final = "*keys"
 EVERYTHING: Final = "*"
+FAULTS: Final = "*faults"
 SLOT: Final = "slot"
 
 
 @dataclass(slots=True)
 class Notes:
-    """What was read since somebody emptied it."""
+    """What was read since somebody emptied it, in the order of reading."""
 
-    cells: set[Cell] = field(default_factory=set)
+    read: dict[Read, Any] = field(default_factory=dict)
 
 
 class Noted(Document):
@@ -35,12 +41,13 @@ class Noted(Document):
     def __init__(self, document: Document, notes: Notes, at: int) -> None:
         self.__dict__.update(document.__dict__)
         self.__dict__.update(_notes=notes, _at=at)
-        self.__dict__.pop("found", None)
+        for name in ("found", "flat"):
+            self.__dict__.pop(name, None)
 
     @property
     def text(self) -> str:
         """As `Document.text`; it says everything."""
-        self._notes.cells.add((self._at, EVERYTHING))
+        self._notes.read[self._at, EVERYTHING] = None
         text: str = self.__dict__["text"]
         return text
 
@@ -50,9 +57,31 @@ class Noted(Document):
         return _Keys(dict(self._walk(self.root, "")), self._notes, self._at)
 
     @cached_property
-    def written(self) -> dict[str, str]:
-        """Every key with its value in words, to be compared with another document's."""
+    def flat(self) -> dict[str, Found]:
+        """As `Document.flat`, for tables: what rules get of it is noted by slot."""
+        return {
+            path: Found(plain(each.node), place(each.node))
+            for path, each in self.found.unnoted.items()
+        }
+
+    def told(self, key: str) -> Any:
+        """What a cell says, to be compared with another document's; None: nothing."""
+        if key == EVERYTHING:
+            return self._digest
+        return self._keys if key == EVERY_KEY else self._written.get(key)
+
+    @cached_property
+    def _written(self) -> dict[str, str]:
+        """Every key with its value in words."""
         return {path: repr(place.value) for path, place in self.found.unnoted.items()}
+
+    @cached_property
+    def _keys(self) -> str:
+        return "\n".join(self.found.unnoted)
+
+    @cached_property
+    def _digest(self) -> str:
+        return sha256(repr(self._written).encode()).hexdigest()
 
 
 class _Keys(Mapping[str, Place]):
@@ -63,7 +92,7 @@ class _Keys(Mapping[str, Place]):
         self._notes, self._at = notes, at
 
     def _note(self, key: str) -> None:
-        self._notes.cells.add((self._at, key))
+        self._notes.read[self._at, key] = None
 
     def __getitem__(self, key: str) -> Place:
         self._note(key)
@@ -87,11 +116,55 @@ class _Keys(Mapping[str, Place]):
         return len(self.unnoted)
 
     def values(self) -> ValuesView[Place]:
-        """As any mapping's; all are taken to be read."""
-        self._note(EVERYTHING)
-        return self.unnoted.values()
+        """As any mapping's; the value of each place is read when somebody looks."""
+        self._note(EVERY_KEY)
+        return self._later.values()
 
     def items(self) -> ItemsView[str, Place]:
-        """As any mapping's; all are taken to be read."""
-        self._note(EVERYTHING)
-        return self.unnoted.items()
+        """As any mapping's; the value of each place is read when somebody looks."""
+        self._note(EVERY_KEY)
+        return self._later.items()
+
+    @cached_property
+    def _later(self) -> dict[str, Place]:
+        return {
+            key: _LaterPlace(place, self._notes, (self._at, key))
+            for key, place in self.unnoted.items()
+        }
+
+
+class _LaterPlace(Place):
+    """A place that notes when its value is read."""
+
+    __slots__ = ("_cell", "_notes", "_place")
+    _place: Place
+    _notes: Notes
+    _cell: Cell
+
+    def __init__(self, place: Place, notes: Notes, cell: Cell) -> None:
+        for name, value in (("_place", place), ("_notes", notes), ("_cell", cell)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def document(self) -> Document:
+        """As `Place.document`."""
+        return self._place.document
+
+    @property
+    def path(self) -> str:
+        """As `Place.path`."""
+        return self._place.path
+
+    @property
+    def node(self) -> Node:
+        """As `Place.node`."""
+        self._notes.read[self._cell] = None
+        return self._place.node
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _LaterPlace):
+            return self._place == other._place
+        return self._place == other
+
+    def __hash__(self) -> int:
+        return hash(self._place)

@@ -29,6 +29,12 @@ class Place:
         return plain(self.node)
 
     @property
+    def word(self) -> str | None:
+        """The value where it is text; None where it is anything else."""
+        value = self.value
+        return value if isinstance(value, str) else None
+
+    @property
     def span(self) -> Span:
         """Where the value stands, or its key where the value fills several lines."""
         return place(self.node)

@@ -1,31 +1,32 @@
 """What rules find in the files of a fleet, asked again only where what it rests on differs.
 
 Clusters differ in much that no file says, and their files in little. What a rule found is kept with
-what it asked of the surroundings and what it read of the files (`tunec.compiler.lints.surrounded`):
-it holds for the same files wherever surroundings answer the same, and there for the next files too,
-where these differ in nothing of it.
+what it read of the files and asked of their surroundings (`tunec.compiler.lints.surrounded`), in
+that order: it holds for all files, of whatever spec, and all surroundings that say the same there.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.facts import Facts
+from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.ir.recollection import Recollection
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.emitted import EXEMPT, documents_of, environment_of, told_of
+from tunec.compiler.lints.emitted import EXEMPT, around, documents_of, software_of, told_of
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rule_of
-from tunec.compiler.lints.noted import EVERY_KEY, EVERYTHING, SLOT, Cell, Noted, Notes
-from tunec.compiler.lints.questions import Question, answer
+from tunec.compiler.lints.noted import EVERYTHING, FAULTS, SLOT, Noted, Notes, Read
+from tunec.compiler.lints.questions import answer
+from tunec.compiler.lints.recalled import Recalled
 from tunec.compiler.lints.rule import Rule
 from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.schemas import Fault, Schema
 from tunec.compiler.lints.silence import known_rules, proof
-from tunec.compiler.lints.surrounded import Surrounded
+from tunec.compiler.lints.sparing import Sparing
+from tunec.compiler.lints.surrounded import MODEL, Surrounded
 from tunec.compiler.lints.telling import check_rule
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
@@ -34,68 +35,226 @@ from tunec.compiler.target import Artifact, Target
 Verdict = Rule | tuple[Diagnostic, ...]
 """What a rule finds; or the rule itself, where it has to be asked each time."""
 
-_KEPT: Final = ("releases", "deepspeed_reader", "written", "_of", "_places", "_faults")
-"""What a run works out from its files and versions alone."""
-_MOST: Final = 16
-"""Surroundings that are kept for a rule and some files: a rule that looks at a number of each
-cluster is sooner asked than remembered."""
-_SHARED: Final = ("_said", "_faults")
-"""What it works out from each file, and from versions."""
+_HARDWARE: Final = tuple(
+    f"environment.{each}" for each in ("cluster", "devices", "weakest", "hosts")
+)
+"""What is asked of hardware alone."""
+_MOST_RESULTS: Final = 512
+"""Of a rule for files of a kind; then they are forgotten."""
+_TRIAL: Final = 64
+"""Results of which each has to be recalled once on average, for a rule to be worth remembering."""
+_MOST_CELLS: Final = 24
+"""Of a document, beyond which a rule is taken to read all of it."""
+_MOST_KINDS: Final = 64
+_MOST_HARDWARE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a rule finds in some surroundings, and what of the files that rests on."""
+    """What a rule finds."""
 
     verdict: Verdict
-    asked: dict[Question, str]
-    read: frozenset[Cell]
+    is_quiet: bool
+    """Whether it finds nothing, wherever the files are used."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What one rule found in files of a kind."""
+
+    subject: str
+    name: str
+    found: Recalled[_Found] = field(default_factory=Recalled)
+    recalled: int = 0
+    """How often something was recalled since all was forgotten."""
+    is_asked: bool = False
+    """Whether it looks at what is never the same: it is sooner asked than remembered."""
+
+    def recall(self, told: "_Told") -> _Found | None:
+        """What it found where as much was told."""
+        found = self.found.recall(told)
+        self.recalled += found is not None
+        return found
+
+    def judge(self, run: Surrounded, told: "_Told") -> _Found:
+        """What it finds in a run, for the first time."""
+        size = self.found.size
+        if size == _MOST_RESULTS or (size == _TRIAL and self.recalled < size):
+            self.is_asked = self.recalled < size
+            self.found, self.recalled = Recalled(), 0
+        verdict = _verdict(self, run)
+        is_quiet = verdict == () and not any(read[0] == "at" for read in run.read)
+        found = _Found(verdict, is_quiet)
+        if not self.is_asked:
+            self.found.keep({read: told[read] for read in _in_fewer_words(run.read)}, found)
+        return found
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it finds nothing in files of the kind, whatever they say."""
+        found = self.found.always
+        return found is not None and found.is_quiet
+
+
+def _in_fewer_words(read: Iterable[Read]) -> dict[Read, None]:
+    """The same where of documents of which much was read everything was."""
+    counted = Counter(each[0] for each in read if isinstance(each[0], int))
+    return {
+        ((each[0], EVERYTHING) if counted.get(each[0], 0) > _MOST_CELLS else each): None
+        for each in read
+    }
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Files that differ only in their keys, for the same versions of their readers."""
+
+    memories: list[_Memory]
+    """The rules that may find something in them."""
+    rows: dict[str, tuple[Read, ...]] = field(default_factory=dict)
+    """The cells of all rows that say a slot."""
 
 
 @dataclass(slots=True)
 class _Files:
     """Files that were judged before."""
 
-    run: Run
-    quiet: dict[str, frozenset[Cell]] = field(default_factory=dict)
-    """The rules that find nothing and ask nothing of the surroundings, with what they read."""
-    others: dict[str, Recollection[Question, _Found]] = field(default_factory=dict)
-    """The other rules, by what each asked of the surroundings."""
+    artifacts: Sequence[Artifact]
+    run: Sparing
+    kind: _Kind
+    told: dict[Read, Any] = field(default_factory=dict)
+    """What they say."""
+    memories: list[_Memory] | None = None
+    """The rules for which surroundings matter, or that find something; None: not known yet."""
 
 
-@dataclass(frozen=True, slots=True)
+class _Told(dict[Read, Any]):
+    """What files and surroundings say, looked up when it is first asked for."""
+
+    surrounded: Surrounded | None = None
+
+    def __init__(self, files: _Files, run: Run, hardware: dict[Read, Any], model: int) -> None:
+        super().__init__(files.told)
+        self.update(hardware)
+        self[MODEL] = model
+        self.files, self.run, self._hardware = files, run, hardware
+
+    def __missing__(self, read: Read) -> Any:
+        about, what = read
+        if about == "at":
+            found: Any = answer(self.run, read)
+            if what.startswith(_HARDWARE):
+                self._hardware[read] = found
+        else:
+            found = self._in_slot(what) if about == SLOT else _said(self.run, about, what)
+            self.files.told[read] = found
+        self[read] = found
+        return found
+
+    def _in_slot(self, slot: str) -> Any:
+        """What the files say of a slot: by the keys of its rows, and together."""
+        rows, files = self.files.kind.rows, self.files
+        if slot not in rows:
+            rows[slot] = tuple(_rows(self.run, slot))
+        together = (_words(each) for each in files.run.said_together if each.slot == slot)
+        return (*map(self.__getitem__, rows[slot]), *together)
+
+
+def _rows(run: Run, slot: str) -> Iterator[Read]:
+    """The cells of all rows that say a slot, of whatever version."""
+    for at, document in enumerate(run.documents):
+        for entry in document.file.entries if document.file else ():
+            if slot in entry.slots:
+                yield from ((at, key) for key in entry.keys)
+
+
+def _words(each: Definition) -> tuple[Any, ...]:
+    return each.rank, each.author, each.reason, repr(each.value), each.span is None
+
+
+def _said(run: Run, at: int, what: str) -> Any:
+    """What a file of a run says in a cell."""
+    document = run.documents[at]
+    if what == FAULTS:
+        return tuple(map(_fault, run.faults(document)))
+    return document.told(what) if isinstance(document, Noted) else None
+
+
+def _fault(each: Fault) -> tuple[Any, ...]:
+    said = each.place.path, repr(each.place.value), _number(each.schema)
+    return each.what, each.path, each.is_refused, each.is_checked, *said
+
+
+_SCHEMAS: Final[dict[int, tuple[Any, int]]] = {}
+
+
+def _number(schema: Schema) -> int:
+    """A number for a schema, which the schema, being kept, shares with no other."""
+    return _SCHEMAS.setdefault(id(schema), (schema, len(_SCHEMAS)))[1]
+
+
+@dataclass(slots=True)
 class Remembered:
-    """What was found of one spec's files so far."""
+    """What was found so far; files are kept for one spec at a time."""
 
-    _known: dict[tuple[Any, ...], _Files] = field(default_factory=dict)
-    _latest: dict[tuple[Any, ...], _Files] = field(default_factory=dict)
-    """Of each kind of files those that were judged last."""
+    _kinds: dict[tuple[Any, ...], _Kind] = field(default_factory=dict)
+    _hardware: dict[tuple[Any, ...], tuple[Any, dict[Read, Any]]] = field(default_factory=dict)
+    """What was asked of a cluster and the devices that are used, with both."""
+    _models: list[ResolvedModel] = field(default_factory=list)
+    _files: dict[tuple[Any, ...], _Files] = field(default_factory=dict)
+    """By the identity of their values, which are kept with them."""
     _documents: dict[Any, tuple[Artifact, tuple[Document, ...]]] = field(default_factory=dict)
-    """By the identity of a file's values, which are kept with them."""
+    _software: dict[tuple[Any, ...], dict[str, str]] = field(default_factory=dict)
+    """Of each target in a version, with what is named beside it."""
+    _worked_out: dict[Any, dict[str, dict[Any, Any]]] = field(default_factory=dict)
+    """What runs work out of each document, by their releases."""
     _notes: Notes = field(default_factory=Notes)
 
     def forget(self) -> None:
         """Begin with another spec."""
-        for each in (self._known, self._latest, self._documents):
-            each.clear()
+        self._files.clear()
+        self._documents.clear()
+        self._worked_out.clear()
 
     def objections(
         self, asked: Asked, artifacts: Sequence[Artifact], facts: Facts, plan: Plan
     ) -> tuple[Diagnostic, ...]:
         """As `tunec.compiler.lints.emitted.objections`."""
         target, version = asked
-        environment = environment_of(target, version, facts, plan)
-        by = (target.name, version, facts.model.path, *facts.versions.items())
-        key = (by, *(id(each.values) for each in artifacts))
-        if key in self._known:
-            run = _moved(self._known[key].run, environment)
-            found = self._again(self._known[key], run)
-        else:
+        dialect = (target.name, version, tuple(facts.versions.items()))
+        if dialect not in self._software:
+            self._software[dialect] = software_of(target, version, facts.versions)
+        environment = around(target, self._software[dialect], facts, plan)
+        key = (*dialect, *(id(each.values) for each in artifacts))
+        files = self._files.get(key)
+        if files is None:
             run = self._run(target, artifacts, environment)
-            found = self._first(key, run)
+            files = self._files[key] = _Files(artifacts, run, self._kind(run, dialect))
+        else:
+            run = files.run.moved(environment)
+        told = _Told(files, run, self._asked(environment), self._model(facts.model))
+        found = self._first(told) if files.memories is None else self._again(told)
         return told_of(_spoken(found, run), target, plan)
 
-    def _run(self, target: Target, artifacts: Sequence[Artifact], around: Environment) -> Run:
+    def _model(self, model: ResolvedModel) -> int:
+        """The number of a model among those that were met."""
+        for at, each in enumerate(self._models):
+            if each is model or each == model:
+                return at
+        self._models.append(model)
+        return len(self._models) - 1
+
+    def _asked(self, environment: Environment) -> dict[Read, Any]:
+        """What was asked of some hardware so far."""
+        parts = (environment.cluster, *environment.devices.values())
+        key = tuple(map(id, parts))
+        if key not in self._hardware:
+            if len(self._hardware) == _MOST_HARDWARE:
+                self._hardware.clear()
+            self._hardware[key] = parts, {}
+        return self._hardware[key][1]
+
+    def _run(self, target: Target, artifacts: Sequence[Artifact], beside: Environment) -> Sparing:
         """Files as one run, of which those that stood in other runs are not read again."""
         every: list[Document] = []
         for each in artifacts:
@@ -104,44 +263,53 @@ class Remembered:
                 noted = _noted(target, each, self._notes, len(every))
                 self._documents[key] = each, tuple(noted)
             every += self._documents[key][1]
-        return Run(tuple(every), around, {target.name: target})
+        run = Sparing(tuple(every), beside, {target.name: target})
+        releases = tuple(run.releases.values())
+        run.__dict__.update(
+            self._worked_out.setdefault(releases, {"_said": {}, "_faults": {}}), _by_slot={}
+        )
+        return run
 
-    def _first(self, key: tuple[Any, ...], run: Run) -> Iterator[Verdict]:
+    def _kind(self, run: Run, dialect: tuple[Any, ...]) -> _Kind:
+        """The kind of a run's files."""
+        documents = tuple((each.name, each.kind, _unwatched(each)) for each in run.documents)
+        key = (dialect, documents, tuple(run.releases.values()))
+        if key not in self._kinds:
+            if len(self._kinds) == _MOST_KINDS:
+                self._kinds.clear()
+            rules = known_rules().items()
+            memories = [_Memory(at, name) for name, at in rules if name not in EXEMPT]
+            self._kinds[key] = _Kind(memories)
+        return self._kinds[key]
+
+    def _first(self, told: _Told) -> Iterator[Verdict]:
         """What each rule finds in files that are seen for the first time."""
-        kinds = (key[0], tuple(e.kind for e in run.documents), tuple(run.releases.values()))
-        before = self._latest.get(kinds)
-        if before is not None:
-            run.__dict__.update({name: getattr(before.run, name) for name in _SHARED})
-        files = self._known[key] = self._latest[kinds] = _Files(run)
-        changed = None if before is None else _changed(before.run, run)
-        surrounded = Surrounded(run, self._notes)
-        for name, subject in known_rules().items():
-            if name in EXEMPT:
-                continue
-            found = None
-            if before is not None and changed is not None:
-                found = _as_before(before, name, changed, surrounded)
-            found = found or _judged(subject, name, surrounded)
-            if found.verdict == () and not found.asked:
-                files.quiet[name] = found.read
-                continue
-            kept = files.others[name] = Recollection()
-            kept.keep(found.asked, found)
-            yield found.verdict
+        memories = told.files.kind.memories
+        told.files.memories = []
+        is_new = not any(memory.found.size for memory in memories)
+        for memory in memories:
+            found = memory.recall(told) or memory.judge(self._surrounded(told), told)
+            if not found.is_quiet:
+                told.files.memories.append(memory)
+                yield found.verdict
+        if is_new:
+            memories[:] = [memory for memory in memories if not memory.is_settled]
 
-    def _again(self, files: _Files, run: Run) -> Iterator[Verdict]:
+    def _again(self, told: _Told) -> Iterator[Verdict]:
         """The same where they come again, with other surroundings."""
-        ask, surrounded, subjects = cache(partial(answer, run)), None, known_rules()
-        for name, known in files.others.items():
-            found = known.recall(ask)
-            if found is None and known.size == _MOST:
-                yield rule_of(subjects[name], name)
-                continue
-            if found is None:
-                surrounded = surrounded or Surrounded(run, self._notes)
-                found = _judged(subjects[name], name, surrounded)
-                known.keep(found.asked, found)
-            yield found.verdict
+        for memory in told.files.memories or ():
+            yield self._found(memory, told).verdict
+
+    def _found(self, memory: _Memory, told: _Told) -> _Found:
+        """What a rule finds, recalled where it can be."""
+        if memory.is_asked:
+            return _Found(rule_of(memory.subject, memory.name), is_quiet=False)
+        return memory.recall(told) or memory.judge(self._surrounded(told), told)
+
+    def _surrounded(self, told: _Told) -> Surrounded:
+        if told.surrounded is None:
+            told.surrounded = Surrounded(told.run, self._notes, told.__getitem__)
+        return told.surrounded
 
 
 def _spoken(verdicts: Iterable[Verdict], run: Run) -> Iterator[Diagnostic]:
@@ -161,75 +329,22 @@ def _noted(target: Target, artifact: Artifact, notes: Notes, at: int) -> Iterato
         at += len(seen)
 
 
-def _changed(before: Run, after: Run) -> frozenset[Cell] | None:
-    """What two runs with documents of the same kinds differ in; None: that cannot be told."""
-    found: set[Cell] = set()
-    for at, (old, new) in enumerate(zip(before.documents, after.documents, strict=True)):
-        if old is new:
-            continue
-        if not (isinstance(old, Noted) and isinstance(new, Noted)):
-            return None
-        found.add((at, EVERYTHING))
-        if list(old.written) != list(new.written):
-            found.add((at, EVERY_KEY))
-        found.update((at, path) for path in _differing(old.written, new.written))
-    was, now = before.written.entries, after.written.entries
-    slots = (slot for slot in was.keys() | now.keys() if not _alike(was.get(slot), now.get(slot)))
-    return frozenset((*found, *((SLOT, slot) for slot in slots)))
+def _unwatched(document: Document) -> str:
+    """What cannot be watched of a document: all of a script."""
+    return "" if isinstance(document, Noted) else document.text
 
 
-def _differing(old: dict[str, str], new: dict[str, str]) -> Iterator[str]:
-    return (path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
-
-
-def _alike(old: tuple[Definition, ...] | None, new: tuple[Definition, ...] | None) -> bool:
-    """Whether a slot's definitions say the same; where they stand are cells of their own."""
-    if old is None or new is None or len(old) != len(new):
-        return False
-    return all(
-        one is other or _words(one) == _words(other) for one, other in zip(old, new, strict=True)
-    )
-
-
-def _words(each: Definition) -> tuple[Any, ...]:
-    return each.rank, each.author, each.reason, repr(each.value), each.span is None
-
-
-def _as_before(
-    files: _Files, name: str, changed: frozenset[Cell], run: Surrounded
-) -> _Found | None:
-    """What a rule found in other files, where it read nothing that has changed since."""
-    read = files.quiet.get(name)
-    if read is not None:
-        return _Found((), {}, read) if read.isdisjoint(changed) else None
-    found = files.others[name].recall(run.known)
-    return found if found is not None and found.read.isdisjoint(changed) else None
-
-
-def _judged(subject: str, name: str, run: Surrounded) -> _Found:
-    """What a rule finds in a run, with what it asks and reads for that."""
+def _verdict(memory: _Memory, run: Surrounded) -> Verdict:
+    """What a rule finds, noting what it reads for that; the rule where that cannot be watched."""
     run.begin()
-    proven = proof(name, run.told, run.answer)
+    proven = proof(memory.name, run.told, run.answer)
     if proven is not None:
         for question in proven:
             run.note(question)
-        return _Found((), run.asked, frozenset(run.read))
+        return ()
     run.begin()
-    verdict = _verdict(rule_of(subject, name), run)
-    return _Found(verdict, run.asked, frozenset(run.read))
-
-
-def _verdict(rule: Rule, run: Surrounded) -> Verdict:
-    """What a rule finds; the rule where that is told of surroundings, or cannot be watched."""
+    rule = rule_of(memory.subject, memory.name)
     try:
-        found = tuple(check_rule(rule, run))
+        return tuple(check_rule(rule, run))
     except Exception:  # noqa: BLE001  what stands for surroundings may fail a rule in any way
         return rule
-    return rule if found and run.asked else found
-
-
-def _moved(run: Run, environment: Environment) -> Run:
-    """The same files in other surroundings, without working out again what these do not touch."""
-    moved = Run(run.documents, environment, run.targets)
-    moved.__dict__.update({name: run.__dict__[name] for name in _KEPT if name in run.__dict__})
-    return moved

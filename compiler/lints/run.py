@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
     from tunec.compiler.lints.schemas import Fault
 
+_WORLD: Final = "parallel.world"
+
 DeepspeedReader = Literal["trainer", "plain", "unknown"]
 
 _CLASSES: Final = {
@@ -136,16 +138,22 @@ class Run:
         Its `rank` tells a written value (OBSERVED) from a default (CONSUMER), from --world-size
         (PIN) and from the hardware (CATALOGUE); `value` has the slot's type.
         """
-        return self.ledger.winner(path)
+        if path == _WORLD and self.environment.world is not None:
+            return next(self._surroundings())  # the last word: no file is read for it
+        return max(self.definitions(path), key=lambda each: each.rank, default=None)
+
+    def definitions(self, path: str) -> tuple[Definition, ...]:
+        """Every definition of a slot."""
+        return self.ledger.of(path)
 
     def value(self, path: str, otherwise: Any = None) -> Any:
         """The value of a slot, or `otherwise` where nobody says it."""
-        winner = self.ledger.winner(path)
+        winner = self.slot(path)
         return otherwise if winner is None else winner.value
 
     def observed(self, path: str) -> Definition | None:
         """The definition of a slot that a document writes, if one does."""
-        winner = self.ledger.winner(path)
+        winner = self.slot(path)
         return winner if winner is not None and winner.rank == Rank.OBSERVED else None
 
     def place(self, definition: Definition | None) -> Place | None:
@@ -164,12 +172,12 @@ class Run:
     @property
     def world(self) -> Definition | None:
         """Processes: by --world-size, else the launcher, else all devices of the hardware."""
-        return self.slot("parallel.world")
+        return self.slot(_WORLD)
 
     @property
     def data_parallel(self) -> int | None:
         """Processes that work on different samples: world / (tensor x sequence x pipeline)."""
-        world = self.value("parallel.world")
+        world = self.value(_WORLD)
         split = self.value("parallel.tensor", 1) * self.value("parallel.sequence", 1)
         return world // split if world is not None and split and world % split == 0 else None
 
@@ -227,6 +235,10 @@ class Run:
                     said = self._said_by(document, document.target, document.file.name)
                     self._said[document] = tuple(said)
                 yield from self._said[document]
+        yield from self.together()
+
+    def together(self) -> Iterator[Definition]:
+        """What documents of one target say only together."""
         tables = {each.target.name: each.target for each in self.documents if each.target}
         for name, target in tables.items():
             mine = [each for each in self.documents if each.target and each.target.name == name]
@@ -241,18 +253,22 @@ class Run:
         version = self.release(target.package).version
         software = {name: str(each.version) for name, each in self.releases.items()}
         for each in read(target, {file: document.flat}, version, software):
-            is_written = each.rank == Rank.OBSERVED
-            yield replace(each, author=document.name) if is_written else each
+            yield by(document, each)
 
     def _surroundings(self) -> Iterator[Definition]:
         asked, cluster = self.environment.world, self.environment.cluster
         if asked is not None:
             reason = f"--world-size says {asked}"
-            yield Definition("parallel.world", asked, Rank.PIN, "command line", reason)
+            yield Definition(_WORLD, asked, Rank.PIN, "command line", reason)
         if cluster is not None:
             reason = f"{cluster.name} has {cluster.device_count} devices"
             count = cluster.device_count
-            yield Definition("parallel.world", count, Rank.CATALOGUE, "hardware", reason)
+            yield Definition(_WORLD, count, Rank.CATALOGUE, "hardware", reason)
+
+
+def by(document: Document, each: Definition) -> Definition:
+    """What the rows of a document say, with the document's own name where it is written there."""
+    return replace(each, author=document.name) if each.rank == Rank.OBSERVED else each
 
 
 @cache

@@ -71,10 +71,12 @@ def _check_versions(versions: Mapping[str, str]) -> None:
 def _cluster(name: str | None) -> "Cluster | None":
     if name is None:
         return None
-    from tunec.compiler.gather import resolve_cluster
+    from tunec.compiler.gather import Unresolved, resolve_cluster
 
     try:
         return resolve_cluster(name, Path())
+    except Unresolved as fault:
+        raise Unusable(f"{name}: {fault}") from None
     except (LookupError, ValueError, OSError) as fault:
         raise Unusable(_words(fault)) from None
 

@@ -87,7 +87,7 @@ def _accelerate(document: Document) -> Iterator[Document]:
         if (each := document.get(f"deepspeed_config.{old}")) and not _is_none(each.value)
     }
     mixed = document.get("mixed_precision")
-    if mixed is not None and mixed.value in _PRECISION:
+    if mixed is not None and isinstance(mixed.value, str) and mixed.value in _PRECISION:
         on = Place(document, "mixed_precision", replace(mixed.node, value=True))
         found[_PRECISION[mixed.value]] = on
     yield view(document, "deepspeed", found)

@@ -32,7 +32,7 @@ class Watched:
         self._run = run
         self._most = most
         self._answer = ask or partial(answer, run)
-        self.asked: dict[Question, str] = {}
+        self.asked: dict[Question, Any] = {}
 
     def _ask(self, *question: str) -> None:
         if question in self.asked:
@@ -198,6 +198,11 @@ class _WatchedObject:
 
     def __bool__(self) -> bool:
         return bool(self._told[2])
+
+    def __str__(self) -> str:
+        raise Unsayable(self._told[1])
+
+    __repr__ = __str__
 
     def values(self) -> Any:
         watched, path, value = self._told

@@ -117,6 +117,14 @@ def _belongs(module: Module, asked: str, *, vision: bool) -> bool:
 
 def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> None:
     architecture = scribe.facts.model.architecture
+    if not targets:
+        scribe.error(
+            "E0605",
+            "adapters need modules to go on, and no target is named",
+            at,
+            help="name modules, or say `targets: all-linear`",
+        )
+        return
     missing = _unmatched(scribe, targets)
     if missing:
         known = sorted(
@@ -150,10 +158,6 @@ def _unmatched(scribe: Scribe, targets: str | tuple[str, ...]) -> list[str]:
     architecture = scribe.facts.model.architecture
     each = (targets,) if isinstance(targets, str) else targets
     if isinstance(targets, str):
-        try:
-            re.compile(targets)
-        except re.error:
-            return [targets]
         return [] if adapted_modules(architecture, targets) else [targets]
     return [name for name in each if not adapted_modules(architecture, (name,))]
 
@@ -168,6 +172,7 @@ def _also_train(scribe: Scribe, lora: Lora, at: str) -> None:
             "E0605",
             f"{scribe.facts.model.path} has no module that {', '.join(map(repr, unknown))} names",
             scribe.place("adapter.also_train", f"{at}.also_train"),
+            help="name it by the end of its path, such as `lm_head` or `embed_tokens`",
         )
 
 

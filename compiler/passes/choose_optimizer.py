@@ -13,6 +13,10 @@ _KERNELS: dict[OptimizerName, OptimizerKernel] = {
     "adamw_bf16": "own",
     "adafactor": "own",
     "lion": "own",
+    "lion_8bit": "bitsandbytes",
+    "paged_lion_8bit": "bitsandbytes",
+    "paged_lion_32bit": "bitsandbytes",
+    "muon": "own",
     "sgd": "foreach",
 }
 
@@ -71,7 +75,15 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
     adamw = Option("adamw", "the usual optimizer", None, (spec("train.optimizer"),))
     first = [bf16, adamw] if pure_bf16 else [adamw, bf16]
     others = [name for name in _KERNELS if name not in ("adamw", "adamw_bf16")]
-    return first + [Option(name, "by name", None, (spec("train.optimizer"),)) for name in others]
+    return first + [Option(name, _merit(name), None, (spec("train.optimizer"),)) for name in others]
+
+
+def _merit(name: OptimizerName) -> str:
+    if name.startswith("paged_"):
+        return "by name; the driver moves its states to host RAM where the device runs short"
+    if name == "muon":
+        return "by name; orthogonalises matrices, and leaves all else to Adam (DeepSpeed's)"
+    return "by name"
 
 
 def _learning_rate(scribe: Scribe, draft: Draft) -> None:

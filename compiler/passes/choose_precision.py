@@ -19,8 +19,8 @@ _LOSS_SCALING = {
 def choose_precision(facts: Facts, _: Draft) -> Outcome:
     """Choose the compute dtype that every device used has natively and the model trains in."""
     scribe = Scribe(facts)
-    devices = {place.device.name: place.device for place in facts.selection.places}
-    options = [_option(dtype, facts, list(devices.values())) for dtype in ("bf16", "fp16", "fp32")]
+    devices = facts.selection.devices
+    options = [_option(dtype, facts, devices) for dtype in ("bf16", "fp16", "fp32")]
     wish = facts.spec.precision.compute
     compute = scribe.choose("precision.compute", options, "E0601", wish, "precision.compute")
     scaling = "dynamic" if compute == "fp16" else "none"
@@ -30,7 +30,7 @@ def choose_precision(facts: Facts, _: Draft) -> Outcome:
     scribe.say("precision.loss_scaling", scaling, why, slot("precision.compute"))
     for path, value in _LOSS_SCALING.items():
         scribe.say(path, value, "DeepSpeed's and torch's usual start", slot("precision.compute"))
-    _tf32(scribe, list(devices.values()))
+    _tf32(scribe, devices)
     scribe.say(
         "precision.deprecated_fp16",
         facts.spec.precision.deprecated_fp16 and compute == "fp16",
@@ -40,7 +40,7 @@ def choose_precision(facts: Facts, _: Draft) -> Outcome:
     return scribe.outcome()
 
 
-def _option(dtype: FloatDtype, facts: Facts, devices: list[Device]) -> Option:
+def _option(dtype: FloatDtype, facts: Facts, devices: tuple[Device, ...]) -> Option:
     refused = _model_refuses(dtype, facts) or next(
         filter(None, (_device_refuses(dtype, facts, each) for each in devices)), None
     )
@@ -97,7 +97,7 @@ def _generation(each: Device) -> str:
     return "compute capability {}.{}".format(*each.compute_capability)
 
 
-def _tf32(scribe: Scribe, devices: list[Device]) -> None:
+def _tf32(scribe: Scribe, devices: tuple[Device, ...]) -> None:
     has = all(each.precisions["tf32"] == "native" for each in devices)
     # transformers 4.40.2 to 5.23.0 utils/import_utils.py `is_torch_tf32_available`: False where
     # torch is built without CUDA, and TrainingArguments then refuse tf32

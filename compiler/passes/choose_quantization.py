@@ -1,5 +1,7 @@
 """choose_quantization: how a frozen base is stored."""
 
+from typing import Final
+
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, slot, spec
@@ -20,16 +22,21 @@ _MERITS: dict[QuantFormat, str] = {
 }
 
 
+_OTHERWISE: Final = "ask for `method: lora`, which keeps the base in its own dtype"
+
+
 def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
     """Store the base as the method says, if every device used can."""
     scribe = Scribe(facts)
     asked, where = _asked(facts)
-    devices = [place.device for place in facts.selection.places]
+    devices = facts.selection.devices
     options = [_option(asked, devices)]
     if asked == "int8":
         options.append(_option("nf4", devices))
     wish = None if asked == "none" else asked
-    chosen = scribe.choose("quantization.format", options, "E0602", wish, where)
+    chosen = scribe.choose(
+        "quantization.format", options, "E0602", wish, where, otherwise=_OTHERWISE
+    )
     quantised = chosen != "none"
     double = facts.spec.method.qlora.double if facts.spec.method.qlora else False
     compute = draft.precision.compute
@@ -59,7 +66,7 @@ def _asked(facts: Facts) -> tuple[QuantFormat, str]:
     return "none", "method"
 
 
-def _option(format: QuantFormat, devices: list[Device]) -> Option:
+def _option(format: QuantFormat, devices: tuple[Device, ...]) -> Option:
     if format == "none":
         return Option("none", "the method keeps the base in its own dtype", rests=(spec("method"),))
     refused = next(filter(None, (_refused(format, each) for each in devices)), None)

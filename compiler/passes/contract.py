@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
 from tunec.compiler.facts import Facts
+from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group
+from tunec.compiler.ir.slots import SLOTS
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.shape import Shape
 
@@ -34,17 +36,8 @@ class Outcome:
 Decided = tuple[Outcome, Mapping[str, object]]
 """What a pass yields, with the groups that it decides, pins put in."""
 
-_DECIDED: Final[dict[Any, tuple[tuple[Any, ...], Decided]]] = {}
-"""What passes decided last, with the facts they were told: while these are here, no other fact has
-their identity."""
-_MOST_DECIDED: Final = 1024
-
-
-def _identity(fact: Any) -> Any:
-    """What tells a fact from others: what was read once by being the same, the rest by content."""
-    if isinstance(fact, dict):
-        return tuple(fact.items())
-    return frozenset(fact) if isinstance(fact, set) else id(fact)
+_DECIDED: Final = Kept[Decided](4096)
+"""What passes decided, by what they were told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +50,8 @@ class Pass:
     run: Callable[[Facts, Draft], Outcome]
     knows: tuple[str, ...] | None = None
     """The facts that it is told besides pins, by their paths; None: anything."""
+    heeds: tuple[str, ...] = ()
+    """Slots of other passes whose pins it looks at, besides those of its own slots."""
 
     def decide(self, facts: Facts, draft: Draft) -> Decided:
         """What the pass yields, and the groups that come of it.
@@ -66,15 +61,10 @@ class Pass:
         """
         if self.knows is None:
             return self._decided(facts, draft)
-        told = tuple(map(facts.at, self.knows))
-        groups = tuple(draft.groups[name] for name in self.reads)
-        pins = tuple((path, repr(pin.value)) for path, pin in facts.pins.items())
-        key = (self.name, *map(_identity, told), groups, pins)
-        if key not in _DECIDED:
-            if len(_DECIDED) == _MOST_DECIDED:
-                _DECIDED.clear()
-            _DECIDED[key] = told, self._decided(facts, draft)
-        return _DECIDED[key][1]
+        groups = tuple(map(draft.groups.__getitem__, self.reads))
+        told = (*groups, *facts.told(self.knows))
+        equal = self.name, facts.pinned_values(self.minded)
+        return _DECIDED.of(told, equal, partial(self._decided, facts, draft))
 
     def _decided(self, facts: Facts, draft: Draft) -> Decided:
         outcome = self.run(facts, draft)
@@ -88,9 +78,19 @@ class Pass:
         return {group: build_group(group, values) for group in self.decides}
 
     @property
+    def minded(self) -> frozenset[str]:
+        """The slots whose pins it looks at."""
+        return _minded(self.decides, self.heeds)
+
+    @property
     def contract(self) -> str:
         """The first line of the pass's docstring: what it decides, on what."""
         return (self.run.__doc__ or "").partition("\n")[0]
+
+
+@cache
+def _minded(groups: tuple[str, ...], heeds: tuple[str, ...]) -> frozenset[str]:
+    return frozenset({*heeds, *(path for path, each in SLOTS.items() if each.group in groups)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +140,23 @@ class Scribe:
         return self.facts.pinned(slot, value)
 
     def choose(
-        self, slot: str, options: Sequence[Option], code: str, asked: Any = None, at: str = ""
+        self,
+        slot: str,
+        options: Sequence[Option],
+        code: str,
+        asked: Any = None,
+        at: str = "",
+        *,
+        otherwise: str | None = None,
     ) -> Any:
         """Take the first option that is not refused; what was asked for, or pinned, or an error.
 
         `asked` is the spec's own wish and `at` where it says so; a wish or a pin that is refused
-        becomes an error of `code` that gives the reason.
+        becomes an error of `code` that gives the reason, and as help the first option that could
+        be had, or `otherwise`.
         """
         wish = self.facts.pinned(slot, asked)
-        is_refused = wish is not None and self._refuses(slot, options, wish, code, at)
+        is_refused = wish is not None and self._refuses(slot, options, wish, code, at, otherwise)
         best = next((each for each in options if each.refused is None), None)
         if best is None:
             if not is_refused:
@@ -160,14 +168,22 @@ class Scribe:
         rests = (*taken.rests, Origin("spec", at)) if asked is not None else taken.rests
         return self.say(slot, taken.value, reason, *rests, beat=beat)
 
-    def _refuses(self, slot: str, options: Sequence[Option], wish: Any, code: str, at: str) -> bool:
+    def _refuses(
+        self,
+        slot: str,
+        options: Sequence[Option],
+        wish: Any,
+        code: str,
+        at: str,
+        otherwise: str | None,
+    ) -> bool:
         """Whether a wish cannot be had; reports why, and what could be."""
         option = _find(options, wish)
         if option is None or option.refused is None:
             return False
         place = self.place(slot, at)
         others = [each for each in options if each.refused is None]
-        hint = f"use {others[0].value}: {others[0].reason}" if others else None
+        hint = f"use {others[0].value}: {others[0].reason}" if others else otherwise
         self.error(code, f"{slot} cannot be {wish}: {option.refused}", place, help=hint)
         return True
 

@@ -34,14 +34,15 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         (),
         ("precision",),
         choose_precision,
-        ("model", "selection", "spec.precision", "spec.engine"),
+        ("model", "selection.devices", "spec.precision", "spec.engine"),
+        heeds=("parallel.engine",),
     ),
     Pass(
         "choose-quantization",
         ("precision",),
         ("quantization",),
         choose_quantization,
-        ("selection", "spec.method"),
+        ("selection.devices", "spec.method"),
     ),
     Pass(
         "choose-attention",
@@ -57,6 +58,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("objective", "generation"),
         choose_objective,
         ("spec.objective", "spec.batch", "spec.model_fields_set"),
+        heeds=("batch.global",),
     ),
     Pass(
         "choose-loss",
@@ -103,4 +105,4 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("spec.launcher", "spec.train"),
     ),
 )
-"""Each with the groups it reads, those it decides, and the facts that it knows."""
+"""Each with the groups it reads, those it decides, the facts that it knows and pins it heeds."""

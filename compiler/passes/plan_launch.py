@@ -41,6 +41,13 @@ def _launcher(scribe: Scribe, draft: Draft) -> None:
         spec("launcher"),
         slot("parallel.engine"),
     )
+    if draft.parallel.sequence > 1 and chosen != "accelerate":
+        scribe.error(
+            "E0803",
+            f"{chosen} has no way to say that {draft.parallel.sequence} ranks share a sequence",
+            scribe.place("launch.launcher", "launcher"),
+            help="use accelerate, whose file says it to the trainer",
+        )
     if chosen == "python" and draft.parallel.world > 1 and draft.parallel.engine != "none":
         scribe.error(
             "E0803",
@@ -54,6 +61,8 @@ def _usual(draft: Draft) -> tuple[Launcher, str]:
     engine = draft.parallel.engine
     if draft.model.kind == "diffusion":
         return "accelerate", "diffusion trainers start by it"
+    if draft.parallel.sequence > 1:
+        return "accelerate", "only its file says that ranks share a sequence"
     if engine == "deepspeed" and not all(name.isdigit() for name in draft.devices.visible):
         # deepspeed/launcher/runner.py reads device numbers only
         return "torchrun", "the deepspeed launcher takes device numbers, not UUIDs"

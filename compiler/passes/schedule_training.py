@@ -10,6 +10,9 @@ from tunec.schemas.terms import ScheduleKind
 _LOG_LINES = 100
 """Log lines over a run: enough for a curve, few enough to read."""
 
+_FEW = 10
+"""Steps below which a run hardly moves: a judgement, told as a note."""
+
 
 def schedule_training(facts: Facts, draft: Draft) -> Outcome:
     """Derive the run's length in steps and what happens along it."""
@@ -30,6 +33,7 @@ def schedule_training(facts: Facts, draft: Draft) -> Outcome:
     scribe.say("schedule.keep_checkpoints", keep, why, spec("train.keep_checkpoints"))
     _evaluation(scribe, draft, steps, per_epoch)
     _unknown_length(scribe, steps, epochs)
+    _few_steps(scribe, draft, steps)
     return scribe.outcome()
 
 
@@ -72,8 +76,9 @@ def _warmup(scribe: Scribe, kind: ScheduleKind, steps: int | None) -> None:
         scribe.say("schedule.warmup_steps", warmup.steps, "the spec's own", spec("train.warmup"))
         return
     share = warmup.share or 0.0
-    count = math.ceil(share * steps) if steps else 0
+    count = min(math.ceil(share * steps), steps - 1) if steps else 0
     why = f"{share:.0%} of all steps, rounded up" if steps else "the number of steps is not known"
+    why = "a run of one step would be all warm-up" if steps == 1 else why
     scribe.say("schedule.warmup_steps", count, why, spec("train.warmup"), slot("schedule.steps"))
 
 
@@ -104,3 +109,19 @@ def _unknown_length(scribe: Scribe, steps: int | None, epochs: float | None) -> 
             "data",
             help="give data.samples, or train.steps",
         )
+
+
+def _few_steps(scribe: Scribe, draft: Draft, steps: int | None) -> None:
+    """Say where the data gives a batch only a few times; steps that are asked for are meant."""
+    asked = scribe.facts.spec.train.steps is not None or "schedule.steps" in scribe.facts.pins
+    if steps is None or steps >= _FEW or asked:
+        return
+    samples, batch = draft.data.samples or 0, draft.batch.global_
+    scribe.report(
+        "few-steps",
+        "note",
+        f"the run makes {steps} optimizer step{'' if steps == 1 else 's'} of {batch} samples",
+        "data.samples",
+        notes=(f"all {samples} samples fill a part of one step",) if samples < batch else (),
+        help="lower batch.global, or raise train.epochs",
+    )

@@ -200,7 +200,9 @@ def _optimizer(change: _Change) -> None:
         optimizer["type"] = "AdamW"
         change.hide("torch's AdamW stands in for DeepSpeed's own kernel", "optimizer.name")
     # deepspeed 0.19.8 runtime/engine.py `_configure_basic_optimizer`: torch_adam
-    optimizer["params"] = {**optimizer.get("params", {}), "torch_adam": True}
+    params = {**optimizer.get("params", {}), "torch_adam": True}
+    params.pop("momentum", None)
+    optimizer["params"] = params
     reason = "DeepSpeed compiles its own kernel when it is first used: torch's AdamW stands in"
     change.hide(reason, "optimizer.kernel")
 

@@ -93,10 +93,10 @@ class Outcome:
         return tuple(origin.path for origin in winner.rests)
 
 
-def outcome_of(planned: Planned, pair: Pair) -> Outcome:
+def outcome_of(planned: Planned, pair: Pair, *, with_traits: bool = True) -> Outcome:
     """Reduce a planned spec to what is compared, listed and kept."""
     faults = tuple(each for each in planned.diagnostics if each.severity == "error")
-    traits = traits_of(planned.facts) if planned.facts else None
+    traits = traits_of(planned.facts) if planned.facts and with_traits else None
     if planned.plan is None or planned.facts is None or faults:
         return Outcome(pair, traits, faults=faults)
     needs = _needs(planned, planned.facts.cluster)

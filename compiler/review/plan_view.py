@@ -98,6 +98,8 @@ def _memory(plan: Plan, memory: Account) -> Iterator[str]:
     yield from _terms({f"margin: {name}": value for name, value in memory.margin.items()})
     for name, terms in memory.phases.items():
         yield f"  {'phase ' + name:<{_WIDTH}} {format_bytes(sum(terms.values())):>12}"
+    if memory.workload.vendor != "nvidia":
+        return
     shown = min(memory.reading_bytes, plan.devices.memory)
     yield f"  {'nvidia-smi shows, in 95 % of runs':<{_WIDTH}} {format_bytes(shown):>12} at most"
 

@@ -12,13 +12,17 @@ from tunec.compiler.tracing.recording import PHASES, Tensors, Trace, TracedPhase
 _WEIGHTS: Final = frozenset(
     {"frozen weights", "trained weights", "adapters", "gathered parameters"}
     | {"persistent parameters", "weight casts"}
-    | {"position table", "reference model", "second shards"}
+    | {"position table", "reference model", "second shards", "scales of packed weights"}
+    | {"rotary tables", "text encoders and VAE"}
 )
 _STATES: Final = frozenset({"optimizer states", "master weights", "optimizer temporaries"})
 _GRADIENTS: Final = frozenset(
     {"gradients", "new gradients", "accumulated gradients", "gradient partition"}
     | {"averaged gradients", "fp32 gradients", "largest gradient", "gradient all-reduce"}
-    | {"gradient buckets", "reduce buckets", "tied gradient"}
+    | {"gradient buckets", "reduce buckets", "tied gradient", "updates", "whole gradients"}
+    | {"orthogonalisation", "gathering buffers", "whole momenta", "own momenta"}
+    | {"earlier gradients"}
+    | {"exchanged matrices", "gathering buffers kept"}
     | {"reduced copy", "waiting gradients", "fp64 gradients"}
 )
 _BACKWARD: Final = re.compile(r"backward|reduction")

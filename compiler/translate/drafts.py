@@ -82,6 +82,20 @@ def drafts_of(
     return drafts
 
 
+def undecided(target: Target, filled: Partial) -> Mapping[str, tuple[File, ...]]:
+    """Files of which it is open whether the run has them, by the slot that decides it."""
+    found: dict[str, tuple[File, ...]] = {}
+    for file in target.files:
+        try:
+            filled.ask(file.when)
+        except Unsaid as unsaid:
+            if not file.is_optional:
+                found[unsaid.slot] = (*found.get(unsaid.slot, ()), file)
+        except WRONG_SHAPE:
+            continue
+    return found
+
+
 def _draft(file: File, known: Partial, filled: Partial, dialect: Dialect) -> Draft | None:
     """A file for what is known; None where no run like this has it."""
     try:

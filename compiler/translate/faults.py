@@ -12,7 +12,7 @@ from tunec.compiler.ir.show import show
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Dialect, Json, Target, refused
-from tunec.compiler.translate.drafts import Draft, schema_of
+from tunec.compiler.translate.drafts import Draft, schema_of, undecided
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.sources import Sources
 
@@ -37,7 +37,10 @@ def faults_of(
     """
     target, version = asked
     dialect = target.dialect(version, software)
-    lacking = _needed(drafts, sources, dialect)
+    lacking = {
+        **_needed(drafts, sources, dialect),
+        **_waiting(target, drafts, filled, sources, dialect),
+    }
     found = [
         *(_unsaid(target, slot, reason, sources) for slot, reason in lacking.items()),
         *_losses(asked, drafts, known, sources),
@@ -74,6 +77,22 @@ def _needed(drafts: Sequence[Draft], sources: Sources, dialect: Dialect) -> dict
                 found.setdefault(row.needs, f"it decides how {draft.file.name} says {lacks[0]}")
             elif row.needs and row.needs not in told and lacks:
                 found.setdefault(row.needs, f"{draft.file.name} says it together with {lacks[0]}")
+    return found
+
+
+def _waiting(
+    target: Target, drafts: Sequence[Draft], filled: Partial, sources: Sources, dialect: Dialect
+) -> dict[str, str]:
+    """Slots that decide whether there is a file which alone could say what was read; and why."""
+    said = frozenset(slot for draft in drafts for slot in draft.said)
+    found: dict[str, str] = {}
+    for decisive, files in undecided(target, filled).items():
+        rows = (row for file in files for row in file.entries if row.holds_in(dialect))
+        slots = dict.fromkeys(slot for row in rows for slot in row.slots)
+        lost = [slot for slot in slots if sources.is_written(slot) and slot not in said]
+        if lost:
+            names = joined((file.name for file in files), "or")
+            found[decisive] = f"it decides whether there is {names}, which says {lost[0]}"
     return found
 
 

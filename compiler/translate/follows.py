@@ -83,6 +83,13 @@ def _per_node(known: _Known) -> Iterator[Definition]:
             yield from known.follows(slot, 1, "one process")
 
 
+def _whole(known: _Known) -> Iterator[Definition]:
+    """Groups of ranks are asked for by a key, whoever reads it; without one there are none."""
+    for slot in ("parallel.tensor", "parallel.sequence"):
+        if known[slot] is None:
+            yield from known.follows(slot, 1, "no file asks for groups of ranks")
+
+
 def _data(known: _Known) -> Iterator[Definition]:
     counts = known.counts("parallel.world", "parallel.tensor", "parallel.sequence")
     if counts and counts[0] % (counts[1] * counts[2]) == 0:
@@ -178,7 +185,7 @@ def _autocast(known: _Known, engines: Sequence[str]) -> Iterator[Definition]:
 
 
 _RULES: Final[tuple[_Rule, ...]] = (
-    *(_world, _nodes, _per_node, _data, _accumulation, _micro, _global, _scaling),
+    *(_world, _nodes, _per_node, _whole, _data, _accumulation, _micro, _global, _scaling),
 )
 
 

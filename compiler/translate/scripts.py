@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.formats import parse_text
 from tunec.compiler.lints.kinds import LEAST_SHARE, kind_of
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.target import File, Target
@@ -68,9 +69,12 @@ def _knows(file: File, values: Mapping[str, Any]) -> bool:
 def _document(
     table: Target, file: File, values: Mapping[str, Any], documents: tuple[Document, ...]
 ) -> Document:
-    """The parsed values with the places at which lint has found the same words."""
-    known = {path: each.node for one in documents for path, each in one.found.items()}
+    """The parsed values with the places of the same words, nobody's flags among them."""
+    parts, _ = parse_text(documents[0].name, documents[0].text)
+    known = {key: node for each in parts for key, node in (each.root.fields or {}).items()}
+    known |= {path: each.node for one in documents for path, each in one.found.items()}
     hidden = {key for one in documents for key in one.unknown}
+    hidden |= {key for one in parts for key in one.unknown}
     given = found_plain(values).keys()
     unknown = frozenset(given & {path for key in hidden for path in (key, f"{_FLAGS}.{key}")})
     start = documents[0].start()

@@ -10,7 +10,7 @@ from tunec.compiler.ir.show import show
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
-from tunec.compiler.translate.drafts import Draft, drafts_of, with_defaults
+from tunec.compiler.translate.drafts import Draft, drafts_of, undecided, with_defaults
 from tunec.compiler.translate.faults import faults_of, nothing
 from tunec.compiler.translate.partial import Partial
 from tunec.compiler.translate.sources import Sources
@@ -44,7 +44,7 @@ def write(asked: Asked, sources: Sources, software: Mapping[str, str], header: s
     dialect = target.dialect(version, software)
     filled = with_defaults(target, known, dialect)
     drafts = drafts_of(target, known, filled, sources, dialect)
-    if not drafts:
+    if not drafts and not undecided(target, filled):
         return Written((), (nothing(target),))
     found = faults_of(asked, drafts, known, filled, sources, software)
     artifacts, faulty = ((), []) if _errors(found) else _artifacts(drafts, header)

@@ -77,16 +77,17 @@ def plan(
     hardware: str | None = None,
     targets: Sequence[str] = (),
     overrides: Sequence[str] = (),
+    allow_outside: bool = False,
 ) -> "Planned":
     """Decide every slot of a spec, with its memory and its time.
 
     `hardware` replaces the spec's own, `targets` its targets (`huggingface@4.40`), `overrides` are
     `path=value`. Paths in a spec that is given as text or data are relative to the working
-    directory. Raises UnknownTarget.
+    directory; `allow_outside` lets `extends` leave the spec's project. Raises UnknownTarget.
     """
     from tunec.compiler.driver import plan as decide
 
-    loaded = _load(spec, hardware, overrides)
+    loaded = _load(spec, hardware, overrides, allow_outside=allow_outside)
     return decide(loaded, _asked(loaded, targets))
 
 
@@ -96,6 +97,7 @@ def compile(  # noqa: A001  the word of the command line
     hardware: str | None = None,
     targets: Sequence[str] = (),
     overrides: Sequence[str] = (),
+    allow_outside: bool = False,
 ) -> "Compiled":
     """Plan a spec and write the files of its targets, in memory: all of them, or none.
 
@@ -103,7 +105,7 @@ def compile(  # noqa: A001  the word of the command line
     """
     from tunec.compiler.driver import compile_spec
 
-    loaded = _load(spec, hardware, overrides)
+    loaded = _load(spec, hardware, overrides, allow_outside=allow_outside)
     asked = _asked(loaded, targets)
     if not asked and loaded.spec is not None:
         raise NoTarget("no target is named: give `targets`, here or in the spec")
@@ -190,22 +192,24 @@ def translate(
     return translate_files(paths, asked, targets, environment, given=given, without=without)
 
 
-def _load(spec: Source, hardware: str | None, overrides: Sequence[str]) -> "Loaded":
+def _load(
+    spec: Source, hardware: str | None, overrides: Sequence[str], *, allow_outside: bool
+) -> "Loaded":
     from tunec.compiler.frontend.load import load_mapping, load_spec, load_text
 
     if isinstance(spec, Mapping):
         return load_mapping(spec, overrides, hardware)
     if isinstance(spec, str) and "\n" in spec:
-        return load_text(spec, overrides=overrides, hardware=hardware)
-    return load_spec(Path(spec), overrides, hardware)
+        return load_text(spec, overrides=overrides, hardware=hardware, allow_outside=allow_outside)
+    return load_spec(Path(spec), overrides, hardware, allow_outside=allow_outside)
 
 
 def _asked(loaded: "Loaded", names: Sequence[str]) -> "tuple[Asked, ...]":
+    from tunec.compiler.requirements import together
     from tunec.targets.registry import TARGETS
 
     wanted = names or (loaded.spec.targets if loaded.spec else ())
-    software = loaded.spec.software if loaded.spec else {}
-    return tuple(TARGETS.resolve(name, software) for name in wanted)
+    return together(TARGETS.resolve, wanted, loaded.software)
 
 
 def __getattr__(name: str) -> Any:

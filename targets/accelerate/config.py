@@ -14,6 +14,7 @@ from tunec.targets.accelerate.deepspeed import INLINE
 from tunec.targets.accelerate.fsdp import FSDP, WORD
 from tunec.targets.accelerate.packages import PACKAGE
 from tunec.targets.accelerate.processes import processes, uses_every_device
+from tunec.targets.accelerate.sequences import SEQUENCES
 
 _CONFIG = "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py `ClusterConfig`"
 _LAUNCH = "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`"
@@ -204,6 +205,7 @@ _ENTRIES = (
     *_DEEPSPEED,
     *INLINE,
     *FSDP,
+    *SEQUENCES,
 )
 
 

@@ -10,7 +10,7 @@ from tunec.targets.accelerate.sections import section_defaults
 
 _SCRIPT: Final = "the training script's own files say it"
 _COMMAND: Final = "the launch command says it"
-_SAID: Final = ("parallel.engine", "parallel.world")
+_SAID: Final = ("parallel.engine", "parallel.world", "parallel.sequence")
 """What the file says of every plan."""
 
 _CANNOT: Final = {

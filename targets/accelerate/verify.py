@@ -99,6 +99,8 @@ def _facts(plan: Plan, answer: Mapping[str, Any]) -> Iterator[Fact]:
     chosen = [engine for engine, name in engines.items() if arguments.get(name)]
     yield Fact("parallel.engine", "distributed_type", plan.parallel.engine, *(chosen or ["none"]))
     yield Fact("parallel.world", "num_processes", plan.parallel.world, arguments["num_processes"])
+    shared = int(told.get("PARALLELISM_CONFIG_SP_SIZE") or 1)
+    yield Fact("parallel.sequence", "sp_size", plan.parallel.sequence, shared)
     mixed = plan.precision.compute if plan.states.autocast else "no"
     if plan.parallel.engine != "deepspeed":
         said = told.get("ACCELERATE_MIXED_PRECISION")

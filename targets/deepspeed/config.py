@@ -48,16 +48,26 @@ FILLED: Final = frozenset(
 key of a block is dropped by DeepSpeed itself, so its default holds (deepspeed 0.14.5 to 0.19.8
 runtime/config_utils.py `DeepSpeedConfigModel.__init__`)."""
 
-_BLOCKS = ("fp16", "bf16", "bfloat16", "optimizer", "scheduler", "zero_optimization", "aio")
+_BLOCKS = ("fp16", "bf16", "bfloat16", "zero_optimization", "aio")
 _KEYS = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
+_TYPED = ("optimizer", "scheduler")
 
 
 def _is_config(document: Json) -> bool:
-    """Keys that only DeepSpeed has, or blocks that in other files are flags."""
+    """Keys that only DeepSpeed has, or blocks that in other files are flags.
+
+    Other programs have blocks for optimizer and schedule too (LitGPT, torchtune, fairseq), which
+    name a class there, and neither `type` nor `params`.
+    """
     if not isinstance(document, dict):
         return False
     blocks = any(isinstance(document.get(name), dict) for name in _BLOCKS)
-    return blocks or any(name in document for name in _KEYS)
+    return blocks or any(name in document for name in _KEYS) or _is_typed(document)
+
+
+def _is_typed(document: dict[str, Json]) -> bool:
+    held = [document.get(name) for name in _TYPED]
+    return any(isinstance(each, dict) and ("type" in each or "params" in each) for each in held)
 
 
 def _schema(dialect: Dialect) -> str:
@@ -68,7 +78,6 @@ def _schema(dialect: Dialect) -> str:
 def ds_config(reader: Reader, when: Callable[[Plan], bool] = in_every_plan) -> File:
     """ds_config.json for a reader. A trainer schedules the learning rate itself."""
     schedule = () if reader.is_trainer else SCHEDULER
-    tensor = () if reader.is_trainer else TENSOR
     return File(
         name=NAME,
         format="json",
@@ -79,7 +88,7 @@ def ds_config(reader: Reader, when: Callable[[Plan], bool] = in_every_plan) -> F
             *schedule,
             *ZERO,
             *AIO,
-            *tensor,
+            *TENSOR,
             *PRINTING,
         ),
         recognise=_is_config,

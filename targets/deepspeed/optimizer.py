@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, derived, fixed, same
+from tunec.compiler.target import Entry, constant, derived, fixed, same
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
 from tunec.targets.deepspeed.reader import BUILT, PACKAGE, TESTED, TESTED_OF_OTHERS, Reader
 
@@ -18,8 +18,9 @@ _TORCH, _FUSED, _FOREACH = (
 
 _BY_TYPE: dict[str, OptimizerName] = {name.lower(): slot for slot, name in BUILT.items()}
 
-_WITH_BETAS: tuple[OptimizerName, ...] = ("adamw", "lion")
-_WITH_EPSILON: tuple[OptimizerName, ...] = ("adamw",)
+_OWN: tuple[OptimizerName, ...] = ("lion", "muon")
+_WITH_BETAS: tuple[OptimizerName, ...] = ("adamw", "lion", "muon")
+_WITH_EPSILON: tuple[OptimizerName, ...] = ("adamw", "muon")
 
 
 def _read_name(found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -108,8 +109,11 @@ def _kernels(built: Callable[[Plan], bool]) -> tuple[Entry, ...]:
         absent=(),
         when=on_device("sgd"),
     )
-    lion = fixed("optimizer.kernel", "own", _ENGINE, when=on_device("lion"), package=PACKAGE)
-    return (kernel, torch, lion)
+    own = (
+        fixed("optimizer.kernel", "own", _ENGINE, when=on_device(name), package=PACKAGE)
+        for name in _OWN
+    )
+    return (kernel, torch, *own)
 
 
 def _parameters(built: Callable[[Plan], bool]) -> tuple[Entry, ...]:
@@ -134,6 +138,14 @@ def _parameters(built: Callable[[Plan], bool]) -> tuple[Entry, ...]:
         betas,
         key("eps", "epsilon", built_with(_WITH_EPSILON)),
         key("weight_decay", "weight_decay", built),
+        constant(
+            "optimizer.params.momentum",
+            0.95,
+            "deepspeed 0.17.6 to 0.19.8 runtime/zero/muon/original_muon.py `MuonWithAuxAdam`: its "
+            "default, as of Keller Jordan's Muon",
+            when=built_with(("muon",)),
+            package=PACKAGE,
+        ),
     )
 
 

@@ -6,13 +6,13 @@ from tunec.schemas.terms import OptimizerName
 
 PACKAGE = "deepspeed"
 
-BUILT: dict[OptimizerName, str] = {"adamw": "AdamW", "lion": "Lion", "sgd": "SGD"}
+BUILT: dict[OptimizerName, str] = {"adamw": "AdamW", "lion": "Lion", "muon": "Muon", "sgd": "SGD"}
 """Optimizers that DeepSpeed builds from its file, by the type it knows them as.
 
-deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: its own `adam`, `adamw`
-and `lion`, and any class of torch.optim by its exact name.
+deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: its own `adam`, `adamw`,
+`lion` and, since 0.17.6, `muon`, and any class of torch.optim by its exact name.
 """
-TESTED: tuple[OptimizerName, ...] = ("adamw", "lion")
+TESTED: tuple[OptimizerName, ...] = ("adamw", "lion", "muon")
 TESTED_OF_OTHERS: tuple[OptimizerName, ...] = ("adamw",)
 """Those that ZeRO takes without `zero_allow_untested_optimizer`: built by DeepSpeed, and by others.
 
@@ -36,11 +36,13 @@ class Reader:
 
         A trainer builds it itself, so that it is named in one place, except where its states are
         offloaded: that takes DeepSpeed's CPU Adam or Lion, which deepspeed runtime/engine.py
-        `_configure_optimizer` otherwise refuses ("ZeRO-Offload with a client provided optimizer").
+        `_configure_optimizer` otherwise refuses ("ZeRO-Offload with a client provided optimizer");
+        and for Muon, which no trainer has.
         """
         if plan.optimizer.name not in BUILT:
             return False
-        return not self.is_trainer or plan.zero.offload_optimizer != "none"
+        own = plan.optimizer.name == "muon" or plan.zero.offload_optimizer != "none"
+        return own or not self.is_trainer
 
 
 PLAIN = Reader("deepspeed", is_trainer=False)

@@ -91,6 +91,32 @@ REFUSALS: Final = (
         "offload the optimizer, or keep the master weights",
     ),
     Refusal(
+        ("optimizer.name",),
+        "it has no Muon, or one that does not leave embeddings and frozen weights alone",
+        lambda p: p.optimizer.name == "muon",
+        "deepspeed 0.14.5 to 0.18.6 runtime/config.py `DEEPSPEED_OPTIMIZERS`, runtime/engine.py "
+        "`_configure_basic_optimizer`",
+        "use deepspeed 0.18.7 or newer",
+        until="0.18.7",
+    ),
+    Refusal(
+        ("optimizer.name", "zero.reduce_scatter"),
+        "each rank steps Muon's matrices by gradients of which it reduced its own part only",
+        lambda p: p.optimizer.name == "muon" and p.zero.reduce_scatter,
+        "deepspeed 0.17.6 to 0.19.2 runtime/zero/stage_1_and_2.py `average_tensor`",
+        "pin zero.reduce_scatter to false",
+        until="0.19.3",
+    ),
+    Refusal(
+        ("optimizer.name", "states.gradients"),
+        "its Muon blends gradients into momenta of the same dtype only",
+        lambda p: p.optimizer.name == "muon" and _mixed_gradients(p),
+        "deepspeed 0.17.6 to 0.19.6 runtime/zero/stage_1_and_2.py `get_flat_partition`: "
+        "RuntimeError of torch.lerp",
+        "accumulate in the compute dtype",
+        until="0.19.7",
+    ),
+    Refusal(
         ("zero.offload_optimizer", "zero.stage"),
         "below stage 3 it keeps optimizer states in CPU memory and never on NVMe",
         lambda p: p.zero.offload_optimizer == "nvme" and p.zero.stage in (1, 2),

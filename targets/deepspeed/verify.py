@@ -41,6 +41,7 @@ BUILT: Final[Mapping[tuple[str, str, bool], str]] = {
     ("sgd", "fused", False): "SGD",
     ("sgd", "loop", False): "SGD",
     ("lion", "own", False): "FusedLion",
+    ("muon", "own", False): "MuonWithAuxAdam",
     ("adamw", "fused", True): "DeepSpeedCPUAdam",
     ("adamw", "own", True): "DeepSpeedCPUAdam",
     ("lion", "own", True): "DeepSpeedCPULion",

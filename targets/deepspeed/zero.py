@@ -190,7 +190,15 @@ ZERO = (
         "zero_optimization.reduce_scatter",
         True,
         "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py: off, gradients take another path",
-        when=shards_parameters,
+        when=lambda plan: shards_parameters(plan) and plan.optimizer.name != "muon",
+        package=PACKAGE,
+    ),
+    constant(
+        "zero_optimization.reduce_scatter",
+        False,
+        "deepspeed 0.18.9 to 0.19.8 runtime/zero/stage3.py: Muon and reduce scatter cannot be used "
+        "together, ValueError",
+        when=lambda plan: shards_parameters(plan) and plan.optimizer.name == "muon",
         package=PACKAGE,
     ),
     _key("reduce_bucket_size", "reduce_bucket", 500_000_000, shards),

@@ -146,6 +146,15 @@ SAMPLES = (
     *_length("max_seq_length", None, "0.16", (("0.8", _LONG_512), ("0.9", {}), ("0.15", _LONG))),
     *_length("max_length", "0.16", None, ((ALWAYS, _LONG),)),
     same("packing", "data.packing", _CONFIG, absent=((ALWAYS, False),), package=TRL),
+    derived(
+        "pad_to_multiple_of",
+        lambda plan: plan.parallel.sequence,
+        "deepspeed 0.19.8 ulysses_sp.py `UlyssesSPDataLoaderAdapter.refill`: a batch whose length "
+        "does not divide by the ranks of a sequence is refused",
+        since="1.16",
+        when=lambda plan: plan.parallel.sequence > 1,
+        package=TRL,
+    ),
 )
 
 

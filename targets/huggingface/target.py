@@ -157,6 +157,10 @@ CANNOT: Final = {
     ),
     "adapter.trainable_parameters": Cannot(_MODEL_SAYS),
     **supervised("transformers' Trainer"),
+    **{
+        f"optimizer.{name}": Cannot("the optimizer has no such number")
+        for name in ("beta1", "beta2", "epsilon")
+    },
     "optimizer.kernel": Cannot("offloaded, DeepSpeed's own CPU optimizer runs"),
     "parallel.engine": Cannot(_LAUNCH),
     "parallel.world": Cannot(_LAUNCH),
@@ -164,9 +168,7 @@ CANNOT: Final = {
     "parallel.tensor": Cannot(
         "the Trainer's arguments split nothing but the data", loses=True, harmless=(1,)
     ),
-    "parallel.sequence": Cannot(
-        "the Trainer's arguments split nothing but the data", loses=True, harmless=(1,)
-    ),
+    "parallel.sequence": Cannot("accelerate.yaml says it, to the launcher"),
     **{
         f"states.{name}": Cannot(_ENGINE)
         for name in ("trainable", "gradients", "master_weights", "optimizer")

@@ -33,6 +33,9 @@ _OPTIM: dict[tuple[OptimizerName, OptimizerKernel], str] = {
     ("paged_adamw_32bit", "bitsandbytes"): "paged_adamw_32bit",
     ("adafactor", "own"): "adafactor",
     ("lion", "own"): "lion_32bit",
+    ("lion_8bit", "bitsandbytes"): "lion_8bit",
+    ("paged_lion_8bit", "bitsandbytes"): "paged_lion_8bit",
+    ("paged_lion_32bit", "bitsandbytes"): "paged_lion_32bit",
     ("sgd", "foreach"): "sgd",
 }
 """torch's own classes run foreach on CUDA when told nothing: torch 2.13 optim/optimizer.py
@@ -42,7 +45,13 @@ _OFFLOADED: dict[OptimizerName, str] = {"adamw": "adamw_torch", "lion": "lion_32
 
 
 def _names_kernel(plan: Plan) -> bool:
-    """Whether `optim` decides which code runs; offloaded, DeepSpeed's CPU optimizer does."""
+    """Whether `optim` decides which code runs.
+
+    Offloaded, DeepSpeed's CPU optimizer does, and Muon is in its file (transformers 4.40.2 to
+    5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`: `optim` is not looked at then).
+    """
+    if plan.optimizer.name == "muon":
+        return False
     return plan.zero.offload_optimizer == "none" or _pair(plan) in _OPTIM
 
 
@@ -71,6 +80,26 @@ def _read_offloaded(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"optimizer.name": names[0]} if names else {}
 
 
+_WITHOUT_MOMENTS: tuple[OptimizerName, ...] = ("adafactor", "sgd")
+_SIGN_ONLY: tuple[OptimizerName, ...] = (
+    *("lion", "lion_8bit", "paged_lion_8bit", "paged_lion_32bit"),
+)
+
+
+def _has_moments(plan: Plan) -> bool:
+    """Whether the optimizer is given the betas.
+
+    transformers 4.40.2 to 5.23.0 trainer.py `get_optimizer_cls_and_kwargs`, 5.6.2 to 5.23.0
+    trainer_optimizer.py.
+    """
+    return plan.optimizer.name not in _WITHOUT_MOMENTS
+
+
+def _has_epsilon(plan: Plan) -> bool:
+    """Whether the optimizer is given epsilon too; Lion divides by nothing."""
+    return _has_moments(plan) and plan.optimizer.name not in _SIGN_ONLY
+
+
 OPTIMIZER = (
     Entry(
         ("optim",),
@@ -90,12 +119,12 @@ OPTIMIZER = (
         _write_offloaded,
         _read_offloaded,
         _OPTIMIZERS,
-        when=lambda plan: not _names_kernel(plan),
+        when=lambda plan: not _names_kernel(plan) and plan.optimizer.name != "muon",
     ),
     _default("weight_decay", "optimizer.weight_decay", 0.0),
-    _default("adam_beta1", "optimizer.beta1", 0.9),
-    _default("adam_beta2", "optimizer.beta2", 0.999),
-    _default("adam_epsilon", "optimizer.epsilon", 1e-8),
+    replace(_default("adam_beta1", "optimizer.beta1", 0.9), when=_has_moments),
+    replace(_default("adam_beta2", "optimizer.beta2", 0.999), when=_has_moments),
+    replace(_default("adam_epsilon", "optimizer.epsilon", 1e-8), when=_has_epsilon),
     _default("max_grad_norm", "optimizer.max_grad_norm", 1.0),
 )
 

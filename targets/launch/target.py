@@ -222,6 +222,7 @@ _HERE: Final = frozenset(
     {
         *("devices.nodes", "devices.per_node", "devices.visible", "precision.deprecated_fp16"),
         *("precision.compute", "states.autocast", "parallel.engine", "parallel.world"),
+        "parallel.sequence",
         *("launch.launcher", "launch.environment", "launch.script"),
     }
 )
@@ -233,6 +234,9 @@ _CANNOT: Final = {
     "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
     "states.autocast": Cannot("the trainer's own files say it"),
     "parallel.engine": Cannot("the trainer's own files say it"),
+    "parallel.sequence": Cannot(
+        "only accelerate's file says it to a trainer", loses=True, harmless=(1,)
+    ),
 }
 
 TARGET: Final = Target(

@@ -27,11 +27,12 @@ from tunec.targets.read_only import never, observed, schema_of
 _MARKS: Final = frozenset(
     {
         *("stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "lora_target"),
-        *("overwrite_cache", "infer_backend", "export_dir", "plot_loss", "quantization_bit"),
-        *("adapter_name_or_path", "disable_gradient_checkpointing", "additional_target"),
-        *("lora_rank", "flash_attn", "do_train"),
+        *("infer_backend", "export_dir", "plot_loss", "adapter_name_or_path", "flash_attn"),
+        *("disable_gradient_checkpointing", "additional_target", "lora_rank"),
     }
 )
+_ALSO: Final = frozenset({"overwrite_cache", "quantization_bit", "do_train"})
+"""Keys that examples of transformers and of ChatGLM have too."""
 
 
 def _is_llamafactory(document: Json) -> bool:
@@ -42,7 +43,8 @@ def _is_llamafactory(document: Json) -> bool:
     """
     if not isinstance(document, dict) or "model" in document:
         return False
-    return len(_MARKS & set(document)) > 1
+    own = len(_MARKS & set(document))
+    return own > 0 and own + len(_ALSO & set(document)) > 1
 
 
 def _of_the_trainer() -> Iterator[Entry]:

@@ -25,6 +25,9 @@ class Rule:
     source: str
 
 
+_BY_DEEPSPEED: Final = ("adamw", "lion", "muon")
+"""helpers/training/deepspeed_optimizers.py `SUPPORTED_OPTIMIZERS`, 3.1.6 and 4.10.1."""
+
 RULES: Final = (
     Rule(
         lambda plan: plan.optimizer.name == "adamw_bf16" and plan.precision.compute != "bf16",
@@ -57,11 +60,11 @@ RULES: Final = (
     ),
     Rule(
         lambda plan: (
-            plan.parallel.engine == "deepspeed" and plan.optimizer.name not in ("adamw", "lion")
+            plan.parallel.engine == "deepspeed" and plan.optimizer.name not in _BY_DEEPSPEED
         ),
         "it puts AdamW in the place of this optimizer in DeepSpeed's file",
         ("optimizer.name", "parallel.engine"),
-        "use adamw or lion, or `engine: ddp`",
+        "use adamw, lion or muon, or `engine: ddp`",
         "helpers/training/deepspeed_optimizers.py SUPPORTED_OPTIMIZERS",
     ),
 )

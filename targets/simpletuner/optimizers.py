@@ -36,6 +36,9 @@ CHOICES: Final = (
     Choice("bnb-adamw8bit-paged", "paged_adamw_8bit", "bitsandbytes", (0.9, 0.999), 1e-6, 0.01),
     Choice("bnb-adamw-paged", "paged_adamw_32bit", "bitsandbytes", (0.9, 0.999), 1e-6, 0.01),
     Choice("optimi-lion", "lion", "own", (0.9, 0.99), None, 0.0),
+    Choice("bnb-lion8bit", "lion_8bit", "bitsandbytes", (0.9, 0.99), None, 0.0),
+    Choice("bnb-lion8bit-paged", "paged_lion_8bit", "bitsandbytes", (0.9, 0.99), None, 0.0),
+    Choice("bnb-lion-paged", "paged_lion_32bit", "bitsandbytes", (0.9, 0.99), None, 0.0),
     Choice("torch-sgd", "sgd", None, None, None, 0.0),
 )
 

@@ -229,3 +229,41 @@ def test_starting_imports_nothing_heavy():
 def test_every_catalogue_model_can_be_listed(tunec):
     assert list(tunec("catalog", "models", "--format", "json").json) == sorted(card_names())
     assert list(tunec("catalog", "slots", "--format", "json").json) == list(SLOTS)
+
+
+def test_the_catalog_for_machines_names_all_of_each_kind(tunec):
+    every = tunec("catalog", "--format", "json").json
+    assert list(every) == list(KINDS)
+    assert "llama-3.1-8b" in every["models"]
+    assert "did you mean `llama-3.1-8b`" in tunec("catalog", "models", "lama-3.1-8b").err
+
+
+@pytest.mark.parametrize("command", ["compile", "report", "translate"])
+def test_an_empty_place_to_write_to_is_wrong_usage(tunec, command):
+    result = tunec(command, "spec.yaml", "-o", "")
+    assert result.code == 2
+    assert "is empty" in result.err
+
+
+def test_a_file_that_another_names_is_called_from_where_the_command_runs(
+    tunec, tmp_path, monkeypatch
+):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/ds_config.json").write_text(
+        '{"train_micro_batch_size_per_gpu": 1, "gradient_cliping": 1.0}\n', "utf-8"
+    )
+    arguments = "output_dir: o\nper_device_train_batch_size: 1\ndeepspeed: ds_config.json\n"
+    (tmp_path / "run/training_args.yaml").write_text(arguments, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    result = tunec("lint", "run/training_args.yaml", "--format", "github")
+    assert result.code == 1
+    assert "file=run/ds_config.json," in result.out
+
+
+def test_a_denoiser_without_transformer_layers_is_planned_or_refused(tunec, tmp_path):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "tunec: 1\nmodel: sdxl-base-1.0\nmethod: full\nhardware: l4-x4\n"
+        "data: {train: images, samples: 5k, resolution: 512}\n"
+    )
+    assert "E0701" in tunec("plan", spec).err

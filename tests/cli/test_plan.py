@@ -2,10 +2,12 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from shell import EXAMPLES, FIVE, GLM, INFEASIBLE, MIXED
 
+import tunec as library
 from tunec.compiler.diagnostics.codes import known_codes
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.passes.pipeline import PIPELINE
@@ -215,3 +217,84 @@ def test_explaining_a_spec_that_is_wrong(tunec, tmp_path):
     result = tunec("explain", tmp_path / "spec.yaml", "zero.stage")
     assert (result.code, result.out) == (1, "")
     assert "error[E0" in result.err
+
+
+def test_a_file_outside_of_the_project_is_read_where_that_is_allowed(tunec, tmp_path):
+    (tmp_path / "team.yaml").write_text(Path(FIVE).read_text("utf-8"), "utf-8")
+    (tmp_path / "project").mkdir()
+    spec = tmp_path / "project/spec.yaml"
+    spec.write_text("extends: ../team.yaml\nname: ours\n", "utf-8")
+    refused = tunec("plan", spec)
+    assert refused.code == 1
+    assert refused.err.count("error[") == 1, "what the file would have said is not missed"
+    assert "--allow-outside" in refused.err
+    assert tunec("plan", spec, "--allow-outside").code == 0
+    assert library.plan(spec, allow_outside=True).ok
+
+
+@pytest.mark.parametrize("key", ["num_hidden_layers", "hidden_size"])
+def test_a_config_of_an_impossible_size_is_refused_at_once(tunec, tmp_path, key):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", key: 10**12}))
+    result = tunec("plan", FIVE, "--set", f"model={tmp_path}/config.json")
+    assert (result.code, result.out) == (1, "")
+    assert f"{key} is 1000000000000" in result.err
+    assert "must be at most" in result.err
+
+
+def test_a_pipeline_without_a_config_names_the_part_that_has_one(tunec, tmp_path):
+    (tmp_path / "flux/transformer").mkdir(parents=True)
+    (tmp_path / "flux/transformer/config.json").write_text("{}")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(Path(FIVE).read_text("utf-8"), "utf-8")
+    result = tunec("plan", spec, "--set", "model=flux")
+    assert result.code == 1
+    assert "`model: flux/transformer`" in result.err
+
+
+def test_the_margin_is_called_by_what_the_devices_run(tunec):
+    for hardware, names in (("mi300x-x2", ("HIP", "RCCL")), ("gaudi2-x2", ("SynapseAI", "HCCL"))):
+        text = tunec("plan", FIVE, "--hardware", hardware).out
+        assert all(f"margin: {name}" in text for name in names)
+        assert not re.search("CUDA context|NCCL|nvidia-smi", text)
+
+
+def test_a_run_of_a_few_steps_is_told_and_one_step_is_no_warm_up(tunec):
+    result = tunec("plan", FIVE, "--set", "data.samples=8", "--format", "json").json
+    assert "few-steps" in {each["id"] for each in result["diagnostics"]}
+    assert result["plan"]["schedule.steps"] == 1
+    assert result["plan"]["schedule.warmup_steps"] == 0
+
+
+def test_where_the_host_lacks_the_sum_is_the_hosts(tunec):
+    options = ("--set", "model=llama-3.1-70b", "--set", "method=full")
+    result = tunec("plan", FIVE, *options, "--format", "json")
+    fault = next(d for d in result.json["diagnostics"] if d["id"] == "E0701")
+    assert "that a node's host may give" in fault["message"]
+    assert {term["name"] for term in fault["sum"]} >= {"offloaded optimizer states", "processes"}
+
+
+def test_fields_at_odds_are_shown_where_they_stand(tunec):
+    result = tunec("plan", FIVE, "--set", "train.steps=100", "--set", "train.warmup=500")
+    assert result.code == 1
+    assert result.err.count("said here") == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "code", "words"),
+    [
+        ("method={lora: {targets: '('}}", "E0605", "no module that '(' names"),
+        ("method={lora: {targets: []}}", "E0605", "no target is named"),
+        ("pin.devices.visible=[0]", "E0403", "a list that holds `0`"),
+        ("budget.host_memory=1GiB", "E0701", "the whole host (no budget.host_memory)"),
+    ],
+)
+def test_odd_values_are_refused_by_name(tunec, override, code, words):
+    result = tunec("plan", FIVE, "--set", override)
+    assert (result.code, result.out) == (1, "")
+    assert f"error[{code}]" in result.err
+    assert words in result.err
+
+
+def test_a_number_of_processes_that_is_pinned_leaves_no_device_idle_unasked(tunec):
+    result = tunec("plan", FIVE, "--set", "pin.parallel.world=4")
+    assert (result.code, result.err) == (0, "")

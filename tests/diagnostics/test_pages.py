@@ -31,7 +31,10 @@ def used_names():
                 yield name, file.relative_to(ROOT)
 
 
-OF_LOADER = {code for code, _ in used_codes("compiler/frontend")}
+_READING = Path("compiler/frontend")
+OF_LOADER = {code for code, file in used_codes() if file.is_relative_to(_READING)} - {
+    code for code, file in used_codes() if not file.is_relative_to(_READING)
+}
 """Codes that reading alone gives; the others need a plan."""
 
 

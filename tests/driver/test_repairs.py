@@ -68,6 +68,8 @@ def apply_one(spec, step):
         return {**spec, "budget": {}}
     if match := re.fullmatch(r"no pin\.(.+)", step):
         return {**spec, "pin": {p: v for p, v in spec["pin"].items() if p != match[1]}}
+    if match := re.fullmatch(r"pin: \{(.+): (\d+)\}", step):
+        return {**spec, "pin": {**spec.get("pin", {}), match[1]: int(match[2])}}
     said = yaml.safe_load(re.sub(r" \((?:nf4|sets [^)]*)\)$", "", step))
     if said.get("method") == "qlora" and isinstance(spec.get("method"), dict):
         return {**spec, "method": {"qlora": next(iter(spec["method"].values()))}}

@@ -16,7 +16,15 @@ from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.gather import gather
 from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.problem import Problem, layout_of
-from tunec.compiler.passes.fit.search import PIECE, Candidate, fits, preference, search
+from tunec.compiler.passes.fit.search import (
+    PIECE,
+    Candidate,
+    fits,
+    preference,
+    search,
+    shortages,
+    verdicts,
+)
 from tunec.compiler.passes.fit.shapes import global_batch, impossible, ladders, possible, shapes
 from tunec.schemas.units import GIB
 
@@ -127,6 +135,33 @@ def test_the_search_finds_what_brute_force_finds(model, hardware):
     assert fitting > 0 or hardware == "t4-x1"
 
 
+@pytest.mark.parametrize("hardware", HARDWARE)
+def test_what_lacks_least_is_the_least_of_all_verdicts(hardware):
+    """Nothing that is passed over, for its state alone is more than another needs, lacks less."""
+    posed = [each for method in METHODS if (each := problem("llama-3.2-1b", method, hardware))]
+    for base, share in product(posed, (0.02, 0.1, 0.3)):
+        for each in varied(replace(base, budget=int(share * base.budget)))[::5]:
+            device, host = shortages(each)
+            found = verdicts(each)
+            assert device == min((v for v in found if v.required), key=required, default=None)
+            assert host == min((v for v in found if v.host_required), key=required, default=None)
+
+
+def required(verdict) -> int:
+    return verdict.required or verdict.host_required
+
+
+@pytest.mark.parametrize("hardware", HARDWARE)
+def test_possible_is_what_no_rule_forbids(hardware):
+    """Some shapes are not even asked about: no pin makes them run."""
+    given = problem("llama-3.2-1b", "lora", hardware)
+    asked = ({}, *PINS, {"parallel.engine": "deepspeed"}, {"zero.offload_param": "cpu"})
+    for pins in asked:
+        each = replace(given, pins=tuple(sorted(pins.items())))
+        every = tuple(shape for shape in shapes(each) if impossible(each, shape) is None)
+        assert possible(each) == every
+
+
 def test_the_grid_is_large():
     cases = len(BATCHES) * len(PINS) * len(BUDGETS)
     posed = [problem("llama-3.2-1b", method, hw) for method in METHODS for hw in HARDWARE]
@@ -136,7 +171,7 @@ def test_the_grid_is_large():
 @pytest.mark.parametrize("hardware", HARDWARE)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_larger_micro_batch_is_never_slower(model, hardware):
-    """What the search's bound rests on: `_largest` times the largest alone."""
+    """What the search's bound rests on: `Rung.largest` is the one that is timed."""
     for method in METHODS:
         base = problem(model, method, hardware)
         if base is None:

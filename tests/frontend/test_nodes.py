@@ -30,12 +30,19 @@ def load(text):
 def same(one, other) -> bool:
     """Equal, types included; NaN equals NaN."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+        pairs = list(zip(one, other, strict=False))
+        keys = len(one) == len(other) and all(same_key(*pair) for pair in pairs)
+        return keys and all(same(one[mine], other[theirs]) for mine, theirs in pairs)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
         return math.isnan(other)
     return type(one) is type(other) and one == other
+
+
+def same_key(mine, theirs) -> bool:
+    """Keys are text here; a whole number, which other programs' files have, is as it is written."""
+    return mine == theirs or (type(theirs) is int and load(mine) == theirs)
 
 
 def codes(text, format="yaml"):

@@ -239,7 +239,8 @@ def test_a_file_of_assignments_is_an_environment():
     [
         ("python t.py --per_device_train_batch_size 1", "huggingface"),
         ("python t.py --bf16 True --lr_scheduler_type cosine", "huggingface"),
-        ("python run_no_trainer.py --per_device_train_batch_size 1", None),
+        ("python run_no_trainer.py --per_device_train_batch_size 1", "script"),
+        ("accelerate launch swift/cli/sft.py --per_device_train_batch_size 1", "script"),
         ("python t.py --stage sft --finetuning_type lora --bf16 True", "llamafactory"),
         ("python train.py --model_family flux --data_backend_config x.json", "simpletuner"),
         ("python -m trl.scripts.sft --learning_rate 1", "trl"),

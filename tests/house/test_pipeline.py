@@ -12,6 +12,8 @@ from tunec.compiler.gather import gather
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import GROUPS, SLOTS
+from tunec.compiler.passes.fit.fit import GROUPS as FIT
+from tunec.compiler.passes.fit.fit import POSED_OF, problem_of
 from tunec.compiler.passes.pipeline import PIPELINE
 
 ROOT = Path(__file__).parents[2]
@@ -114,9 +116,23 @@ def test_passes_know_only_what_they_declare(path):
     for each in PIPELINE:
         outcome, groups = each.decide(facts, draft)
         if each.knows is not None:
-            told = each.run(Told(facts, each.knows), draft)
+            pins = {slot: pin for slot, pin in facts.pins.items() if slot in each.minded}
+            told = each.run(Told(replace(facts, pins=pins), each.knows), draft)
             assert (told.values, told.diagnostics) == (outcome.values, outcome.diagnostics)
         draft = draft.with_groups(groups)
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_problem_is_posed_of_what_is_declared(path):
+    """Whether a change of intent fits is remembered by it."""
+    facts = facts_of(path)
+    draft, _, _ = run_passes(facts)
+    assert problem_of(Told(facts, POSED_OF), draft) == problem_of(facts, draft)
+
+
+def test_what_fits_is_told_by_declared_facts_alone():
+    before = PIPELINE[: next(n for n, each in enumerate(PIPELINE) if each.decides == FIT)]
+    assert all(each.knows is not None for each in before)
 
 
 def test_what_another_pin_decides_is_not_remembered():

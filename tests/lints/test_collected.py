@@ -17,6 +17,7 @@ from tunec.compiler.lints.index import rule_names
 CASES: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "data/collected.yaml").read_text("utf-8")
 )
+MENDED = [case for case in CASES if "mended" in case]
 
 
 def test_there_are_many_and_each_says_where_it_is_from() -> None:
@@ -29,10 +30,26 @@ def test_there_are_many_and_each_says_where_it_is_from() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["title"])
 def test_it_is_found_at_its_key(case: dict[str, Any], tmp_path: Path) -> None:
     texts = {name: text_of(name, data) for name, data in case["files"].items()}
-    answer = lint(tmp_path, texts, [*texts, *case.get("arguments", "").split()])
+    answer = lint(tmp_path, texts, [*_named(texts), *case.get("arguments", "").split()])
     told = [each for each in answer.findings if each["id"] == case["rule"]]
     assert told, answer.names
     assert case["consequence"] in {each["consequence"] for each in told}
     places = {label["path"] for each in told for label in each["labels"]}
     assert case["key"] in places
     assert any(each["severity"] != "note" for each in told)
+
+
+@pytest.mark.parametrize("case", MENDED, ids=lambda case: case["title"])
+def test_it_is_clean_when_it_is_mended(case: dict[str, Any], tmp_path: Path) -> None:
+    files = {**case["files"], **case["mended"]}
+    texts = {name: text_of(name, data) for name, data in files.items() if data is not None}
+    flags = case.get("mended_arguments", case.get("arguments", ""))
+    answer = lint(tmp_path, texts, [*_named(texts), *flags.split()])
+    assert [each["id"] for each in answer.findings if each["severity"] == "error"] == []
+    told = [each for each in answer.findings if each["id"] == case["rule"]]
+    assert all(each["severity"] == "note" for each in told)
+
+
+def _named(texts: dict[str, str]) -> list[str]:
+    """All but what another file of the case names."""
+    return [name for name in texts if name != "hostfile"]

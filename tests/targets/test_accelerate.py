@@ -22,6 +22,7 @@ from tunec.targets.registry import TARGETS
 
 BY_IT = {"launch.launcher": "accelerate"}
 DDP = {"parallel.engine": "ddp", "zero.stage": 0, "states.autocast": True}
+SHARED = {"parallel.sequence": 4, "parallel.data": 2, "batch.global": 16}
 VERSIONS = ("0.30.1", "1.0.1", "1.6.0", "1.15.0")
 CASES: Mapping[str, Plan] = {
     "ddp": plan_of(DDP, BY_IT),
@@ -45,9 +46,15 @@ CASES: Mapping[str, Plan] = {
     ),
     "zero 3": plan_of(BY_IT, {"zero.stage": 3}),
     "zero 2": plan_of(BY_IT, {"zero.stage": 2}),
+    "shared sequences": plan_of(BY_IT, {"zero.stage": 2, **SHARED}),
     **FSDP,
 }
-FIRST: Mapping[str, str] = {"fsdp 2, parameters kept": "1.6", "fsdp 2": "1.7", "fsdp 1": "0.31"}
+FIRST: Mapping[str, str] = {
+    "fsdp 2, parameters kept": "1.6",
+    "fsdp 2": "1.7",
+    "fsdp 1": "0.31",
+    "shared sequences": "1.12",
+}
 """The first release that can be told a case: FSDP 2, its full checkpoints, and recomputation by
 FSDP."""
 RUNS = tuple(
@@ -159,6 +166,17 @@ def test_inline_keys_are_read_where_no_file_is_named():
     assert read_back["optimizer.max_grad_norm"] == 1.0
     named = {**inline, "deepspeed_config_file": "ds.json"}
     assert "zero.stage" not in said({**document, "deepspeed_config": named})
+
+
+def test_ranks_that_share_are_read_whatever_shares_them():
+    def shared(**widths: int) -> tuple[Any, Any]:
+        section = {f"parallelism_config_{name}": size for name, size in widths.items()}
+        found = said({"distributed_type": "FSDP", "parallelism_config": section})
+        return found["parallel.sequence"], found.get("parallel.tensor")
+
+    assert shared(sp_size=4, cp_size=1) == (4, None)
+    assert shared(sp_size=1, cp_size=2, tp_size=2) == (2, 2)
+    assert said({"distributed_type": "DEEPSPEED"})["parallel.sequence"] == 1
 
 
 def test_a_run_without_deepspeed_says_nothing_of_zero():

@@ -70,6 +70,8 @@ CASES: Mapping[str, Plan] = {
     "sgd": plan_of(kernel("sgd", "foreach")),
     "sgd fused": plan_of(kernel("sgd", "fused")),
     "lion": plan_of(kernel("lion", "own")),
+    "muon": plan_of(kernel("muon", "own"), {"zero.reduce_scatter": False}),
+    "muon, zero 3": plan_of(kernel("muon", "own"), ZERO_3),
     "lion offloaded": plan_of(kernel("lion", "own"), OFFLOAD),
     "pure bf16": plan_of(PURE_BF16),
     **{
@@ -119,7 +121,9 @@ def handed_on(name: str, version: str):
 
 def handed_on_question(name: str, version: str) -> dict[str, Any]:
     config = dict(handed_on(name, version)[0].values)
-    client = {"adamw": "AdamW", "sgd": "SGD", "lion": "SGD"}[CASES[name].optimizer.name]
+    client = {"adamw": "AdamW", "sgd": "SGD", "lion": "SGD", "muon": "SGD"}[
+        CASES[name].optimizer.name
+    ]
     chosen = {} if "optimizer" in config else {"client_optimizer": client}
     return {**question(name, version), "config": config, "steps": 0, **chosen}
 

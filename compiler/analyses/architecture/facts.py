@@ -10,6 +10,13 @@ from tunec.schemas.frozen import dataclass
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
+_MOST: Final = 2**31 - 1
+"""More than any side or count of a model is; what is larger is a slip, and ends as no float."""
+_MOST_BUILT: Final = 10_000
+_BUILT: Final = ("layer", "block", "depth", "expert")
+"""What is built piece by piece, and how many pieces a model can have. A judgement: the deepest that
+is known has a few hundred layers, the widest a few hundred experts."""
+
 T = TypeVar("T")
 
 
@@ -85,13 +92,19 @@ class Facts:
     def count(self, key: str) -> int:
         """Read an integer of at least 1."""
         value = self.get(key)
-        return value if _is_integer(value, 1) else self._fault(key, "a positive integer", value, 1)
+        return self._counted(key, value)
 
     def count_or(self, key: str, fallback: int) -> int:
         """Read an integer of at least 1, `fallback` where it is null or absent with no default."""
         value = self.get(key)
         if value is None:
             return fallback
+        return self._counted(key, value)
+
+    def _counted(self, key: str, value: Any) -> int:
+        most = _MOST_BUILT if any(word in key for word in _BUILT) else _MOST
+        if isinstance(value, int) and value > most:
+            return self._fault(key, f"at most {most}", value, 1)
         return value if _is_integer(value, 1) else self._fault(key, "a positive integer", value, 1)
 
     def size(self, key: str) -> int:
@@ -114,6 +127,7 @@ class Facts:
         if value is None:
             return 0.0
         good = isinstance(value, int | float) and not isinstance(value, bool)
+        good = good and abs(value) <= _MOST
         return float(value) if good else self._fault(key, "a number", value, 0.0)
 
     def parts(self, key: str) -> int:
@@ -219,4 +233,4 @@ class Facts:
 
 
 def _is_integer(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST

@@ -10,6 +10,7 @@ from tunec.compiler.analyses.memory.margin import READING, apart, kind_of, slack
 from tunec.compiler.analyses.memory.phase import Phase
 from tunec.compiler.analyses.memory.projection import TILE_ROWS, is_tiled
 from tunec.compiler.analyses.memory.sharding import sharding_of
+from tunec.compiler.analyses.memory.tensor_parallel import of_rank
 from tunec.compiler.analyses.memory.training import ENCODING, always_held, phases
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.schemas.frozen import dataclass
@@ -46,7 +47,8 @@ class Account:
     def margin(self) -> dict[str, int]:
         """Bytes that a device needs beyond the peak, by name."""
         slack_bytes = self._needed_bytes - self.peak_bytes
-        return {**apart(self.layout.parallel.world), "allocator slack": slack_bytes}
+        unmoved = apart(self.layout.parallel.world, self.workload.vendor)
+        return {**unmoved, "allocator slack": slack_bytes}
 
     @property
     def required_bytes(self) -> int:
@@ -113,12 +115,15 @@ def largest_micro_batch(workload: Workload, layout: Layout, budget_bytes: int) -
 def _largest(workload: Workload, layout: Layout, budget_bytes: int, *, short: bool) -> int:
     """The same by lines in which the loss takes a whole tile, or so much for each sample.
 
-    The tile takes the less of both, so that a micro batch fits if it does by one of them.
+    The tile takes the less of both, so that a micro batch fits if it does by one of them. What does
+    not fit with one sample, which nothing pads, does not with several.
     """
+    alone = _lines(workload, layout, several=False, short=short)
+    one = min(_most(workload, layout, budget_bytes, alone), 1)
+    if not one:
+        return 0
     several = _lines(workload, layout, several=True, short=short)
-    most = _most(workload, layout, budget_bytes, several)
-    alone = several if most > 1 else _lines(workload, layout, several=False, short=short)
-    return most if alone is several else min(_most(workload, layout, budget_bytes, alone), 1)
+    return max(_most(workload, layout, budget_bytes, several), one)
 
 
 @lru_cache(maxsize=4096)
@@ -129,6 +134,7 @@ def least_bytes(workload: Workload, layout: Layout) -> float:
     """
     if workload.calibration is not None:
         return 0.0
+    workload = of_rank(workload, layout.parallel.tensor)
     plan = sharding_of(workload, layout, accumulates=layout.batch.accumulation > 1)
     held = always_held(workload, plan).total
     return held * (1 + slack(workload).still) + sum(apart(layout.parallel.world).values())
@@ -141,7 +147,7 @@ def _lines(
     compared = workload.preference is not None
     padded = (several or compared) and not workload.data.packing
     lines = phases(
-        workload,
+        of_rank(workload, layout.parallel.tensor, several=several),
         layout.parallel,
         layout.states,
         layout.zero,

@@ -4,7 +4,11 @@ from dataclasses import field, replace
 from functools import lru_cache
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
-from tunec.compiler.analyses.memory.attention import mask_saved, masks_kept
+from tunec.compiler.analyses.memory.attention import (
+    exchanged_saved,
+    mask_saved,
+    masks_kept,
+)
 from tunec.compiler.analyses.memory.experts import experts_saved
 from tunec.compiler.analyses.memory.flavours import flavour
 from tunec.compiler.analyses.memory.layers import (
@@ -43,7 +47,6 @@ class Pass:
     padded: bool
     """Whether samples of different length share a micro batch."""
     sequence_parallel: int
-    tensor_parallel: int
     gathered: int = 1
     """Ranks whose evaluation logits are collected on each device."""
     segment: int = 1
@@ -104,10 +107,10 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     tokens = keys / run.sequence_parallel
     widths = arithmetic(workload, run.states, "text")
     part = part_activations(workload, run, "text", widths, tokens, keys)
-    last = _stacks(workload.architecture, "text", 1)[-1]
+    last = _stacks(workload.architecture, "text")[-1]
     norm = tokens * (norm_saved(last, widths) + final_input_saved(last, widths))
     biases = tokens * _position_biases(last, widths, keys, checkpointed=run.checkpointed)
-    mask = tokens * masks_kept(last, widths, keys, padded=run.padded)
+    mask = tokens * masks_kept(last, widths, tokens, padded=run.padded)
     # a boolean mask is read again only where layers are recomputed
     waiting = {"attention masks": mask if run.checkpointed or widths.shares_mask else 0.0}
     return replace(
@@ -133,12 +136,11 @@ def part_activations(
     workload: Workload, run: Pass, part: Part, widths: Arithmetic, tokens: float, keys: float
 ) -> Activations:
     """Activations of the layers of one part, in bytes a sample of `tokens` tokens."""
-    stacks = _stacks(workload.architecture, part, run.tensor_parallel)
+    stacks = _stacks(workload.architecture, part)
     layers = sum(stack.layers for stack in stacks)
     adapters = _adapters(workload, part, widths) / layers
     one = [
-        layer_saved(s, widths, keys) + adapters + mask_saved(s, widths, keys, padded=run.padded)
-        for s in stacks
+        layer_saved(s, widths, keys) + adapters + _kept_beside(s, widths, keys, run) for s in stacks
     ]
     again = run.checkpointed
     working = max(layer_working(stack, widths, recomputed=again) for stack in stacks)
@@ -171,6 +173,17 @@ def part_activations(
     )
 
 
+def _kept_beside(stack: Stack, widths: Arithmetic, keys: float, run: Pass) -> float:
+    """Bytes a token that one layer's attention keeps for its mask, or for the ranks it works with.
+
+    Where ranks share a sequence there is no mask (deepspeed 0.19.8 `ulysses_sp.py`,
+    `register_with_transformers`).
+    """
+    if run.sequence_parallel > 1:
+        return exchanged_saved(stack, widths, run.sequence_parallel)
+    return mask_saved(stack, widths, keys, padded=run.padded)
+
+
 def _begins(workload: Workload, run: Pass, part: Part) -> bool:
     """Whether nothing before a part's first layer is trained, whose first norm then keeps nothing.
 
@@ -192,20 +205,8 @@ def _encoder(part: Part, widths: Arithmetic, kept: float) -> Terms:
     return {f"{part} activations of the encoder": kept} if widths.crosses else {}
 
 
-def _stacks(model: Architecture, part: Part, tensor_parallel: int) -> tuple[Stack, ...]:
-    """The part's stacks as one tensor-parallel rank has them: a share of heads and inner width."""
-    return tuple(
-        replace(
-            stack,
-            heads=max(stack.heads // tensor_parallel, 1),
-            kv_heads=max(stack.kv_heads // tensor_parallel, 1),
-            ffn=stack.ffn // tensor_parallel,
-        )
-        if tensor_parallel > 1
-        else stack
-        for stack in model.stacks
-        if stack.part == part
-    )
+def _stacks(model: Architecture, part: Part) -> tuple[Stack, ...]:
+    return tuple(stack for stack in model.stacks if stack.part == part)
 
 
 def _adapters(workload: Workload, part: Part, widths: Arithmetic) -> float:

@@ -78,6 +78,18 @@ def masks_kept(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -
     return size * keys * (padded + is_windowed(stack, widths, keys))
 
 
+def exchanged_saved(stack: Stack, widths: Arithmetic, ranks: int) -> float:
+    """What attention keeps besides where each rank takes some heads of the whole sequence.
+
+    The output comes back in a tensor of its own, which the trained output projection reads; fewer
+    key-value heads than ranks are repeated (deepspeed 0.18.9 to 0.19.8 `ulysses_sp.py`,
+    `UlyssesSPAttentionHF`; traced).
+    """
+    returned = _output(stack) - _ordered(stack, widths) if widths.trained else 0
+    repeated = max(ranks / stack.kv_heads, 1) - 1
+    return widths.compute * (returned + 2 * repeated * stack.kv_heads * stack.head_dim)
+
+
 def is_windowed(stack: Stack, widths: Arithmetic, keys: float) -> bool:
     """Whether a window leaves out some of the tokens, for which sdpa needs a mask.
 

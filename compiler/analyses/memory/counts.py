@@ -1,7 +1,6 @@
 """How many elements of each kind a workload holds: what no layout changes."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Final
@@ -103,30 +102,6 @@ class Counts:
         return self.trained + self.adapters
 
 
-_SPLIT: Final = (
-    "base",
-    "frozen",
-    "quantized",
-    "quantized_rows",
-    "expanded",
-    "trained",
-    "adapters",
-    "largest",
-    "inner",
-    "embedding",
-    "head",
-    "encoder",
-    "vision",
-    "late",
-    "experts",
-    "block",
-    "multiplied",
-    "multiplied_frozen",
-    "output",
-    "output_frozen",
-)
-
-
 @lru_cache(maxsize=256)
 def count(workload: Workload) -> Counts:
     """Count a workload's elements; remembered, since every account of the workload needs them."""
@@ -140,7 +115,7 @@ def count(workload: Workload) -> Counts:
     embedding = _elements(m for m in workload.trained if m.path == model.embedding)
     head = _elements(m for m in workload.trained if m.path == model.head)
     tied = model.tied and embedding > 0 and not lora
-    biases, output = _adapter_biases(workload), model.vocab * model.hidden
+    biases, output = _adapter_biases(workload), _output(model)
     return Counts(
         base=model.parameters,
         frozen=_elements(plain) + sum(_weightless(module) for module in quantized),
@@ -172,14 +147,6 @@ def count(workload: Workload) -> Counts:
         adapted_parts=frozenset(module.part for module in workload.adapted),
         trained_parts=frozenset(m.part for m in workload.trained if _is_inside(model, m)),
     )
-
-
-def split(counts: Counts, ways: int) -> Counts:
-    """What one rank of a tensor-parallel group holds: its share of everything.
-
-    Norms, which every rank holds whole, are less than a thousandth of a model.
-    """
-    return replace(counts, **{name: -(-getattr(counts, name) // ways) for name in _SPLIT})
 
 
 def quantizes(workload: Workload, module: Module) -> bool:
@@ -227,6 +194,12 @@ def _adapter_biases(workload: Workload) -> int:
     """Biases that `bias="all"` or `"lora_only"` trains beside the adapters (peft `LoraConfig`)."""
     which = {"all": workload.architecture.modules, "lora_only": workload.adapted}
     return sum(m.bias * m.copies for m in which.get(workload.adapter.bias, ()))
+
+
+def _output(model: Architecture) -> int:
+    """Elements of the weight that the output projection multiplies with."""
+    own = next((each for each in model.modules if each.path == model.head), None)
+    return model.vocab * model.hidden if own is None else prod(own.shape)
 
 
 def _elements(modules: Iterable[Module]) -> int:

@@ -7,6 +7,9 @@ from tunec.schemas.terms import StateDtype
 
 BYTES: Final[dict[StateDtype, int]] = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}
 
+PACKED: Final = 0.5
+"""Bytes of a 4-bit element without scales."""
+
 _FOUR_BIT_BLOCK: Final = 64
 """Elements that share a scale in 4-bit storage (bitsandbytes 0.43, `functional.quantize_4bit`)."""
 _SCALE_BLOCK: Final = 256
@@ -22,5 +25,5 @@ def quantized_bytes(quantization: Quantization) -> float:
     if quantization.format == "int8":
         return 1
     if quantization.double:
-        return 0.5 + 1 / _FOUR_BIT_BLOCK + 4 / (_FOUR_BIT_BLOCK * _SCALE_BLOCK)
-    return 0.5 + 4 / _FOUR_BIT_BLOCK
+        return PACKED + 1 / _FOUR_BIT_BLOCK + 4 / (_FOUR_BIT_BLOCK * _SCALE_BLOCK)
+    return PACKED + 4 / _FOUR_BIT_BLOCK

@@ -7,48 +7,15 @@ accelerate 1.15 (`tunec trace`), which makes the embedding and the head units of
 follow its source (`torch/distributed/fsdp/_flat_param.py`, `_runtime_utils.py`).
 """
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from packaging.version import Version
-
-from tunec.compiler.analyses.memory.counts import FOUR_BIT, adapter_elements, quantizes
 from tunec.compiler.analyses.memory.dtypes import BYTES
+from tunec.compiler.analyses.memory.fsdp_units import Unit, Units, units_of
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import Sharding
 from tunec.compiler.analyses.memory.states import step_bytes
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.slots import Fsdp, States
-from tunec.schemas.models.architecture import Module
-from tunec.schemas.terms import FloatDtype
-
-_OWN_UNITS: Final = Version("1.14")
-"""The first accelerate that makes the embedding and the head units of their own."""
-_PACKED: Final = 0.5
-"""Bytes of a 4-bit element; scales are no parameters, and stay whole on each rank."""
-
-
-class Unit(NamedTuple):
-    """What is gathered together, in bytes of the gathered copy, and its trained elements."""
-
-    size: float
-    trained: float
-
-
-class Units(NamedTuple):
-    """The units of a model."""
-
-    layer: Unit
-    """The largest of those that repeat."""
-    embedding: Unit
-    """Nothing where the output projection shares its weight, or the root holds it."""
-    tail: Unit
-    """The output projection, the final norm, and an embedding that shares the weight."""
-    root: Unit
-    """All that is in no other unit."""
-    every: Unit
+from tunec.compiler.ir.slots import Fsdp
 
 
 class Held(NamedTuple):
@@ -66,85 +33,6 @@ class Held(NamedTuple):
     in_step: Terms
 
 
-def computed_states(states: States, compute: FloatDtype, fsdp: Fsdp) -> States:
-    """The dtypes in which a forward pass meets the parameters: those of the gathered copies."""
-    if not fsdp.version or not states.autocast:
-        return states
-    return replace(states, weights=compute, trainable=compute)
-
-
-@lru_cache(maxsize=512)
-def units_of(workload: Workload, fsdp: Fsdp, states: States) -> Units:
-    """The units into which accelerate cuts a model."""
-    model, size = workload.architecture, _sizes(workload, states)
-    layers: dict[str, list[float]] = {}
-    whole, inside = [0.0, 0.0], [0.0, 0.0]
-    ends = {"embedding": [0.0, 0.0], "tail": [0.0, 0.0]}
-    for module in model.modules:
-        gathered, learnt = size(module)
-        whole[0] += gathered
-        whole[1] += learnt
-        prefix, repeats, _ = module.path.partition("{}")
-        if repeats and fsdp.wrap != "none":
-            number = len({place[0] for place in module.places()})
-            found = layers.setdefault(prefix, [0.0, 0.0])
-            found[0] += gathered / number
-            found[1] += learnt / number
-            inside[0] += gathered
-            inside[1] += learnt
-        elif _has_ends(workload, fsdp):
-            end = _end(workload, module)
-            if end:
-                ends[end][0] += gathered
-                ends[end][1] += learnt
-    largest = max(layers.values(), default=[0.0, 0.0])
-    spent = [inside[i] + ends["embedding"][i] + ends["tail"][i] for i in (0, 1)]
-    return Units(
-        layer=Unit(*largest),
-        embedding=Unit(*ends["embedding"]),
-        tail=Unit(*ends["tail"]),
-        root=Unit(*(max(whole[i] - spent[i], 0.0) for i in (0, 1))),
-        every=Unit(*whole),
-    )
-
-
-def _has_ends(workload: Workload, fsdp: Fsdp) -> bool:
-    version = workload.version("accelerate")
-    return fsdp.version == 2 and (version is None or version >= _OWN_UNITS)
-
-
-def _end(workload: Workload, module: Module) -> str | None:
-    """Which end of the model a module is, if any."""
-    model = workload.architecture
-    if module.path == model.embedding:
-        return "tail" if model.tied else "embedding"
-    adapted = workload.adapter.kind != "none"
-    final = module.kind == "norm" and not adapted and module.part == "text"
-    return "tail" if module.path == model.head or final else None
-
-
-def _sizes(workload: Workload, states: States) -> Callable[[Module], tuple[float, float]]:
-    """How many gathered bytes and trained elements a module has, over all copies."""
-    carried = {id(each) for each in workload.adapted}
-    taught = {id(each) for each in workload.trained}
-    mixed = BYTES[workload.precision.compute] if states.autocast else 0
-
-    def size(module: Module) -> tuple[float, float]:
-        base, learnt = module.parameters, module.parameters if id(module) in taught else 0
-        adapters = adapter_elements(workload, module) if id(module) in carried else 0
-        width = mixed or BYTES[states.trainable if learnt else states.weights]
-        packed = workload.quantization.format in FOUR_BIT and quantizes(workload, module)
-        return (
-            base * (_PACKED if packed else width) + adapters * (mixed or BYTES[states.trainable]),
-            learnt + adapters,
-        )
-
-    return size
-
-
-# ── moments of a step ────────────────────────────────────────────────────────────────────────────
-
-
 class _Run(NamedTuple):
     """What the moments are made of."""
 
@@ -153,7 +41,11 @@ class _Run(NamedTuple):
     width: int
     """Bytes of one element of a whole gradient."""
     shard: float
-    """Bytes that one trained element takes in a rank's reduced gradients."""
+    """Bytes that one trained element takes in a rank's reduced gradients as the pass goes."""
+    kept: float
+    """The same when the pass is over."""
+    passing: float
+    """The same while its unit is reduced: as it is summed, and made what the optimizer takes."""
     waits: bool
     """Whether gradients of earlier micro batches wait unreduced."""
     shares: bool
@@ -166,8 +58,11 @@ class _Run(NamedTuple):
 
     def reduced(self, *units: Unit) -> float:
         """A rank's gradients of everything but some units."""
-        rest = self.units.every.trained - sum(unit.trained for unit in units)
-        return self.shard * max(rest, 0.0)
+        return self.shard * max(self.rest(*units), 0.0)
+
+    def rest(self, *units: Unit) -> float:
+        """Trained elements of everything but some units."""
+        return self.units.every.trained - sum(unit.trained for unit in units)
 
     def waiting(self, *units: Unit) -> float:
         """Whole gradients of units from earlier micro batches."""
@@ -196,17 +91,38 @@ def _layers(workload: Workload) -> int:
 def _run(workload: Workload, plan: Sharding) -> _Run:
     mixed = plan.states.autocast
     units = units_of(workload, plan.fsdp, plan.states)
+    if plan.fsdp.version == 1 and plan.fsdp.sharding == "none" and not mixed:
+        units = _where_they_lie(units)
     width = BYTES[workload.precision.compute] if mixed else plan.parameter
     kept = 0 if plan.fsdp.offload_params else plan.gradient / plan.shards
+    summed = width / plan.shards if mixed else 0.0
     return _Run(
         units=units,
         fsdp=plan.fsdp,
         width=width,
-        shard=kept,
+        shard=kept + (summed if _sums_replicas(plan.fsdp) else 0.0),
+        kept=kept,
+        passing=summed + plan.gradient / plan.shards,
         waits=plan.accumulates,
         shares=workload.architecture.tied,
         tied=float(width * plan.counts.embedding if plan.counts.tied else 0),
     )
+
+
+def _sums_replicas(fsdp: Fsdp) -> bool:
+    """Whether each unit keeps what it summed over replicas to the end of the pass.
+
+    torch 2.13 `_fsdp_param_group.py`, `_all_reduce_state`: let go by `finalize_backward`.
+    """
+    return fsdp.version == 2 and fsdp.sharding == "hybrid"
+
+
+def _where_they_lie(units: Units) -> Units:
+    """Version 1 makes nothing whole that is not split, unless in another dtype.
+
+    torch 2.13 `_flat_param.py`, `needs_unshard` and `_use_low_precision_shard`.
+    """
+    return Units(*(Unit(0.0, unit.trained) for unit in units))
 
 
 def _keeps(run: _Run) -> bool:
@@ -293,17 +209,43 @@ def _embedding(run: _Run) -> Terms:
         "gradients": run.reduced(last),
         "tied gradient": 2 * run.tied,
     }
-    out = last.trained * (run.width / max(_ranks(run), 1) + run.shard)
     reduced = {
         "largest gradient": run.gradient(last),
         "reduced copy": run.gradient(last),
-        "gradients": run.reduced(last) + out,
+        "gradients": run.reduced(last) + run.passing * last.trained,
     }
-    return max(made, reduced, key=lambda terms: sum(terms.values()))
+    return max(made, reduced, key=_sum)
 
 
-def _ranks(run: _Run) -> float:
-    return 4 / run.shard if run.shard else 1.0
+def _sum(terms: Terms) -> float:
+    return sum(terms.values())
+
+
+def _head(run: _Run) -> Terms:
+    """The output projection's gradient as it is made, and as it is reduced, whichever is more.
+
+    Its last parameter's gradient outlives the copy by a name (torch 2.13 `_fsdp_collectives.py`,
+    `foreach_reduce`: `unsharded_grad`).
+    """
+    units, whole = run.units, _whole_in_backward(run)
+    if _keeps(run):
+        whole += units.embedding.size + units.layer.size + _rest_of_layers(run).size
+    ahead = 0.0 if _keeps(run) or run.fsdp.backward_prefetch == "none" else units.layer.size
+    made = {
+        "gathered parameters": whole + units.tail.size,
+        "gather buffer": ahead,
+        "largest gradient": run.gradient(units.tail),
+        "accumulated gradients": run.waiting(units.every),
+    }
+    reduced = {
+        "gathered parameters": whole,
+        "gather buffer": ahead,
+        "largest gradient": run.gradient(units.tail),
+        "reduced copy": run.gradient(units.tail),
+        "gradients": run.passing * units.tail.trained,
+        "accumulated gradients": run.width * run.rest(units.tail) if run.waits else 0.0,
+    }
+    return max(made, reduced, key=_sum)
 
 
 def _last_unit(run: _Run) -> Unit:
@@ -343,11 +285,13 @@ def _reductions(run: _Run, layers: int) -> tuple[tuple[float, Terms], ...]:
     }
     moments = ((1, first), (2, second), (max(layers - 1, 1), late))
     waits = run.waiting(units.every)
-    return tuple(
+    of_layers = tuple(
         (1 - at / layers, {**terms, "accumulated gradients": waits * (1 - at / layers)})
         for at, terms in moments
         if at <= layers
     )
+    alone = units.tail.trained and not run.shares
+    return (*of_layers, (1.0, _head(run))) if alone else of_layers
 
 
 def _gathering(run: _Run, layers: int) -> tuple[float, Terms]:
@@ -374,6 +318,6 @@ def _step(workload: Workload, plan: Sharding, run: _Run) -> Terms:
     stepped = plan.counts.trainable / plan.shards
     largest = -(-plan.counts.largest // plan.shards)
     return {
-        "gradients": run.reduced(),
+        "gradients": run.kept * run.units.every.trained,
         "optimizer temporaries": step_bytes(workload.optimizer, plan.states, stepped, largest),
     }

@@ -17,23 +17,49 @@ def generating(workload: Workload, plan: Sharding, asked: Generation, share: int
     once (trl 0.18.2 to 1.16.0 `GRPOConfig.__post_init__`: `steps_per_generation` is the
     accumulation; `grpo_trainer.py`, `_generate_single_turn`: one `generate`).
 
-    A step appends to the cache of one layer by a copy (transformers 5.23 `cache_utils.py`,
-    `DynamicLayer.update`: `torch.cat`) and takes the last token's logits in fp32
-    (`generation/utils.py`, `_sample`). At ZeRO stage 3 TRL gathers the whole model first unless
-    `ds3_gather_for_generation` is off (trl 1.16 `models/utils.py`,
-    `unwrap_model_for_generation`). A sliding window's cache is smaller than this.
+    A step appends to the cache of one layer by a copy, keys first (transformers 5.23
+    `cache_utils.py`, `DynamicLayer.update`: `torch.cat`), and then takes the last token's logits in
+    fp32, and their softmax (`generation/utils.py`, `_sample`). At ZeRO stage 3 TRL gathers the
+    whole model first unless `ds3_gather_for_generation` is off (trl 1.16 `models/utils.py`,
+    `unwrap_model_for_generation`); under FSDP units come and go as in any forward pass
+    (`grpo_trainer.py`: `summon_full_params(recurse=False)`). A sliding window's cache is smaller.
     """
-    sequences = asked.sequences * (share if asked.by_sample else 1)
+    sequences = _sequences(asked, share)
     cache = sequences * asked.tokens * cache_bytes(workload, plan.states)
     layers = sum(s.layers for s in workload.architecture.stacks if s.part == "text")
-    logits = 2 * _FP32 * sequences * workload.architecture.vocab
-    whole = plan.counts.base + plan.counts.adapters if plan.stage == PARAMETERS else 0
+    size = BYTES[workload.precision.compute if plan.states.autocast else plan.states.weights]
+    logits = float((size + 2 * _FP32) * sequences * workload.architecture.vocab)
+    moved = cache / max(layers, 1) / 2
+    gathers = asked.gathers and plan.deepspeed and plan.stage == PARAMETERS
+    whole = plan.counts.base + plan.counts.adapters
     return {
         "key-value cache": cache,
-        "cache on the way": cache / max(layers, 1),
-        "next token's logits": float(logits),
-        "gathered parameters": float(BYTES[plan.states.weights] * whole * asked.gathers),
+        "cache on the way": moved if moved > logits else 0.0,
+        "next token's logits": 0.0 if moved > logits else logits,
+        "gathered parameters": float(BYTES[plan.states.weights] * whole * gathers),
     }
+
+
+def prompting(
+    workload: Workload, plan: Sharding, asked: Generation, forward: float, share: int = 1
+) -> Terms:
+    """What generation holds while it reads the prompts of all sequences at once, in bytes.
+
+    `forward`: bytes that a layer works in for one sample of all tokens. Prompts are padded to the
+    longest, so a mask goes with them, a byte for each pair of places.
+    """
+    sequences, prompt = _sequences(asked, share), asked.tokens - asked.steps
+    found = generating(workload, plan, asked, share)
+    return {
+        "key-value cache": sequences * prompt * cache_bytes(workload, plan.states),
+        "prompt forward pass": sequences * forward * prompt / max(asked.tokens, 1),
+        "prompt masks": float(sequences * prompt**2),
+        "gathered parameters": found["gathered parameters"],
+    }
+
+
+def _sequences(asked: Generation, share: int) -> int:
+    return asked.sequences * (share if asked.by_sample else 1)
 
 
 def cache_bytes(workload: Workload, states: States) -> float:

@@ -18,6 +18,7 @@ from tunec.compiler.analyses.memory.sharding import (
     accumulates_whole_fp32,
     is_hooked,
 )
+from tunec.compiler.analyses.memory.states import MASTER_BYTES
 
 _UNSHARDED_REDUCTION: Final = 500_000_000
 """Elements that stage 0 concatenates for one all-reduce (deepspeed 0.19.8 `runtime/engine.py`,
@@ -96,7 +97,9 @@ def at_embedding(plan: Sharding) -> Terms:
     (traced with torch 2.13: two more tensors of the embedding's size).
     """
     counts = plan.counts
-    tied = {"tied gradient": float(2 * plan.parameter * counts.embedding if counts.tied else 0)}
+    # what earlier micro batches left stays beside the sum until it is added
+    parts = 3 if plan.accumulates and not is_hooked(plan) else 2
+    tied = {"tied gradient": float(parts * plan.parameter * counts.embedding * counts.tied)}
     if is_hooked(plan):
         arriving = {"largest gradient": float(plan.parameter * counts.embedding)}
         held = kept_gradients(plan) if _owns_last(plan) else _held(plan)
@@ -110,7 +113,29 @@ def at_reduction(plan: Sharding) -> Terms:
         return {}
     if plan.stage == 0 or accumulates_whole_fp32(plan):
         return {**_partial(plan, plan.counts.trainable), **_whole_reduction(plan)}
+    if plan.in_groups:
+        return max(_one_by_one(plan), key=lambda terms: sum(terms.values()))
     return {**_partial(plan, plan.counts.trainable), "reduced copy": _stage1_copied(plan)}
+
+
+def _one_by_one(plan: Sharding) -> list[Terms]:
+    """Each reduction at the end of stage 1, with the gradients that are still to move.
+
+    The rank's own buffer is made when the first of them is done.
+    """
+    size = plan.parameter
+    return [
+        {
+            **reduce_buckets(plan),
+            "gradients": float(size * (one.apart + one.later)),
+            "gradient partition": partition_buffer(plan) * one.held,
+            "reduced copy": max(
+                float(size * one.copied + MASTER_BYTES * one.summed * plan.widens),
+                partition_buffer(plan) * one.brings,
+            ),
+        }
+        for one in plan.reductions_at_end
+    ]
 
 
 def at_reduction_on_the_way(plan: Sharding, one: Reduction) -> Terms:
@@ -121,13 +146,29 @@ def at_reduction_on_the_way(plan: Sharding, one: Reduction) -> Terms:
     """
     loose = plan.stage < PARAMETERS and not plan.zero.contiguous_gradients
     copied = one.filled if loose else one.copied
+    if not plan.zero.reduce_scatter and plan.stage < PARAMETERS:
+        copied = 0  # the bucket itself is summed (`gradient_reduction_w_predivide`)
     return {
         **reduce_buckets(plan),
         **(_held(plan) if one.held else kept_gradients(plan)),
         "largest gradient": float(plan.parameter * one.apart),
         "waiting gradients": float(plan.parameter * one.filled * loose),
-        "reduced copy": float(plan.parameter * copied),
+        "reduced copy": float(plan.parameter * copied + _fp32_sums(plan, one)),
     }
+
+
+def _fp32_sums(plan: Sharding, one: Reduction) -> float:
+    """Bytes that gradients take more where they are summed in fp32.
+
+    At stage 3 they lie in the bucket so, and the rank's part is converted back (deepspeed 0.19.8
+    `runtime/zero/stage3.py`, `__avg_scatter_grads`).
+    """
+    if not plan.widens:
+        return 0.0
+    if plan.stage == PARAMETERS:
+        wider = (MASTER_BYTES - plan.parameter) * one.copied
+        return wider + plan.gradient * one.filled / plan.shards
+    return float(MASTER_BYTES * one.summed)
 
 
 def kept_gradients(plan: Sharding) -> Terms:

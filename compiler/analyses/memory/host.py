@@ -5,12 +5,19 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.offloaded import moved_activations
+from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED
+from tunec.compiler.analyses.memory.offloaded import moved_activations, power_of_two
 from tunec.compiler.analyses.memory.phase import Terms
-from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, moments_of, sharding
-from tunec.compiler.analyses.memory.states import MASTER_BYTES
-from tunec.compiler.analyses.memory.weights import second_shards
+from tunec.compiler.analyses.memory.sharding import (
+    PARAMETERS,
+    Sharding,
+    moments_of,
+    paged_moments,
+    sharding_of,
+)
+from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged
+from tunec.compiler.analyses.memory.tensor_parallel import of_rank
+from tunec.compiler.analyses.memory.weights import frozen_bytes, second_shards
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import MIB
@@ -68,19 +75,18 @@ class HostAccount:
 @lru_cache(maxsize=4096)
 def host_account(workload: Workload, layout: Layout) -> HostAccount:
     """Account for the RAM of the node that holds rank 0; the others need no more."""
-    plan = sharding(
-        workload,
-        layout.parallel,
-        layout.states,
-        layout.zero,
-        accumulates=layout.batch.accumulation > 1,
-        fsdp=layout.fsdp,
-        nodes=layout.nodes,
-    )
+    accumulates = layout.batch.accumulation > 1
+    plan = sharding_of(workload, layout, accumulates=accumulates)
+    rank = of_rank(workload, layout.parallel.tensor)
+    stepped = sharding_of(rank, layout, accumulates=accumulates)
     ranks = -(-layout.parallel.world // layout.nodes)
     processes = {"processes": float(_PROCESS * ranks)}
-    before = _parameters(plan, ranks) if plan.parameters_away else {}
-    away = {**before, **(_optimizer(workload, plan, ranks) if plan.optimizer_away else {})}
+    before = (_shards if layout.fsdp.version else _parameters)(plan, ranks)
+    state = _stepped if layout.fsdp.version else _optimizer
+    before = before if plan.parameters_away else {}
+    away = {**before, **(state(rank, stepped, ranks) if plan.optimizer_away else {})}
+    if is_paged(workload.optimizer):
+        away |= {"paged optimizer states": paged_moments(workload, plan) * ranks}
     kept = {"offloaded activations": moved_activations(workload, layout).taken * ranks}
     training = {**processes, **away, **kept, **_data_loading(workload, layout, ranks)}
     return HostAccount(
@@ -97,14 +103,20 @@ def loading(workload: Workload, plan: Sharding, ranks: int) -> Terms:
 
     Every rank builds the whole model in RAM before it moves it. At stage 3 rank 0 alone reads all
     files and broadcasts (transformers 5.23 `modeling_utils.py`, `_load_pretrained_model`); with
-    quantisation each weight goes to the device as soon as it is read. What encodes the data is gone
-    before the trained model comes (`weights.encoders`).
+    quantisation each weight goes to the device as soon as it is read, and comes back packed where
+    it is to be split: on each rank, under FSDP on the first (4.46.3 and 4.57.6,
+    `_load_state_dict_into_meta_model`). What encodes the data is gone before the trained model
+    comes (`weights.encoders`).
     """
     counts, size = plan.counts, BYTES[plan.states.weights]
-    if workload.quantization.format != "none":
-        return {"weights while loading": float(size * max(n for n, _ in counts.sizes) * ranks)}
     alone = plan.fsdp.efficient_loading if plan.fsdp.version else plan.stage == PARAMETERS
     copies = 1 if alone else ranks
+    if workload.quantization.format != "none":
+        packed = frozen_bytes(workload, plan) if plan.stage == PARAMETERS else 0.0
+        return {
+            "weights while loading": float(size * max(n for n, _ in counts.sizes) * ranks),
+            "packed weights": packed * (1 if plan.fsdp.version else ranks),
+        }
     asked = workload.preference
     second = counts.base if asked is not None and asked.reference == "resident" else 0
     every = max(counts.base + second, counts.components)
@@ -135,6 +147,45 @@ def _optimizer(workload: Workload, plan: Sharding, ranks: int) -> Terms:
         "offloaded gradients": MASTER_BYTES * trainable * _PINNED,
         "accumulated gradients": float(plan.parameter * trainable * waits),
     }
+
+
+def _shards(plan: Sharding, ranks: int) -> Terms:
+    """FSDP's shards, each pinned, at the next power of two (`offloaded.moved_activations`).
+
+    torch 2.13 `_fsdp_param.py`, `_init_sharded_param`, pins a parameter; version 1 a unit
+    (`_flat_param.py`, `init_flat_param_attributes`), for which the same rounding is taken.
+    """
+    share, counts = ranks / plan.shards, plan.counts
+    learnt = plan.parameter * counts.trainable * _roundings(plan, plan.parameter)
+    size = BYTES[plan.states.weights]
+    packed = counts.base - counts.trained - counts.frozen
+    plain = size * counts.frozen * _roundings(plan, size)
+    small = PACKED * packed * _roundings(plan, PACKED)
+    return {"offloaded parameters": share * (learnt + plain + small)}
+
+
+def _stepped(workload: Workload, plan: Sharding, ranks: int) -> Terms:
+    """What the optimizer steps on the host under FSDP: gradients pinned like shards, moments not.
+
+    torch 2.13 `_fsdp_collectives.py`, `foreach_reduce`: `.to("cpu", non_blocking=True)`, which
+    ATen's `_to_copy` answers with pinned memory.
+    """
+    share = ranks / plan.shards
+    gradients = plan.gradient * plan.counts.trainable * _roundings(plan, plan.gradient)
+    return {
+        "offloaded gradients": share * gradients,
+        "offloaded optimizer states": share * moments_of(workload, plan),
+    }
+
+
+def _roundings(plan: Sharding, width: float) -> float:
+    """How many bytes pinned buffers take for each that parameters split over ranks need."""
+    needed = taken = 0.0
+    for size, total in plan.counts.sizes:
+        shard = max(-(-size // plan.shards) * width, 1.0)
+        needed += total
+        taken += total * power_of_two(round(shard)) / shard
+    return taken / needed if needed else 1.0
 
 
 def _parameters(plan: Sharding, ranks: int) -> Terms:

@@ -152,8 +152,9 @@ def _inner(stack: Stack, widths: Arithmetic) -> int:
 def forward_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
     """Bytes a token that one layer works in when nothing is kept.
 
-    The residual, the fp32 copy that the norm makes, and the larger of attention's tensors and the
-    feed-forward's.
+    The model holds the embedding's output and the layer's input, the layer its residual and what
+    its norm gives; then come the larger of attention's tensors and the feed-forward's (traced:
+    `tests/analyses/memory/test_generation.py`).
     """
     attention = float(widths.compute * (2 * stack.heads + 2 * stack.kv_heads) * stack.head_dim)
     if widths.eager:
@@ -162,4 +163,5 @@ def forward_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
     if stack.experts is not None:
         inner = max(inner, stack.experts.active * stack.experts.ffn + stack.experts.shared_ffn)
     feed_forward = widths.compute * inner * (3 if stack.gated else 2)
-    return (widths.stream + _FP32) * stack.hidden + max(attention, feed_forward)
+    around = (2 * widths.stream + widths.compute) * stack.hidden
+    return around + max(attention, feed_forward + widths.stream * stack.hidden)

@@ -59,6 +59,8 @@ def loss_bytes(
     the log-softmax and two gradients of its dtype (traced: 12 bytes an element in fp32).
     """
     model = workload.architecture
+    if workload.vocabulary_ways > 1:
+        return _across_ranks(logits, model.vocab, copied=workload.copies_logits)
     if workload.loss == "fused":
         liger = workload.version("liger-kernel")
         return fused(model.hidden, model.vocab, liger, head_trained=head_trained)
@@ -77,6 +79,17 @@ def loss_bytes(
     )
     backward = 3 * (_FP32 if wide else logits)
     return LossBytes((forward + cap) * model.vocab, (backward + cap) * model.vocab, 0)
+
+
+def _across_ranks(logits: int, vocab: int, *, copied: bool) -> LossBytes:
+    """The loss over logits that stay split by the vocabulary, of which a rank has `vocab` columns.
+
+    deepspeed 0.19.8 `sequence/cross_entropy.py`, `VocabParallelCausalLMLoss` and
+    `_VocabParallelCrossEntropy`: the logits with a shifted copy, that in fp32, less the largest,
+    and the exponentials, which are kept; then two gradients and the exponentials.
+    """
+    forward = (1 + copied) * logits + 3 * _FP32
+    return LossBytes(forward * vocab, (2 * _FP32 + logits) * vocab, 0)
 
 
 def has_own_loss(family: str, version: Version | None) -> bool:

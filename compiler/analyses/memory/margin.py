@@ -5,6 +5,7 @@ from typing import Final, Literal, NamedTuple
 
 from tunec.compiler.analyses.memory.phase import Phase
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.hardware.profile import Vendor
 from tunec.schemas.units import GIB, MIB
 
 CONTEXT: Final = round(0.6 * GIB)
@@ -82,14 +83,26 @@ def with_slack(shares: Slack, lines: Iterable[Phase], micro: int, evaluation: in
     return round(most)
 
 
-def apart(world: int) -> Mapping[str, int]:
-    """Bytes that do not depend on the tensors, by name."""
-    return _APART_OF_SEVERAL if world > 1 else _APART_OF_ONE
+def apart(world: int, vendor: Vendor = "nvidia") -> Mapping[str, int]:
+    """Bytes that do not depend on the tensors, by name.
+
+    For other vendors than NVIDIA the same amounts are assumed: no published record parts them.
+    """
+    return _APART_OF_SEVERAL[vendor] if world > 1 else _APART_OF_ONE[vendor]
 
 
-_APART_OF_ONE: Final = {"CUDA context": CONTEXT, "cuBLAS workspace": WORKSPACE}
+_CALLED: Final[Mapping[Vendor, tuple[str, str, str]]] = {
+    "nvidia": ("CUDA context", "NCCL", "cuBLAS workspace"),
+    "amd": ("HIP context", "RCCL", "hipBLAS workspace"),
+    "intel": ("SynapseAI context", "HCCL", "matrix workspace"),
+    "huawei": ("CANN context", "HCCL", "matrix workspace"),
+}
+"""What holds it: the driver's context, the collectives, the matrix products."""
+_APART_OF_ONE: Final = {
+    vendor: {context: CONTEXT, products: WORKSPACE}
+    for vendor, (context, _, products) in _CALLED.items()
+}
 _APART_OF_SEVERAL: Final = {
-    "CUDA context": CONTEXT,
-    "NCCL": COMMUNICATION,
-    "cuBLAS workspace": WORKSPACE,
+    vendor: {context: CONTEXT, collectives: COMMUNICATION, products: WORKSPACE}
+    for vendor, (context, collectives, products) in _CALLED.items()
 }

@@ -35,10 +35,10 @@ def moved_activations(workload: Workload, layout: Layout) -> Moved:
     sizes = [(sequences * micro * size, number) for size, number in found if number]
     return Moved(
         sum(size * number for size, number in sizes),
-        sum(_power_of_two(round(size)) * number for size, number in sizes),
+        sum(power_of_two(round(size)) * number for size, number in sizes),
     )
 
 
-def _power_of_two(size: int) -> int:
+def power_of_two(size: int) -> int:
     """The least power of two that is no smaller."""
     return 1 << max(size - 1, 0).bit_length()

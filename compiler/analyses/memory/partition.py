@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
 from math import prod
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.counts import adapter_shapes
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.kept import Kept
 from tunec.schemas.models.architecture import Module
 
 
@@ -53,15 +54,24 @@ def largest_partition(workload: Workload, ranks: int) -> Partition:
     That is 2 bytes an element of its buffer, and the larger of 8 of its largest piece (the fp64
     copy for the norm) and 6 of its part (flattened, and made fp32).
     """
-    ends = list(accumulate(trained_sizes(workload)))
+    tensors = trained_tensors(workload)
+    return _PARTITIONS.of((tensors,), ranks, lambda: _largest(tensors, ranks))
+
+
+_PARTITIONS: Final = Kept[Partition](2048)
+
+
+def _largest(tensors: tuple[Tensor, ...], ranks: int) -> Partition:
+    ends = list(accumulate(tensor.elements for tensor in tensors))
     if not ends:
         return NO_PARTITION
     part = -(-ends[-1] // ranks)
-    found = (_partition(ends, rank, part) for rank in range(-(-ends[-1] // part)))
+    found = (part_of(ends, rank, part) for rank in range(-(-ends[-1] // part)))
     return max(found, key=lambda each: 2 * each.elements + max(8 * each.piece, 6 * part))
 
 
-def _partition(ends: list[int], rank: int, part: int) -> Partition:
+def part_of(ends: list[int], rank: int, part: int) -> Partition:
+    """One rank's part of tensors that end where `ends` says; `part`: elements of each part."""
     begin, end = rank * part, min((rank + 1) * part, ends[-1])
     first, last = bisect_right(ends, begin), bisect_left(ends, end)
     edges = [begin, *ends[first:last], end]
@@ -76,17 +86,24 @@ def trained_sizes(workload: Workload) -> Iterator[int]:
 
 @lru_cache(maxsize=64)
 def trained_tensors(workload: Workload) -> tuple[Tensor, ...]:
-    """Every trained tensor, in the order in which the model gives its parameters."""
-    inner = _inner_widths(workload)
-    return tuple(_tensors(workload, inner))
+    """Every trained tensor, in the order in which the model gives its parameters.
+
+    The same object for workloads that differ in nothing that bears on it.
+    """
+    told = (workload.architecture, *workload.adapted, None, *workload.trained)
+    rank = workload.adapter.rank
+    return _TENSORS.of(told, rank, lambda: tuple(_tensors(workload, _inner_widths(workload))))
+
+
+_TENSORS: Final = Kept[tuple[Tensor, ...]](64)
 
 
 def _tensors(workload: Workload, inner: frozenset[int]) -> Iterator[Tensor]:
-    for module, layer in _in_order(workload.adapted):
+    for module, layer in in_order(workload.adapted):
         place = layer, module.shape[-1] in inner
         for shape in adapter_shapes(module, workload.adapter.rank):
             yield Tensor(prod(shape), *place)
-    for module, layer in _in_order(workload.trained):
+    for module, layer in in_order(workload.trained):
         place = layer, module.shape[-1] in inner
         yield Tensor(prod(module.shape), *place)
         if module.bias:
@@ -102,7 +119,7 @@ def _inner_widths(workload: Workload) -> frozenset[int]:
     return frozenset(widths - {0})
 
 
-def _in_order(modules: Iterable[Module]) -> Iterator[tuple[Module, tuple[str, int] | None]]:
+def in_order(modules: Iterable[Module]) -> Iterator[tuple[Module, tuple[str, int] | None]]:
     """Each module once for every copy, layer by layer, with its layer."""
     for path, run in groupby(modules, key=lambda module: module.path.partition("{}")[0]):
         copies = [(place[:1], module) for module in run for place in module.places()]

@@ -11,12 +11,13 @@ ranks own, in groups that end when they exceed the bucket size (`average_tensor`
 """
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.partition import Partition, Tensor, trained_tensors
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.kept import Kept
 
 
 class Reduction(NamedTuple):
@@ -28,6 +29,8 @@ class Reduction(NamedTuple):
     """What the bucket holds."""
     copied: int
     """Concatenated for it."""
+    summed: int
+    """The same with one tensor alone, which is not concatenated."""
     apart: int
     """Gradients alive outside of the bucket: one larger than it, and the one that has come."""
     left: float
@@ -38,23 +41,48 @@ class Reduction(NamedTuple):
     """Whether that layer's feed-forward still waits for its gradients but the last matrix's."""
     held: bool
     """Whether an earlier reduction brought the rank gradients of its own."""
+    later: int = 0
+    """Gradients that come later."""
+    brings: bool = False
+    """Whether this one is the first that brings the rank gradients of its own."""
 
 
 @lru_cache(maxsize=1024)
-def reductions(
-    workload: Workload, bucket: int, own: Partition, tensor_parallel: int
-) -> tuple[Reduction, ...]:
+def reductions(workload: Workload, bucket: int, own: Partition) -> tuple[Reduction, ...]:
     """The reductions of a backward pass that no other one exceeds in everything.
 
     `bucket`: elements of the reduce bucket; `own`: the part of the trained elements that the rank
     of interest keeps gradients of.
     """
+    tensors = trained_tensors(workload)
+    made = partial(_highest, tensors, bucket, own)
+    return _REDUCTIONS.of((tensors,), (bucket, own), made)
+
+
+_REDUCTIONS: Final = Kept[tuple[Reduction, ...]](1024)
+
+
+def _highest(tensors: tuple[Tensor, ...], bucket: int, own: Partition) -> tuple[Reduction, ...]:
     found: list[Reduction] = []
-    for each in _all(_arriving(workload, tensor_parallel), bucket, own):
+    for each in _all(_arriving(tensors), bucket, own):
         if not any(_covers(other, each) for other in found):
             found = [other for other in found if not _covers(each, other)]
             found.append(each)
     return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def reductions_at_end(workload: Workload, bucket: int, own: Partition) -> tuple[Reduction, ...]:
+    """The reductions of stage 1, in the order of the model: it waits for all gradients.
+
+    deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `reduce_gradients`.
+    """
+    found, begins = [], 0
+    tensors = trained_tensors(workload)
+    for each in tensors:
+        found.append(_Gradient(each.elements, begins, 0.0, each))
+        begins += each.elements
+    return tuple(_all(found, bucket, own, total=begins))
 
 
 def _covers(one: Reduction, other: Reduction) -> bool:
@@ -76,9 +104,8 @@ class _Gradient(NamedTuple):
     tensor: Tensor
 
 
-def _arriving(workload: Workload, ways: int) -> list[_Gradient]:
+def _arriving(tensors: tuple[Tensor, ...]) -> list[_Gradient]:
     """Gradients in the order in which they come."""
-    tensors = trained_tensors(workload)
     layers = len({each.layer for each in tensors if each.layer is not None})
     begins = sum(each.elements for each in tensors)
     seen: set[object] = set()
@@ -88,23 +115,30 @@ def _arriving(workload: Workload, ways: int) -> list[_Gradient]:
         if each.layer is not None:
             seen.add(each.layer)
         left = 1 - len(seen) / layers if layers else 0.0
-        found.append(_Gradient(-(-each.elements // ways), begins, left, each))
+        found.append(_Gradient(each.elements, begins, left, each))
     return found
 
 
-def _all(gradients: Iterable[_Gradient], bucket: int, own: Partition) -> Iterator[Reduction]:
+def _all(
+    gradients: Iterable[_Gradient], bucket: int, own: Partition, total: int = 0
+) -> Iterator[Reduction]:
+    """Every reduction; `total`: of all elements, where gradients come in the model's order."""
     inside: list[_Gradient] = []
     filled, number, reached, held = 0, 0, False, False
+    begins = own.ends - own.part if total else 0
     for each in gradients:
         if filled and filled + each.elements > bucket:
             number += 1
-            yield _reduction(number, inside, bucket, own, each, held=held)
+            one = _reduction(number, inside, bucket, own, each, held=held)
+            later = total - each.begins - each.elements if total else one.later
+            yield one._replace(later=later, brings=reached and not held)
             held, filled, inside = held or reached, 0, []
         filled += each.elements
         inside.append(each)
-        reached = reached or each.begins < own.ends
+        reached = reached or begins - each.elements < each.begins < own.ends
     if inside:
-        yield _reduction(number + 1, inside, bucket, own, None, held=held)
+        last = _reduction(number + 1, inside, bucket, own, None, held=held)
+        yield last._replace(brings=reached and not held)
 
 
 def _reduction(
@@ -117,29 +151,33 @@ def _reduction(
     held: bool,
 ) -> Reduction:
     filled = sum(each.elements for each in inside)
+    copied, summed = _copied(inside, bucket, own.part) if own.part else (filled, filled)
     apart = (filled if filled > bucket else 0) + (coming.elements if coming else 0)
     return Reduction(
         number,
         filled,
-        _copied(inside, bucket, own.part) if own.part else filled,
+        copied,
+        summed,
         apart,
         coming.left if coming else 0.0,
         inside=coming is not None and coming.tensor.layer is not None,
         is_whole=coming is not None and coming.tensor.ends_feed_forward,
         held=held,
+        later=coming.begins if coming else 0,
     )
 
 
-def _copied(inside: list[_Gradient], bucket: int, part: int) -> int:
-    """Elements of the largest group of several ranks' pieces."""
-    most, group, pieces = 0, 0, 0
+def _copied(inside: list[_Gradient], bucket: int, part: int) -> tuple[int, int]:
+    """Elements of the largest group of several ranks' pieces, and of the largest at all."""
+    most, largest, group, pieces = 0, 0, 0, 0
     for _, run in groupby(_pieces(inside, part), key=lambda piece: piece[0]):
         group, pieces = group + sum(size for _, size in run), pieces + 1
+        largest = max(largest, group)
         if pieces > 1:
             most = max(most, group)
         if group > bucket:
             group, pieces = 0, 0
-    return most
+    return most, largest
 
 
 def _pieces(inside: list[_Gradient], part: int) -> Iterator[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """What one sample of a micro batch adds at each moment of a training step."""
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -9,13 +10,13 @@ from tunec.compiler.analyses.memory.activations import (
     text_activations,
     text_tokens,
 )
-from tunec.compiler.analyses.memory.arithmetic import arithmetic
+from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.casts import backward_casts, forward_casts
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.diffusion import denoiser_activations
 from tunec.compiler.analyses.memory.evaluation import kept_logits
 from tunec.compiler.analyses.memory.frozen_units import retained, retains_inputs
-from tunec.compiler.analyses.memory.fsdp import computed_states
+from tunec.compiler.analyses.memory.fsdp_units import computed_states
 from tunec.compiler.analyses.memory.lora import (
     experts_merged,
     experts_merging,
@@ -24,6 +25,7 @@ from tunec.compiler.analyses.memory.loss import loss_bytes
 from tunec.compiler.analyses.memory.phase import (
     NOTHING,
     Group,
+    Terms,
     group,
     times,
 )
@@ -60,6 +62,8 @@ class Samples(NamedTuple):
     after_text: Group
     at_images_backward: Group
     in_evaluation: Group
+    forward: Group
+    """What a layer works in, in a pass that keeps nothing."""
     at_reference: Group
     """In the layers of a reference model, the trained one's graph alive."""
     at_reference_loss: Group
@@ -90,7 +94,6 @@ def pass_of(
         checkpointed=checkpointing.mode == "layer",
         padded=padded and workload.attention.implementation == "sdpa",
         sequence_parallel=parallel.sequence,
-        tensor_parallel=parallel.tensor,
         gathered=parallel.data if workload.kept_evaluation_batches else 1,
         segment=checkpointing.segment,
         gap=checkpointing.gap,
@@ -102,7 +105,21 @@ def pass_of(
 
 @lru_cache(maxsize=2048)
 def samples_of(workload: Workload, run: Pass) -> Samples:
-    """What one sample of a workload adds at each moment; remembered for all layouts that run so."""
+    """What one sample of a workload adds at each moment; remembered for all layouts that run so.
+
+    Ranks that share a sequence evaluate whole ones, each its own (accelerate 1.15 `accelerator.py`,
+    `_prepare_deepspeed`: `disable_in_eval`).
+    """
+    found = _samples(workload, run)
+    if run.sequence_parallel > 1 and workload.data.evaluation is not None:
+        alone = _samples(workload, replace(run, sequence_parallel=1))
+        found = found._replace(in_evaluation=alone.in_evaluation)
+    sequences = workload.preference.sequences if workload.preference is not None else 1
+    return found if sequences == 1 else of_sequences(found, sequences)
+
+
+def _samples(workload: Workload, run: Pass) -> Samples:
+    """The same of one sequence, and evaluated as it is trained on."""
     passed, images = activations(workload, run), image_activations(workload, run)
     loss, counts = loss_of(workload, run.states, short=run.short), count(workload)
     at_once = workload.loss == "full"
@@ -116,7 +133,7 @@ def samples_of(workload: Workload, run: Pass) -> Samples:
     recomputed = passed.one_layer if run.checkpointed else {}
     layers = sum(stack.layers for stack in workload.architecture.stacks)
     retaining = retained(passed.kept, layers) if run.retains else {}
-    found = Samples(
+    return Samples(
         at_images=group(images.forward),
         at_loss=group(kept, {"logits and loss": tokens * loss.forward}),
         at_loss_backward=group(kept, {"logits and loss": tokens * loss.backward}),
@@ -138,10 +155,10 @@ def samples_of(workload: Workload, run: Pass) -> Samples:
         after_text=NOTHING if images.after_embedding else group(images.kept),
         at_images_backward=group(images.kept, images.backward) if images.backward else NOTHING,
         in_evaluation=group(
-            passed.forward,
-            {"logits and loss": tokens * loss.forward},
+            _larger(passed.forward, _evaluated(workload, widths, tokens, loss.forward)),
             kept_logits(workload, widths, run.gathered),
         ),
+        forward=group(passed.forward),
         at_reference=reference_forward(workload, kept, passed.forward, tokens * held),
         at_reference_loss=reference_forward(workload, kept, {}, tokens * (held + loss.forward)),
         forward_copies=group(forward_casts(counts, widths, **copies, head=at_once), merged),
@@ -156,8 +173,16 @@ def samples_of(workload: Workload, run: Pass) -> Samples:
         if loss.fixed_backward
         else NOTHING,
     )
-    sequences = workload.preference.sequences if workload.preference is not None else 1
-    return found if sequences == 1 else of_sequences(found, sequences)
+
+
+def _evaluated(workload: Workload, widths: Arithmetic, tokens: float, loss: float) -> Terms:
+    """Logits and loss where nothing is kept but the hidden states that they are made of."""
+    hidden = widths.compute * workload.architecture.hidden
+    return {"logits and loss": tokens * loss, "final norm": tokens * hidden}
+
+
+def _larger(first: Terms, second: Terms) -> Terms:
+    return max(first, second, key=lambda terms: sum(terms.values()))
 
 
 def of_sequences(samples: Samples, number: int) -> Samples:

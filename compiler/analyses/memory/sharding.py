@@ -11,12 +11,22 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.memory.counts import Counts, count, split
+from tunec.compiler.analyses.memory.counts import Counts, count
 from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.partition import NO_PARTITION, Partition, largest_partition
+from tunec.compiler.analyses.memory.muon import Halves, gathers, halves, momenta
+from tunec.compiler.analyses.memory.partition import (
+    NO_PARTITION,
+    Partition,
+    largest_partition,
+    trained_sizes,
+)
 from tunec.compiler.analyses.memory.phase import Terms
-from tunec.compiler.analyses.memory.reductions import Reduction, reductions
-from tunec.compiler.analyses.memory.states import MASTER_BYTES, moment_bytes
+from tunec.compiler.analyses.memory.reductions import (
+    Reduction,
+    reductions,
+    reductions_at_end,
+)
+from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged, moment_bytes, paged_bytes
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
 from tunec.compiler.ir.slots import Fsdp, Parallel, States, Zero
 from tunec.schemas.frozen import dataclass
@@ -51,20 +61,30 @@ class Sharding:
     """Ranks that share one set of shards."""
     accumulates: bool
     """Whether an optimizer step takes several micro batches."""
-    tensor_parallel: int = 1
+    in_groups: bool = False
+    """Whether ranks share layers or sequences: then stage 1 is counted reduction by reduction."""
+    widens: bool = False
+    """Whether 16-bit gradients are summed over the ranks in fp32, as those of parts of a sequence
+    are (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `allreduce_bucket`)."""
     partition: Partition = NO_PARTITION
     """What the rank with the largest gradients of its own keeps at stages 1 and 2."""
     leaf: int = 0
     """Elements of the largest module whose parameters stage 3 gathers together."""
     fsdp: Fsdp = NO_FSDP
+    halves: Halves | None = None
+    """What Muon steps of what is trained, and what Adam; None: another optimizer."""
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:
         """Where gradients are reduced as they come: the reductions that can be highest."""
         if self.fsdp.version or not is_hooked(self):
             return ()
-        bucket = self.zero.reduce_bucket
-        return reductions(self.workload, bucket, self.partition, self.tensor_parallel)
+        return reductions(self.workload, self.zero.reduce_bucket, self.partition)
+
+    @property
+    def reductions_at_end(self) -> tuple[Reduction, ...]:
+        """The same where gradients are reduced together, after the last of them has come."""
+        return reductions_at_end(self.workload, self.zero.reduce_bucket, self.partition)
 
     @property
     def gradient(self) -> int:
@@ -106,17 +126,22 @@ def sharding(
     fsdp: Fsdp = NO_FSDP,
     nodes: int = 1,
 ) -> Sharding:
-    """Gather what decides where training state lies; `nodes`: over which the ranks are spread."""
+    """Gather what decides where training state lies; `nodes`: over which the ranks are spread.
+
+    `workload`: as one rank has it (`tensor_parallel.of_rank`).
+    """
     deepspeed = parallel.engine == "deepspeed"
-    counts = count(workload)
-    whole = split(counts, parallel.tensor) if parallel.tensor > 1 else counts
+    whole = count(workload)
     beside = workload.adapter.kind == "lora" and whole.trained and not deepspeed
     stage, shards = zero.stage if deepspeed else 0, parallel.data * parallel.sequence
     if fsdp.version:
         # accelerate makes all that is trained fp32, an adapter's companions too
         beside, stage = False, 0 if fsdp.sharding == "none" else PARAMETERS
         shards = max(shards // nodes, 1) if fsdp.sharding == "hybrid" else shards
-    partition = _partition(workload, shards, parallel.tensor) if 0 < stage < 3 else NO_PARTITION
+    muon = halves(workload, shards) if workload.optimizer.name == "muon" else None
+    partition = NO_PARTITION
+    if 0 < stage < PARAMETERS:
+        partition = muon.own if muon else largest_partition(workload, shards)
     return Sharding(
         workload=workload,
         counts=in_adapter_dtype(whole, states) if beside else whole,
@@ -128,10 +153,12 @@ def sharding(
         ddp=parallel.engine == "ddp" and parallel.data > 1,
         shards=shards,
         accumulates=accumulates,
-        tensor_parallel=parallel.tensor,
+        in_groups=parallel.tensor * parallel.sequence > 1,
+        widens=parallel.sequence > 1 and states.trainable != "fp32",
         partition=partition,
         leaf=whole.block if _gathers_blocks(workload, zero) else 0,
         fsdp=fsdp,
+        halves=muon,
     )
 
 
@@ -155,12 +182,6 @@ def _gathers_blocks(workload: Workload, zero: Zero) -> bool:
     version = workload.version("deepspeed")
     knows = version is None or version >= _KNOWS_LEAVES
     return knows and workload.architecture.family in _LEAVES
-
-
-def _partition(workload: Workload, shards: int, tensor_parallel: int) -> Partition:
-    found = largest_partition(workload, shards)
-    elements, piece = (-(-size // tensor_parallel) for size in (found.elements, found.piece))
-    return found._replace(elements=elements, piece=piece)
 
 
 def is_hooked(plan: Sharding) -> bool:
@@ -189,19 +210,38 @@ def resident(workload: Workload, plan: Sharding) -> Terms:
     """Training state that is there from the first step to the last, in bytes."""
     terms: dict[str, float] = {}
     if not plan.optimizer_away:
-        terms["optimizer states"] = _moments(workload, plan)
+        terms["optimizer states"] = _moments(workload, plan) - paged_moments(workload, plan)
         terms["master weights"] = _masters(plan)
     terms["gradients"] = _resident_gradients(plan)
+    if plan.halves is not None and plan.stage == PARAMETERS:
+        found = gathers(workload, plan.shards, plan.zero.reduce_bucket, plan.gradient)
+        terms["gathering buffers kept"] = found.kept
     terms["gradient buckets"] = _ddp_buckets(plan) + _stage3_bucket(plan) + _offload_buffer(plan)
     return terms
 
 
+def paged_moments(workload: Workload, plan: Sharding) -> float:
+    """Bytes of one rank's moments in managed memory, wherever the driver has them at a time."""
+    if not is_paged(workload.optimizer) or plan.optimizer_away:
+        return 0.0
+    if plan.stage > 0:
+        flat = (round(plan.shard(plan.whole.trainable, 1)),)
+        return paged_bytes(workload.optimizer, plan.states, flat, 0, flat=True)
+    sizes = trained_sizes(workload)
+    return paged_bytes(workload.optimizer, plan.states, sizes, plan.whole.tables)
+
+
 def _moments(workload: Workload, plan: Sharding) -> float:
+    if plan.halves is not None:
+        version = workload.version("deepspeed")
+        return momenta(version, plan.halves, plan.stage, plan.shards, plan.gradient)
     return plan.shard(moments_of(workload, plan), 1)
 
 
 def moments_of(workload: Workload, plan: Sharding) -> float:
     """Bytes of the optimizer's moments over all ranks; only torch's own follow the parameters."""
+    if plan.halves is not None:
+        return momenta(None, plan.halves, PARAMETERS if plan.stage else 0, 1, plan.gradient)
     follows = plan.states.optimizer != "int8" and workload.optimizer.name != "adafactor"
     counts = plan.counts if follows else plan.whole
     return moment_bytes(workload.optimizer, plan.states, counts, flat=plan.stage > 0)
@@ -246,7 +286,8 @@ def _ddp_buckets(plan: Sharding) -> float:
 def _stage3_bucket(plan: Sharding) -> float:
     """Stage 3 allocates its reduce bucket once (`stage3.py`, `__ipg_bucket_flat_buffer`)."""
     has = plan.stage == PARAMETERS and not plan.fsdp.version
-    return plan.parameter * plan.zero.reduce_bucket if has else 0
+    size = BYTES["fp32"] if plan.widens else plan.parameter
+    return size * plan.zero.reduce_bucket if has else 0
 
 
 def _offload_buffer(plan: Sharding) -> float:

@@ -1,5 +1,6 @@
 """Training state per trained element: optimizer moments and what one step of it needs on top."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from tunec.compiler.analyses.memory.counts import Counts
@@ -17,6 +18,9 @@ MOMENTS: Final[dict[OptimizerName, int]] = {
     "paged_adamw_32bit": 2,
     "adamw_bf16": 3,
     "lion": 1,
+    "lion_8bit": 1,
+    "paged_lion_8bit": 1,
+    "paged_lion_32bit": 1,
     "sgd": 0,
 }
 """Tensors of the parameter's shape that each optimizer keeps. Adam (arXiv 1412.6980) two, Lion
@@ -37,9 +41,7 @@ def moment_bytes(
     `flat`: whether the engine gives the optimizer one flat tensor instead of the model's own, as
     ZeRO does; then bitsandbytes finds neither small tensors nor embeddings to keep in fp32, and
     Adafactor no rows and columns to sum over.
-
-    Paged optimizers keep theirs in managed memory, which the driver may move to the host; they are
-    counted in full, because a run that has to page is slow.
+    Of a paged optimizer's, `paged_bytes` are in managed memory.
     """
     if optimizer.name == "adafactor":
         return 4 * (counts.trainable if flat else counts.factored)
@@ -48,6 +50,35 @@ def moment_bytes(
         wide = 0 if flat else min(counts.small + counts.tables, counts.trainable)
         return moments * (_EIGHT_BIT * (counts.trainable - wide) + 4 * wide)
     return moments * BYTES[states.optimizer] * counts.trainable
+
+
+def is_paged(optimizer: Optimizer) -> bool:
+    """Whether moments are in managed memory."""
+    return optimizer.name.startswith("paged_")
+
+
+def paged_bytes(
+    optimizer: Optimizer, states: States, sizes: Iterable[int], tables: int, *, flat: bool = False
+) -> float:
+    """Bytes of the moments that are in CUDA's managed memory.
+
+    Those of tensors of 100,000 elements and more (bitsandbytes 0.50.2 `optim/optimizer.py`,
+    `get_state_buffer`; an 8-bit moment's scales are not). The driver moves them to the host when
+    the device runs short and back when they are touched, and torch's allocator never sees them
+    (QLoRA, arXiv 2305.14314, section 3, "Paged Optimizers"). `sizes`: elements of each trained
+    tensor; `tables`: of embedding tables, which 8-bit moments leave in fp32; `flat`: as of
+    `moment_bytes`.
+    """
+    large = float(sum(size for size in sizes if size >= _PAGED_FROM))
+    moments = MOMENTS[optimizer.name]
+    if states.optimizer != "int8":
+        return moments * BYTES[states.optimizer] * large
+    wide = 0 if flat else min(tables, large)
+    return moments * (large - wide + 4 * wide)
+
+
+_PAGED_FROM: Final = 100_000
+"""Elements: "> 1 MB", as bitsandbytes has it."""
 
 
 def step_bytes(optimizer: Optimizer, states: States, stepped: float, largest: int) -> float:

@@ -1,14 +1,18 @@
 """Gradients and temporaries while the optimizer steps."""
 
-from tunec.compiler.analyses.memory.gradients import partition_buffer
+from collections.abc import Iterator
+
+from tunec.compiler.analyses.memory.gradients import partition_buffer, reduce_buckets
+from tunec.compiler.analyses.memory.muon import INLINE_ADAM_UNTIL, Halves, gathers, working
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import (
     PARAMETERS,
     Sharding,
     accumulates_whole_fp32,
     is_hooked,
+    paged_moments,
 )
-from tunec.compiler.analyses.memory.states import MASTER_BYTES, step_bytes
+from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged, step_bytes
 from tunec.compiler.analyses.memory.workload import Workload
 
 _NORM_BYTES = 8
@@ -19,12 +23,16 @@ _NORM_BYTES = 8
 
 def optimizer_step(workload: Workload, plan: Sharding) -> Terms:
     """Gradients and temporaries while the optimizer steps, in bytes."""
+    if plan.halves is not None:
+        return max(_of_muon(plan, plan.halves), key=lambda terms: sum(terms.values()))
     terms = dict(_step_gradients(plan))
     if not plan.optimizer_away:
         stepped = plan.shard(plan.counts.trainable, 1)
         if plan.stage == PARAMETERS:
             stepped = min(stepped, plan.zero.sub_group_size)
         largest = plan.counts.largest if plan.stage == 0 else 0
+        if is_paged(workload.optimizer):
+            terms["paged states of a tensor"] = _paged_tensor(workload, plan)
         terms["optimizer temporaries"] = step_bytes(
             workload.optimizer, plan.states, stepped, largest
         )
@@ -39,18 +47,64 @@ def _step_gradients(plan: Sharding) -> Terms:
         whole = plan.stage == 1 and not is_hooked(plan)
         return {"gradients": float(gradient * trainable)} if whole else {}
     if plan.stage == PARAMETERS:
-        return _stage3_step(plan)
+        return _stage3_step(plan, trainable)
     if accumulates_whole_fp32(plan):
         return {"new gradients": plan.parameter * trainable}
     norm = {"fp64 gradients": float(_NORM_BYTES * plan.partition.piece)}
     if gradient > plan.parameter:
         return {"accumulated gradients": gradient * trainable / plan.shards, **norm}
-    flattened = {
-        "averaged gradients": gradient * trainable / plan.shards,
-        "fp32 gradients": _fp32_gradients(plan, trainable / plan.shards),
-    }
-    larger = max(norm, flattened, key=lambda terms: sum(terms.values()))
+    larger = max(
+        norm, _flattened(plan, trainable / plan.shards), key=lambda terms: sum(terms.values())
+    )
     return {"gradient partition": partition_buffer(plan), **larger}
+
+
+def _paged_tensor(workload: Workload, plan: Sharding) -> float:
+    """The moments that must be on the device at once: of the tensor that is stepped."""
+    whole = paged_moments(workload, plan)
+    return whole if plan.stage else whole * plan.counts.largest / max(plan.counts.trainable, 1)
+
+
+def at_orthogonalisation(plan: Sharding, found: Halves) -> Terms:
+    """When stage 1 or 2 makes the last of Muon's updates, while its bucket is still there."""
+    last = working(found.largest, plan.gradient) - plan.gradient * found.widest
+    return {
+        **reduce_buckets(plan),
+        "gradient partition": partition_buffer(plan),
+        "updates": float(plan.gradient * found.own_matrices),
+        "orthogonalisation": float(last),
+    }
+
+
+def _of_muon(plan: Sharding, found: Halves) -> Iterator[Terms]:
+    """Moments of a step by Muon: for the norm, then one half after the other."""
+    gradient, ranks = plan.gradient, plan.shards
+    if plan.stage == 0:
+        update = float(working(found.largest, MASTER_BYTES))
+        before = float(MASTER_BYTES * found.widest)
+        yield {**_stage0_step(plan), "updates": before, "orthogonalisation": update}
+        return
+    if plan.stage == PARAMETERS:
+        yield gathers(plan.workload, ranks, plan.zero.reduce_bucket, gradient).highest
+        yield _stage3_step(plan, max(found.matrices, found.rest))
+        return
+    held = {"gradient partition": partition_buffer(plan)}
+    updates = {"updates": float(gradient * found.own_matrices)}
+    yield {**held, **updates, "fp64 gradients": float(_NORM_BYTES * plan.partition.piece)}
+    yield {**held, **updates, **_flattened(plan, found.matrices / ranks)}
+    yield {**held, **_flattened(plan, found.rest / ranks)}
+    version = plan.workload.version("deepspeed")
+    if version is not None and version < INLINE_ADAM_UNTIL:
+        elements = found.rest / ranks
+        temporaries = {"optimizer temporaries": 4.0 * MASTER_BYTES * elements}
+        yield {**held, "fp32 gradients": _fp32_gradients(plan, elements), **temporaries}
+
+
+def _flattened(plan: Sharding, elements: float) -> Terms:
+    return {
+        "averaged gradients": plan.gradient * elements,
+        "fp32 gradients": _fp32_gradients(plan, elements),
+    }
 
 
 def _stage0_step(plan: Sharding) -> Terms:
@@ -60,9 +114,9 @@ def _stage0_step(plan: Sharding) -> Terms:
     return terms
 
 
-def _stage3_step(plan: Sharding) -> Terms:
+def _stage3_step(plan: Sharding, elements: float) -> Terms:
     """One sub-group at a time: its gradients in fp32 and in the parameters' dtype."""
-    group = min(plan.counts.trainable / plan.shards, plan.zero.sub_group_size)
+    group = min(elements / plan.shards, plan.zero.sub_group_size)
     if plan.gradient > plan.parameter:
         return {"fp32 gradients": MASTER_BYTES * group}
     return {

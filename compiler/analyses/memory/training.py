@@ -9,7 +9,7 @@ from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.fsdp import (
     held,
 )
-from tunec.compiler.analyses.memory.generation import generating
+from tunec.compiler.analyses.memory.generation import generating, prompting
 from tunec.compiler.analyses.memory.gradients import (
     at_decoder_embedding,
     at_embedding,
@@ -39,11 +39,12 @@ from tunec.compiler.analyses.memory.phase import (
 from tunec.compiler.analyses.memory.reductions import Reduction
 from tunec.compiler.analyses.memory.samples import Samples, main_part, pass_of, samples_of
 from tunec.compiler.analyses.memory.sharding import (
+    PARAMETERS,
     Sharding,
     resident,
     sharding,
 )
-from tunec.compiler.analyses.memory.step import optimizer_step
+from tunec.compiler.analyses.memory.step import at_orthogonalisation, optimizer_step
 from tunec.compiler.analyses.memory.weights import (
     encoders,
     gathered,
@@ -178,14 +179,15 @@ def _further(
         yield phase("reference forward", held, (samples.at_reference,))
         compared = (*held, samples.loss_buffers)
         yield phase("reference loss", compared, (samples.at_reference_loss,))
-    if workload.generation is not None:
-        cached = group(generating(workload, plan, workload.generation, share))
-        yield phase("generation", (fixed.always, cached))
+    yield from _generated(workload, plan, samples, fixed, share)
     share_run, gathering = fixed.gathering
     if gathering.total:
         kept = scaled(samples.until_backward, share_run)
         yield phase("parameter gathering", (fixed.always, gathering), (kept,))
     yield from _first_segment(plan, samples, fixed, segment)
+    if plan.halves is not None and 0 < plan.stage < PARAMETERS:
+        updates = group(at_orthogonalisation(plan, plan.halves))
+        yield phase("orthogonalisation after backward", (fixed.always, updates))
     if samples.at_expansion.total:
         weight = {"expanded weight": float(plan.counts.expanded * _EXPANDED)}
         there = (fixed.always, fixed.turned, fixed.at_last_layer, samples.last_copies)
@@ -202,6 +204,19 @@ def _further(
         yield phase("vision forward", (*running, fixed.kept), (samples.at_images,))
     if samples.at_images_backward.total:
         yield phase("vision backward", (*ending, fixed.at_vision), (samples.at_images_backward,))
+
+
+def _generated(
+    workload: Workload, plan: Sharding, samples: Samples, fixed: Fixed, share: int
+) -> Iterator[Phase]:
+    """The last token of all sequences, and their prompts, which come first."""
+    asked = workload.generation
+    if asked is None:
+        return
+    written = group(generating(workload, plan, asked, share))
+    yield phase("generation", (fixed.always, fixed.evaluating, written))
+    read = group(prompting(workload, plan, asked, samples.forward.total, share))
+    yield phase("prompt", (fixed.always, fixed.evaluating, read))
 
 
 def _first_segment(plan: Sharding, samples: Samples, fixed: Fixed, segment: int) -> Iterator[Phase]:
@@ -274,7 +289,7 @@ def _fixed_of_fsdp(workload: Workload, plan: Sharding, *, checkpointed: bool) ->
         at_vision=first,
         at_reduction=NOTHING,
         on_the_way=tuple(
-            (Reduction(number, 0, 0, 0, left, False, True, False), group(terms), NOTHING)
+            (Reduction(number, 0, 0, 0, 0, left, False, True, False), group(terms), NOTHING)
             for number, (left, terms) in enumerate(at.reductions, 1)
         ),
         in_step=group(at.in_step),

@@ -2,10 +2,12 @@
 
 from typing import Final
 
+from tunec.compiler.analyses.memory.counts import FOUR_BIT
 from tunec.compiler.analyses.memory.diffusion import second_attentions
-from tunec.compiler.analyses.memory.dtypes import BYTES, quantized_bytes
+from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED, quantized_bytes
 from tunec.compiler.analyses.memory.frozen_units import makes_fp32
 from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.rotary import rotary_tables
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
 from tunec.compiler.analyses.memory.workload import Workload
 
@@ -27,16 +29,26 @@ def weights(workload: Workload, plan: Sharding) -> Terms:
     """Weights that stay on the device between steps, in bytes.
 
     From ZeRO stage 3 on each rank holds its share, quantised weights as well (bitsandbytes stores
-    them in `quantization.storage`, so that they can be split); stages 1 and 2 leave all weights
-    whole on every rank, a frozen base too.
+    them in `quantization.storage`, so that they can be split) but for their scales; stages 1 and 2
+    leave all weights whole on every rank, a frozen base too.
     """
     terms: dict[str, float] = {
         "generation engine": float(workload.generation_engine_bytes),
     }
     if workload.architecture.family == "SD3Transformer2DModel":
         terms["position table"] = float(BYTES[plan.states.weights] * _positions(workload))
+    scales = scale_bytes(workload, plan) if plan.counts.quantized else 0.0
+    if scales:
+        terms["scales of packed weights"] = scales
+    tables = rotary_tables(workload, plan.states)
+    if tables:
+        terms["rotary tables"] = tables
+    if workload.kept_components:
+        kept = sum(each.parameters for each in workload.kept_components)
+        terms["text encoders and VAE"] = float(BYTES[plan.states.weights] * kept)
     if not plan.parameters_away:
-        terms["frozen weights"] = plan.shard(frozen_bytes(workload, plan), PARAMETERS)
+        frozen = frozen_bytes(workload, plan) - scales
+        terms["frozen weights"] = plan.shard(frozen, PARAMETERS)
         terms["trained weights"] = plan.shard(plan.parameter * plan.counts.trained, PARAMETERS)
         terms["adapters"] = plan.shard(plan.parameter * plan.counts.adapters, PARAMETERS)
         terms["reference model"] = _reference(workload, plan)
@@ -86,6 +98,17 @@ def frozen_bytes(workload: Workload, plan: Sharding) -> float:
         return plain
     row_scales = 4 * counts.quantized_rows if quantization.format == "int8" else 0
     return plain + quantized_bytes(quantization) * counts.quantized + row_scales
+
+
+def scale_bytes(workload: Workload, plan: Sharding) -> float:
+    """Bytes of what is no parameter of a packed weight, and so is on each rank, whole.
+
+    bitsandbytes 0.50.2 `functional.py`, `QuantState`, which `nn/modules.py`, `Params4bit`, keeps as
+    an attribute: neither FSDP nor ZeRO stage 3 splits it. Counted apart only where they split.
+    """
+    if plan.stage < PARAMETERS or workload.quantization.format not in FOUR_BIT:
+        return 0.0
+    return (quantized_bytes(workload.quantization) - PACKED) * plan.counts.quantized
 
 
 def gathered(plan: Sharding, *, checkpointed: bool) -> Terms:

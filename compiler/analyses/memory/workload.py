@@ -20,6 +20,7 @@ from tunec.compiler.ir.slots import (
     Zero,
 )
 from tunec.schemas.frozen import dataclass
+from tunec.schemas.hardware.profile import Vendor
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.terms import LossPath, Reference
 
@@ -105,8 +106,16 @@ class Workload:
     """None: nothing is generated, or by a server of its own."""
     generation_engine_bytes: int = 0
     """What an engine such as vLLM takes of each device beside the training."""
+    vocabulary_ways: int = 1
+    """Ranks among which the logits are split, each with so many of the vocabulary's rows."""
+    copies_logits: bool = True
+    """Whether moving such logits by a token copies them: not those of one sample."""
     expandable_segments: bool = False
     """Whether PYTORCH_CUDA_ALLOC_CONF holds `expandable_segments:True`."""
+    vendor: Vendor = "nvidia"
+    """Whose drivers and libraries the devices run: what the margin is called by."""
+    kept_components: tuple[Architecture, ...] = ()
+    """Of the components, those that stay through training."""
     calibration: Calibration | None = None
     """A kept trace of the model, which is used for the layout that it speaks of."""
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from tunec.compiler.analyses.memory.counts import Counts, count
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.sharding import GRADIENTS, PARAMETERS
+from tunec.compiler.analyses.memory.tensor_parallel import of_rank
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.fsdp import gathered_bytes, reduced_bytes, replicated_bytes
 from tunec.compiler.analyses.time.machine import Machine
@@ -39,6 +40,8 @@ class Volume(NamedTuple):
     """Seconds that the gathers of stage 3 take in Python."""
     tensor_parallel: float
     """Bytes that each rank of a tensor-parallel group sends."""
+    sequence_parallel: float
+    """Bytes that each rank of those that share a sequence sends."""
     overlapped: bool
     """Whether gradients travel while the device computes."""
     prefetched: bool
@@ -66,6 +69,7 @@ def communication(
         parameters = _exposed(parameters, PREFETCHED, busy / 2)
     return {
         "tensor parallel exchange": volume.tensor_parallel / (REACHED * machine.link),
+        "sequence parallel exchange": volume.sequence_parallel / (REACHED * machine.link),
         "gradient exchange": gradients,
         "parameter exchange": parameters,
         "parameter gathering": volume.gathering,
@@ -75,7 +79,8 @@ def communication(
 @lru_cache(maxsize=4096)
 def volume_of(workload: Workload, layout: Layout) -> Volume:
     """What the ranks of a layout exchange."""
-    counts, ranks = count(workload), layout.parallel.data * layout.parallel.sequence
+    ranks = layout.parallel.data * layout.parallel.sequence
+    counts = count(of_rank(workload, layout.parallel.tensor))
     whole = _stage(layout) == PARAMETERS and ranks > 1
     if layout.fsdp.version:
         return _fsdp(workload, layout)
@@ -84,6 +89,7 @@ def volume_of(workload: Workload, layout: Layout) -> Volume:
         parameters=parameter_bytes(counts, layout) * (ranks - 1) / ranks,
         gathering=GATHER * gathers(workload, layout) if whole else 0,
         tensor_parallel=_tensor_parallel(workload, layout),
+        sequence_parallel=_sequence_parallel(workload, layout),
         overlapped=overlaps(layout),
         prefetched=whole,
     )
@@ -100,6 +106,7 @@ def _fsdp(workload: Workload, layout: Layout) -> Volume:
         parameters=gathered_bytes(workload, layout) * (among - 1) / among,
         gathering=0,
         tensor_parallel=_tensor_parallel(workload, layout),
+        sequence_parallel=0,
         overlapped=True,
         prefetched=layout.fsdp.backward_prefetch != "none",
         replicas=replicated_bytes(workload, layout) * between,
@@ -175,13 +182,49 @@ def _stage(layout: Layout) -> int:
 
 
 def _tensor_parallel(workload: Workload, layout: Layout) -> float:
-    """Four all-reduces of the hidden states a layer (Megatron-LM, arXiv 1909.08053, 3)."""
+    """Four all-reduces of the hidden states a layer (Megatron-LM, arXiv 1909.08053, 3).
+
+    Two more where the layer is recomputed. A head of its own gathers its logits and reduces the
+    gradient of what it read (deepspeed 0.19.8 `module_inject/layers.py`, `LinearLayer`).
+    """
     width = layout.parallel.tensor
     if width == 1:
         return 0
+    model = workload.architecture
     states = sum(
-        part_tokens(workload, stack.part) * stack.layers * stack.hidden
+        part_tokens(workload, stack.part) * stack.layers * stack.hidden for stack in model.stacks
+    )
+    moved = 2 * (4 + 2 * _recomputed(layout)) * states
+    if not model.tied:
+        moved += part_tokens(workload, "text") * (model.vocab + 2 * model.hidden)
+    return (width - 1) / width * BYTES[workload.precision.compute] * moved * _samples(layout)
+
+
+def _sequence_parallel(workload: Workload, layout: Layout) -> float:
+    """Queries, keys, values and outputs of attention go to the ranks of their heads and back.
+
+    Once forward and once backward, and again where the layer is recomputed (DeepSpeed-Ulysses,
+    arXiv 2309.14509, 3.2); fewer key-value heads than ranks are repeated before.
+    """
+    width = layout.parallel.sequence
+    if width == 1:
+        return 0
+    exchanged = sum(
+        part_tokens(workload, stack.part)
+        * stack.layers
+        * 2
+        * (stack.heads + max(stack.kv_heads, width))
+        * stack.head_dim
         for stack in workload.architecture.stacks
     )
-    batches = layout.batch.micro * layout.batch.accumulation
-    return 4 * 2 * (width - 1) / width * BYTES[workload.precision.compute] * states * batches
+    moved = (2 + _recomputed(layout)) * exchanged / width
+    return (width - 1) / width * BYTES[workload.precision.compute] * moved * _samples(layout)
+
+
+def _recomputed(layout: Layout) -> bool:
+    return layout.activation_checkpointing.mode == "layer"
+
+
+def _samples(layout: Layout) -> int:
+    """Samples that one group of ranks takes in an optimizer step."""
+    return layout.batch.micro * layout.batch.accumulation

@@ -2,7 +2,7 @@
 
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.fsdp import units_of
+from tunec.compiler.analyses.memory.fsdp_units import units_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 
 

@@ -53,7 +53,7 @@ def kept_bytes(workload: Workload, states: States, part: Part) -> float:
     layered = any(stack.part == part for stack in workload.architecture.stacks)
     if not tokens or not (layered or workload.architecture.unet):
         return 0
-    run = Pass(states, checkpointed=False, padded=False, sequence_parallel=1, tensor_parallel=1)
+    run = Pass(states, checkpointed=False, padded=False, sequence_parallel=1)
     if part == "denoiser":
         return sum(denoiser_activations(workload, run).kept.values())
     widths = arithmetic(workload, states, part)

@@ -3,10 +3,18 @@
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from tunec.compiler.analyses.memory import muon
 from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.sharding import Sharding, moments_of, sharding_of
-from tunec.compiler.analyses.memory.states import MASTER_BYTES
+from tunec.compiler.analyses.memory.sharding import (
+    Sharding,
+    moments_of,
+    paged_moments,
+    sharding_of,
+)
+from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged
+from tunec.compiler.analyses.memory.tensor_parallel import of_rank
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.analyses.time.compute import product_rate
 from tunec.compiler.analyses.time.machine import Machine
 
 _FOREACH: Final = 3
@@ -46,6 +54,14 @@ def update(workload: Workload, layout: Layout, machine: Machine) -> dict[str, fl
         # All ranks of a node share its memory bus and its drive.
         "host optimizer step": moved.host * on_node / ranks / (REACHED * machine.host_bandwidth),
     }
+    if is_paged(workload.optimizer):
+        # as where memory is short: out while layers are differentiated, and back for the step
+        paged = paged_moments(workload, sharding_of(workload, layout, accumulates=False))
+        terms["paged optimizer states"] = 2 * paged / pcie
+    if workload.optimizer.name == "muon":
+        sharing = ranks if layout.zero.stage else 1
+        done = muon.operations(workload) / sharing
+        terms["orthogonalisation"] = done / product_rate(workload, machine)
     if moved.stored_parameters:
         terms["NVMe parameters"] = moved.stored_parameters * on_node / (REACHED * _read(machine))
     if moved.stored_states:
@@ -57,6 +73,7 @@ def update(workload: Workload, layout: Layout, machine: Machine) -> dict[str, fl
 @lru_cache(maxsize=4096)
 def moved_of(workload: Workload, layout: Layout) -> Moved:
     """What one optimizer step of a layout moves."""
+    workload = of_rank(workload, layout.parallel.tensor)
     plan = sharding_of(workload, layout, accumulates=False)
     times = layout.batch.accumulation
     shards = 2 * times * _parameter_shard(plan) if plan.parameters_away else 0

@@ -28,12 +28,24 @@ def _check(run: Run) -> Iterator[Finding]:
             if not holder and name not in keys_ever("accelerate") | _OLD:
                 if not is_near(name, known - frozenset(document.found)):
                     yield _refused(place, name)
-            elif holder in _BLOCKS and name not in _keys_ever_in(holder):
+            elif holder in _BLOCKS and name not in _keys_of(run, holder, here):
                 yield _ignored(place, holder, name)
 
 
 def _is_elsewhere(document: Document) -> bool:
     return document.value("compute_environment") not in (None, "LOCAL_MACHINE")
+
+
+def _keys_of(run: Run, block: str, here: tuple[str, ...]) -> frozenset[str]:
+    """The block's keys: in the release that somebody names, else in any."""
+    if not run.release("accelerate").is_named:
+        return _keys_ever_in(block)
+    return frozenset[str]().union(*(_keys_in(block, each) for each in here))
+
+
+def _keys_in(block: str, release: str) -> frozenset[str]:
+    found = schema(_PATH.format(release))["properties"].get(block, {})
+    return frozenset(found.get("properties", {}))
 
 
 def _keys_ever_in(block: str) -> frozenset[str]:

@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.accelerate.counted import count
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("accelerate"):
-        asked, machines = count(document, "num_processes"), count(document, "num_machines")
+        asked, machines = _asked(run, document), count(document, "num_machines")
         if asked is None or machines is None or asked[0] % machines[0] == 0:
             continue
         each = asked[0] // machines[0]
@@ -22,6 +24,16 @@ def _check(run: Run) -> Iterator[Finding]:
             (f"the division is rounded down: {each * machines[0]} processes in all",),
             f"write {max(each, 1) * machines[0]}: num_processes counts all machines",
         )
+
+
+def _asked(run: Run, document: Document) -> tuple[int, Place] | None:
+    """By the one command that starts it, whose flag comes first, else by the file."""
+    commands = [each for each in run.of("launch") if each.value("launcher") == "accelerate"]
+    if len(commands) == 1 and len(run.of("accelerate")) == 1:
+        flag = commands[0].get("flags.num_processes")
+        if flag is not None and isinstance(flag.value, int) and not isinstance(flag.value, bool):
+            return flag.value, flag
+    return count(document, "num_processes")
 
 
 RULE = Rule(

@@ -86,11 +86,18 @@ def _stage(place: Place | None) -> Iterator[Finding]:
         yield _finding(place, _STAGES, "init")
 
 
+def _of_fp8(name: str, text: Any, words: tuple[str, ...]) -> bool:
+    """The backend is compared in capitals (accelerate 0.34.0 to 1.15.0 `FP8RecipeKwargs`)."""
+    return name == "fp8_config.backend" and str(text).upper() in {each.upper() for each in words}
+
+
 def _word(place: Place | None, schemas: list[Any]) -> Iterator[Finding]:
     """A text that no release around takes, where each of them takes words only."""
     if place is None or not isinstance(place.value, str) or not all(schemas):
         return
     words = [_words(each) for each in schemas]
+    if any(_of_fp8(place.path, place.value, each) for each in words):
+        return
     if all(words) and not any(place.value in each for each in words):
         yield _finding(place, words[0], "init" if "." in place.path else "parse")
 

@@ -25,7 +25,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 RULE = Rule(
     name="zero-3-init-below-stage-3",
-    severity="note",
+    severity="warning",
     consequence="silent",
     consumers=("accelerate",),
     sources=(

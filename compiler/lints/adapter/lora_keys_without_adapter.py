@@ -5,6 +5,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.kinds import own_keys
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -36,9 +37,18 @@ def _check(run: Run) -> Iterator[Finding]:
         dialect = "sft" if document.kind in ("dpo", "grpo") else document.kind
         if document.is_view or dialect not in _KEYS or document.unknown:
             continue
-        if dialect == "sft" and document.get("use_lora") is not None:
-            continue  # flags of a script of its own, such as MiniCPM-V's
+        if dialect == "sft" and _has_own_switch(document):
+            continue
         yield from _of(document, dialect)
+
+
+def _has_own_switch(document: Document) -> bool:
+    """Whether a script has a switch of its own.
+
+    MiniCPM-V: `use_lora`; LLaVA: `lora_enable`; PEFT's examples: `use_peft_lora`.
+    """
+    own = own_keys(document.target, document.file, document.root.fields or ())
+    return any("lora" in key or "peft" in key for key in own)
 
 
 def _of(document: Document, dialect: str) -> Iterator[Finding]:

@@ -31,10 +31,10 @@ def _check(run: Run) -> Iterator[Finding]:
             or is_patched(run, lora)
         ):
             continue
-        yield from _in_tree(run.model, lora, at) if run.model else _in_family(run, lora, at)
+        yield from _in_tree(run, run.model, lora, at) if run.model else _in_family(run, lora, at)
 
 
-def _in_tree(model: "ResolvedModel", lora: Lora, at: Place) -> Iterator[Finding]:
+def _in_tree(run: Run, model: "ResolvedModel", lora: Lora, at: Place) -> Iterator[Finding]:
     architecture, targets = model.architecture, lora.targets or ()
     try:
         if adapted(architecture, targets) or lora.value("target_parameters"):
@@ -58,8 +58,14 @@ def _in_tree(model: "ResolvedModel", lora: Lora, at: Place) -> Iterator[Finding]
         (f"its layers are called {', '.join(names)}",) if names else (),
         f"write {', '.join(names[:4])}" if names else None,
         # transformers 4.52 renamed modules of models that see: a regex may fit the other names
-        certain=not (isinstance(targets, str) and architecture.kind == "vision-language"),
+        certain=not (isinstance(targets, str) and architecture.kind == "vision-language")
+        or _has_new_names(run),
     )
+
+
+def _has_new_names(run: Run) -> bool:
+    """Whether a release is named that has the catalogue's names; Axolotl 0.10 pins 4.52."""
+    return run.runs("transformers>=4.52") is True or run.runs("axolotl>=0.10") is True
 
 
 def _in_family(run: Run, lora: Lora, at: Place) -> Iterator[Finding]:
@@ -91,7 +97,7 @@ RULE = Rule(
             "after a "
             "dot, or a regex over the whole name"
         ),
-        "OptimalScale/LMFlow#125, huggingface/peft#758, #40",
+        "OptimalScale/LMFlow#125, huggingface/peft#758, #40; axolotl-ai-cloud/axolotl#2792",
     ),
     check=_check,
 )

@@ -30,7 +30,7 @@ def _check(run: Run) -> Iterator[Finding]:
             else "steps, warm-up and DeepSpeed's train_batch_size are counted as if each had all",
         ),
         "remove split_batches",
-        severity="error" if indivisible else None,
+        severity="error" if indivisible else None if world else "warning",
         consequence="init" if indivisible else None,
     )
 

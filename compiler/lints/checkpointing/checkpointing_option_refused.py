@@ -5,6 +5,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schedule.asked import arguments_of
@@ -20,6 +21,8 @@ _NOT_REENTRANT: Final = ("context_fn", "determinism_check", "debug", "early_stop
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("trainer"):
         held, is_on = document.get(_HOLDER), document.value("gradient_checkpointing", True)
+        if held is not None and is_on is not False and _is_no_mapping(held):
+            yield _text(held)
         names = arguments_of(held) or {}
         for name in names if is_on is not False else ():
             place = document.get(f"{_HOLDER}.{name}") or held
@@ -39,6 +42,21 @@ def _check(run: Run) -> Iterator[Finding]:
                 did_you_mean(near) or "remove it",
                 Fix((place.renamed(near[0]),), "unsafe") if near and place is not held else None,
             )
+
+
+def _is_no_mapping(held: Place) -> bool:
+    """Text that the trainer's arguments do not read as JSON: what does not begin with a brace."""
+    text = held.value
+    return isinstance(text, str) and bool(text) and not text.lstrip().startswith("{")
+
+
+def _text(held: Place) -> Finding:
+    return Finding(
+        f"{_HOLDER} is the text {held.value!r}, and no mapping",
+        (held.label("taken as text"),),
+        ("the arguments take it, and the first step hands its letters on as options",),
+        'write {"use_reentrant": false}, in quotes on a command line',
+    )
 
 
 RULE = Rule(

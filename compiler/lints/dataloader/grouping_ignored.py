@@ -26,7 +26,15 @@ def _check(run: Run) -> Iterator[Finding]:
         (group.label("does nothing"), other.label("", primary=False)),
         (why,),
         f"remove {group.path}",
+        severity=None if _is_refused(run, group, streams) else "warning",
+        consequence="init" if _is_refused(run, group, streams) else None,
     )
+
+
+def _is_refused(run: Run, group: Place, streams: Place | None) -> bool:
+    """transformers 4 stops where the old key is given for a stream."""
+    is_old = streams is not None and group.path == "group_by_length"
+    return is_old and run.runs("transformers<5") is True
 
 
 def _asked(run: Run) -> Place | None:
@@ -44,10 +52,14 @@ def _true(run: Run, *keys: str) -> Place | None:
 
 RULE = Rule(
     name="grouping-ignored",
-    severity="warning",
+    severity="error",
     consequence="silent",
     consumers=("transformers",),
     sources=(
+        (
+            "transformers 4.40.2 to 4.57.6 trainer.py `Trainer.__init__`: the `--group_by_length` "
+            "option is only available for `Dataset`, not `IterableDataset`: ValueError"
+        ),
         (
             "transformers 4.40.2 to 5.23.0 trainer.py `_get_train_sampler`: no sampler for a "
             "data set "

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.lints.diffusion.asked import amount, configs, family, is_lora, is_on, said
+from tunec.compiler.lints.diffusion.asked import amount, configs, family, is_lora, is_on, said, word
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -35,6 +35,7 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in configs(run):
         yield from _ranges(document)
         yield from _shares(document)
+        yield from _rank(document)
         yield from _steps(document)
         for one, other, why, since in _TOGETHER:
             at, beside = said(document, one), said(document, other)
@@ -64,6 +65,19 @@ def _ranges(document: Document) -> Iterator[Finding]:
             (at.label("refused"),),
             (f"at least {least}" if most is None else f"from {least} to {most}",),
             f"write {least}" if number < least else f"write {most}",
+        )
+
+
+def _rank(document: Document) -> Iterator[Finding]:
+    at = said(document, "lora_rank")
+    number = amount(at)
+    is_own = said(document, "lora_type") is None or word(document, "lora_type") == "standard"
+    if at is not None and number is not None and number < 1 and is_lora(document) and is_own:
+        yield Finding(
+            f"lora_rank cannot be {at.value}",
+            (at.label("refused by PEFT"),),
+            ("r should be a positive integer value",),
+            "write 16",
         )
 
 

@@ -1,7 +1,7 @@
 """The best model is to be loaded, and saving does not keep step with evaluation."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.effective import Effective
@@ -41,6 +41,8 @@ def _steps(run: Run, best: Place) -> Iterator[Finding]:
         every = run.effective("trainer", "logging_steps")
     if _is_share(save.value) != _is_share(every.value) and _is_known(save, every):
         yield _mixed(best, save, every)
+    if _is_share(save.value) and _is_share(every.value):
+        yield from _shares(best, save, every)
     if not (_whole(save.value) and _whole(every.value)) or save.value % every.value == 0:
         return
     places = [each.place for each in (save, every) if each.place is not None]
@@ -53,6 +55,26 @@ def _steps(run: Run, best: Place) -> Iterator[Finding]:
         ),
         ("the best model can only be loaded if every save follows an evaluation",),
         f"write save_steps: {down}",
+    )
+
+
+_FINE: Final = 1_000_000
+"""transformers 4.40.2 to 5.23.0 `__post_init__`, LARGE_MULTIPLIER: shares become whole numbers."""
+
+
+def _shares(best: Place, save: Effective, every: Effective) -> Iterator[Finding]:
+    step = every.value * _FINE
+    if not step or (save.value * _FINE) % step == 0:
+        return
+    places = [each.place for each in (save, every) if each.place is not None]
+    yield Finding(
+        f"save_steps {save.value} is no multiple of eval_steps {every.value}",
+        (
+            *(each.label("", primary=at == 0) for at, each in enumerate(places)),
+            best.label("", primary=not places),
+        ),
+        ("the best model can only be loaded if every save follows an evaluation",),
+        f"write save_steps: {every.value * max(1, round(save.value / every.value)):g}",
     )
 
 

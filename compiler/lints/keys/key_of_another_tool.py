@@ -60,13 +60,13 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("axolotl", "llamafactory"):
         for path, place in document.found.items():
             if "." not in path and path not in keys_ever(document.kind):
-                yield from _foreign(document, path, place)
+                yield from foreign(document, path, place)
     for document in run.of("hf", "sft", "dpo", "grpo"):
         if not document.is_view:
             yield from _engine(document)
 
 
-def _foreign(document: Document, path: str, place: Place) -> Iterator[Finding]:
+def foreign(document: Document, path: str, place: Place) -> Iterator[Finding]:
     """A key by which another tool says what this one has a key for, too."""
     kind = document.kind
     for row in _CONCEPTS:

@@ -100,9 +100,10 @@ def foreign_keys(run: Run, document: Document) -> Iterator[tuple[Place, str]]:
     for path, place in document.found.items():
         if "." in path or path in every:
             continue
-        for near in nearest(path, fields)[:1]:
-            if near not in document.found and _alike(path, near):
-                yield place, near
+        likely = (*nearest(path, fields)[:1], *nearest(path, every)[:1])
+        near = next((each for each in likely if _alike(path, each)), None)
+        if near is not None and near not in document.found:
+            yield place, near
 
 
 def _alike(name: str, other: str) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -19,6 +20,11 @@ _COERCED: Final = frozenset({"llamafactory", "axolotl"})
 """Dialects whose reader makes numbers of such text: OmegaConf's loader, pydantic's lax mode."""
 
 
+_YAML_1_2: Final = "glm4"
+"""Whose reader takes such a number for one: GLM-4 3f79b54 finetune/finetune.py reads its file with
+ruamel.yaml, by YAML 1.2."""
+
+
 def number_of(text: str) -> int | float | None:
     """The number that a text is, or None."""
     if not _NUMBER.fullmatch(text):
@@ -28,6 +34,7 @@ def number_of(text: str) -> int | float | None:
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _stage(run)
     for document in run.of("accelerate"):
         if document.format == "yaml":
             yield from _bare(document)
@@ -39,8 +46,34 @@ def _check(run: Run) -> Iterator[Finding]:
             value = fault.place.value
             number = number_of(value) if fault.what == "type" and isinstance(value, str) else None
             wanted = set(kinds_of(fault.schema)) & {"integer", "number"}
-            if number is not None and wanted and not _is_read(document, fault):
+            if number is None or not wanted or _is_read(document, fault):
+                continue
+            if not (kind_behind(document) == _YAML_1_2 and fault.place.node.written is not None):
                 yield _finding(fault.place, fault.path, value, number)
+
+
+def _stage(run: Run) -> Iterator[Finding]:
+    """DeepSpeed's block reads the digits; the trainer compares the stage that is written with 3."""
+    if run.deepspeed_reader == "plain":
+        return
+    for document in run.of("deepspeed"):
+        at = document.get("zero_optimization.stage")
+        if at is None or document.is_view or not isinstance(at.value, str):
+            continue
+        if at.value in ("2", "3"):
+            yield replace(
+                _finding(at, at.path, at.value, int(at.value)),
+                notes=(
+                    "transformers and accelerate compare it with 2 and 3 as numbers: it is neither",
+                    *(
+                        ("the model is loaded whole, and saved as one rank's part",)
+                        if at.value == "3"
+                        else ()
+                    ),
+                ),
+                consequence="silent",
+                certain=run.deepspeed_reader == "trainer",
+            )
 
 
 def _bare(document: Document) -> Iterator[Finding]:

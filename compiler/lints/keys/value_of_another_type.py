@@ -1,6 +1,6 @@
 """A value of a type that its reader does not take."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Final
 
@@ -33,6 +33,15 @@ _AT_LEAST_ONE: Final = frozenset(
     {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
 )
 """deepspeed 0.14.5 to 0.19.8 runtime/config.py `_batch_assertion`: false is 0, and refused."""
+_ASKED_HOW_MANY: Final[Mapping[str, str]] = {
+    "per_device_train_batch_size": "",
+    "per_device_eval_batch_size": "",
+    "warmup_steps": "",
+    "logging_steps": "logging_strategy",
+    "save_steps": "save_strategy",
+}
+"""Numbers that transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments` compares or
+multiplies, and which strategy has to be by steps for that."""
 _KINDS: Final = ("hf", "sft", "dpo", "grpo", "llamafactory")
 
 
@@ -61,12 +70,19 @@ def _is_spoken_of(document: Document, fault: Fault) -> bool:
         return False
     if value is None and document.kind != "deepspeed" and "enum" in fault.schema:
         return False  # the word is looked up among the words
+    if value is None and _is_asked_how_many(document, fault.path):
+        return False
     if value is None or not kinds:
         return True  # a key without a value is as if it were absent, for most readers
     if fault.path in _PATHS or (document.format == "json" and "enum" in fault.schema):
         return False
     # `no` in YAML has its own rule
     return document.kind != "deepspeed" and "string" in kinds and isinstance(value, bool)
+
+
+def _is_asked_how_many(document: Document, path: str) -> bool:
+    strategy = _ASKED_HOW_MANY.get(path)
+    return strategy is not None and document.value(strategy, "steps") == "steps"
 
 
 def _refuses_null(fault: Fault) -> bool:
@@ -87,6 +103,8 @@ def _consequence(run: Run, document: Document, fault: Fault) -> Consequence:
     is_counted = isinstance(value, bool) and bool(kinds & {"integer", "number"})
     if is_counted:
         return "init" if value is False and fault.path in _AT_LEAST_ONE else "silent"
+    if is_deepspeed and _is_cut(run, fault):
+        return "silent"
     if "boolean" in kinds and (value in (0, 1) or not (is_deepspeed and fault.is_checked)):
         return "silent"
     if fault.path == "deepspeed" and not value:
@@ -94,6 +112,14 @@ def _consequence(run: Run, document: Document, fault: Fault) -> Consequence:
     if is_deepspeed and fault.path.startswith("aio.") and not _is_on_nvme(run):
         return "silent"
     return "init"
+
+
+def _is_cut(run: Run, fault: Fault) -> bool:
+    """A fraction for a whole number loses it in deepspeed 0.14, whose blocks are of pydantic 1."""
+    value = fault.place.value
+    is_fraction = isinstance(value, float) and isfinite(value)
+    is_number = is_fraction and "integer" in kinds_of(fault.schema)
+    return is_number and fault.is_checked and run.runs("deepspeed<0.15") is True
 
 
 def _is_on_nvme(run: Run) -> bool:

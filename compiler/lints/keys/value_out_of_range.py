@@ -1,6 +1,7 @@
 """A value that is none of the words, or outside the range, that its reader takes."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from packaging.version import Version
@@ -24,7 +25,8 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         for fault in faults(run, document):
             if fault.what == "value" and not _is_taken(fault):
-                yield _finding(fault, _elsewhere(run, document, fault))
+                found = _finding(fault, _elsewhere(run, document, fault))
+                yield found if document.kind not in _KINDS else replace(found, consequence="parse")
 
 
 def _is_taken(fault: Fault) -> bool:

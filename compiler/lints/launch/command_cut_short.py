@@ -1,6 +1,8 @@
 """A command of several lines that the shell takes for several commands."""
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from tunec.compiler.frontend.shell_words import Command
 from tunec.compiler.lints.document import Document
@@ -8,22 +10,31 @@ from tunec.compiler.lints.launch.lines import at_offset, scripts, told
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
+_PATTERN: Final = re.compile(r"(--?[\w-]+\s*\|\s*)+--?[\w-]+\s*\)")
+"""A pattern of `case` with several flags: `--batch|-b)`."""
+
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in scripts(run):
         before: Command | None = None
         for command in told(document):
-            if before is not None and before.words and before.end == "\n" and _is_rest(command):
+            if (
+                before is not None
+                and before.words
+                and before.end == "\n"
+                and _is_rest(document, command)
+            ):
                 yield _finding(document, command)
             before = command if command.words or before is None else before
 
 
-def _is_rest(command: Command) -> bool:
+def _is_rest(document: Document, command: Command) -> bool:
     """Whether a command begins with a flag; `--help)` is a pattern of `case`."""
     if not command.words or command.end == ")":
         return False
-    written = command.words[0].written.text
-    return written.startswith("--") and written[2:3].isalpha()
+    word = command.words[0].written
+    is_flag = word.text.startswith("--") and word.text[2:3].isalpha()
+    return is_flag and _PATTERN.match(document.text, word.at[0]) is None
 
 
 def _finding(document: Document, command: Command) -> Finding:

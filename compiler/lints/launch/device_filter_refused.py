@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.launch.hosts import hostfiles
 from tunec.compiler.lints.launch.scripts import launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -20,6 +22,8 @@ def _check(run: Run) -> Iterator[Finding]:
             why = None if place is None else _why(str(place.value), document.get("hostfile"))
             if place is not None and why is not None:
                 yield _finding(place, *why)
+            elif place is not None and document.get("hostfile") is not None:
+                yield from _beyond(run, place)
 
 
 def _why(text: str, hostfile: Place | None) -> tuple[str, bool] | None:
@@ -33,6 +37,34 @@ def _why(text: str, hostfile: Place | None) -> tuple[str, bool] | None:
         if host != "localhost" and hostfile is None:
             return f"{host} is in no hostfile: none is given", True
     return None
+
+
+def _beyond(run: Run, place: Place) -> Iterator[Finding]:
+    """A host or a device that the hostfile does not name."""
+    files = tuple(hostfiles(run))
+    if len(files) != 1 or any(each.slots is None for each in files[0][1]):
+        return
+    hosts = {each.host: each for each in files[0][1]}
+    flag = "--" + place.path.removeprefix("flags.")
+    for node in str(place.value).split("@"):
+        host, _, slots = node.partition(":")
+        entry = hosts.get(host)
+        numbers = [int(each) for each in slots.split(",") if each]
+        beyond = [each for each in numbers if entry and each >= (entry.slots or 0)]
+        if entry is None and hosts:
+            yield Finding(
+                f"{flag} {place.value}: {host} is in no line of the hostfile",
+                (place.label("refused"),),
+                (f"it names {quoted(list(hosts)[:8])}",),
+                "write the host as the hostfile names it",
+            )
+        elif entry is not None and beyond:
+            yield Finding(
+                f"{flag} {place.value}: {host} has {entry.slots} slots, and no device {beyond[0]}",
+                (place.label("refused"), entry.label("devices of the host", primary=False)),
+                ("slots counts all devices of the host, from 0; the filter chooses among them",),
+                f"write slots={max(beyond) + 1} or more, as many as {host} has devices",
+            )
 
 
 def _finding(place: Place, why: str, is_open: bool) -> Finding:
@@ -58,8 +90,9 @@ RULE = Rule(
         (
             "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `parse_resource_filter`, "
             "`parse_node_config`: NODE_SPEC is NAME[:SLOT[,SLOT ...]], Hostname not found in "
-            "hostfile"
+            "hostfile, No slot specified on host"
         ),
+        "deepspeedai/DeepSpeed#3624",
     ),
     check=_check,
 )

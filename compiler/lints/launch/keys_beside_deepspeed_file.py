@@ -18,12 +18,18 @@ _KEYS: Final = (
         )
     ),
 )
+_FLAGS: Final = tuple(
+    f"flags.{key.rpartition('.')[2]}" for key in _KEYS if key != "mixed_precision"
+)
+"""Only the keys of a file are asked for, and `--mixed_precision` is put into the DeepSpeed file
+(accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command`:
+deepspeed_fields_from_accelerate_config)."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("accelerate", "launch"):
         is_flags = document.kind == "launch"
-        keys = tuple("flags." + key.rpartition(".")[2] for key in _KEYS) if is_flags else _KEYS
+        keys = _FLAGS if is_flags else _KEYS
         holder = "flags" if is_flags else "deepspeed_config"
         file = document.get(f"{holder}.deepspeed_config_file")
         said = [place for key in keys if (place := document.get(key)) is not None]
@@ -37,9 +43,15 @@ def _check(run: Run) -> Iterator[Finding]:
         yield Finding(
             f"{names} beside deepspeed_config_file",
             (*labels, file.label("", primary=False)),
-            ("accelerate does not merge them: it refuses the file",),
+            (
+                "accelerate does not merge them: the DeepSpeed file decides"
+                if is_flags
+                else "accelerate does not merge them: it refuses the file",
+            ),
             "write them in the DeepSpeed file, and remove them here",
             None if is_flags else Fix(tuple(each.removed() for each in said), "unsafe"),
+            severity="warning" if is_flags else None,
+            consequence="silent" if is_flags else None,
         )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -16,15 +17,25 @@ def _check(run: Run) -> Iterator[Finding]:
         if other.rank != Rank.OBSERVED or other.value == winner.value or place is None:
             continue
         first = run.place(winner)
+        is_chosen = first is not None and _overrides(first, place)
         yield Finding(
             f"{other.value} processes here, {winner.value} by {winner.author}",
             (
                 place.label(f"{other.value} processes"),
                 *([first.label(f"{winner.value} processes", primary=False)] if first else []),
             ),
-            (),
+            ("a flag of the launcher takes the place of what its file says",) if is_chosen else (),
             "say one number",
+            severity="note" if is_chosen else None,
+            consequence="silent" if is_chosen else None,
         )
+
+
+def _overrides(flag: Place, place: Place) -> bool:
+    """Whether a flag of accelerate's launcher takes the place of a number in its own file."""
+    launch = flag.document
+    is_launch = launch.kind == "launch" and launch.value("launcher") == "accelerate"
+    return is_launch and place.document.kind == "accelerate"
 
 
 RULE = Rule(
@@ -34,6 +45,10 @@ RULE = Rule(
     consumers=("accelerate", "torch", "deepspeed"),
     sources=(
         "accelerate 1.15.0 commands/launch.py: the flags and file of the launcher decide alone",
+        (
+            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: the file's "
+            "num_processes where no flag says it; huggingface/open-r1 README: --num_processes=7"
+        ),
     ),
     check=_check,
 )

@@ -32,6 +32,8 @@ def _is_layout_known(run: Run) -> bool:
     from tunec.compiler.lints.memory.fully_sharded import is_fully_sharded
 
     told = run.of("deepspeed", "accelerate") or is_fully_sharded(run)
+    if run.of("llamafactory", "axolotl"):
+        return True  # their own commands start processes that shard nothing unless the file asks
     if run.value("parallel.world") == 1 or told:
         return True
     return any(each.value("launcher") in ("torchrun", "deepspeed") for each in run.of("launch"))
@@ -55,9 +57,11 @@ def _full_samples(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
 
     account = found.account
     batch, data = account.layout.batch, account.workload.data
+    pixels = f"{data.image_width}x{data.image_height} pixels"
+    sample = pixels if data.images else f"{data.sequence} tokens"
     return Finding(
         f"this needs {format_bytes(account.peak_bytes)} of {format_bytes(found.capacity)} on each "
-        f"{found.device} with {batch.micro} x {data.sequence} tokens",
+        f"{found.device} with {batch.micro} x {sample}",
         labels,
         (f"at its peak ({account.peak_phase}), where samples are as long as they may be",),
         "take fewer samples at once and accumulate more, shorten them, or recompute activations",
@@ -86,6 +90,10 @@ RULE = Rule(
     consequence="out-of-memory",
     consumers=("torch",),
     sources=(
+        (
+            "llamafactory 0.9.5 cli.py `main`: torchrun by itself; axolotl 0.19.0 cli/train.py: "
+            "accelerate launch, with fsdp and deepspeed from the file"
+        ),
         (
             "tunec compiler/analyses/memory: the account, held against 1000 and more published "
             "measurements (tests/analyses)"

@@ -7,6 +7,7 @@ LoRA adapters of no size where their targets are not told.
 
 from typing import TYPE_CHECKING, Any
 
+from tunec.compiler.lints.memory.encoders import encoders, kept_encoders
 from tunec.compiler.lints.memory.fully_sharded import fsdp_of, is_fully_sharded
 from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 _FROZEN_PARTS = ("unfrozen_parameters", "use_galore", "use_badam", "use_apollo", "use_unsloth")
 """Keys that leave most of the model, or of its optimizer's states, out."""
+
+
+_DENOISERS = "simpletuner"
+_ELSEWHERE = (
+    *("ramtorch", "musubi_blocks_to_swap", "enable_group_offload", "optimizer_cpu_offload_method"),
+    *("controlnet", "fsdp_enable", "context_parallel_size", "tread_config", "unet_attention_slice"),
+)
+"""Keys of SimpleTuner that move, split or leave out what no slot speaks of (4.10.1)."""
+_OFF = ("false", "none", "0", "1", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +69,17 @@ def estimate(run: Run) -> Estimate | None:
 
 
 def _architecture(run: Run) -> "Architecture | None":
-    """The model's, if it is a plain language model, all of which is trained or frozen."""
+    """The model's, if it is a plain language model or a denoiser, all of it trained or frozen."""
     model = run.model
-    if model is None or model.architecture.kind != "causal-lm":
+    if model is None or not (model.architecture.kind == "causal-lm" or _is_denoiser(run)):
         return None
     return model.architecture
+
+
+def _is_denoiser(run: Run) -> bool:
+    """Whether SimpleTuner trains a denoiser, of which a sample is pictures and no text."""
+    model = run.model
+    return model is not None and model.architecture.kind == "diffusion" and bool(run.of(_DENOISERS))
 
 
 def _device(run: Run) -> tuple[int, str] | None:
@@ -82,7 +98,16 @@ def _device(run: Run) -> tuple[int, str] | None:
 def _is_out_of_scope(run: Run) -> bool:
     """Paged states, methods that train a part, and what no slot tells."""
     part = any(run.said(kind, *_FROZEN_PARTS) for kind in ("trainer", "axolotl"))
-    return part or run.value("adapter.kind") is None or _optimizer(run) is None
+    elsewhere = _is_denoiser(run) and _is_elsewhere(run)
+    return part or elsewhere or run.value("adapter.kind") is None or _optimizer(run) is None
+
+
+def _is_elsewhere(run: Run) -> bool:
+    """Whether a denoiser is stored, stepped or split as no slot says."""
+    if run.value("quantization.format") is None or run.value("optimizer.name") is None:
+        return True
+    said = (place.value for key in _ELSEWHERE for place in run.each(_DENOISERS, key))
+    return any(value is True or str(value).lower() not in _OFF for value in said)
 
 
 def _optimizer(run: Run) -> str | None:
@@ -97,7 +122,7 @@ def _optimizer(run: Run) -> str | None:
 def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] | None":
     micro, sequence = run.value("batch.micro"), run.value("data.sequence")
     compute, world = run.value("precision.compute"), run.value("parallel.world")
-    numbers = (micro, sequence, world)
+    numbers = (micro, 1 if _is_denoiser(run) else sequence, world)
     if compute is None or any(not isinstance(n, int) or n < 1 for n in numbers):
         return None
     from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout
@@ -128,11 +153,16 @@ def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] 
         Parallel(engine, world, width, run.value("parallel.tensor", 1), 1),
         _states(run, workload, engine, stage),
         zero,
-        ActivationCheckpointing(mode, False, segment=1, gap=0, offload=False),
+        ActivationCheckpointing(mode, False, segment=1, gap=0, offload=_moves(run)),
         Batch(micro, accumulation, micro * accumulation * width, micro),
         fsdp=fsdp,
         nodes=_nodes(run, world),
     )
+
+
+def _moves(run: Run) -> bool:
+    """Whether activations wait in host RAM."""
+    return run.value("activation_checkpointing.offload", False) is True
 
 
 def _nodes(run: Run, world: int) -> int:
@@ -162,8 +192,8 @@ def _workload(run: Run, architecture: "Architecture", sequence: int, compute: An
     form: Any = run.value("quantization.format", "none") or "none"
     return Workload(
         architecture=architecture,
-        components=(),
-        data=Data("", None, None, sequence, run.value("data.packing", False), 0, 0, 0, 0, 0),
+        components=encoders(run) if _is_denoiser(run) else (),
+        data=Data("", None, None, sequence or 0, run.value("data.packing", False), *_pictures(run)),
         precision=Precision(compute, scaling, 16, 1000, 2, 1, False, False),
         attention=AttentionKernel(run.value("attention.implementation", "sdpa")),
         quantization=Quantization(form, run.value("quantization.double", True), compute, None),
@@ -173,7 +203,16 @@ def _workload(run: Run, architecture: "Architecture", sequence: int, compute: An
         trained=trained_modules(architecture, adapter),
         versions=tuple(sorted(versions.items())),
         loss="fused",
+        kept_components=kept_encoders(run),
     )
+
+
+def _pictures(run: Run) -> tuple[int, int, int, int, int]:
+    """Of a sample: number, width, height, and what they are for a language model."""
+    wide, high = run.value("data.image_width"), run.value("data.image_height")
+    if not _is_denoiser(run) or not isinstance(wide, int) or not isinstance(high, int):
+        return 0, 0, 0, 0, 0
+    return 1, wide, high, 0, 0
 
 
 def _states(run: Run, workload: "Workload", engine: Any, stage: int) -> "States":

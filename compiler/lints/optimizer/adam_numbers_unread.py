@@ -28,7 +28,7 @@ def _check(run: Run) -> Iterator[Finding]:
         optim = document.get("optim")
         if optim is None or not isinstance(optim.value, str):
             continue
-        lost = _EVERY if optim.value in _NONE else _EVERY[2:] if optim.value in _LION else ()
+        lost = _EVERY if optim.word in _NONE else _EVERY[2:] if optim.word in _LION else ()
         for key in lost:
             at = document.get(key)
             if at is not None and at.value is not None:

@@ -32,7 +32,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 def _is_unread(optim: Place | None) -> bool:
-    return optim is None or optim.value in _UNREAD
+    return optim is None or optim.word in _UNREAD
 
 
 def _unreadable(place: Place) -> Finding:

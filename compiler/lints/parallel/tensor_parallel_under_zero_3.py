@@ -23,15 +23,16 @@ RULE = Rule(
     name="tensor-parallel-under-zero-3",
     severity="error",
     consequence="init",
-    consumers=("deepspeed>=0.16.4,<0.19",),
+    consumers=("deepspeed>=0.16.4,<0.19.4",),
     sources=(
         (
-            "deepspeed 0.16.9, 0.17.6, 0.18.9 runtime/engine.py `_configure_tensor_parallel`: the "
-            "compatibility between 'autotp' and 'zero_stage = 3' has not been validated"
+            "deepspeed 0.16.9, 0.17.6, 0.18.9, 0.19.3 runtime/engine.py "
+            "`_configure_tensor_parallel`: the compatibility between 'autotp' and 'zero_stage = 3' "
+            "has not been validated"
         ),
         (
-            "deepspeed 0.19.8 runtime/engine.py `_configure_zero_optimizer`: AutoTP shards are "
-            "partitioned over the data parallel group"
+            "deepspeed 0.19.4, 0.19.8 runtime/engine.py `_configure_tensor_parallel_states`: "
+            "AutoTP + ZeRO stage 3 is supported"
         ),
     ),
     check=_check,

@@ -11,6 +11,7 @@ _KEYS: Final = (
     ("trainer", "bf16"),
     ("hf", "bf16"),
     ("trainer", "bf16_full_eval"),
+    ("llamafactory", "pure_bf16"),
     ("deepspeed", "bf16.enabled"),
     ("deepspeed", "bfloat16.enabled"),
     ("accelerate", "mixed_precision"),

@@ -32,6 +32,7 @@ def _both(document: Document, half: str, brain: str) -> Iterator[Finding]:
         (first.label(""), second.label("", primary=False)),
         (),
         "keep one: bf16 where the hardware has it",
+        consequence="init" if document.kind == "deepspeed" else None,
     )
 
 

@@ -18,7 +18,7 @@ def _check(run: Run) -> Iterator[Finding]:
     if flag is not None and file is not None and flag.value != file.value:
         yield _finding(file, flag, "the flag of `accelerate launch` wins")
     launched = flag or file
-    if launched is None or launched.value not in _OTHER:
+    if launched is None or str(launched.value) not in _OTHER:
         return
     other = next((e for e in run.each("trainer", _OTHER[launched.value]) if e.value is True), None)
     if other is not None:

@@ -18,6 +18,7 @@ _RENAMED: Final = {"aot_pair": "aot", "kto_pair": "apo_zero", "dpo": "sigmoid", 
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _of_llamafactory(run)
     for document in run.of("dpo"):
         at = document.get("loss_type")
         if document.is_view or at is None:
@@ -38,17 +39,37 @@ def _check(run: Run) -> Iterator[Finding]:
             )
 
 
+def _of_llamafactory(run: Run) -> Iterator[Finding]:
+    """A word that its own list still has, and the TRL that it asks for no longer."""
+    if run.runs("llamafactory<0.9"):
+        return
+    for document in run.of("llamafactory"):
+        at = document.get("pref_loss")
+        if at is not None and at.value == "kto_pair" and document.value("stage") == "dpo":
+            yield Finding(
+                "pref_loss kto_pair is no loss of TRL's any more",
+                (at.label("Unknown loss type"),),
+                ("LLaMA-Factory takes the word; the first step asks TRL for the loss",),
+                "write stage: kto with its own data, or pref_loss: sigmoid",
+            )
+
+
 RULE = Rule(
     name="dpo-loss-unknown",
     severity="error",
     consequence="step",
-    consumers=("trl",),
+    consumers=("trl", "llamafactory"),
     sources=(
         (
             "trl 1.16.0 trainer/dpo_trainer.py `_compute_loss`: Unknown loss type. Should be one "
             "of ...; trl 0.10.1 to 0.17.0 dpo_config.py `loss_type`; run: DPOConfig takes "
             "kto_pair and aot_pair"
         ),
+        (
+            "llamafactory 0.9.5 hparams/finetuning_args.py `pref_loss`: kto_pair among the words; "
+            "train/dpo/trainer.py `compute_preference_loss`: TRL's dpo_loss; setup: trl>=0.18"
+        ),
+        "hiyouga/LlamaFactory#4839",
     ),
     check=_check,
 )

@@ -5,6 +5,8 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.kinds import own_keys
 from tunec.compiler.lints.preference.asked import trl
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -63,9 +65,15 @@ _NOW: Final = {"packing_strategy": ("bfd", "bfd_split", "bfd-requeue", "wrapped"
 """Those of trl 1 alone, where that is what runs."""
 
 
+def _is_of_another(document: Document) -> bool:
+    """Whether keys that TRL has not say that a program of its own reads the file."""
+    own = own_keys(document.target, document.file, document.root.fields or ())
+    return document.kind != "axolotl" and len(own) > 1
+
+
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of(*_WORDS):
-        if document.is_view:
+        if document.is_view or _is_of_another(document):
             continue
         for key, words in _WORDS[document.kind].items():
             at = trl(document, key)

@@ -1,7 +1,7 @@
 """What the trainer's schedule comes to: steps, warm-up, arguments of its kind."""
 
 import json
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 
 from tunec.compiler.lints.batch.counts import is_number, is_positive, is_whole
@@ -41,7 +41,7 @@ def warmup_steps(run: Run, total: int | None) -> Asked | None:
     None where there are none, or where it is a share of an unknown number.
     """
     place = warmup_place(run)
-    if place is None or not is_number(place.value):
+    if place is None or not is_number(place.value) or not isfinite(place.value):
         return None
     if place.value >= 1 and place.path.endswith("steps"):
         return Asked(int(place.value), place)

@@ -1,6 +1,7 @@
 """An interval or a warm-up in a number that is none."""
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any, Final
 
 from tunec.compiler.lints.batch.counts import is_number
@@ -35,7 +36,7 @@ def _is_by_steps(document: Document, key: str, strategies: tuple[str, ...]) -> b
 
 def _interval(key: str, place: Place) -> Iterator[Finding]:
     value = place.value
-    if not is_number(value):
+    if not is_number(value) or not isfinite(value):
         return
     if value > 1 and value != int(value):
         yield _finding(place, "an interval above 1 is a whole number of steps", int(value))

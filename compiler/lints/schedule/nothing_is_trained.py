@@ -22,6 +22,18 @@ def _check(run: Run) -> Iterator[Finding]:
                 ("the model is saved as it was loaded, and nothing is said",),
                 "write 1 or more, or max_steps",
             )
+    for document in run.of("llamafactory"):
+        layers = document.get("freeze_trainable_layers")
+        if document.value("finetuning_type") != "freeze" or document.get("freeze_extra_modules"):
+            continue
+        if layers is not None and layers.value == 0 and layers.value is not False:
+            yield Finding(
+                "freeze_trainable_layers is 0: no layer is trained",
+                (layers.label("no layer"),),
+                ("above 0 it counts from the last layer, below 0 from the first",),
+                "write the number of layers, as 2",
+                consequence="init",
+            )
     for place in run.each("trainer", "learning_rate"):
         if is_number(place.value) and place.value == 0:
             yield Finding(
@@ -36,12 +48,16 @@ RULE = Rule(
     name="nothing-is-trained",
     severity="error",
     consequence="silent",
-    consumers=("transformers",),
+    consumers=("transformers", "llamafactory"),
     sources=(
         (
             "transformers 5.23.0 trainer.py `set_initial_training_values`: max_steps = "
             "ceil(num_train_epochs * steps); run on CPU with 0 epochs: 0 steps, with rate 0: "
             "no change"
+        ),
+        (
+            "llamafactory 0.9.5 model/adapter.py `_setup_freeze_tuning`; torch 2.13.0 "
+            "optim/optimizer.py: optimizer got an empty parameter list"
         ),
     ),
     check=_check,

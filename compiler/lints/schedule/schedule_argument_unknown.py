@@ -37,7 +37,12 @@ def _check(run: Run) -> Iterator[Finding]:
         kind = document.get("lr_scheduler_type")
         name = "linear" if kind is None else kind.value
         arguments = arguments_of(given)
-        if name not in _TAKEN or not arguments or "lr_scheduler_type" in document.unknown:
+        if (
+            not isinstance(name, str)
+            or name not in _TAKEN
+            or not arguments
+            or "lr_scheduler_type" in document.unknown
+        ):
             continue
         wrong = [key for key in arguments if key not in _TAKEN[name]]
         if wrong:

@@ -9,6 +9,7 @@ from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _in_llamafactory(run)
     find = run.said("trainer", "ddp_find_unused_parameters")
     checks = run.said("trainer", "gradient_checkpointing", "activation_checkpointing")
     if find is None or checks is None or find.value is not True or checks.value is not True:
@@ -35,8 +36,39 @@ def _check(run: Run) -> Iterator[Finding]:
     )
 
 
+def _in_llamafactory(run: Run) -> Iterator[Finding]:
+    """It checkpoints where nobody turns that off, and reentrantly where nobody asks for less."""
+    for document in run.of("llamafactory"):
+        find, world = document.get("ddp_find_unused_parameters"), run.value("parallel.world")
+        if find is None or find.value is not True or engine_of(run) or world == 1:
+            continue
+        if document.value("disable_gradient_checkpointing") is True:
+            continue
+        if document.value("use_reentrant_gc") is False or run.said(
+            "trainer", "gradient_checkpointing"
+        ):
+            continue
+        yield Finding(
+            "ddp_find_unused_parameters with LLaMA-Factory's reentrant checkpointing",
+            (find.label("looks before the graph is there"),),
+            (
+                (
+                    "layers are checkpointed unless disable_gradient_checkpointing is true, and "
+                    "reentrantly unless use_reentrant_gc is false"
+                ),
+                "RuntimeError in the backward pass: expected to mark a variable ready only once",
+            ),
+            "remove it: with LoRA it is set to false for you",
+            Fix((find.removed(),), "safe"),
+            certain=world is not None,
+        )
+
+
 def _is_reentrant(run: Run) -> bool | None:
     """Written, or left to a release where it is the default; None: nobody names the release."""
+    own = run.said("llamafactory", "use_reentrant_gc")
+    if run.of("llamafactory"):
+        return own is None or own.value is not False
     said = run.said("trainer", "gradient_checkpointing_kwargs.use_reentrant")
     if said is not None:
         return said.value is True
@@ -48,7 +80,7 @@ RULE = Rule(
     name="unused-parameters-with-checkpointing",
     severity="error",
     consequence="step",
-    consumers=("transformers",),
+    consumers=("transformers", "llamafactory"),
     sources=(
         (
             "torch 2.13.0 utils/checkpoint.py `checkpoint`: the reentrant variant does not "
@@ -61,6 +93,12 @@ RULE = Rule(
             "transformers 4.40.2 to 4.57.6 modeling_utils.py `gradient_checkpointing_enable`: "
             "use_reentrant True; 5.0.0 to 5.23.0: False"
         ),
+        (
+            "llamafactory 0.9.5 model/model_utils/checkpointing.py `prepare_model_for_training`; "
+            "hparams/model_args.py `use_reentrant_gc`, true; hparams/parser.py: false for LoRA "
+            "where nobody sets it"
+        ),
+        "huggingface/accelerate#2017, hiyouga/LlamaFactory#2681",
     ),
     check=_check,
 )

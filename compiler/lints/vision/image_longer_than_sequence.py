@@ -1,9 +1,10 @@
 """An image has more tokens than the sequence may have."""
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.diagnostics.diagnostic import Severity, Term
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 
@@ -16,14 +17,20 @@ _TEXT: Final = 256
 """Tokens that a short question with its answer and template takes."""
 _FEW: Final = 3
 _MOST: Final = ("image_max_pixels", "max_pixels", "image_resolution")
-_LEAST: Final = ("image_min_pixels", "min_pixels")
+_CUT: Final = (
+    "image tokens that are cut off no longer match the image's features: the forward fails"
+)
 
 
 def _check(run: Run) -> Iterator[Finding]:
     length = run.slot("data.sequence")
-    images = run.model.architecture.images if run.model is not None else None
     at = run.place(length)
-    if length is None or at is None or images is None or at.document.kind not in _CUTS:
+    if length is None or at is None or at.document.kind not in _CUTS:
+        return
+    images = run.model.architecture.images if run.model is not None else None
+    if run.model is None:
+        yield from _by_name(run, at, length.value)
+    if images is None:
         return
     if at.document.is_compiled:
         return  # the plan's sequence holds the images of its spec, in their size
@@ -34,14 +41,54 @@ def _check(run: Run) -> Iterator[Finding]:
     yield from _of(run, at, images, length.value)
 
 
+_BY_NAME: Final = (
+    (re.compile(r"(?i)qwen2(\.5)?-?vl|qvq-72b"), (14, 2)),
+    (re.compile(r"(?i)qwen3(\.5)?-?vl"), (16, 2)),
+)
+"""Sides of a patch and patches that are merged: config.json of the models, `vision_config`,
+`patch_size` and `spatial_merge_size`, alike in every size of the family."""
+
+
+def _by_name(run: Run, at: Place, length: object) -> Iterator[Finding]:
+    """Models that are not in the catalogue, of families whose images are told by pixels alone."""
+    named = run.value("model.path")
+    if not isinstance(named, str) or not isinstance(length, int) or length < 1:
+        return
+    sides = next((sides for pattern, sides in _BY_NAME if pattern.search(named)), None)
+    most = _said(at.document, _MOST) or _bound_of_llamafactory(run, at.document)
+    if sides is None or most is None:
+        return
+    patch = sides[0] * sides[1]
+    pixels = most.value if isinstance(most, Place) else most
+    tokens = pixels // patch**2
+    if tokens < length:
+        return
+    yield _too_long(at, most, tokens, (length, f"{pixels} pixels / {patch**2} a token"), None)
+
+
+def _bound_of_llamafactory(run: Run, document: Document) -> int | None:
+    """Pixels to which it scales an image down where nobody says."""
+    is_late = run.runs("llamafactory>=0.9.2") is not False
+    is_open = set(_MOST) & document.unknown or document.kind != "llamafactory"
+    return _DEFAULT_PIXELS if is_late and not is_open else None
+
+
+_DEFAULT_PIXELS: Final = 768 * 768
+"""llamafactory 0.9.2 to 0.9.5 hparams/model_args.py `image_max_pixels`."""
 _CUTS: Final = frozenset({"llamafactory", "sft", "dpo", "minicpm-v"})
 
 
 def _of(run: Run, at: Place, images: "ImageTokens", length: int) -> Iterator[Finding]:
-    most, _least = _said(at.document, _MOST), _said(at.document, _LEAST)
-    pixels = most.value if most is not None else None
+    most = _said(at.document, _MOST)
+    bound = None if most is not None else _bound_of_llamafactory(run, at.document)
+    pixels = most.value if most is not None else bound
     tokens = _tokens(images, pixels)
     if tokens is None:
+        return
+    if bound is not None and images.max_pixels:
+        note = f"image_max_pixels is {bound} where nobody says: {tokens} tokens"
+        if tokens >= length:
+            yield _too_long(at, None, tokens, (length, note), "warning")
         return
     places = (at.label("cuts the sequence"), *([most.label("", primary=False)] if most else []))
     terms = (Term("one image", tokens, "tokens"), Term("the sequence", length, "tokens"))
@@ -50,13 +97,12 @@ def _of(run: Run, at: Place, images: "ImageTokens", length: int) -> Iterator[Fin
         if most is not None
         else f"{run.model.path if run.model else 'the model'}: {tokens} tokens for one image"
     )
-    cut = "image tokens that are cut off no longer match the image's features: the forward fails"
     if tokens >= length:
         fixed = most is not None or images.max_pixels == 0
         yield Finding(
             f"an image takes up to {tokens} tokens, and a sequence {length}",
             places,
-            (note, cut),
+            (note, _CUT),
             f"raise the length to {tokens + _TEXT} or more, or bound the image's pixels",
             sum=terms,
             severity=None if fixed else "warning",
@@ -67,11 +113,30 @@ def _of(run: Run, at: Place, images: "ImageTokens", length: int) -> Iterator[Fin
             f"a sequence of {length} tokens has room for {room} image{'' if room == 1 else 's'} of "
             f"{tokens}",
             places,
-            (note, cut, f"{_TEXT} tokens are kept for text; samples with fewer images are whole"),
+            (note, _CUT, f"{_TEXT} tokens are kept for text; samples with fewer images are whole"),
             "raise the length, or lower the bound of pixels, if samples have more images",
             sum=terms,
             severity="warning",
         )
+
+
+def _too_long(
+    at: Place,
+    most: Place | int | None,
+    tokens: int,
+    told: tuple[int, str],
+    severity: Severity | None,
+) -> Finding:
+    length, note = told
+    bound = most if isinstance(most, Place) else None
+    return Finding(
+        f"an image takes up to {tokens} tokens, and a sequence {length}",
+        (at.label("cuts the sequence"), *([bound.label("", primary=False)] if bound else [])),
+        (note, _CUT),
+        f"raise the length to {tokens + _TEXT} or more, or bound the image's pixels",
+        sum=(Term("one image", tokens, "tokens"), Term("the sequence", length, "tokens")),
+        severity=severity if bound is None else None,
+    )
 
 
 def _said(document: Document, keys: tuple[str, ...]) -> Place | None:
@@ -108,6 +173,7 @@ RULE = Rule(
             "trl 1.16.0 trainer/sft_trainer.py, dpo_trainer.py: ValueError where `max_length` cuts "
             "the tokens of an image"
         ),
+        "llamafactory 0.9.5 data/mm_plugin.py `_preprocess_image`: scaled to image_max_pixels",
         "hiyouga/LlamaFactory#6559, #5968; huggingface/trl#5927; TIGER-AI-Lab/VLM2Vec#38",
     ),
     check=_check,

@@ -9,6 +9,14 @@ from tunec.compiler.lints.zero.asked import also, stage_of
 
 def _check(run: Run) -> Iterator[Finding]:
     stage = stage_of(run)
+    for place in run.each("llamafactory", "stage"):
+        if place.value == "ppo" and stage.value == 3:
+            yield Finding(
+                "PPO under stage 3 gathers the whole model for every token that it generates",
+                (place.label("generates in every step"), *also(stage.place)),
+                ("each forward pass makes one token, and gathers all parameters once",),
+                "use ZeRO stage 2 where the model fits a device",
+            )
     for place in run.each("trainer", "predict_with_generate"):
         is_refused = place.document.kind == "llamafactory"  # by itself, before it loads
         if place.value is True and stage.value == 3 and not is_refused:
@@ -33,6 +41,7 @@ RULE = Rule(
             "transformers 5.23.0 trainer_seq2seq.py `prediction_step`: synced_gpus under ZeRO-3; "
             "deepspeed 0.19.8 runtime/zero/partitioned_param_coordinator.py `fetch_sub_module`"
         ),
+        "llamafactory 0.9.5 train/ppo/trainer.py `get_inputs`: generate; hiyouga/LlamaFactory#3108",
     ),
     check=_check,
 )

@@ -36,7 +36,9 @@ def _check(run: Run) -> Iterator[Finding]:
     if stage.value not in (0, 1, 2) or not stage.is_written:
         return
     said = [each for each in said_in(run, _KEYS) if each.value not in _NOTHING]
-    said = [each for each in said if not each.path.endswith("hpz_partition_size") or each.value > 1]
+    said = [
+        each for each in said if not each.path.endswith("hpz_partition_size") or each.value != 1
+    ]
     if not said:
         return
     names = ", ".join(each.path.rpartition(".")[2] for each in said)

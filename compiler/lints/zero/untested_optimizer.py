@@ -7,7 +7,8 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
-_TESTED: Final = frozenset({"adam", "adamw", "fusedadam", "cpuadam", "adagrad"})
+_TESTED: Final = frozenset({"adam", "adamw", "fusedadam", "cpuadam", "adagrad", "muon"})
+"""Muon since DeepSpeed builds one (0.17.6); before, it is no optimizer's name there."""
 _OWN: Final = frozenset({"lion"})
 _CONSENT: Final = "zero_allow_untested_optimizer"
 

@@ -1,37 +1,22 @@
 """fit: ZeRO stage, offload, checkpointing and batch, chosen together: the fastest that fits."""
 
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final
 
-from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.analyses.memory.workload import Generation as Written
 from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
 from tunec.compiler.analyses.time.machine import machine_of
 from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
-from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Term
 from tunec.compiler.facts import Facts
+from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft
-from tunec.compiler.ir.show import show
-from tunec.compiler.ir.slots import (
-    SLOTS,
-    Adapter,
-    AttentionKernel,
-    Data,
-    Generation,
-    Objective,
-    Optimizer,
-    Precision,
-    Quantization,
-)
+from tunec.compiler.ir.slots import SLOTS, Generation, Objective
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layout_of
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes
-from tunec.schemas.models.architecture import Architecture
-from tunec.schemas.terms import LossPath
 from tunec.schemas.units import format_bytes
 
 GROUPS = ("parallel", "states", "zero", "fsdp", "activation_checkpointing", "batch")
@@ -61,6 +46,13 @@ _FOLLOWS = {
 """Why the slots of a group that are not searched have their values, and from which they follow."""
 
 
+POSED_OF: Final = (
+    *("model", "selection", "cluster.network"),
+    *("spec.batch", "spec.engine", "versions"),
+)
+"""The facts that the problem is posed of, besides pins."""
+
+
 def problem_of(facts: Facts, draft: Draft) -> Problem:
     """Pose the search's problem from facts and earlier decisions."""
     selection = facts.selection
@@ -70,7 +62,7 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
     return Problem(
         workload=workload_of(facts, draft),
         machine=machine_of(
-            [place.device for place in selection.places],
+            selection.devices,
             selection.node,
             facts.cluster.network,
             nodes=draft.devices.nodes,
@@ -93,59 +85,43 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
 
 def workload_of(facts: Facts, draft: Draft) -> Workload:
     """What the search does not change; the same object for equal inputs, which caches rely on."""
-    return _workload(
-        facts.model.calibration,
-        facts.model.architecture,
-        facts.model.components,
-        draft.data,
-        draft.precision,
-        draft.attention,
-        draft.quantization,
-        draft.adapter,
-        draft.optimizer,
-        tuple(sorted(facts.versions.items())),
-        draft.loss.path,
-        draft.objective,
-        draft.generation,
-        round(draft.generation.device_share * draft.devices.memory),
+    told = (
+        *(facts.model.calibration, facts.model.architecture, facts.model.components),
+        *(draft.data, draft.precision, draft.attention, draft.quantization, draft.adapter),
+        *(draft.optimizer, draft.loss, draft.objective, draft.generation),
+        *(facts.versions, _engine_bytes(draft), facts.selection.devices[0].vendor),
     )
+    return _WORKLOADS.of(told, (), partial(_workload, facts, draft))
 
 
-@lru_cache(maxsize=256)
-def _workload(
-    calibration: Calibration | None,
-    architecture: Architecture,
-    components: tuple[Architecture, ...],
-    data: Data,
-    precision: Precision,
-    attention: AttentionKernel,
-    quantization: Quantization,
-    adapter: Adapter,
-    optimizer: Optimizer,
-    versions: tuple[tuple[str, str], ...],
-    loss: LossPath,
-    objective: Objective,
-    generation: Generation,
-    engine_bytes: int,
-) -> Workload:
+_WORKLOADS: Final = Kept[Workload](256)
+
+
+def _engine_bytes(draft: Draft) -> int:
+    return round(draft.generation.device_share * draft.devices.memory)
+
+
+def _workload(facts: Facts, draft: Draft) -> Workload:
+    architecture, adapter = facts.model.architecture, draft.adapter
     targets = adapter.targets if adapter.kind != "none" else ()
     return Workload(
         architecture=architecture,
-        components=components,
-        data=data,
-        precision=precision,
-        attention=attention,
-        quantization=quantization,
+        components=facts.model.components,
+        data=draft.data,
+        precision=draft.precision,
+        attention=draft.attention,
+        quantization=draft.quantization,
         adapter=adapter,
-        optimizer=optimizer,
+        optimizer=draft.optimizer,
         adapted=adapted_modules(architecture, targets),
         trained=trained_modules(architecture, adapter),
-        versions=versions,
-        loss=loss,
-        preference=preference_of(objective),
-        generation=written_of(generation),
-        generation_engine_bytes=engine_bytes,
-        calibration=calibration,
+        versions=tuple(sorted(facts.versions.items())),
+        loss=draft.loss.path,
+        preference=preference_of(draft.objective),
+        generation=written_of(draft.generation),
+        generation_engine_bytes=_engine_bytes(draft),
+        vendor=facts.selection.devices[0].vendor,
+        calibration=facts.model.calibration,
     )
 
 
@@ -175,7 +151,9 @@ def fit(facts: Facts, draft: Draft) -> Outcome:
     problem = problem_of(facts, draft)
     answer = search(problem)
     if answer.best is None:
-        scribe.diagnostics.append(_infeasible(facts, problem, answer))
+        from tunec.compiler.passes.fit.lacking import infeasible
+
+        scribe.diagnostics.append(infeasible(facts, problem, answer))
         layout = _fallback(problem, answer)
     else:
         _idle_devices(scribe, problem, answer.best)
@@ -273,11 +251,12 @@ def _distance(verdict: Verdict) -> tuple[int, float]:
 
 def _idle_devices(scribe: Scribe, problem: Problem, best: Candidate) -> None:
     have = problem.nodes * problem.per_node
-    if best.shape.width < have and "parallel.data" not in scribe.facts.pins:
+    meant = any(slot in scribe.facts.pins for slot in ("parallel.data", "parallel.world"))
+    if best.shape.devices < have and not meant:
         scribe.report(
             "devices-idle",
             "warning",
-            f"a global batch of {problem.global_batch} keeps {best.shape.width} of "
+            f"a global batch of {problem.global_batch} keeps {best.shape.devices} of "
             f"{have} devices busy: each takes whole samples",
             "batch.global",
             help=f"use a multiple of {have}",
@@ -297,75 +276,3 @@ def _any_shape(problem: Problem, answer: Answer) -> Shape:
         shapes(replace(problem, pins=()))
     )
     return min(every, key=lambda shape: (shape.engine == "none") != (shape.width == 1))
-
-
-def _infeasible(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
-    nearest = answer.nearest
-    if nearest is None:
-        return _no_layout(facts, problem, answer)
-    share = global_batch(problem, nearest.shape.width) // nearest.shape.width
-    memory = account(problem.workload, layout_of(problem, nearest.shape, 1, share))
-    short = nearest.required - problem.budget
-    largest = next(iter(memory.terms))
-    return Diagnostic(
-        "E0701",
-        "error",
-        f"nothing fits: the smallest layout needs {format_bytes(nearest.required)} "
-        f"of the {format_bytes(problem.budget)} that a device may give, "
-        f"{format_bytes(short)} too much",
-        (Label("this much memory", path="hardware"),),
-        (
-            f"the smallest layout is {nearest.shape}, micro batch 1",
-            f"its largest term is {largest}: {format_bytes(memory.terms[largest])}",
-            *_host_notes(problem, answer),
-            *_pin_notes(facts),
-        ),
-        sum=(
-            *(Term(name, value) for name, value in memory.terms.items()),
-            *(Term(f"margin: {name}", value) for name, value in memory.margin.items()),
-        ),
-    )
-
-
-def _host_notes(problem: Problem, answer: Answer) -> list[str]:
-    """Layouts that would fit the device, but not the host."""
-    short = [verdict for verdict in answer.verdicts if verdict.host_required]
-    nearest = min(short, key=lambda verdict: verdict.host_required, default=None)
-    return [f"{nearest.shape}: {describe(nearest, problem)}"] if nearest else []
-
-
-def _pin_notes(facts: Facts) -> list[str]:
-    """The spec's pins, under which nothing fits."""
-    given = [(path, pin.value) for path, pin in facts.pins.items() if pin.author == "spec"]
-    pins = [f"{path} {show(path, value)}" for path, value in given]
-    return [f"under these pins: {', '.join(pins)}"] if pins else []
-
-
-def _no_layout(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
-    pinned = ", ".join(f"{path} {show(path, value)}" for path, value in problem.pinned.items())
-    return Diagnostic(
-        "E0702",
-        "error",
-        "no layout can run" + (f" with {pinned}" if pinned else ""),
-        tuple(Label("", path=path) for path in _givers(facts, problem)),
-        tuple(_reasons(problem, answer)[:8]),
-        help="change or drop what the reasons name" if pinned else None,
-    )
-
-
-def _givers(facts: Facts, problem: Problem) -> list[str]:
-    """Where the spec says what the search is bound to; its hardware where nothing does."""
-    pins = [f"pin.{path}" for path, _ in problem.pins if facts.pins[path].author == "spec"]
-    asked = ["engine"] if facts.spec.engine else []
-    return [*pins, *asked] or ["hardware"]
-
-
-def _reasons(problem: Problem, answer: Answer) -> list[str]:
-    """Why the layouts cannot run, each reason once, with how many it rules out."""
-    ruled_out: dict[str, list[Shape]] = {}
-    for verdict in answer.verdicts:
-        ruled_out.setdefault(describe(verdict, problem), []).append(verdict.shape)
-    return [
-        f"{every[0]}{f' and {len(every) - 1} more' if len(every) > 1 else ''}: {reason}"
-        for reason, every in ruled_out.items()
-    ]

@@ -101,9 +101,9 @@ def _optimizer(version: int, workload: Workload) -> str | None:
     name = workload.optimizer.name
     if name == "adafactor":
         return "FSDP's shards leave Adafactor no whole rows and columns to factor"
-    if name.startswith(("adamw_8bit", "paged_")) and version == 2:
+    if name.endswith(("_8bit", "_32bit")) and version == 2:
         return f"{name} steps raw device memory, and the parameters of FSDP 2 are DTensors"
-    if name.startswith(("adamw_8bit", "paged_")):
+    if name.endswith(("_8bit", "_32bit")):
         # torch 2.13 distributed/fsdp/_optim_utils.py `_flatten_optim_state`: shapes must match
         return f"a checkpoint of FSDP 1 cannot hold the block-wise states of {name}"
     return None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from tunec.compiler.analyses.memory.workload import Layout, Workload
@@ -60,9 +61,10 @@ class Problem:
 _Pins = tuple[tuple[str, Any], ...]
 
 
-def _pinned(pins: _Pins, engine: Engine | None) -> dict[str, Any]:
+@lru_cache(maxsize=256)
+def _pinned(pins: _Pins, engine: Engine | None) -> Mapping[str, Any]:
     asked = {"parallel.engine": engine} if engine else {}
-    return {**asked, **dict(pins)}
+    return MappingProxyType({**asked, **dict(pins)})
 
 
 @lru_cache(maxsize=256)
@@ -82,11 +84,20 @@ class Shape:
     nodes: int
     per_node: int
     fsdp: FsdpKind = NOT
+    tensor: int = 1
+    """Ranks that share each layer; like `sequence` only where a pin asks for it."""
+    sequence: int = 1
+    """Ranks that share each sequence."""
+
+    @property
+    def devices(self) -> int:
+        """Devices that work, one rank each."""
+        return self.nodes * self.per_node
 
     @property
     def width(self) -> int:
-        """Data parallel width: the search splits nothing else."""
-        return self.nodes * self.per_node
+        """Data parallel width: groups of ranks that take samples of their own."""
+        return max(self.devices // (self.tensor * self.sequence), 1)
 
     def says(self, slot: str) -> Any:
         """The value this shape gives a slot of the search, or None for other slots."""
@@ -100,6 +111,8 @@ class Shape:
             "deepspeed": f"ZeRO {self.stage}",
             "fsdp": f"FSDP {version} {sharding}",
         }[self.engine]
+        groups = (("tensor", self.tensor), ("sequence", self.sequence))
+        shared = [f"{what} parallel {ways}" for what, ways in groups if ways > 1]
         moved = ["shards on cpu"] if offloads else []
         moved += [
             f"{what} on {where}"
@@ -110,15 +123,15 @@ class Shape:
             if where != "none"
         ]
         kept = ["checkpointing"] if self.checkpointing == "layer" else []
-        return ", ".join([name, *moved, *kept])
+        return ", ".join([name, *shared, *moved, *kept])
 
 
 _SHAPE_SLOTS: dict[str, Callable[[Shape], Any]] = {
     "parallel.engine": lambda shape: shape.engine,
     "parallel.data": lambda shape: shape.width,
-    "parallel.world": lambda shape: shape.width,
-    "parallel.tensor": lambda _: 1,
-    "parallel.sequence": lambda _: 1,
+    "parallel.world": lambda shape: shape.devices,
+    "parallel.tensor": lambda shape: shape.tensor,
+    "parallel.sequence": lambda shape: shape.sequence,
     "zero.stage": lambda shape: shape.stage,
     "zero.offload_optimizer": lambda shape: shape.offload_optimizer,
     "zero.offload_param": lambda shape: shape.offload_param,
@@ -178,10 +191,11 @@ def _parts(
         hidden=workload.architecture.hidden,
         trainable=trainable,
         nvme_path=nvme_path,
+        optimizer=workload.optimizer.name,
     )
     return (
-        Parallel(shape.engine, shape.width, shape.width, 1, 1),
-        states_of(workload, shape.engine, shape.stage),
+        Parallel(shape.engine, shape.devices, shape.width, shape.tensor, shape.sequence),
+        states_of(workload, shape.engine, shape.stage, fsdp=shape.fsdp[0]),
         zero,
         ActivationCheckpointing(shape.checkpointing, False, 1, 0, False),
     )

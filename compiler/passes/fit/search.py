@@ -3,20 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
-from math import isqrt
+from heapq import heappop, heappush
 from typing import Final
 
-from tunec.compiler.analyses.memory.account import (
-    Account,
-    account,
-    largest_micro_batch,
-    least_bytes,
-)
+from tunec.compiler.analyses.memory.account import Account, account, largest_micro_batch
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
-from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
-from tunec.compiler.passes.fit.shapes import global_batch, impossible, ladders, possible, shapes
+from tunec.compiler.passes.fit.problem import Problem, Shape
+from tunec.compiler.passes.fit.rungs import Ladder, Rung, rungs
+from tunec.compiler.passes.fit.shapes import impossible, shapes
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import format_bytes
 
@@ -64,8 +59,12 @@ class Answer:
     @property
     def nearest(self) -> Verdict | None:
         """Among shapes that only lack device memory, the one that lacks least."""
-        short = [v for v in self.verdicts if v.best is None and v.required and not v.refusal]
-        return min(short, key=lambda verdict: verdict.required, default=None)
+        return shortages(self.problem)[0]
+
+    @property
+    def nearest_on_host(self) -> Verdict | None:
+        """Among shapes that fit the device, the one that lacks least of the host's memory."""
+        return shortages(self.problem)[1]
 
 
 _Preference = tuple[float, int, int, Shape]
@@ -79,10 +78,10 @@ def search(problem: Problem) -> Answer:
     the search ends where that is no better than what was found: nothing behind it can win.
     """
     best: Candidate | None = None
-    for bound, shape in _hopes(problem):
+    for bound, hope, rung in _hopes(problem):
         if best is not None and bound > preference(best):
             break
-        found = _best(problem, shape)
+        found = _best(problem, rung, hope)
         if found is not None and (best is None or preference(found) < preference(best)):
             best = found
     return Answer(problem, best)
@@ -91,55 +90,81 @@ def search(problem: Problem) -> Answer:
 @lru_cache(maxsize=1024)
 def fits(problem: Problem) -> bool:
     """Whether the search finds anything: asked of the layouts that need least memory first."""
-    shapes = (shape for shape in reversed(possible(problem)) if _can_hold(problem, shape))
-    return any(_best(problem, shape) is not None for shape in shapes)
+    every = reversed(tuple(_every(problem)))
+    return any(_can_hold(problem, rung) and _best(problem, rung) is not None for rung in every)
 
 
 @lru_cache(maxsize=64)
 def verdicts(problem: Problem) -> tuple[Verdict, ...]:
     """What becomes of every shape of a problem: its fastest layout, or why it has none."""
-    return tuple(_judge(problem, shape) for shape in shapes(problem))
+    found = {rung.shape: rung for rung in _every(problem)}
+    return tuple(
+        _judge(problem, found[shape])
+        if shape in found
+        else Verdict(shape, None, impossible(problem, shape))
+        for shape in shapes(problem)
+    )
 
 
-def _hopes(problem: Problem) -> Iterator[tuple[_Preference, Shape]]:
-    """Each possible shape with the preference that none of its candidates can beat, best first.
+@lru_cache(maxsize=64)
+def shortages(problem: Problem) -> tuple[Verdict | None, Verdict | None]:
+    """What lacks least of a device's memory, and what of the host's; None: nothing does.
 
-    Recomputing layers never makes a step faster: the shape that does comes after the one that does
-    not, and its own bound is not worked out before.
+    A shape without room for what it always holds needs more than that: none is looked at where that
+    is more than all that another needs.
     """
-    waiting = [
-        (bound, ladder)
-        for ladder in ladders(problem)
-        if _can_hold(problem, ladder[0]) and (bound := _bound(problem, ladder[0])) is not None
-    ]
-    heapify(waiting)
+    device: list[tuple[int, int, Verdict]] = []
+    host: list[tuple[int, int, Verdict]] = []
+    for rung in sorted(_every(problem), key=lambda each: each.least_bytes):
+        if device and rung.least_bytes > max(problem.budget, min(device)[0] + 1):
+            break
+        found = _judge(problem, rung)
+        if found.required:
+            device.append((found.required, rung.place, found))
+        elif found.host_required:
+            host.append((found.host_required, rung.place, found))
+    return min(device)[2] if device else None, min(host)[2] if host else None
+
+
+def _every(problem: Problem) -> Iterator[Rung]:
+    """Each possible shape, the simplest first."""
+    return (rung for ladder in rungs(problem) for rung in ladder)
+
+
+def _hopes(problem: Problem) -> Iterator[tuple[_Preference, Candidate, Rung]]:
+    """Each possible shape with its candidate were there memory for it: no other is better.
+
+    They come best first. Recomputing layers never makes a step faster: the shape that does comes
+    after the one that does not, and its own bound is not worked out before.
+    """
+    waiting: list[tuple[_Preference, Candidate, Ladder]] = []
+    for ladder in rungs(problem):
+        if _can_hold(problem, ladder[0]):
+            _hope(problem, ladder, waiting)
     while waiting:
-        bound, (shape, *dearer) = heappop(waiting)
-        yield bound, shape
-        if dearer and (next_bound := _bound(problem, dearer[0])) is not None:
-            heappush(waiting, (next_bound, tuple(dearer)))
+        bound, hope, (rung, *dearer) = heappop(waiting)
+        yield bound, hope, rung
+        if dearer:
+            _hope(problem, tuple(dearer), waiting)
 
 
-def _can_hold(problem: Problem, shape: Shape) -> bool:
+def _hope(
+    problem: Problem, ladder: Ladder, waiting: list[tuple[_Preference, Candidate, Ladder]]
+) -> None:
+    """Line a ladder up by what its first shape could reach, if it has any layout."""
+    layout = ladder[0].roomiest
+    if layout is not None:
+        hope = _candidate(problem, ladder[0], layout)
+        heappush(waiting, (preference(hope), hope, ladder))
+
+
+def _can_hold(problem: Problem, rung: Rung) -> bool:
     """Whether a device has room for what a shape always holds, whatever it recomputes.
 
     All that the search finds out of a shape without room is that; and it is soon told, since it is
-    the same for every machine. What FSDP holds rests on its batch too.
+    the same for every machine.
     """
-    if shape.engine == "fsdp":
-        return True
-    share = global_batch(problem, shape.width) // shape.width
-    layout = layout_of(problem, shape, 1, share)
-    return least_bytes(problem.workload, layout) <= problem.budget
-
-
-def _bound(problem: Problem, shape: Shape) -> _Preference | None:
-    """The preference of a shape's largest micro batch (`_largest`), were there memory for it."""
-    share, rest = divmod(global_batch(problem, shape.width), shape.width)
-    micro = None if rest else _largest(problem, share, share)
-    if micro is None:
-        return None
-    return preference(_candidate(problem, shape, micro, share // micro))
+    return rung.least_bytes <= problem.budget
 
 
 def preference(candidate: Candidate) -> _Preference:
@@ -171,60 +196,62 @@ def _machinery(shape: Shape) -> int:
     return _ENGINES[shape.engine] + shape.stage + moved + (shape.checkpointing != "none")
 
 
-def _judge(problem: Problem, shape: Shape) -> Verdict:
-    """What becomes of a shape, with the reason where that is nothing."""
-    refusal = impossible(problem, shape)
-    if refusal is not None:
-        return Verdict(shape, None, refusal)
-    best = _best(problem, shape)
-    return _lack(problem, shape) if best is None else Verdict(shape, best)
+def _judge(problem: Problem, rung: Rung) -> Verdict:
+    """What becomes of a possible shape, with the reason where that is nothing."""
+    best = _best(problem, rung)
+    return _lack(problem, rung) if best is None else Verdict(rung.shape, best)
 
 
-def _best(problem: Problem, shape: Shape) -> Candidate | None:
-    """The fastest candidate of a possible shape; None where it has none."""
-    share, rest = divmod(global_batch(problem, shape.width), shape.width)
-    if rest:
+def _best(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candidate | None:
+    """The fastest candidate of a possible shape; None where it has none.
+
+    `hope`: the candidate that it has where there is memory for it.
+    """
+    if not rung.divides:
         return None
-    smallest = layout_of(problem, shape, 1, share)
-    most = _most(problem, shape, share)
-    if most == 0 or _host_bytes(problem, smallest) > (problem.host_budget or 0):
+    most = _most(problem, rung)
+    if most == 0 or _host_bytes(problem, rung.smallest) > (problem.host_budget or 0):
         return None
-    micro = _largest(problem, share, most)
+    micro = rung.largest(most)
     if micro is None:
         return None
-    return _evaluating(problem, _candidate(problem, shape, micro, share // micro))
+    layout = rung.layout(micro)
+    if hope is None or hope.layout is not layout:
+        hope = _candidate(problem, rung, layout)
+    return _evaluating(problem, hope)
 
 
-def _most(problem: Problem, shape: Shape, share: int) -> int:
+def _most(problem: Problem, rung: Rung) -> int:
     """The largest micro batch that fits; under FSDP also all of a device's share at once.
 
     Then no gradients of earlier micro batches wait whole, as they do in any accumulation.
     """
-    smallest = layout_of(problem, shape, 1, share)
-    most = largest_micro_batch(problem.workload, smallest, problem.budget)
-    if shape.engine != "fsdp" or most >= share:
+    if not _can_hold(problem, rung):
+        return 0
+    most = largest_micro_batch(problem.workload, rung.smallest, problem.budget)
+    if rung.shape.engine != "fsdp" or most >= rung.share:
         return most
-    whole = layout_of(problem, shape, share, 1)
+    whole = rung.layout(rung.share)
     fitting = largest_micro_batch(problem.workload, whole, problem.budget)
-    return share if fitting >= share else most
+    return rung.share if fitting >= rung.share else most
 
 
-def _lack(problem: Problem, shape: Shape) -> Verdict:
+def _lack(problem: Problem, rung: Rung) -> Verdict:
     """Why a possible shape has no candidate."""
-    share, rest = divmod(global_batch(problem, shape.width), shape.width)
-    if rest:
+    shape = rung.shape
+    if not rung.divides:
         return Verdict(shape, None, f"a global batch of {problem.global_batch} does not divide")
-    smallest = layout_of(problem, shape, 1, share)
-    most = _most(problem, shape, share)
+    most = _most(problem, rung)
     if most == 0:
-        return Verdict(shape, None, required=account(problem.workload, smallest).required_bytes)
-    host = _host_bytes(problem, smallest)
+        required = account(problem.workload, rung.smallest).required_bytes
+        return Verdict(shape, None, required=required)
+    host = _host_bytes(problem, rung.smallest)
     if host > (problem.host_budget or 0):
         return Verdict(shape, None, host_required=host)
-    micro = _largest(problem, share, most)
+    micro = rung.largest(most)
     if micro is None:
-        return Verdict(shape, None, _batch_refusal(problem, share, most))
-    layout = _smallest_evaluation(problem, layout_of(problem, shape, micro, share // micro))
+        return Verdict(shape, None, _batch_refusal(problem, rung.share, most))
+    layout = _smallest_evaluation(problem, rung.layout(micro))
     return Verdict(shape, None, required=account(problem.workload, layout).required_bytes)
 
 
@@ -255,42 +282,13 @@ def _smallest_evaluation(problem: Problem, layout: Layout) -> Layout:
     return layout
 
 
-def _largest(problem: Problem, share: int, most: int) -> int | None:
-    """The largest micro batch that divides a device's share of the global batch, or the pinned one.
-
-    `most`: the largest that fits. No smaller one can be faster, so that only this one is timed.
-    With the share S fixed, m samples at a time take S x hypot(T + D/m, L/m) of computing (T, D, L:
-    seconds a sample, of expanding weights, of launches), which falls as m grows; so does what is
-    moved in each of the S/m micro batches. Computing that shrinks hides less, but of each of two
-    exchanges at most half as much (`communication`): their sum never grows.
-    """
-    micro = problem.pinned.get("batch.micro")
-    accumulation = problem.pinned.get("batch.accumulation")
-    sizes = (
-        size
-        for size in _divisors(share)
-        if size <= most
-        and (micro is None or size == micro)
-        and (accumulation is None or share // size == accumulation)
-    )
-    return next(sizes, None)
-
-
-@lru_cache(maxsize=1024)
-def _divisors(number: int) -> tuple[int, ...]:
-    """All divisors, largest first."""
-    low = [each for each in range(1, isqrt(number) + 1) if number % each == 0]
-    return tuple(sorted({*low, *(number // each for each in low)}, reverse=True))
-
-
 def _batch_refusal(problem: Problem, share: int, most: int) -> str:
     pins = (f"{slot} {value}" for slot, value in problem.pins if slot.startswith("batch."))
     return f"{share} samples a device, {most} at once at most: that is not {', '.join(pins)}"
 
 
-def _candidate(problem: Problem, shape: Shape, micro: int, accumulation: int) -> Candidate:
-    layout = layout_of(problem, shape, micro, accumulation)
-    return Candidate(shape, layout, step_time(problem.workload, layout, problem.machine))
+def _candidate(problem: Problem, rung: Rung, layout: Layout) -> Candidate:
+    return Candidate(rung.shape, layout, step_time(problem.workload, layout, problem.machine))
 
 
 def describe(verdict: Verdict, problem: Problem) -> str:

@@ -1,6 +1,6 @@
 """Which shapes are possible, and why the others are not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, product
@@ -12,6 +12,8 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.passes.fit.fsdp import impossible_fsdp, kinds, usual_version
+from tunec.compiler.passes.fit.muon import impossible_muon
+from tunec.compiler.passes.fit.parallel import impossible_groups
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape
 from tunec.compiler.passes.fit.states import leaves_adapters
 from tunec.schemas.terms import Checkpointing, Engine, Offload
@@ -24,13 +26,22 @@ _SMALL_SHARE = 0.05
 _USUAL_GLOBAL_BATCH = 32
 _USUAL_GLOBAL_BATCH_IMAGES = 4
 
+_Kind = tuple[Engine, int, Offload, Offload, Checkpointing]
+
 
 def shapes(problem: Problem) -> Iterator[Shape]:
     """Every shape that the pins allow, possible or not; without pins, all that could run."""
+    pinned = any(slot in SHAPE_SLOTS for slot in problem.pinned)
+    return _shapes(problem, _EVERY if pinned else _SENSIBLE)
+
+
+def _shapes(problem: Problem, kinds: Sequence[_Kind]) -> Iterator[Shape]:
     nodes, per_node = devices_used(problem)
     pinned = {slot: value for slot, value in problem.pinned.items() if slot in SHAPE_SLOTS}
-    every = (Shape(*kind, nodes, per_node) for kind in (_EVERY if pinned else _SENSIBLE))
-    for shape in chain(every, _fsdp(nodes, per_node) if _asks_for_fsdp(problem) else ()):
+    tensor, sequence = _ways(problem, "tensor"), _ways(problem, "sequence")
+    every = (Shape(*kind, nodes, per_node, tensor=tensor, sequence=sequence) for kind in kinds)
+    fsdp = (replace(each, tensor=tensor, sequence=sequence) for each in _fsdp(nodes, per_node))
+    for shape in chain(every, fsdp if _asks_for_fsdp(problem) else ()):
         if all(shape.says(slot) == value for slot, value in pinned.items()):
             yield shape
 
@@ -56,24 +67,39 @@ def possible(problem: Problem) -> tuple[Shape, ...]:
 
 
 def ladders(problem: Problem) -> tuple[tuple[Shape, ...], ...]:
-    """The same, those together that differ only in what is recomputed, the least first."""
-    return _ladders(replace(problem, machine=_NO_MACHINE, budget=0, host_budget=None))
+    """The same, those together that differ only in what is recomputed, the least first.
+
+    Where no pin shapes a layout, rules tell one device from several, and no more of their number.
+    """
+    if any(slot in SHAPE_SLOTS for slot in problem.pinned):
+        return _ladders(problem)
+    nodes, per_node = devices_used(problem)
+    several = min(nodes * per_node, 2)
+    alike = replace(anywhere(problem), nodes=1, per_node=several, global_batch=None)
+    return tuple(
+        tuple(replace(shape, nodes=nodes, per_node=per_node) for shape in ladder)
+        for ladder in _ladders(alike)
+    )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _ladders(problem: Problem) -> tuple[tuple[Shape, ...], ...]:
     found: dict[Shape, list[Shape]] = {}
-    for shape in shapes(problem):
+    for shape in _shapes(problem, _RUNNABLE):
         if impossible(problem, shape) is None:
             found.setdefault(replace(shape, checkpointing="none"), []).append(shape)
     return tuple(map(tuple, found.values()))
 
 
+def anywhere(problem: Problem) -> Problem:
+    """The problem without its machine and its memory, at which no rule looks.
+
+    Problems that differ only in these have equal shapes.
+    """
+    return replace(problem, machine=_NO_MACHINE, budget=0, host_budget=None)
+
+
 _NO_MACHINE: Final = Machine(*(0.0,) * 8, nodes=0, per_node=0)
-"""The rules do not look at the machine: problems that differ only in it have equal shapes."""
-
-
-_Kind = tuple[Engine, int, Offload, Offload, Checkpointing]
 
 _EVERY: tuple[_Kind, ...] = tuple(
     (engine, stage, optimizer, param, mode)
@@ -94,27 +120,41 @@ def _is_sensible(kind: _Kind) -> bool:
 
 
 _SENSIBLE = tuple(filter(_is_sensible, _EVERY))
+_UNSHARDED: Final = ("deepspeed", 0, "none", "none")
+_RUNNABLE = tuple(kind for kind in _EVERY if _is_sensible(kind) or kind[:4] == _UNSHARDED)
+"""What no rule forbids for every problem: DeepSpeed without ZeRO runs too, where it is asked for.
+"""
+
+
+def _ways(problem: Problem, what: str) -> int:
+    """Ranks that a pin has share each layer (`tensor`) or each sequence."""
+    ways: int = problem.pinned.get(f"parallel.{what}", 1)
+    return ways
 
 
 def devices_used(problem: Problem) -> tuple[int, int]:
     """Nodes and devices a node: the most whose number divides the global batch, or as pinned."""
-    pinned = problem.pinned.get("parallel.data") or problem.pinned.get("parallel.world")
-    batch = problem.global_batch
+    ways = _ways(problem, "tensor") * _ways(problem, "sequence")
     options = [
         (nodes, per_node)
         for nodes in range(problem.nodes, 0, -1)
         for per_node in range(problem.per_node, 0, -1)
-        if _allowed(nodes * per_node, batch, pinned)
-        and (nodes == 1 or per_node == problem.per_node)
+        if (nodes == 1 or per_node == problem.per_node)
+        and _allowed(problem, nodes * per_node, ways)
     ]
     return max(
         options, key=lambda pair: pair[0] * pair[1], default=(problem.nodes, problem.per_node)
     )
 
 
-def _allowed(width: int, batch: int | None, pinned: int | None) -> bool:
-    if pinned is not None:
-        return width == pinned
+def _allowed(problem: Problem, devices: int, ways: int) -> bool:
+    pinned, batch = problem.pinned, problem.global_batch
+    width, rest = divmod(devices, ways)
+    if rest:
+        return False
+    asked: int | None = pinned.get("parallel.data") or pinned.get("parallel.world")
+    if asked is not None:
+        return asked == (width if pinned.get("parallel.data") else devices)
     return batch is None or batch % width == 0
 
 
@@ -130,13 +170,19 @@ def global_batch(problem: Problem, width: int) -> int:
 
 def impossible(problem: Problem, shape: Shape) -> str | None:
     """Why a shape cannot run or makes no sense; None if it can."""
-    if shape.engine == "none" and shape.width > 1:
-        return f"one process drives one device, not {shape.width}"
+    if shape.engine == "none" and shape.devices > 1:
+        return f"one process drives one device, not {shape.devices}"
+    refusal = impossible_groups(problem, shape)
+    if refusal is not None:
+        return refusal
     if shape.engine == "ddp" and shape.width == 1:
         return "there is one device, so nothing to run side by side"
     if shape.checkpointing == "none" and _keeps_unknown(problem):
         return "what classes of the model's own repository keep for backward is not known"
     refusal = _recomputation(problem, shape)
+    if refusal is not None:
+        return refusal
+    refusal = impossible_muon(problem.workload, shape)
     if refusal is not None:
         return refusal
     if shape.engine == "fsdp":
@@ -187,9 +233,11 @@ def _fsdp_refusal(problem: Problem, shape: Shape) -> str | None:
 
 def _sharding(problem: Problem, shape: Shape) -> str | None:
     offloads = shape.offload_optimizer != "none" or shape.offload_param != "none"
-    if shape.stage == 0 and problem.pinned.get("parallel.engine") != "deepspeed":
+    asked = shape.tensor > 1 or problem.pinned.get("parallel.engine") == "deepspeed"
+    if shape.stage == 0 and not asked:
         return "without ZeRO, DeepSpeed does what the plain trainer does"
-    if shape.stage and shape.width == 1 and not offloads:
+    shares = shape.width * shape.sequence > 1 or problem.workload.optimizer.name == "muon"
+    if shape.stage and not shares and not offloads:
         return "there is one device, so nothing to shard over"
     if shape.stage == 3 and problem.workload.quantization.format != "none":
         # transformers integrations/deepspeed.py and bitsandbytes: zero.Init partitions weights
@@ -248,7 +296,7 @@ def _optimizer(problem: Problem, shape: Shape) -> str | None:
         return "DeepSpeed keeps fp32 copies, which adamw_bf16 exists to avoid"
     if name == "adafactor" and shape.stage:
         return "ZeRO flattens parameters, which leaves Adafactor nothing to factor"
-    if name.startswith(("adamw_8bit", "paged_")) and shape.stage == 3:
+    if name.endswith(("_8bit", "_32bit")) and shape.stage == 3:
         return f"{name} steps whole device tensors, which stage 3 does not keep"
     if name != "adamw" and shape.offload_optimizer != "none":
         return f"DeepSpeed offloads its own CPU Adam, not {name}"

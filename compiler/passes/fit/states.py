@@ -12,12 +12,16 @@ from tunec.schemas.terms import Engine, FloatDtype, OptimizerName, StateDtype
 _MOMENTS: dict[OptimizerName, StateDtype] = {
     "adamw_8bit": "int8",
     "paged_adamw_8bit": "int8",
+    "lion_8bit": "int8",
+    "paged_lion_8bit": "int8",
     "adamw_bf16": "bf16",
 }
 
 
-def states_of(workload: Workload, engine: Engine, stage: int) -> States:
-    """Follow what the engine and the adapter library do to the dtypes; `stage` is ZeRO's.
+def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) -> States:
+    """Follow what the engine and the adapter library do to the dtypes.
+
+    `stage` is ZeRO's, `fsdp` the version of FSDP.
 
     FSDP computes in copies of the compute dtype, and accelerate makes what is trained fp32 where
     precision is mixed (0.30.1 to 1.15.0 accelerator.py `prepare_model`; from 1.6
@@ -30,11 +34,32 @@ def states_of(workload: Workload, engine: Engine, stage: int) -> States:
     if engine == "deepspeed":
         return _deepspeed(workload, stage)
     if engine == "fsdp" and workload.adapter.kind == "none":
-        return _mixed(precision.compute, precision.compute, name)
+        states = _mixed(precision.compute, precision.compute, name)
+        return _left_narrow(states) if fsdp == 2 and _widens_nothing(workload) else states
     if workload.adapter.kind != "none":
         states = _peft(precision.compute, workload.adapter, name)
         return states if workload.quantization.format == "none" else _by_trl(states, workload)
     return _mixed(precision.compute, "fp32", name)
+
+
+_WIDENS_NOTHING: Final = Version("1.13"), Version("1.14")
+
+
+def _widens_nothing(workload: Workload) -> bool:
+    """Whether accelerate only says that it makes what is trained fp32 under FSDP 2.
+
+    1.13.0 utils/fsdp_utils.py `fsdp2_prepare_model`: `param = param.to(torch.float32)` in a loop,
+    which changes no parameter; 1.14.0 assigns `param.data`.
+    """
+    version, (first, last) = workload.version("accelerate"), _WIDENS_NOTHING
+    return version is not None and first <= version < last
+
+
+def _left_narrow(states: States) -> States:
+    """Trained in the dtype that the model was loaded in, with gradients and moments like it."""
+    dtype = states.weights
+    moments = states.optimizer if states.optimizer == "int8" else dtype
+    return replace(states, trainable=dtype, gradients=dtype, optimizer=moments)
 
 
 def _is_pure(kind: str, precision: Precision) -> bool:
@@ -52,7 +77,7 @@ def _pure_bf16(name: OptimizerName) -> States:
     bitsandbytes' own are fp32 whatever the parameters are (0.50.2 `optim/optimizer.py`,
     `Optimizer2State.init_state`: 32 `optim_bits`).
     """
-    moments = _MOMENTS.get(name, "fp32" if name == "paged_adamw_32bit" else "bf16")
+    moments = _MOMENTS.get(name, "fp32" if name.endswith("_32bit") else "bf16")
     return States("bf16", "bf16", "bf16", master_weights=False, optimizer=moments, autocast=False)
 
 

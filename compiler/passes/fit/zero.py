@@ -1,7 +1,7 @@
 """ZeRO settings that follow from stage and offload; what a stage ignores is 0, False or none."""
 
 from tunec.compiler.ir.slots import Zero
-from tunec.schemas.terms import Offload
+from tunec.schemas.terms import Offload, OptimizerName
 
 BUCKET_LIMIT = 50_000_000
 """Elements: 100 MB in bf16, past which a larger message is no faster on NVLink or InfiniBand, while
@@ -20,8 +20,12 @@ def zero_of(
     hidden: int,
     trainable: int,
     nvme_path: str | None,
+    optimizer: OptimizerName = "adamw",
 ) -> Zero:
     """Settings for a stage. `hidden` is the model's width, `trainable` the trained parameters.
+
+    Muon needs the gradients of whole matrices, which reduce-scatter does not give (deepspeed 0.19.8
+    runtime/zero/stage3.py raises; before 0.19.3 stages 1 and 2 stepped by partly reduced ones).
 
     Sizes of stage 3 follow the hidden width as transformers fills in `auto` (5.23
     integrations/deepspeed.py, `HfTrainerDeepSpeedConfig.trainer_config_finalize`): prefetch
@@ -39,7 +43,7 @@ def zero_of(
         pin_memory=offloads,
         overlap_comm=stage > 0,
         contiguous_gradients=stage > 0,
-        reduce_scatter=stage in (1, 2),
+        reduce_scatter=stage in (1, 2) and optimizer != "muon",
         reduce_bucket=bucket,
         allgather_bucket=bucket if stage in (1, 2) else 0,
         prefetch_bucket=int(0.9 * hidden * hidden) if whole else 0,

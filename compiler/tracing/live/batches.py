@@ -23,12 +23,22 @@ def batch_of(subject: Subject, model: Any) -> Batch:
     asked = subject.workload.preference
     rows = micro * (asked.sequences if asked is not None else 1)
     tokens = torch.zeros(rows, data.sequence + data.image_tokens, dtype=torch.long, device="meta")
+    ways = subject.layout.parallel.sequence
+    if ways > 1:
+        return _part_of_sequence(subject, rows, tokens.shape[1] // ways)
     batch: Batch = {"input_ids": tokens, "labels": torch.zeros_like(tokens)}
     if subject.is_padded:
         batch["attention_mask"] = torch.ones_like(tokens)
     if kind == "vision-language" and data.images:
         batch |= _pixels(subject, model)
     return batch
+
+
+def _part_of_sequence(subject: Subject, rows: int, length: int) -> Batch:
+    """What `UlyssesSPDataLoaderAdapter` leaves each rank (deepspeed 0.19.8), labels shifted."""
+    names = ["input_ids", "position_ids", "shift_labels"]
+    names += ["attention_mask"] if subject.is_padded else []
+    return {name: torch.zeros(rows, length, dtype=torch.long, device="meta") for name in names}
 
 
 def image_elements(subject: Subject) -> int:

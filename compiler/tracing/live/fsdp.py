@@ -15,6 +15,7 @@ import torch
 
 from tunec.compiler.tracing.live.batches import batch_of
 from tunec.compiler.tracing.live.building import build
+from tunec.compiler.tracing.live.host_shards import moving_shards, to_host
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
 from tunec.compiler.tracing.live.step import (
     answers_of,
@@ -53,6 +54,9 @@ def trace_fsdp(subject: Subject) -> Storages:
         batch = batch_of(subject, model)
         name_batch(storages, batch)
         model = _sharded(subject, model)
+        if subject.layout.fsdp.offload_params:
+            stack.enter_context(moving_shards(storages))
+            to_host(model)
         _name_weights(storages, model)
         parameters = [each for each in model.parameters() if each.requires_grad]
         steps = _LocalSteps(subject, parameters)
@@ -66,15 +70,12 @@ def trace_fsdp(subject: Subject) -> Storages:
 
 
 def _refuse(subject: Subject) -> None:
-    fsdp = subject.layout.fsdp
-    if fsdp.version != 2:
+    if subject.layout.fsdp.version != 2:
         raise Untraceable("FSDP 1 flattens parameters on a device, which meta tensors are not on")
-    if fsdp.offload_params:
-        raise Untraceable("meta tensors cannot tell a device from its host, so no offload is seen")
     if subject.layout.parallel.tensor > 1 or subject.layout.parallel.sequence > 1:
         raise Untraceable("only data parallel ranks are traced")
-    if subject.workload.quantization.format != "none":
-        raise Untraceable("packed weights are not shards of a float tensor on meta")
+    if subject.workload.quantization.format == "int8":
+        raise Untraceable("FSDP cannot shard int8 weights, whose scales are no parameters")
 
 
 def _sharded(subject: Subject, model: torch.nn.Module) -> Any:
@@ -97,11 +98,11 @@ def _accelerator(subject: Subject) -> Any:
     policies = {"transformer": "transformer_based_wrap", "size": "size_based_wrap"}
     plugin = FullyShardedDataParallelPlugin(
         fsdp_version=2,
-        reshard_after_forward=fsdp.sharding == "full",
+        reshard_after_forward=fsdp.sharding in ("full", "hybrid"),
         auto_wrap_policy=policies.get(fsdp.wrap, "no_wrap"),
         transformer_cls_names_to_wrap=list(fsdp.wrap_classes) or None,
         min_num_params=fsdp.min_parameters,
-        cpu_offload=False,
+        cpu_offload=fsdp.offload_params,
         activation_checkpointing=fsdp.checkpointing,
         cpu_ram_efficient_loading=False,
     )
@@ -112,7 +113,24 @@ def _accelerator(subject: Subject) -> Any:
         mixed_precision=mixed,
         is_main_process=False,
         device=torch.device("meta"),
+        **_mesh(subject),
     )
+
+
+def _mesh(subject: Subject) -> dict[str, Any]:
+    """Replicas of shards: the two dimensions of accelerate's mesh that FSDP is given."""
+    layout = subject.layout
+    if layout.fsdp.sharding != "hybrid" or layout.nodes == 1:
+        return {}
+    from torch.distributed.device_mesh import init_device_mesh
+
+    names = "dp_replicate", "dp_shard"
+    sizes = layout.nodes, layout.parallel.data // layout.nodes
+    mesh = init_device_mesh("cpu", sizes, mesh_dim_names=names)
+    return {
+        "torch_device_mesh": mesh,
+        "parallelism_config": SimpleNamespace(fsdp_dim_names=names),
+    }
 
 
 def _step(
@@ -130,6 +148,8 @@ def _step(
         there_and_back(storages, loss, casts, measured=measured)
     enter(storages, "optimizer step", measured=measured)
     torch.empty((), device="meta")  # a fused step makes nothing, and a phase begins with an event
+    if subject.layout.fsdp.offload_params:
+        return  # on the host
     steps.step()
     for each in steps.tensors():
         storages.name(each, "optimizer states")
@@ -162,8 +182,9 @@ def _local(value: torch.Tensor) -> torch.Tensor:
 
 def _name_weights(storages: Storages, model: torch.nn.Module) -> None:
     for name, each in model.named_parameters():
-        storages.follow(_local(each), "parameter", "weights")
-        storages.name(_local(each), "weights", pattern(name))
+        if _local(each).device.type == "meta":
+            storages.follow(_local(each), "parameter", "weights")
+            storages.name(_local(each), "weights", pattern(name))
 
 
 def _name_units(storages: Storages, model: torch.nn.Module) -> None:
@@ -174,6 +195,22 @@ def _name_units(storages: Storages, model: torch.nn.Module) -> None:
                 for parameter in group.fsdp_params:
                     for whole in parameter.all_gather_outputs:
                         storages.name(whole, "weights")
+
+
+class _Stream(torch.cpu.Stream):  # type: ignore[misc]  # torch is not typed
+    """The CPU's stream, which has always caught up, with events that FSDP can ask for."""
+
+    def record_event(self) -> Any:
+        return torch.cpu.Event()
+
+
+_HANDLE: Final = SimpleNamespace(
+    Stream=_Stream,
+    Event=torch.cpu.Event,
+    stream=torch.cpu.stream,
+    current_stream=lambda *_: _Stream(),
+    current_device=torch.cpu.current_device,
+)
 
 
 @contextmanager
@@ -187,10 +224,11 @@ def _meta_streams() -> Iterator[None]:
             if hasattr(module, "_get_device_from_mesh"):
                 stack.enter_context(replaced(module, "_get_device_from_mesh", _on_meta))
             if hasattr(module, "_get_device_handle"):
-                stack.enter_context(replaced(module, "_get_device_handle", lambda *_: torch.cpu))
+                stack.enter_context(replaced(module, "_get_device_handle", lambda *_: _HANDLE))
         stack.enter_context(
             replaced(group.FSDPParamGroup, "_validate_no_meta_params", lambda _: None)
         )
+        stack.enter_context(replaced(torch.accelerator, "current_stream", lambda *_: _Stream()))
         yield
 
 

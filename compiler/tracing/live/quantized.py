@@ -6,12 +6,14 @@ quantised a row, and the backward pass expands the weight.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from tunec.compiler.analyses.memory.dtypes import quantized_bytes
 from tunec.compiler.ir.slots import Quantization
+
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 class _Expanding(torch.autograd.Function):  # type: ignore[misc]  # torch is not typed
@@ -49,6 +51,18 @@ class _Int8(torch.autograd.Function):  # type: ignore[misc]  # torch is not type
         return gradient @ weight, None, None
 
 
+class Params4bit(torch.nn.Parameter):  # type: ignore[misc]  # torch is not typed
+    """A packed weight, by the name by which accelerate knows bitsandbytes' own."""
+
+
+def _apart(
+    elements: int, size: int, storage: torch.dtype, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A packed weight in its storage dtype, which can be sharded, and what stays beside it."""
+    packed = torch.empty(elements // 2 // storage.itemsize, 1, dtype=storage, device=device)
+    return packed, torch.empty(size - packed.nbytes, dtype=torch.uint8, device=device)
+
+
 class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]  # torch is not typed
     """A frozen linear layer whose weight is one storage of as many bytes as bitsandbytes takes."""
 
@@ -59,12 +73,15 @@ class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]  # torch is not ty
         size = round(quantized_bytes(quantization) * elements)
         eight = quantization.format == "int8"
         size += 4 * self.out_features if eight else 0
-        packed = torch.empty(size, dtype=torch.uint8, device=plain.weight.device)
-        self.weight = torch.nn.Parameter(packed, requires_grad=False)
+        device, self.scales = plain.weight.device, None
+        if quantization.storage is not None:
+            packed, self.scales = _apart(elements, size, _DTYPES[quantization.storage], device)
+        else:
+            packed = torch.empty(size, dtype=torch.uint8, device=device)
+        self.weight = Params4bit(packed, requires_grad=False)
         self.bias = plain.bias
         self.product: type[torch.autograd.Function] = _Int8 if eight else _Expanding
-        dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-        self.compute = dtypes[quantization.compute]
+        self.compute = _DTYPES[quantization.compute]
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Compute in the quantisation's dtype and answer in the input's own."""

@@ -11,6 +11,7 @@ from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.autocast import CudaAutocast
 from tunec.compiler.tracing.live.batches import Batch, image_elements
 from tunec.compiler.tracing.live.building import DTYPES
+from tunec.compiler.tracing.live.quantized import QuantizedLinear
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.live.trl_loss import is_trls, loss_in_tiles, scored_places
 from tunec.compiler.tracing.subject import Subject
@@ -88,6 +89,10 @@ def name_model(storages: Storages, model: torch.nn.Module) -> None:
     for name, value in model.named_buffers():
         storages.follow(value, "buffer", "buffers")
         storages.name(value, "buffers", pattern(name))
+    for name, module in model.named_modules():
+        if isinstance(module, QuantizedLinear) and module.scales is not None:
+            storages.follow(module.scales, "scales", "weights")
+            storages.name(module.scales, "weights", pattern(name))
 
 
 def name_batch(storages: Storages, batch: Batch) -> None:

@@ -7,13 +7,17 @@ from typing import Any, Final, Protocol
 import torch
 
 from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.states import MOMENTS
+from tunec.compiler.analyses.memory.states import MOMENTS, is_paged
 from tunec.compiler.tracing.subject import Subject
 
 _BLOCK: Final = 256
 _SMALL: Final = 4096
 """bitsandbytes 0.44 `optim/optimizer.py`: elements that share a scale; smaller tensors keep fp32
 states (`min_8bit_size`)."""
+
+_PAGED: Final = 100_000
+"""bitsandbytes 0.50.2 `optim/optimizer.py`, `get_state_buffer`: elements from which a paged
+optimizer's states are in managed memory, which torch's allocator does not see."""
 
 
 class Steps(Protocol):
@@ -45,7 +49,8 @@ def optimizer_of(
         return _Own(torch.optim.AdamW(parameters, lr=1e-4, foreach=kernel == "foreach"))
     if slots.name == "sgd":
         return _Own(torch.optim.SGD(parameters, lr=1e-4, foreach=kernel != "loop"))
-    return _Kernel(parameters, MOMENTS[slots.name], subject.layout.states.optimizer, embeddings)
+    moments, dtype = MOMENTS[slots.name], subject.layout.states.optimizer
+    return _Kernel(parameters, moments, dtype, embeddings, paged=is_paged(slots))
 
 
 class _Own:
@@ -71,9 +76,11 @@ class _Kernel:
         moments: int,
         dtype: str,
         embeddings: Iterable[int],
+        *,
+        paged: bool,
     ) -> None:
         self.parameters, self.moments, self.dtype = parameters, moments, dtype
-        self.embeddings = frozenset(embeddings)
+        self.embeddings, self.paged = frozenset(embeddings), paged
         self.states: list[torch.Tensor] = []
 
     def step(self) -> Any:
@@ -85,12 +92,14 @@ class _Kernel:
 
     def _new(self, parameter: torch.Tensor) -> list[torch.Tensor]:
         device, elements = parameter.device, parameter.numel()
+        paged = self.paged and elements >= _PAGED
         wide = elements < _SMALL or id(parameter) in self.embeddings
         if self.dtype != "int8" or wide:
             dtype = {2: torch.bfloat16}.get(BYTES[self.dtype], torch.float32)  # type: ignore[index]
-            return [torch.empty(elements, dtype=dtype, device=device)]
+            return [] if paged else [torch.empty(elements, dtype=dtype, device=device)]
         scales = torch.empty(math.ceil(elements / _BLOCK), dtype=torch.float32, device=device)
-        return [torch.empty(elements, dtype=torch.uint8, device=device), scales]
+        whole = [] if paged else [torch.empty(elements, dtype=torch.uint8, device=device)]
+        return [*whole, scales]
 
     def tensors(self) -> Iterable[torch.Tensor]:
         return self.states

@@ -14,12 +14,18 @@ from typing import Any, Final
 
 import torch
 
-from tunec.compiler.analyses.memory.partition import largest_partition
+from tunec.compiler.analyses.memory.muon import halves
+from tunec.compiler.analyses.memory.partition import Partition, largest_partition
+from tunec.compiler.analyses.memory.tensor_parallel import of_rank
+from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.tracing.live.answers import Answers
-from tunec.compiler.tracing.live.batches import batch_of
+from tunec.compiler.tracing.live.batches import Batch, batch_of
 from tunec.compiler.tracing.live.building import build, reference_of
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
+from tunec.compiler.tracing.live.muon import block_of, on_meta
+from tunec.compiler.tracing.live.ranks import loss_over_ranks, sharing_ranks
 from tunec.compiler.tracing.live.step import (
+    Loss,
     answers_of,
     autocast_of,
     enter,
@@ -51,16 +57,19 @@ def trace_zero(subject: Subject) -> Storages:
         stack.enter_context(fake_ranks(subject.layout.parallel.world, fullest_rank(subject)))
         stack.enter_context(as_on_gpu(casts.lower if casts else None))
         stack.enter_context(_meta_accelerator())
+        if subject.workload.optimizer.name == "muon":
+            stack.enter_context(on_meta())
+        unit = stack.enter_context(sharing_ranks(subject, model))
         stack.enter_context(storages.resizing())
         stack.enter_context(storages)
         name_model(storages, model)
         batch = batch_of(subject, model)
         name_batch(storages, batch)
-        engine = _engine(subject, model)
+        engine = _engine(subject, model, unit)
         _name_weights(storages, model)
         watch_gradients(storages, model)
         stack.enter_context(tiles_as_on_gpu(subject))
-        loss = loss_of(subject, engine, batch, reference_of(subject))
+        loss = _loss(subject, engine, batch)
         _step(subject, storages, engine, loss, measured=False)
         storages.settle("training state")
         _step(subject, storages, engine, loss, measured=True)
@@ -95,17 +104,22 @@ class HostAnswers:
 
 def fullest_rank(subject: Subject) -> int:
     """The rank that the account speaks of: where gradients are split, the one that keeps most."""
+    parallel = subject.layout.parallel
     if subject.layout.zero.stage not in (1, 2):
         return 0
-    return largest_partition(subject.workload, subject.layout.parallel.world).rank
+    workload, ways = of_rank(subject.workload, parallel.tensor), parallel.tensor
+    find = _fullest_of_muon if workload.optimizer.name == "muon" else largest_partition
+    return ways * find(workload, parallel.world // ways).rank
+
+
+def _fullest_of_muon(workload: Workload, ranks: int) -> Partition:
+    return halves(workload, ranks).own
 
 
 def _refuse(subject: Subject) -> None:
     zero = subject.layout.zero
     if zero.offload_optimizer != "none" or zero.offload_param != "none":
         raise Untraceable("meta tensors cannot tell a device from its host, so no offload is seen")
-    if subject.layout.parallel.tensor > 1 or subject.layout.parallel.sequence > 1:
-        raise Untraceable("only data parallel ranks are traced")
 
 
 def _step(subject: Subject, storages: Storages, engine: Any, loss: Any, *, measured: bool) -> None:
@@ -120,14 +134,25 @@ def _step(subject: Subject, storages: Storages, engine: Any, loss: Any, *, measu
         engine.step()
 
 
-def _engine(subject: Subject, model: torch.nn.Module) -> Any:
+def _loss(subject: Subject, engine: Any, batch: Batch) -> Loss:
+    reference = reference_of(subject)
+    if subject.layout.parallel.sequence > 1:
+        return loss_over_ranks(subject, engine, batch)
+    return loss_of(subject, engine, batch, reference)
+
+
+def _engine(subject: Subject, model: torch.nn.Module, unit: Any) -> Any:
+    """The engine; `unit`: what DeepSpeed is to ask about ranks that share a sequence."""
     import deepspeed
 
     trained = [each for each in model.parameters() if each.requires_grad]
-    made = deepspeed.initialize(
-        model=model, optimizer=_Torch(subject, trained), config=_config(subject)
-    )
-    return made[0]
+    config = _config(subject)
+    if subject.workload.optimizer.name == "muon":
+        config["optimizer"] = block_of(subject)
+        stepped: dict[str, Any] = {"model_parameters": trained}
+    else:
+        stepped = {"optimizer": _Torch(subject, trained)}
+    return deepspeed.initialize(model=model, config=config, mpu=unit, **stepped)[0]
 
 
 def _config(subject: Subject) -> dict[str, Any]:
@@ -149,10 +174,13 @@ def _config(subject: Subject) -> dict[str, Any]:
     if zero.leaf_modules is not None:
         section["leaf_module"] = {"classes": list(zero.leaf_modules)}
     accumulation = min(layout.batch.accumulation, 2)
+    shares: dict[str, Any] = {"tensor_parallel": {"autotp_size": layout.parallel.tensor}}
+    if layout.parallel.tensor == 1:
+        shares = {"train_batch_size": layout.batch.micro * accumulation * layout.parallel.data}
     return {
+        **shares,
         "train_micro_batch_size_per_gpu": layout.batch.micro,
         "gradient_accumulation_steps": accumulation,
-        "train_batch_size": layout.batch.micro * accumulation * layout.parallel.data,
         "zero_optimization": section,
         "zero_allow_untested_optimizer": True,
         "gradient_clipping": subject.workload.optimizer.max_grad_norm,
@@ -218,6 +246,7 @@ def _meta_accelerator() -> Iterator[None]:
             ("current_device", lambda: "meta"),
             ("on_accelerator", lambda tensor: tensor.device.type == "meta"),
             ("pin_memory", lambda tensor, *_, **__: tensor),
+            ("is_fp16_supported", lambda: True),
         ):
             stack.enter_context(replaced(type(accelerator), name, _method(value)))
         stack.enter_context(replaced(comm, "build_shm_op", lambda: None))

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import MagicMock, patch
 
+import deepspeed
 import deepspeed.runtime.engine as runtime_engine
 import torch
 from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
@@ -81,6 +82,8 @@ def _bare(config: Any, client_optimizer: str | None) -> Any:
     engine = DeepSpeedEngine.__new__(DeepSpeedEngine)
     torch.nn.Module.__init__(engine)
     module = torch.nn.Linear(2, 2)
+    # since 0.17.6 `deepspeed.initialize` says which parameters Muon is to have
+    getattr(deepspeed, "set_optimizer_flags", lambda *_: None)(config, module)
     kind = optimizer_class(client_optimizer)
     engine.__dict__ |= {
         "_config": config,

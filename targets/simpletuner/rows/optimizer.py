@@ -63,7 +63,7 @@ def _given_betas(found: Mapping[str, Json]) -> tuple[float, float] | None:
 def _moments(choice: optimizers.Choice, found: Mapping[str, Json]) -> StateDtype | None:
     """Of bitsandbytes' own dtype, else of the parameters' (`torch.zeros_like`)."""
     if choice.kernel == "bitsandbytes":
-        return "fp32" if choice.name == "paged_adamw_32bit" else "int8"
+        return "fp32" if choice.name.endswith("_32bit") else "int8"
     return weight_dtype(found)
 
 
@@ -93,12 +93,13 @@ def _rows(*, merges: bool, since: str | None = None, until: str | None = None) -
         )
         for names, epsilon, betas in (
             (("sgd",), False, False),
-            (("lion",), False, True),
+            (_LIONS, False, True),
             (_WITH_EPSILON, True, True),
         )
     )
 
 
+_LIONS: Final = ("lion", "lion_8bit", "paged_lion_8bit", "paged_lion_32bit")
 _WITH_EPSILON: Final = (
     *("adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "adamw_bf16", "adafactor"),
 )

@@ -137,6 +137,7 @@ FMS: dict[str, tuple[Architecture, str]] = {
 def fms_account(row: Row) -> Account:
     """fms-acceleration on A100s; its Triton kernels take less than transformers' own modules."""
     architecture, version = FMS[row["model"]]
+    version = row.get("transformers", version)
     given: dict[str, Any] = {
         "sequence": row["seq_len"],
         "kernel": "foreach",
@@ -324,9 +325,10 @@ def qwen(name: str) -> Architecture:
     heads, layers = sizes.pop("heads"), sizes.pop("layers")
     vocabulary = 152064 if sizes["hidden_size"] > 4096 else 151936
     more = {"num_attention_heads": heads, "num_key_value_heads": heads}
-    return model(
+    found = model(
         LLAMA_2_7B | sizes | more | {"num_hidden_layers": layers, "vocab_size": vocabulary}
     )
+    return replace(found, context=0)  # its own code keeps no table of positions in a layer
 
 
 SINGLE = {"autocast": True, **BF16_LORA}
@@ -392,12 +394,74 @@ def peft_account(row: Row) -> Account:
     return account(workload, layout(row["micro_batch"], **BF16_LORA))
 
 
+FSDP_QLORA = {
+    "meta-llama/Llama-2-7b-hf": model(LLAMA_2_7B),
+    "meta-llama/Llama-2-70b-hf": model(LLAMA_2_70B),
+    "01-ai/Yi-34B": model(YI_34B),
+    "mistralai/Mistral-7B-v0.2": model(MISTRAL_7B | {"sliding_window": None}),
+}
+
+
+def fsdp_qlora_account(row: Row) -> Account:
+    """Answer.AI's train.py at 049515f: everything in bf16, adapters too; layers recomputed by FSDP.
+
+    Of a day on which transformers 4.38 was the newest; peft then took the base's dtype.
+    """
+    quantised = row["method"] == "qlora"
+    workload = lora(
+        FSDP_QLORA[row["model"]],
+        rank=64,
+        dropout=0.1,
+        targets=[name for name in ALL_LINEAR if name != "o_proj"],
+        quantization=replace(nf4(), storage="bf16") if quantised else NOT_QUANTISED,
+        sequence=row["seq_len"],
+        kernel="foreach",
+        versions=(("transformers", "4.38.2"),),
+    )
+    shards = replace(
+        FSDP_1,
+        sharding="none" if row["parallel"]["strategy"] == "fsdp1_no_shard" else "full",
+        offload_params=row["parallel"]["offload"] is not None,
+        use_orig_params=False,
+        checkpointing=True,
+    )
+    ranks = row["parallel"]["gpus"]
+    plan = layout(row["micro_batch"], checkpointed=True, engine="fsdp", world=ranks, fsdp=shards)
+    return account(workload, _reentrant(plan))
+
+
+UNSLOTH = {"8B": model(LLAMA_3_8B), "70B": model(LLAMA_2_70B | {"vocab_size": 128256})}
+
+
+def unsloth_account(row: Row) -> Account:
+    """What Unsloth compares itself with: transformers, peft's k-bit preparation, 8-bit AdamW.
+
+    The longest sequences that fitted. Optimizer and preparation are those of its notebooks; the
+    table does not name them.
+    """
+    workload = lora(
+        UNSLOTH["70B" if "70B" in row["model"] else "8B"],
+        rank=32,
+        quantization=nf4(),
+        sequence=row["seq_len"],
+        attention=FLASH,
+        name="adamw_8bit",
+        kernel="bitsandbytes",
+        versions=(("transformers", "4.44.2"),),
+    )
+    states = SINGLE | {"weights": "fp32", "optimizer": "int8"}
+    return account(workload, _reentrant(layout(row["micro_batch"], checkpointed=True, **states)))
+
+
 BUILDERS: Final[dict[str, Callable[[Row], Account]]] = {
     "fms": fms_account,
+    "fms-before": fms_account,
     "zero": zero_account,
     "qwen": qwen_account,
     "swift": swift_account,
     "peft": peft_account,
     "peft-readme": peft_readme_account,
     "litgpt": litgpt_account,
+    "fsdp-qlora": fsdp_qlora_account,
+    "unsloth": unsloth_account,
 }

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from workload_builders import BF16_LORA, FSDP_1, LLAMA_3_8B, layout, lora, model, nf4
+from workload_builders import BF16_LORA, FSDP_1, LLAMA_3_8B, full, layout, lora, model, nf4
 
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.passes.fit.states import states_of
 
 MODEL = model(LLAMA_3_8B)
 FSDP_2 = replace(FSDP_1, version=2)
@@ -46,6 +47,46 @@ def test_version_2_and_trained_units_hold_none() -> None:
     assert "retained layer inputs" not in found.phases["first layer backward"]
 
 
+def test_a_packed_base_is_split_and_its_scales_are_not() -> None:
+    packed = replace(nf4(double=False), storage="bf16")
+    found = sharded(lora(MODEL, quantization=packed)).phases["optimizer step"]
+    more = sharded(lora(MODEL, quantization=nf4(double=False)), fsdp=FSDP_1)
+    elements = sum(m.parameters for m in MODEL.modules if m.kind == "linear" and "{}" in m.path)
+    assert found["scales of packed weights"] == elements * 4 / 64
+    assert more.phases["optimizer step"]["scales of packed weights"] == elements * 4 / 64
+
+
+def test_replicas_keep_what_they_summed_to_the_end_of_the_pass() -> None:
+    """A 16-bit share of all gradients beside the fp32 one, gone when the optimizer steps."""
+    mixed = BF16_LORA | {"autocast": True}
+    hybrid = replace(FSDP_2, sharding="hybrid")
+    plans = (
+        layout(checkpointed=True, engine="fsdp", world=8, fsdp=FSDP_2, **mixed),
+        layout(checkpointed=True, engine="fsdp", world=16, nodes=2, fsdp=hybrid, **mixed),
+    )
+    one, two = (account(full(MODEL), plan).phases for plan in plans)
+    assert two["optimizer step"] == one["optimizer step"]
+    before, after = one["first layer backward"], two["first layer backward"]
+    assert after["gradients"] > 1.4 * before["gradients"]
+
+
+def test_version_1_copies_nothing_that_it_does_not_split() -> None:
+    whole = replace(FSDP_1, sharding="none")
+    pure = account(full(MODEL), layout(engine="fsdp", world=2, fsdp=whole))
+    assert "gathered parameters" not in pure.phases["loss backward"]
+    mixed = layout(engine="fsdp", world=2, fsdp=whole, **BF16_LORA, autocast=True)
+    assert account(full(MODEL), mixed).phases["loss backward"]["gathered parameters"] > 0
+
+
+def test_shards_on_the_host_are_pinned_in_powers_of_two() -> None:
+    """Eight ranks split 14336 x 4096 into 28 MiB in fp32, which take 32, and others evenly."""
+    away = replace(FSDP_2, offload_params=True)
+    host = account(full(MODEL), layout(engine="fsdp", world=8, fsdp=away, **BF16_LORA)).host
+    held = host.phases["training"]["offloaded parameters"] / (4 * MODEL.parameters)
+    assert 1.05 < held < 2
+    assert host.phases["training"]["offloaded optimizer states"] == 8 * MODEL.parameters
+
+
 def test_torchs_fsdp_1_holds_them() -> None:
     """The real thing, on two ranks in which collectives do nothing: bytes of a layer more."""
     pytest.importorskip("torch")
@@ -53,3 +94,17 @@ def test_torchs_fsdp_1_holds_them() -> None:
 
     assert layer_bytes(reentrant=True) == pytest.approx(2, abs=0.05)
     assert layer_bytes(reentrant=False) == pytest.approx(1, abs=0.05)
+
+
+def test_accelerate_1_13_makes_nothing_fp32_under_version_2() -> None:
+    """Its loop rebinds a name; run with accelerate 1.13.0, shards and moments were bf16."""
+    workload = full(MODEL)
+    for release, version, dtype in (
+        ("1.12.0", 2, "fp32"),
+        ("1.13.0", 2, "bf16"),
+        ("1.13.0", 1, "fp32"),
+        ("1.14.0", 2, "fp32"),
+    ):
+        named = replace(workload, versions=(("accelerate", release),))
+        found = states_of(named, "fsdp", 0, fsdp=version)
+        assert (found.trainable, found.gradients, found.optimizer) == (dtype,) * 3, release

@@ -176,3 +176,32 @@ def test_32_bit_states_of_bitsandbytes_do_not_follow_the_parameters(
     denoiser = model(dict(card("sd3-medium").config))
     found = states_of(full(denoiser, name=name), "ddp", 0)
     assert (found.weights, found.optimizer) == ("bf16", moments)
+
+
+def test_paged_states_are_the_hosts_to_hold_and_leave_the_device_to_the_rest() -> None:
+    """Of tensors from 100,000 elements on; scales and smaller tensors stay (bitsandbytes)."""
+    base = model(LLAMA_32_1B)
+    plans = {}
+    for name, kind in (("adamw_8bit", "int8"), ("paged_adamw_8bit", "int8")):
+        workload = full(base, name=name, kernel="bitsandbytes")
+        plans[name] = account(workload, layout(1, optimizer=kind))
+    plain, paged = plans["adamw_8bit"], plans["paged_adamw_8bit"]
+    norms = (2 * 16 + 1) * 2048
+    table = base.vocab * base.hidden
+    large = base.parameters - norms - table
+    moved = 2 * (large + 4 * table)
+    assert paged.host.phases["training"]["paged optimizer states"] == moved
+    at = {
+        name: next(each for each in plan.lines if each.name == "loss backward").terms(1)
+        for name, plan in plans.items()
+    }
+    kept = at["adamw_8bit"]["optimizer states"] - at["paged_adamw_8bit"]["optimizer states"]
+    assert kept == moved
+    assert "paged optimizer states" not in plain.host.phases["training"]
+
+
+def test_every_optimizer_of_bitsandbytes_has_its_states() -> None:
+    for name, moments in (("lion_8bit", 1), ("paged_lion_8bit", 1), ("paged_lion_32bit", 1)):
+        kind = states(optimizer="int8" if "8bit" in name else "fp32")
+        twice = predicted(name.replace("lion", "adamw"), kind)
+        assert predicted(name, kind) * 2 == twice * moments

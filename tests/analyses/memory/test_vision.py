@@ -63,7 +63,7 @@ def traced(*, lora_rank: int, checkpointed: bool) -> Peaks:
 
 def kept(workload: Workload, *, checkpointed: bool) -> float:
     states = layout(**(BF16_LORA if workload.adapted else {})).states
-    run = Pass(states, checkpointed, padded=False, sequence_parallel=1, tensor_parallel=1)
+    run = Pass(states, checkpointed, padded=False, sequence_parallel=1)
     terms = image_activations(workload, run).kept
     return sum(size for name, size in terms.items() if name.startswith("vision"))
 

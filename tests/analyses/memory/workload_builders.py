@@ -66,7 +66,12 @@ QWEN_25_7B = {
     "max_position_embeddings": 32768,
     "tie_word_embeddings": False,
 }
-MISTRAL_7B = LLAMA_3_8B | {"model_type": "mistral", "vocab_size": 32000, "sliding_window": 4096}
+MISTRAL_7B = LLAMA_3_8B | {
+    "model_type": "mistral",
+    "vocab_size": 32000,
+    "sliding_window": 4096,
+    "max_position_embeddings": 32768,
+}
 POWERLM_3B = {
     "model_type": "granite",
     "hidden_size": 2304,

@@ -23,6 +23,7 @@ def read(question: Mapping[str, Any]) -> dict[str, Any]:
         chdir(folder),
         patch.dict(os.environ, {"ALLOW_EXTRA_ARGS": "0", "FORCE_TORCHRUN": "1"}),
         patch.object(torch.cuda, "is_bf16_supported", lambda *_, **__: True),
+        patch.object(parser, "is_torch_bf16_gpu_available", lambda: True),
     ):
         for name, text in question.get("files", {}).items():
             Path(folder, name).write_text(text, encoding="utf-8")

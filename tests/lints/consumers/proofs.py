@@ -101,6 +101,8 @@ REFUSED: Final = (
     Proof("keys-refused-together", 2, *_DS, "compute_grad_norm=false is supported only"),
     # ── TrainingArguments, and the ds_config beside them ─────────────────────────────────────────
     Proof("auto-buckets-need-hidden-size", 0, "trainer", "4.44.2", "nor `hidden_sizes` entry"),
+    Proof("value-of-another-type", 1, *_HF, "not supported between instances of 'NoneType'"),
+    Proof("value-of-another-type", 1, "trainer", "4.57.6", "not supported between instances"),
     Proof("best-model-cadence", 0, *_HF, "round multiple"),
     Proof("best-model-cadence", 1, *_HF, "save and eval strategy to match"),
     Proof("bf16-without-hardware", 0, *_HF, "doesn't support bf16/gpu"),
@@ -157,6 +159,7 @@ REFUSED: Final = (
     Proof("field-of-another-release", 1, *_LF, _NOT_USED),
     Proof("full-fine-tune-of-quantised-base", 1, *_LF, "only compatible with the LoRA or OFT"),
     Proof("key-of-another-tool", 1, *_LF, _NOT_USED),
+    Proof("key-of-no-release", 0, *_LF, _NOT_USED),
     Proof("lora-options-of-another-method", 0, *_LF, "is only valid for LoRA training"),
     Proof("lora-options-of-another-method", 1, *_LF, "Cannot use LoRA with GaLore"),
     Proof("misspelt-key", 1, *_LF, _NOT_USED),
@@ -173,6 +176,8 @@ REFUSED: Final = (
     Proof("refused-pair", 1, *_AXO, "does not work with RLHF training"),
     # ── SimpleTuner ──────────────────────────────────────────────────────────────────────────────
     Proof("checkpointing-interval-unusable", 0, *_ST, "interval must be greater than 0"),
+    Proof("flag-not-known", 0, *_ST, "invalid"),
+    Proof("flag-not-known", 1, *_ST, "unrecognized arguments"),
     Proof("data-folder-is-a-file", 0, *_ST, "dataset directories do not exist"),
     Proof("flow-shift-given-twice", 0, *_OLD_ST, "cannot be combined with --flow_schedule_shift"),
     Proof("flow-shift-given-twice", 1, *_OLD_ST, "cannot be combined with --flow_schedule_shift"),
@@ -195,6 +200,20 @@ SEEN: Final = (
     Proof("default-moved", 0, "deepspeed", "0.18.9", shows=_is("values/gradient_clipping", 0.0)),
     Proof("default-moved", 0, *_DS, shows=_is("values/gradient_clipping", 1.0)),
     Proof("boolean-as-text", 1, *_DS, shows=_is("values/zero_allow_untested_optimizer", "False")),
+    Proof("timers-left-on", 0, *_DS, shows=_is("values/wall_clock_breakdown", True)),
+    Proof("flops-profiler-left-on", 0, *_DS, shows=_is("values/flops_profiler.enabled", True)),
+    Proof(
+        "offload-without-pinned-memory",
+        0,
+        *_DS,
+        shows=_is("values/zero_optimization.offload_optimizer.pin_memory", False),
+    ),
+    Proof(
+        "resume-from-rounded-weights",
+        0,
+        *_DS,
+        shows=_is("values/zero_optimization.load_from_fp32_weights", False),
+    ),
     # ── TrainingArguments, and the ds_config beside them ─────────────────────────────────────────
     Proof("automatic-precision-off", 0, *_HF, shows=_is("deepspeed/bf16/enabled", False)),
     Proof("automatic-precision-off", 0, *_HF, shows=_is("deepspeed/fp16/enabled", False)),
@@ -222,7 +241,10 @@ SEEN: Final = (
     Proof("zero-3-init-below-stage-3", 0, *_ACC, shows=_is("plugin/zero3_init_flag", False)),
     Proof("machines-without-hostfile", 0, *_ACC, shows=_is("arguments/deepspeed_hostfile", None)),
     Proof("text-encoders-under-zero-3-init", 0, *_ACC, shows=_is("plugin/zero3_init_flag", True)),
+    Proof("world-size-differs", 0, *_ACC, shows=_is("torchrun/nproc_per_node", "8")),
     # ── TRL ──────────────────────────────────────────────────────────────────────────────────────
+    Proof("trl-option-unread", 0, *_TRL, shows=_is("values/packing", False)),
+    Proof("trl-option-unread", 1, *_TRL, shows=_is("values/sync_ref_model", False)),
     Proof("lora-keys-without-adapter", 0, *_TRL, shows=_is("adapter", None)),
     Proof("quantization-options-ignored", 0, *_TRL, shows=_is("quantization", None)),
     Proof(
@@ -254,6 +276,8 @@ SEEN: Final = (
     Proof("experts-without-balancing", 0, *_LF, shows=_is("values/moe_aux_loss_coef", None)),
     Proof("packing-lets-samples-mix", 0, *_LF, shows=_is("values/neat_packing", False)),
     Proof("quantization-options-ignored", 1, *_LF, shows=_is("values/quantization_bit", None)),
+    Proof("option-of-another-choice", 0, *_LF, shows=_is("values/finetuning_type", "lora")),
+    Proof("template-of-another-family", 0, *_LF, shows=_is("values/template", "llama3")),
     Proof("word-not-taken", 0, *_LF, shows=_is("values/flash_attn", "flash_attention_2")),
     # ── Axolotl ──────────────────────────────────────────────────────────────────────────────────
     Proof(
@@ -265,7 +289,22 @@ SEEN: Final = (
     Proof("key-of-another-tool", 0, *_AXO, shows=_lacks("values", "num_train_epochs")),
     Proof("misspelt-key", 0, *_AXO, shows=_lacks("values", "gradient_acumulation_steps")),
     Proof("lora-keys-without-adapter", 1, *_AXO, shows=_lacks("values", "adapter")),
+    Proof(
+        "token-mended-and-frozen",
+        0,
+        *_AXO,
+        shows=lambda a: (
+            a["values"]["fix_untrained_tokens"] != a["values"]["peft_trainable_token_indices"]
+        ),
+    ),
     # ── SimpleTuner ──────────────────────────────────────────────────────────────────────────────
+    Proof(
+        "fp8-quanto-replaced",
+        0,
+        *_ST,
+        shows=_is("arguments/base_model_precision", "int8-quanto"),
+    ),
+    Proof("key-of-another-objective", 0, *_ST, shows=_is("parsed/snr_gamma", 5)),
     Proof(
         "gradient-precision-ignored", 0, *_ST, shows=_is("parsed/gradient_precision", "unmodified")
     ),

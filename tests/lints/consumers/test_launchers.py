@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -100,6 +101,34 @@ def test_the_form_of_a_device_filter(number: int, text: str) -> None:
         parse_resource_filter({"localhost": list(range(8))}, words[words.index("--include") + 1])
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_launcher_refuses_the_hostfile(number: int) -> None:
+    from deepspeed.launcher.runner import _parse_hostfile
+
+    files = example("hostfile-refused", "bad", number).files
+    with pytest.raises(ValueError, match="Hostfile contains"):
+        _parse_hostfile(files["hostfile"].splitlines())
+    good = example("hostfile-refused", "good", 0).files["hostfile"]
+    assert _parse_hostfile(good.splitlines()) == {"worker-0": 8, "worker-1": 8}
+
+
+def test_a_count_of_devices_takes_the_place_of_slots() -> None:
+    from deepspeed.launcher.runner import _parse_hostfile, apply_num_nodes_and_gpus
+
+    files = example("more-processes-than-slots", "bad", 0).files
+    slots = _parse_hostfile(files["hostfile"].splitlines())
+    told = apply_num_nodes_and_gpus({each: list(range(n)) for each, n in slots.items()}, 4, 16)
+    assert {host: len(devices) for host, devices in told.items()} == dict.fromkeys(slots, 16)
+
+
+def test_a_world_without_a_rank_is_one_process() -> None:
+    ask = "from accelerate import PartialState; print(PartialState().num_processes)"
+    environment = {**os.environ, "WORLD_SIZE": "4"}
+    command = [sys.executable, "-c", ask]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout.split()[-1] == "1"
+
+
 def test_without_a_hostfile_there_is_one_node(tmp_path: Path) -> None:
     from deepspeed.launcher.runner import fetch_hostfile
 
@@ -159,3 +188,39 @@ def test_warm_up_sets_the_rate_itself(number: int) -> None:
     for _ in range(101):
         scheduler.step()
     assert optimizer.param_groups[0]["lr"] == pytest.approx(1e-3, rel=1e-2)
+
+
+# ── sbatch, with a controller of its own ─────────────────────────────────────────────────────────
+
+cluster = pytest.mark.skipif(
+    not all(shutil.which(name) for name in ("sbatch", "slurmctld")),
+    reason="not checked: there is no Slurm",
+)
+
+
+def submitted(rule: str, number: int = 0) -> dict[str, str]:
+    """The options that sbatch finds in a script."""
+    from tunec.targets.slurm.consumer.submitting import submit
+
+    nodes = {"nodes": 2, "gpus": 8, "cpus": 64, "memory": 100_000}
+    answer = submit({"text": script(rule, number), **nodes})
+    assert answer["refused"] is None
+    found: dict[str, str] = answer["values"]
+    return found
+
+
+@cluster
+def test_an_option_behind_a_command_is_not_read() -> None:
+    found = submitted("batch-directive-not-read")
+    assert found["gres"].endswith("gpu:8")
+    assert "time" not in found
+
+
+@cluster
+def test_a_variable_is_not_put_into_an_option() -> None:
+    assert submitted("batch-directive-not-read", 1)["job_name"] == "$RUN_NAME"
+
+
+@cluster
+def test_a_job_has_no_device_that_it_does_not_ask_for() -> None:
+    assert not [name for name in submitted("no-device-asked-for") if name.startswith("g")]

@@ -1,10 +1,10 @@
 """What rules say of libraries themselves, asked of the installed ones: no file alone shows it."""
 
 import json
-import multiprocessing
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ import yaml
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
+from apart import apart  # noqa: E402
 from programs import example  # noqa: E402
 
 torch = pytest.importorskip("torch")
@@ -49,7 +50,7 @@ def llama(layers: int = 2, **said: Any) -> Any:
 # ── what DeepSpeed's engine hands on ─────────────────────────────────────────────────────────────
 
 
-def _passed(there: Any, name: str, config: Mapping[str, Any]) -> None:
+def _passed(config: Mapping[str, Any]) -> dict[str, str]:
     """Start the engine with a recorder in the place of its ZeRO optimizer."""
     import deepspeed
     import deepspeed.runtime.engine as engine
@@ -57,8 +58,10 @@ def _passed(there: Any, name: str, config: Mapping[str, Any]) -> None:
 
     from tunec.targets.deepspeed.consumer.initialize import _surroundings
 
+    found: dict[str, str] = {}
+
     def record(*_: Any, **given: Any) -> Any:
-        there.send({key: str(value) for key, value in given.items()})
+        found.update({key: str(value) for key, value in given.items()})
         raise InterruptedError
 
     module = torch.nn.Linear(8, 8)
@@ -69,29 +72,20 @@ def _passed(there: Any, name: str, config: Mapping[str, Any]) -> None:
         patch.object(engine, "DeepSpeedZeroOptimizer", record),
         patch(home, record),
         patch.object(engine, "DeepSpeedZeRoOffload", record),
+        suppress(InterruptedError),
     ):
-        try:
-            deepspeed.initialize(
-                model=module,
-                model_parameters=list(module.parameters()),
-                optimizer=None if "optimizer" in config else client,
-                config=dict(config),
-            )
-        except InterruptedError:
-            return
-    there.send({})
+        deepspeed.initialize(
+            model=module,
+            model_parameters=list(module.parameters()),
+            optimizer=None if "optimizer" in config else client,
+            config=dict(config),
+        )
+    return found
 
 
 def passed(config: Mapping[str, Any]) -> dict[str, str]:
     """The keyword arguments that the ZeRO optimizer is given, in a process of its own."""
-    here, there = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(
-        target=_passed, args=(there, "", config), daemon=True
-    )
-    process.start()
-    there.close()
-    found: dict[str, str] = here.recv()
-    process.join()
+    found: dict[str, str] = apart(_passed, config)
     return found
 
 
@@ -109,31 +103,21 @@ def test_keys_that_the_stage_is_not_given(rule: str, keys: tuple[str, ...]) -> N
     assert not set(keys) & set(given)
 
 
-def _grouped(there: Any, world: int, width: int) -> None:
+def _grouped(world: int, width: int) -> str:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     torch.distributed.init_process_group(
         "fake", store=FakeStore(), rank=world - 1, world_size=world
     )
-    try:
-        mesh = init_device_mesh("cpu", (world // width, width), mesh_dim_names=("data", "tensor"))
-        there.send(str(mesh.get_group("tensor")))
-    except IndexError:
-        there.send("IndexError")
+    mesh = init_device_mesh("cpu", (world // width, width), mesh_dim_names=("data", "tensor"))
+    return str(mesh.get_group("tensor"))
 
 
 def test_the_last_process_is_in_no_group() -> None:
     """parallel-width-does-not-divide: the groups of deepspeed 0.17.6 `_init_tp_mesh_device`."""
     width = config_of("parallel-width-does-not-divide")["tensor_parallel"]["autotp_size"]
-    here, there = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(
-        target=_grouped, args=(there, 6, width), daemon=True
-    )
-    process.start()
-    there.close()
-    assert here.recv() == "IndexError"
-    process.join()
+    assert apart(_grouped, 6, width).startswith("IndexError")
 
 
 def test_nvme_below_stage_3_is_the_cpu() -> None:
@@ -269,6 +253,42 @@ def test_wrap_class_of_another_model() -> None:
     config = transformers.Qwen2Config(num_hidden_layers=1, num_key_value_heads=4, **tiny)
     with pytest.raises(ValueError, match="Could not find the transformer layer class"):
         plugin.set_auto_wrap_policy(transformers.Qwen2ForCausalLM(config))
+
+
+def test_classes_to_wrap_are_split_at_the_commas_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+    from accelerate import FullyShardedDataParallelPlugin
+
+    said = yaml_of("fsdp-class-with-a-blank", "accelerate.yaml")["fsdp_config"]
+    names = said["fsdp_transformer_layer_cls_to_wrap"]
+    plugin = FullyShardedDataParallelPlugin(
+        auto_wrap_policy="transformer_based_wrap", transformer_cls_names_to_wrap=names
+    )
+    tiny = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "vocab_size": 64}
+    config = transformers.LlamaConfig(num_hidden_layers=1, num_key_value_heads=4, **tiny)
+    with pytest.raises(ValueError, match="layer class  MistralDecoderLayer"):
+        plugin.set_auto_wrap_policy(transformers.LlamaForCausalLM(config))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_count_of_text_is_not_divided(number: int, tmp_path: Path) -> None:
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    file = tmp_path / "accelerate.yaml"
+    said = yaml_of("count-without-a-number", "accelerate.yaml", number)
+    file.write_text(yaml.safe_dump({"use_cpu": False, "machine_rank": 0, **said}), "utf-8")
+    asked = launch_command_parser().parse_args(["--config_file", str(file), "train.py"])
+    with pytest.raises(TypeError):
+        prepare_multi_gpu_env(_validate_launch_command(asked)[0])
+
+
+def test_a_backend_of_compile_that_nobody_knows() -> None:
+    from accelerate.utils import TorchDynamoPlugin
+
+    said = yaml_of("compile-word-unknown", "train.yaml")["torch_compile_backend"]
+    with pytest.raises(ValueError, match="is not a valid DynamoBackend"):
+        TorchDynamoPlugin(backend=said)
 
 
 def test_layers_that_the_model_has_not() -> None:

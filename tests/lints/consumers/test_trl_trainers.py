@@ -49,7 +49,7 @@ def model(folder: Path) -> Any:
     return transformers.LlamaForCausalLM.from_pretrained(folder)
 
 
-def start(rule: str, number: int, kind: str, folder: Path) -> None:
+def start(rule: str, number: int, kind: str, folder: Path, **beside: Any) -> Any:
     """Make the trainer of `trl KIND` with what the example says."""
     import datasets
     import transformers
@@ -59,11 +59,17 @@ def start(rule: str, number: int, kind: str, folder: Path) -> None:
     ((name, text),) = bad.files.items()
     method = name.removesuffix(".yaml").upper()
     said = {key: each for key, each in yaml.safe_load(text).items() if key != "dataset_name"}
-    here = {"output_dir": str(folder), "use_cpu": True, "report_to": "none", "bf16": False}
+    here = {
+        "output_dir": str(folder),
+        "use_cpu": True,
+        "report_to": "none",
+        "bf16": False,
+        **beside,
+    }
     parser = transformers.HfArgumentParser([getattr(trl, f"{method}Config"), trl.ModelConfig])
     config, asked = parser.parse_dict({**said, **here}, allow_extra_keys=True)
     row = {"text": "a b c"} if method == "SFT" else {"prompt": "a", "chosen": "b", "rejected": "c"}
-    getattr(trl, f"{method}Trainer")(
+    return getattr(trl, f"{method}Trainer")(
         model=model(folder / "model"),
         args=config,
         train_dataset=datasets.Dataset.from_list([row] * 4),
@@ -84,3 +90,47 @@ def test_what_is_called_refused_is_refused(
 @pytest.mark.parametrize("rule", sorted({row[0] for row in REFUSED}))
 def test_the_good_example_is_taken(rule: str, tmp_path: Path) -> None:
     start(rule, 0, "good", tmp_path)
+
+
+STEP = {"max_steps": 1, "save_strategy": "no", "per_device_train_batch_size": 2}
+
+
+def test_a_loss_is_looked_up_at_the_first_step(tmp_path: Path) -> None:
+    """dpo-loss-unknown"""
+    made = start("dpo-loss-unknown", 0, "bad", tmp_path, **STEP)
+    with pytest.raises(ValueError, match="Unknown loss type: kto_pair"):
+        made.train()
+
+
+@pytest.mark.parametrize("kind", ["bad", "good"])
+def test_a_beta_of_zero_leaves_the_weights(kind: str, tmp_path: Path) -> None:
+    """beta-of-zero"""
+    made = start("beta-of-zero", 0, kind, tmp_path, **STEP, learning_rate=0.1)
+    before = [each.detach().clone() for each in made.model.parameters()]
+    made.train()
+    after = [each.detach() for each in made.model.parameters()]
+    is_same = all(bool((a == b).all()) for a, b in zip(before, after, strict=True))
+    assert is_same is (kind == "bad")
+
+
+def test_a_reference_is_a_second_model(tmp_path: Path) -> None:
+    """reference-model-beside-zero-3"""
+    made = start("beta-of-zero", 0, "good", tmp_path)
+    sizes = [sum(each.numel() for each in m.parameters()) for m in (made.model, made.ref_model)]
+    assert sizes[0] == sizes[1]
+
+
+def test_kto_of_one_sample_is_refused(tmp_path: Path) -> None:
+    """kto-batch-of-one"""
+    import datasets
+    from trl import KTOConfig, KTOTrainer
+
+    rows = [{"prompt": "a", "completion": "b", "label": True}] * 4
+    said = {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", "bf16": False}
+    with pytest.raises(ValueError, match="batch size must be > 1"):
+        KTOTrainer(
+            model=model(tmp_path / "model"),
+            args=KTOConfig(**said, per_device_train_batch_size=1),
+            train_dataset=datasets.Dataset.from_list(rows),
+            processing_class=tokenizer(),
+        )

@@ -31,7 +31,7 @@ def _says(*words: str) -> Applies:
 _USED_LATER: Final = frozenset(
     {
         *("value-of-another-type", "number-as-text", "optimizer-number-refused"),
-        *("tracker-not-supported", "boolean-as-text"),
+        *("tracker-not-supported", "boolean-as-text", "number-without-meaning"),
     }
 )
 _KERNEL: Final = ("optimizer.params.", "scheduler.params.")

@@ -1,0 +1,60 @@
+"""Combinations of docs/memory-accuracy.md in which ranks share states, layers or sequences."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from trace_row import Combination
+
+FULLY_SHARDED: Final = frozenset(
+    {"llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b", "qwen2.5-7b", "qwen3-8b", "gemma-2-2b"}
+    | {"tinyllama-1.1b", "mistral-7b-v0.3", "glm-4-9b-0414", "olmo2-7b", "phi-3-mini"}
+)
+
+
+def fully_sharded(one: Combination) -> Iterator[Combination]:
+    sharded = replace(one, states="fsdp", engine="fsdp", world=8, fsdp="full")
+    yield replace(sharded, checkpointed=True)
+    yield replace(sharded, method="lora")
+    if one.model in ("llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b"):
+        yield sharded
+        yield replace(sharded, fsdp="grad_op")
+        yield replace(sharded, checkpointed=True, accumulation=2)
+        yield replace(sharded, checkpointed=True, world=64, sequence=512)
+        yield replace(sharded, method="lora", checkpointed=True, micro=4, sequence=1024)
+    if one.model in ("qwen2.5-0.5b", "qwen2.5-7b", "llama-3.1-8b"):
+        short = 2048 if one.model == "qwen2.5-0.5b" else 256
+        yield from _replicated_and_moved(replace(sharded, checkpointed=True, sequence=short))
+
+
+def _replicated_and_moved(sharded: Combination) -> Iterator[Combination]:
+    """Shards in each of two nodes, shards on the host, and shards of a packed base."""
+    for method in ("full", "lora"):
+        each = replace(sharded, method=method)
+        yield replace(each, fsdp="hybrid", world=16, nodes=2)
+        yield replace(each, moved=True)
+    yield replace(sharded, moved=True, accumulation=2)
+    yield replace(sharded, method="qlora")
+    yield replace(sharded, method="qlora", checkpointed=False, sequence=512)
+    yield replace(sharded, method="qlora", moved=True)
+
+
+SHARED: Final = frozenset(
+    {"llama-3.1-8b", "llama-3.2-1b", "mistral-7b-v0.3", "qwen2.5-7b", "qwen3-8b", "qwen3-0.6b"}
+    | {"granite-3-2b"}
+)
+
+
+def shared(one: Combination) -> Iterator[Combination]:
+    """Layers over some ranks (AutoTP), and sequences over some (Ulysses)."""
+    each = replace(one, states="mixed", engine="deepspeed", world=8, checkpointed=True)
+    yield replace(each, tensor=2, stage=1)
+    yield replace(each, tensor=4, stage=2, micro=2)
+    if one.model != "qwen2.5-7b":
+        yield replace(each, ulysses=4, stage=2, sequence=8192)
+        yield replace(each, ulysses=8, stage=3, sequence=16384)
+    if one.model in ("llama-3.2-1b", "qwen3-8b"):
+        yield replace(each, tensor=2, stage=1, checkpointed=False)
+        yield replace(each, ulysses=2, stage=1, checkpointed=False)
+        yield replace(each, ulysses=4, stage=2, accumulation=2)
+        yield replace(each, ulysses=4, stage=2, method="lora", sequence=8192)

@@ -1,0 +1,115 @@
+"""What one rank of a tensor parallel group holds under DeepSpeed's AutoTP: a smaller model.
+
+AutoTP shards by the plan of the model's own class (deepspeed 0.19.8 `runtime/engine.py`,
+`_apply_autotp_partitioning`; transformers 5.23 `base_model_tp_plan`): projections into heads and
+into the feed-forward by their outputs, those out of them by their inputs. Norms, and the embedding
+of a model whose head is its own, stay whole. Such a head is sharded by the vocabulary and its
+logits are gathered; a head that is the embedding stays sharded with it, and the loss is taken
+across the ranks (`module_inject/layers.py`, `VocabParallelLinear`).
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.schemas.models.architecture import Architecture, Module, Stack
+
+FAMILIES: Final = frozenset({"llama", "mistral", "qwen2", "qwen3", "granite", "cohere"})
+"""Families whose plan DeepSpeed 0.19.8 takes whole, and of each of which one was traced."""
+
+_BY_OUTPUTS: Final = frozenset({"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"})
+_BY_INPUTS: Final = frozenset({"o_proj", "down_proj"})
+
+_GATHERS_LOGITS: Final = Version("0.19.4")
+"""The first release that knows `colwise_gather_output`, the style of a head: before, the plan was
+left for one by names (`module_inject/tp_plan_converter.py` in the sdists 0.19.0 to 0.19.7)."""
+_SHARDS_VOCABULARY: Final = Version("0.19.8")
+"""The first release that shards a tied embedding with its head."""
+
+
+def unknown(workload: Workload, ways: int) -> str | None:
+    """Why what a rank holds is not known, or no such ranks can be; None where both are fine."""
+    model = workload.architecture
+    if model.kind != "causal-lm" or model.family not in FAMILIES or model.remote_code:
+        return f"AutoTP's way through the family {model.family} is not accounted for"
+    if workload.adapter.kind != "none":
+        return "AutoTP replaces the layers that hold adapters, at which DeepSpeed's ZeRO stops"
+    version, least = workload.version("deepspeed"), _least(model)
+    if version is not None and version < least:
+        return f"AutoTP is accounted for from DeepSpeed {least} on, not for {version}"
+    if workload.loss != "full":
+        return "the loss in pieces multiplies with a whole head, which AutoTP has split"
+    return _indivisible(model, ways)
+
+
+def _least(model: Architecture) -> Version:
+    return _SHARDS_VOCABULARY if model.tied else _GATHERS_LOGITS
+
+
+def _indivisible(model: Architecture, ways: int) -> str | None:
+    stack = model.stacks[0]
+    widths = {
+        "attention heads": stack.heads,
+        "key and value heads": stack.kv_heads,
+        "feed-forward units": stack.ffn,
+        "rows of the vocabulary": model.vocab,
+    }
+    odd = next((name for name, size in widths.items() if size % ways), None)
+    return None if odd is None else f"{widths[odd]} {odd} do not divide by {ways}"
+
+
+def of_rank(workload: Workload, ways: int, *, several: bool = True) -> Workload:
+    """The workload as one rank of a group of `ways` has it; the same object where that is 1.
+
+    `several`: whether a micro batch has more than one sample.
+    """
+    return workload if ways == 1 else _of_rank(workload, ways, several or not _splits(workload))
+
+
+def _splits(workload: Workload) -> bool:
+    """Whether logits stay split by the vocabulary."""
+    return workload.architecture.tied
+
+
+@lru_cache(maxsize=256)
+def _of_rank(workload: Workload, ways: int, several: bool) -> Workload:
+    model = workload.architecture
+    shared = {module: _share(model, module, ways) for module in model.modules}
+    rank = replace(
+        model,
+        modules=tuple(shared.values()),
+        stacks=tuple(_stack(stack, ways) for stack in model.stacks),
+        vocab=model.vocab // ways if model.tied else model.vocab,
+    )
+    return replace(
+        workload,
+        architecture=rank,
+        trained=tuple(shared.get(module, module) for module in workload.trained),
+        vocabulary_ways=ways if model.tied else 1,
+        copies_logits=several,
+    )
+
+
+def _stack(stack: Stack, ways: int) -> Stack:
+    return replace(
+        stack,
+        heads=max(stack.heads // ways, 1),
+        kv_heads=max(stack.kv_heads // ways, 1),
+        ffn=stack.ffn // ways,
+    )
+
+
+def _share(model: Architecture, module: Module, ways: int) -> Module:
+    name = module.path.rpartition(".")[2]
+    whole = module.path in (model.head, model.embedding)
+    if len(module.shape) < 2 or (whole and not model.tied and module.path != model.head):
+        return module
+    rows, *rest = module.shape
+    if whole or name in _BY_OUTPUTS:
+        return replace(module, shape=(rows // ways, *rest), bias=module.bias // ways)
+    if name in _BY_INPUTS:
+        return replace(module, shape=(rows, rest[0] // ways))
+    return module

@@ -1,0 +1,107 @@
+"""`software`: the versions that run, of a spec or of its hardware."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
+from tunec.compiler.diagnostics.wording import shortened
+from tunec.compiler.frontend.faults import error
+from tunec.compiler.frontend.nodes import Node, descend, place
+from tunec.schemas.source import Path
+
+PROGRAMS: Final = (
+    "SwissArmyTransformer",
+    "accelerate",
+    "axolotl",
+    "deepspeed",
+    "kubeflow-trainer-api",
+    "kubeflow-training",
+    "liger-kernel",
+    "llama-cookbook",
+    "llamafactory",
+    "peft",
+    "simpletuner",
+    "skypilot",
+    "slurm",
+    "torch",
+    "transformers",
+    "trl",
+)
+"""Programs whose release decides something; a test holds them to the targets."""
+
+_OTHERS: Final = frozenset(("torchao", "torchaudio", "torchtext", "torchtitan", "torchtune"))
+"""Programs that are called almost as one of those, and decide nothing."""
+
+_ALIKE: Final = 0.8
+"""How alike a slip of the fingers is: `torhc` for `torch`, by difflib's ratio."""
+
+
+def check_software(value: Any, tree: Node, base: Path = ()) -> Iterator[Diagnostic]:
+    """Check that `software` below `base` names versions of programs.
+
+    A program that decides nothing here may stand there; one that is misspelt would be passed over.
+    What is not text is for the shape to report.
+    """
+    named = value if isinstance(value, Mapping) else {}
+    for name, version in named.items():
+        path = (*base, "software", name)
+        if isinstance(name, str):
+            yield from _misspelt(name, tree, path)
+        if isinstance(version, str) and not is_version(version):
+            yield not_a_version(version, tree, path)
+
+
+def _misspelt(name: str, tree: Node, path: Path) -> Iterator[Diagnostic]:
+    meant = None if name in PROGRAMS else _meant(name)
+    if meant is None:
+        return
+    node, reached = descend(tree, path)
+    span = node.key_span if reached == path else place(node)
+    yield error(
+        "E0301",
+        f"`{shortened(name)}` is not a program whose release is known by that name",
+        span,
+        label="would be passed over",
+        path=path,
+        help=f"did you mean `{meant}`?",
+        fix=Fix((Edit(span, meant),), "unsafe") if span is not None and reached == path else None,
+    )
+
+
+def _meant(name: str) -> str | None:
+    """The program that a name is a slip of the fingers for."""
+    from difflib import SequenceMatcher
+
+    spelled = _plain(shortened(name, 100))
+    if spelled in _OTHERS:
+        return None
+    likeness = {each: SequenceMatcher(None, _plain(each), spelled).ratio() for each in PROGRAMS}
+    best = max(likeness, key=likeness.__getitem__)
+    return best if likeness[best] >= _ALIKE else None
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-").strip()
+
+
+def is_version(text: str) -> bool:
+    """Whether a text is one version, and not a range or a word."""
+    from packaging.version import Version
+
+    try:
+        Version(text)
+    except ValueError:  # InvalidVersion is one; so is a number of too many digits
+        return False
+    return True
+
+
+def not_a_version(text: str, tree: Node, path: Path) -> Diagnostic:
+    """The fault of a text that is no version."""
+    return error(
+        "E0310",
+        f"`{shortened(text)}` is not a version",
+        place(descend(tree, path)[0]),
+        path=path,
+        notes=("defaults and keys differ from version to version, so one is meant, not a range",),
+        help="write the version that runs, such as `4.40.2` or `0.19`",
+    )

@@ -1,0 +1,155 @@
+"""Which program's file a document is, by its keys; a name tells where the keys leave it open."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tunec.compiler.frontend.nodes import Node, plain
+from tunec.compiler.frontend.shell_references import OWN, OWN_ENGINE, starts_engine
+from tunec.compiler.lints.file_names import by_name
+from tunec.compiler.lints.formats import Parsed
+from tunec.compiler.lints.kinds import LEAST_SHARE, kind_by_class, kind_of, known_keys
+from tunec.compiler.target import File, Target
+
+_FIRST: Final = ("axolotl", "llamafactory", "simpletuner", "accelerate", "trl")
+_LAST: Final = ("glm4", "minicpm-v")
+_TOML: Final = ("simpletuner",)
+"""Who reads TOML: another file of that format is of none of the programs that are known."""
+_WITH_PROGRAM: Final = ("axolotl", "llamafactory", "simpletuner", "accelerate", "deepspeed")
+"""Who brings the program that reads its keys: flags of another script are not theirs."""
+_SEQ2SEQ: Final = frozenset(
+    {
+        *("predict_with_generate", "generation_max_length", "generation_num_beams"),
+        *("generation_config", "sortish_sampler"),
+    }
+)
+"""Fields of Seq2SeqTrainingArguments (transformers 4.40.2 to 5.23.0 training_args_seq2seq.py)."""
+_CLASSED: Final = ("hf", "sft", "dpo", "grpo")
+"""Kinds that are recognised by keys that many programs have."""
+_BLOCKS: Final = ("deepspeed",)
+_SHARE_OF_FLAGS: Final = 0.4
+"""The share of the flags of a script that the trainer has to know: the others are the script's."""
+_SHARE_OF_ENGINE: Final = 0.9
+"""The same where a flag says that the script starts DeepSpeed's engine itself."""
+_NO_FLAGS: Final = ("ds_config.json", "accelerate.yaml")
+"""Files that no program takes as flags of its own."""
+
+
+def recognised(
+    parsed: Parsed, targets: Mapping[str, Target], readers: Sequence[str], file_name: str = ""
+) -> tuple[Target, File, str] | None:
+    """The target, its file, and what rules call it; None where nobody's who is known."""
+    document = plain(parsed.root)
+    if parsed.reader == OWN:
+        return None
+    if parsed.reader is not None:
+        found = _of_target(parsed, document, targets)
+        if found is not None or parsed.reader in targets:
+            return found
+    named = [targets[name] for name in readers if name in targets]
+    others = [targets[name] for name in _in_order(targets) if name not in readers]
+    for group in (named, others):
+        files = [(t, f) for t in group for f in t.files if _fits(t, f, parsed)]
+        told = None if parsed.part else by_name(file_name, files, document)
+        if told is not None:
+            return _narrowed((*told, kind_of(*told)), files, document)
+        for target, file in files:
+            if _is(file, document) and (group is named or _is_its_own(target, file, parsed)):
+                found = target, file, kind_of(target, file)
+                return _narrowed(found, files, document) if parsed.part != "flags" else found
+        best = _by_keys(files, document)
+        if best is not None and (best[2] != "deepspeed" or parsed.format == "json"):
+            return best
+    return None
+
+
+def _narrowed(
+    found: tuple[Target, File, str], files: Iterable[tuple[Target, File]], document: Any
+) -> tuple[Target, File, str]:
+    """A file of the trainer's own fields, with fields that only TRL's classes have, is TRL's."""
+    kind = kind_by_class(frozenset(document)) if found[2] == "hf" else None
+    if kind not in ("sft", "dpo", "grpo"):
+        return found
+    trl = ((t, f) for t, f in files if t.name == "trl" and kind_of(t, f) == kind)
+    return next(((t, f, kind) for t, f in trl), found)
+
+
+def _in_order(targets: Mapping[str, Target]) -> list[str]:
+    """Names of targets, those first whose files are told by marks of their own."""
+    return sorted(targets, key=lambda name: (name not in _FIRST, name in _LAST))
+
+
+def _of_target(
+    parsed: Parsed, document: Any, targets: Mapping[str, Target]
+) -> tuple[Target, File, str] | None:
+    """The file of the target that a script names: flags say what its YAML or JSON would."""
+    target = targets.get(parsed.reader or "")
+    if target is None:
+        return None
+    files = [(target, f) for f in target.files if kind_of(target, f) not in ("deepspeed", "launch")]
+    if target.name == "huggingface" and not _knows(files, parsed, _SHARE_OF_FLAGS):
+        return None
+    exact = next(((t, f) for t, f in files if _is(f, document)), None)
+    if exact is not None and kind_of(*exact) != "sft":
+        return (*exact, kind_of(*exact))
+    return _by_keys(files, document, least=0.0)
+
+
+def _is_its_own(target: Target, file: File, parsed: Parsed) -> bool:
+    """Whether most of a file's keys are a trainer's: others have `output_dir` and `optim` too."""
+    if kind_of(target, file) not in _CLASSED:
+        return True
+    least = _SHARE_OF_FLAGS if parsed.part == "flags" else LEAST_SHARE
+    return _knows([(target, file)], parsed, least)
+
+
+def _knows(files: Sequence[tuple[Target, File]], parsed: Parsed, least: float) -> bool:
+    """Whether a trainer knows enough of the keys; one that holds a block is another's."""
+    fields = parsed.root.fields or {}
+    if parsed.part == "flags" and starts_engine(parsed.root):
+        fields = {key: each for key, each in fields.items() if key not in OWN_ENGINE}
+        least = _SHARE_OF_ENGINE
+    every = _SEQ2SEQ.union(*(known_keys(*each) for each in files))
+    mine = [key for key, each in fields.items() if key in every and _may_be(key, each)]
+    return len(mine) >= least * len(fields)
+
+
+def _may_be(key: str, node: Node) -> bool:
+    return node.fields is None or key.endswith(("_config", "_kwargs", "_args")) or key in _BLOCKS
+
+
+def _fits(target: Target, file: File, parsed: Parsed) -> bool:
+    data = ("json", "yaml", "toml")
+    if parsed.format == "toml" and target.name not in _TOML:
+        return False
+    if parsed.part == "flags" and parsed.reader is None and target.name in _WITH_PROGRAM:
+        return False
+    if parsed.part in ("launcher", "slurm"):
+        return file.format == "shell"
+    if parsed.format == "shell" and parsed.part != "flags":
+        return file.format in ("env", "shell")
+    if parsed.part == "flags":
+        return file.format in data and not file.name.endswith(_NO_FLAGS)
+    return file.format in data and parsed.format in data
+
+
+def _is(file: File, document: Any) -> bool:
+    try:
+        return bool(file.recognise(document))
+    except (TypeError, ValueError, AttributeError, LookupError):
+        return False
+
+
+def _by_keys(
+    files: Iterable[tuple[Target, File]], document: Any, least: float = LEAST_SHARE
+) -> tuple[Target, File, str] | None:
+    """The kind that knows most of the keys, if it knows enough of them; the earliest of equals."""
+    keys = set(document) if isinstance(document, dict) else set()
+    shares = [
+        (len(keys & known_keys(target, file)) / len(keys), target, file)
+        for target, file in files
+        if keys
+    ]
+    share, target, file = max(shares, key=lambda each: each[0], default=(0, None, None))
+    if target is None or file is None or share < least:
+        return None
+    return target, file, kind_of(target, file)

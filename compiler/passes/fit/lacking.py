@@ -1,0 +1,119 @@
+"""Where no layout fits: how much is lacking, of what, and which layout lacks least."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.analyses.memory.account import Account, account
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Term
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.show import show
+from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
+from tunec.compiler.passes.fit.search import Answer, describe
+from tunec.compiler.passes.fit.shapes import global_batch
+from tunec.schemas.frozen import dataclass
+from tunec.schemas.units import format_bytes
+
+_GIVER: Final = {"device": "a device", "host": "a node's host"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Lack:
+    """What a layout with micro batch 1 lacks, of the devices or of the host."""
+
+    of: str
+    shape: Shape
+    memory: Account
+    required: int
+    budget: int
+
+    @property
+    def terms(self) -> Mapping[str, int]:
+        """What the bytes are for, largest first; a device's margin comes last."""
+        if self.of == "host":
+            return self.memory.host.terms
+        margin = {f"margin: {name}": value for name, value in self.memory.margin.items()}
+        return {**self.memory.terms, **margin}
+
+
+def infeasible(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
+    """Say by how much the nearest layout does not fit, with the sum; or why none can run."""
+    lack = _nearest(problem, answer)
+    if lack is None:
+        return _no_layout(facts, problem, answer)
+    largest, most = next(iter(lack.terms.items()))
+    return Diagnostic(
+        "E0701",
+        "error",
+        f"nothing fits: the smallest layout needs {format_bytes(lack.required)} "
+        f"of the {format_bytes(lack.budget)} that {_GIVER[lack.of]} may give, "
+        f"{format_bytes(lack.required - lack.budget)} too much",
+        (Label("this much memory", path="hardware"),),
+        (
+            f"the smallest layout is {lack.shape}, micro batch 1",
+            f"its largest term is {largest}: {format_bytes(most)}",
+            *_others(problem, answer, lack),
+            *_pin_notes(facts),
+        ),
+        sum=tuple(Term(name, value) for name, value in lack.terms.items()),
+    )
+
+
+def _nearest(problem: Problem, answer: Answer) -> _Lack | None:
+    """What the devices lack least; or the host, where that layout lacks no less of the host too."""
+    nearest, short = answer.nearest, answer.nearest_on_host
+    device = _lack(problem, nearest.shape, "device", nearest.required) if nearest else None
+    host = _lack(problem, short.shape, "host", short.host_required) if short else None
+    if device is None or host is None:
+        return device or host
+    return host if device.memory.host.peak_bytes >= host.required else device
+
+
+def _lack(problem: Problem, shape: Shape, of: str, required: int) -> _Lack:
+    share = global_batch(problem, shape.width) // shape.width
+    memory = account(problem.workload, layout_of(problem, shape, 1, share))
+    budget = problem.budget if of == "device" else problem.host_budget or 0
+    return _Lack(of, shape, memory, required, budget)
+
+
+def _others(problem: Problem, answer: Answer, lack: _Lack) -> Iterator[str]:
+    """What else lacks least: of the host where it is the devices that lack, and the reverse."""
+    each = answer.nearest_on_host if lack.of == "device" else answer.nearest
+    if each is not None:
+        yield f"{each.shape}: {describe(each, problem)}"
+
+
+def _pin_notes(facts: Facts) -> list[str]:
+    """The spec's pins, under which nothing fits."""
+    given = [(path, pin.value) for path, pin in facts.pins.items() if pin.author == "spec"]
+    pins = [f"{path} {show(path, value)}" for path, value in given]
+    return [f"under these pins: {', '.join(pins)}"] if pins else []
+
+
+def _no_layout(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
+    pinned = ", ".join(f"{path} {show(path, value)}" for path, value in problem.pinned.items())
+    return Diagnostic(
+        "E0702",
+        "error",
+        "no layout can run" + (f" with {pinned}" if pinned else ""),
+        tuple(Label("", path=path) for path in _givers(facts, problem)),
+        tuple(_reasons(problem, answer)[:8]),
+        help="change or drop what the reasons name" if pinned else None,
+    )
+
+
+def _givers(facts: Facts, problem: Problem) -> list[str]:
+    """Where the spec says what the search is bound to; its hardware where nothing does."""
+    pins = [f"pin.{path}" for path, _ in problem.pins if facts.pins[path].author == "spec"]
+    asked = ["engine"] if facts.spec.engine else []
+    return [*pins, *asked] or ["hardware"]
+
+
+def _reasons(problem: Problem, answer: Answer) -> list[str]:
+    """Why the layouts cannot run, each reason once, with how many it rules out."""
+    ruled_out: dict[str, list[Shape]] = {}
+    for verdict in answer.verdicts:
+        ruled_out.setdefault(describe(verdict, problem), []).append(verdict.shape)
+    return [
+        f"{every[0]}{f' and {len(every) - 1} more' if len(every) > 1 else ''}: {reason}"
+        for reason, every in ruled_out.items()
+    ]

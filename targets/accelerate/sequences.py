@@ -1,0 +1,86 @@
+"""What accelerate.yaml says of ranks that share a sequence, or a layer.
+
+accelerate hands the first to DeepSpeed (Ulysses) by an object that no trainer's own file can hold:
+transformers 5.23.0 training_args.py leaves `parallelism_config` a mapping, where one is given.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, Json
+from tunec.targets.accelerate.packages import PACKAGE
+
+_SECTION: Final = "parallelism_config.parallelism_config_"
+_SP, _CP, _TP = (f"{_SECTION}{name}_size" for name in ("sp", "cp", "tp"))
+_SOURCE: Final = "accelerate 1.12.0 to 1.15.0 utils/launch.py "
+_ENVIRONMENT: Final = f"{_SOURCE}`prepare_extend_env_parallelism_config`"
+
+
+def _write_sequence(plan: Plan) -> Mapping[str, Json]:
+    """The attention is named because DeepSpeed compares it with the model's own.
+
+    Its product of the data parallel widths is the one that the batch size is counted by
+    (accelerator.py `_prepare_deepspeed`).
+    """
+    ways = plan.parallel.sequence
+    if ways == 1 or plan.parallel.engine != "deepspeed":
+        return {}
+    return {
+        f"{_SECTION}dp_shard_size": plan.parallel.data,
+        _SP: ways,
+        f"{_SECTION}sp_backend": "deepspeed",
+        f"{_SECTION}sp_attn_implementation": plan.attention.implementation,
+        f"{_SECTION}sp_seq_length_is_variable": True,
+    }
+
+
+def _read_sequence(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Ulysses, or FSDP's ring: either way the ranks that work on one sequence."""
+    ways = [size for key in (_SP, _CP) if isinstance(size := found.get(key), int) and size > 1]
+    return {"parallel.sequence": ways[0] if ways else 1}
+
+
+def _never(_: Plan) -> bool:
+    """False: a key that is read and not written."""
+    return False
+
+
+_WHOLE: Final = ((ALWAYS, {"parallel.sequence": 1}),)
+
+SEQUENCES: Final = (
+    Entry(
+        (
+            *(_SP, _CP, f"{_SECTION}dp_shard_size", f"{_SECTION}sp_backend"),
+            *(f"{_SECTION}sp_attn_implementation", f"{_SECTION}sp_seq_length_is_variable"),
+        ),
+        ("parallel.sequence",),
+        _write_sequence,
+        _read_sequence,
+        _ENVIRONMENT,
+        since="1.12",
+        absent=_WHOLE,
+        package=PACKAGE,
+    ),
+    Entry(
+        (),
+        ("parallel.sequence",),
+        lambda _: {},
+        lambda _: {},
+        "accelerate 0.30.1 to 1.11.0: no group of ranks that DeepSpeed has share a sequence",
+        until="1.12",
+        absent=_WHOLE,
+        package=PACKAGE,
+    ),
+    Entry(
+        (_TP,),
+        ("parallel.tensor",),
+        lambda _: {},
+        lambda found: {"parallel.tensor": found[_TP]},
+        "accelerate 1.10.1 to 1.15.0 parallelism_config.py `ParallelismConfig.tp_size`: of a model "
+        "that the script has loaded in shards",
+        since="1.10",
+        when=_never,
+        package=PACKAGE,
+    ),
+)

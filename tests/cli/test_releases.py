@@ -1,0 +1,85 @@
+"""Which releases a run has: the spec's, its hardware's, or those that a target's name gives."""
+
+from pathlib import Path
+
+import pytest
+from shell import FIVE
+
+import tunec as library
+
+CLUSTER = """\
+name: ours
+nodes:
+  - accelerators: [{device: a100-sxm4-80g, count: 4}]
+    host: {memory: 500GiB, cores: 64}
+software: {transformers: "4.40.2", deepspeed: "0.14.5"}
+"""
+OLD, NEW = "evaluation_strategy:", "eval_strategy:"
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    file = tmp_path / "ours.yaml"
+    file.write_text(CLUSTER, "utf-8")
+    return file
+
+
+def arguments_in(folder: Path) -> str:
+    return (folder / "huggingface/training_args.yaml").read_text("utf-8")
+
+
+def test_the_hardwares_software_decides_the_dialect(tunec, cluster, tmp_path):
+    out = tmp_path / "out"
+    result = tunec("compile", FIVE, "--hardware", cluster, "--target", "huggingface", "-o", out)
+    assert result.code == 0, result.err
+    assert OLD in arguments_in(out)
+    compiled = library.compile(FIVE, hardware=str(cluster), targets=["huggingface"])
+    texts = {each.name: each.text for each in compiled.artifacts["huggingface"]}
+    assert texts["training_args.yaml"] == arguments_in(out)
+
+
+def test_the_spec_overrules_its_hardware_and_a_targets_name_both(tunec, cluster, tmp_path):
+    newer = ("--set", 'software.transformers="4.57.6"')
+    of_spec = (*newer, "--target", "huggingface")
+    of_name = (*newer, "--target", "huggingface@4.40.2")
+    for options, key in ((of_spec, NEW), (of_name, OLD)):
+        result = tunec("compile", FIVE, "--hardware", cluster, *options, "-o", tmp_path / "out")
+        assert result.code == 0, result.err
+        assert key in arguments_in(tmp_path / "out")
+
+
+def test_each_cluster_of_a_fleet_has_its_own_releases(tunec, cluster, tmp_path):
+    (tmp_path / "five.yaml").write_text(Path(FIVE).read_text("utf-8"), "utf-8")
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(
+        "fleet: 1\nspecs: five.yaml\nclusters: [a100-80g-x8, ours.yaml]\ntargets: [huggingface]\n"
+    )
+    result = tunec("fleet", fleet, "-o", tmp_path / "build")
+    assert result.code == 0, result.err
+    assert NEW in arguments_in(tmp_path / "build/five/a100-80g-x8")
+    assert OLD in arguments_in(tmp_path / "build/five/ours")
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [("huggingface@4.44", "huggingface@5.23"), ("huggingface@4.44", "glm4@4.40")],
+)
+def test_one_run_has_one_release_of_a_program(tunec, tmp_path, targets):
+    options = [part for target in targets for part in ("--target", target)]
+    result = tunec("compile", FIVE, *options, "-o", tmp_path / "out")
+    assert result.code == 1
+    assert "E0909" in result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_release_that_one_target_names_holds_for_the_others(tunec, tmp_path):
+    options = ("--target", "huggingface", "--target", "deepspeed@0.15", "--target", "glm4@4.44.2")
+    found = tunec("plan", FIVE, *options, "--format", "json").json["diagnostics"]
+    assert "E0909" not in {each["id"] for each in found}
+
+
+@pytest.mark.parametrize("target", ["huggingface@3.0", "deepspeed@99"])
+def test_a_plan_for_a_release_that_nobody_knows_is_refused(tunec, target):
+    result = tunec("plan", FIVE, "--target", target)
+    assert (result.code, result.out) == (1, "")
+    assert "E0902" in result.err

@@ -1,0 +1,74 @@
+"""Values of any type at any key: whatever a file says, the command line answers."""
+
+import json
+import random
+import sys
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from lint_asking import lint
+from lint_pages import Example, examples
+
+from tunec.compiler.lints.index import rule_names
+
+VALUES = (
+    *("abc", "8", "1e-4", "auto", "", None, True, False, -1, 0, 1.5, 10**30, float("inf")),
+    *([], [1, "a"], {}, {"a": {"b": 1}}),
+)
+COUNT = 60
+Path_ = tuple[str | int, ...]
+
+
+def paths(tree: Any, before: Path_ = ()) -> Iterator[Path_]:
+    """The path of everything in a tree of mappings and lists."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in items:
+        yield (*before, key)
+        if isinstance(value, dict | list):
+            yield from paths(value, (*before, key))
+
+
+def written(example: Example) -> dict[str, Any]:
+    """The files of an example that hold a mapping or a list, as values."""
+    data = {
+        name: yaml.safe_load(text)
+        for name, text in example.files.items()
+        if name.endswith((".json", ".yaml"))
+    }
+    return {name: each for name, each in data.items() if isinstance(each, dict | list) and each}
+
+
+def changed(draw: random.Random) -> tuple[str, Example, dict[str, str]]:
+    """An example of a page with one value that is exchanged, and what was done, in words."""
+    while True:
+        name = draw.choice(sorted(rule_names()))
+        example = draw.choice(list(examples(name)))
+        files = written(example)
+        if not files:
+            continue
+        file = draw.choice(sorted(files))
+        tree, value = deepcopy(files[file]), deepcopy(draw.choice(VALUES))
+        path = draw.choice(list(paths(tree)))
+        holder = tree
+        for key in path[:-1]:
+            holder = holder[key]
+        holder[path[-1]] = value
+        text = json.dumps(tree) if file.endswith(".json") else yaml.safe_dump(tree, sort_keys=False)
+        return f"{name} {file} {path} {value!r}", example, {**example.files, file: text}
+
+
+@pytest.mark.parametrize("start", [1, 2])
+def test_no_value_breaks_a_rule(start: int, tmp_path: Path) -> None:
+    draw = random.Random(start)  # noqa: S311  the same examples each time
+    for number in range(COUNT):
+        what, example, files = changed(draw)
+        answer = lint(tmp_path / str(number), files, example.arguments)
+        assert answer.code in (0, 1, 2), what
+        assert "Traceback" not in answer.err, f"{what}\n{answer.err}"

@@ -1,0 +1,95 @@
+"""What a file is taken for, and how its reader takes it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from lint_asking import lint
+
+COMMENTED = """{
+  // the stage
+  "train_micro_batch_size_per_gpu": 1,
+  "gradient_accumulation_steps": 1,
+  "gradient_clipping": 1.0,
+  "bf16": {"enabled": true, "check_grad_overflow": true},
+  "zero_optimization": {"stage": 2},
+}
+"""
+TRAINER = "output_dir: out\nper_device_train_batch_size: 1\nbf16: true\n"
+GRPO = TRAINER + "num_generations: 1\nmax_completion_length: 256\nlearning_rate: 1.0e-6\n"
+DIFFUSERS = (
+    "accelerate launch train_text_to_image_lora.py --pretrained_model_name_or_path=m "
+    "--train_data_dir=d --resolution=512 --train_batch_size=1 --learning_rate=1e-04 "
+    "--output_dir=out\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("beside", "arguments", "severity"),
+    [
+        ({}, ["--from", "deepspeed"], None),
+        ({}, [], "warning"),
+        ({"training_args.yaml": f"{TRAINER}deepspeed: ds.json\n"}, [], "error"),
+    ],
+    ids=["deepspeed reads hjson", "nobody says who reads", "the trainer reads json"],
+)
+def test_comments_are_as_the_reader_takes_them(
+    beside: dict[str, str], arguments: list[str], severity: str | None, tmp_path: Path
+) -> None:
+    answer = lint(tmp_path, {"ds.json": COMMENTED, **beside}, ["ds.json", *beside, *arguments])
+    told = {each["severity"] for each in answer.findings if each["id"] == "E0105"}
+    assert told == ({severity} if severity else set())
+
+
+def test_deepspeed_reads_such_a_file_and_the_trainer_does_not(tmp_path: Path) -> None:
+    hjson = pytest.importorskip("hjson")
+    import json
+
+    assert hjson.loads(COMMENTED)["zero_optimization"] == {"stage": 2}
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(COMMENTED)
+
+
+@pytest.mark.parametrize("name", ["hostfile", "hosts.txt", "cluster"])
+def test_a_hostfile_is_known_by_its_lines(name: str, tmp_path: Path) -> None:
+    text = "# rack 1\nworker-0 slots=8\n\nworker-1 slot=8\n"
+    answer = lint(tmp_path, {name: text}, [name])
+    assert answer.names == ["hostfile-refused"]
+    (label,) = answer.findings[0]["labels"]
+    assert (label["path"], label["line"]) == ("worker-1", 4)
+
+
+def test_a_hostfile_that_is_not_there_is_passed_over(tmp_path: Path) -> None:
+    text = "deepspeed --hostfile nowhere train.py --output_dir out --bf16 True\n"
+    assert "missing-file" not in lint(tmp_path, {"t.sh": text}, ["t.sh"]).names
+
+
+def test_trainer_fields_with_those_of_trl_are_trl_s(tmp_path: Path) -> None:
+    answer = lint(tmp_path, {"grpo.yaml": GRPO}, ["grpo.yaml"])
+    assert answer.names == ["generations-do-not-divide"]
+
+
+def test_flags_of_a_script_are_no_deepspeed_file(tmp_path: Path) -> None:
+    answer = lint(tmp_path, {"train.sh": DIFFUSERS}, ["train.sh"])
+    assert not [each for each in answer.findings if each["severity"] != "note"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        (
+            "accelerate.yaml",
+            "mixed_precision: bf16\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 3\n",
+            "distributed-type-missing",
+        ),
+        ("training_args.yaml", "fp16: true\nbf16: true\n", "fp16-and-bf16"),
+        ("trl.yaml", "packing: true\nattn_implementation: sdpa\n", "packing-without-varlen"),
+    ],
+)
+def test_a_name_tells_whose_a_few_keys_are(
+    name: str, text: str, found: str, tmp_path: Path
+) -> None:
+    assert found in lint(tmp_path, {name: text}, [name]).names

@@ -1,0 +1,24 @@
+"""Files that look like those of the programs that are known, and are sound: no error is told."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from corpus import text_of
+from lint_asking import lint
+
+CASES: list[dict[str, Any]] = yaml.safe_load(
+    (Path(__file__).parent / "data/sound.yaml").read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["title"])
+def test_nothing_is_wrong(case: dict[str, Any], tmp_path: Path) -> None:
+    texts = {name: text_of(name, data) for name, data in case["files"].items()}
+    answer = lint(tmp_path, texts, [next(iter(texts))])
+    assert [each for each in answer.findings if each["severity"] == "error"] == []
