@@ -1,6 +1,6 @@
 """The whole flow, on one screen: spec -> facts -> passes -> plan -> accounts -> artifacts."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from hashlib import sha256
@@ -9,7 +9,7 @@ from typing import Final
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
-from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.emit import emit, unsupported
 from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.load import Loaded
@@ -48,7 +48,7 @@ class Planned:
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong; warnings and notes are not wrong."""
-        return not any(each.severity == "error" for each in self.diagnostics)
+        return not has_errors(self.diagnostics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Compiled:
     @property
     def ok(self) -> bool:
         """Whether every asked file could be written."""
-        return not any(each.severity == "error" for each in self.diagnostics)
+        return not has_errors(self.diagnostics)
 
 
 def plan(
@@ -94,8 +94,8 @@ def plan(
     draft, ledger, found = run_passes(facts, hook)
     facts, decided = facts.informed(draft), draft.plan()
     said = (*loaded.diagnostics, *_unanswerable(loaded, asked, facts), *found)
-    found = (*said, *_breaches(decided, facts, ledger, fits=not _has_errors(found)))
-    if _has_errors(found):
+    found = (*said, *_breaches(decided, facts, ledger, fits=not has_errors(found)))
+    if has_errors(found):
         if repairing:
             from tunec.compiler.repair import repairs
 
@@ -129,11 +129,11 @@ def _is_taken(asked: Sequence[Asked], facts: Facts) -> bool:
     if not asked:
         return True
     draft, _, found = run_passes(facts)
-    if _has_errors(found):
+    if has_errors(found):
         return False
     decided = draft.plan()
     return not any(
-        _has_errors(emit(target, decided, version, software=facts.versions, header=())[1])
+        has_errors(emit(target, decided, version, software=facts.versions, header=())[1])
         for target, version in asked
     )
 
@@ -151,9 +151,9 @@ def compile_spec(loaded: Loaded, asked: Sequence[Asked]) -> Compiled:
         files, more = emit(target, planned.plan, version, software=software, header=header)
         artifacts[target.name] = files
         found += locate(more, loaded)
-        if not _has_errors(more):
+        if not has_errors(more):
             found += objected(planned, (target, version), files)
-    return Compiled(planned, {} if _has_errors(found) else artifacts, tuple(found))
+    return Compiled(planned, {} if has_errors(found) else artifacts, tuple(found))
 
 
 Objecting = Callable[[Asked, Sequence[Artifact], Facts, Plan], tuple[Diagnostic, ...]]
@@ -256,7 +256,3 @@ def _said_at(path: str, ledger: Ledger) -> Iterator[str]:
     """Where the spec says what a slot rests on directly."""
     winner = ledger.winner(path)
     yield from (each.path for each in (winner.rests if winner else ()) if each.kind == "spec")
-
-
-def _has_errors(found: Iterable[Diagnostic]) -> bool:
-    return any(each.severity == "error" for each in found)

@@ -95,6 +95,11 @@ class Method(Shape):
             raise ValueError(f"give exactly one method, not {' and '.join(given) or 'none'}")
         return self
 
+    @property
+    def name(self) -> str:
+        """The one that is given, as the spec calls it."""
+        return next(name for name in type(self).model_fields if getattr(self, name) is not None)
+
 
 MethodName = Literal["full", "lora", "qlora", "int8_lora"]
 

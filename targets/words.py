@@ -1,5 +1,7 @@
 """Words of a command line as data."""
 
+import shlex
+
 from tunec.compiler.target import Json
 
 
@@ -13,3 +15,11 @@ def typed(word: str) -> Json:
         except ValueError:
             continue
     return word
+
+
+def words_of(command: str) -> list[str]:
+    """The words of a command; none where a quote is left open: a row then reports it."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []

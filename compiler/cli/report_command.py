@@ -6,7 +6,7 @@ from pathlib import Path
 from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.inputs import asked_targets, judged, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
-from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import plan
 
 
@@ -21,7 +21,7 @@ def run(options: Namespace, session: Session) -> int:
         session.json({**page, "diagnostics": [each.to_json() for each in said]})
     elif options.output is None:
         session.result(text)
-    return INPUT if any(each.severity == "error" for each in said) else OK
+    return INPUT if has_errors(said) else OK
 
 
 Page = tuple[str, tuple[Diagnostic, ...]]

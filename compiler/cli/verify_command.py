@@ -8,7 +8,7 @@ from pathlib import Path
 from tunec.compiler.cli.ending import ended_by_signals
 from tunec.compiler.cli.inputs import asked_targets, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
-from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.requirements import Asked
@@ -31,7 +31,7 @@ def run(options: Namespace, session: Session) -> int:
     clones = tuple(Path(each) for each in options.sources)
     asked = [each for given in options.what for each in _cases(given, options, session, found)]
     cases = [replace(each, clones=clones) for each in distinct(asked)]
-    broken = any(each.severity == "error" for each in found)
+    broken = has_errors(found)
     with ended_by_signals():
         checks = verify(cases, _progress(session), options.time_limit)
     said = diagnostics(checks, places_of(cases))

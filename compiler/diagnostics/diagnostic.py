@@ -1,5 +1,6 @@
 """The diagnostic: one fault, with its places, the sum behind its numbers, and a fix."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from tunec.schemas.frozen import dataclass
@@ -81,6 +82,11 @@ class Diagnostic:
             "sum": [{"name": t.name, "value": t.value, "unit": t.unit} for t in self.sum],
             **({"consequence": self.consequence} if self.consequence else {}),
         }
+
+
+def has_errors(found: Iterable[Diagnostic]) -> bool:
+    """Whether something is wrong; warnings and notes are not wrong."""
+    return any(each.severity == "error" for each in found)
 
 
 def _span_json(span: Span | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import Objecting, Planned, header_of, objected, plan
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.fleet.inputs import Reader
@@ -47,8 +47,8 @@ class Builder:
         What would make a spec fit is not searched for: nobody reads it of a thousand clusters.
         """
         planned, texts, found = self._compiled(spec, site, repairing=False)
-        has_errors = _has_errors(found)
-        texts = {} if has_errors else texts
+        broken = has_errors(found)
+        texts = {} if broken else texts
         pair = Pair(spec, site.name)
         put(self.folder / spec / site.name, texts)
         outcome = outcome_of(planned, pair, with_traits=False)
@@ -59,7 +59,7 @@ class Builder:
             summary_of(outcome, found),
             {slot: plain(value) for slot, value in outcome.values.items()},
         ).to_line()
-        return Built(pair, line, not has_errors)
+        return Built(pair, line, not broken)
 
     def explain(self, pair: Pair) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
         """All that there is to say of a pair, with what makes it fit; and the texts it is of."""
@@ -93,7 +93,7 @@ class Builder:
             )
             texts |= {f"{each[0].name}/{file.name}": file.text for file in files}
             found += locate(more, loaded)
-            if not _has_errors(more):
+            if not has_errors(more):
                 objections = self.emissions.objections(each, files, planned.facts, planned.plan)
                 if objections:
                     found += objected(planned, each, files, _given(objections))
@@ -102,10 +102,6 @@ class Builder:
 
 def _given(objections: tuple[Diagnostic, ...]) -> Objecting:
     return lambda _asked, _files, _facts, _plan: objections
-
-
-def _has_errors(found: Sequence[Diagnostic]) -> bool:
-    return any(each.severity == "error" for each in found)
 
 
 def summary_of(outcome: Outcome, found: Sequence[Diagnostic]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tunec.compiler.analyses.memory.calibration import Calibration
 from tunec.compiler.diagnostics.allow import Allowance
-from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.frontend import checks, names
 from tunec.compiler.frontend.calibration import check_calibration
 from tunec.compiler.frontend.compose import Composed, compose, spans_of
@@ -258,7 +258,7 @@ def _loaded(
     faults = _without_consequences(faults)
     read = _with_files(composed.read, checked.files if checked else (), asked.base)
     found = _ordered(faults, read.sources)
-    fine = checked is not None and not any(each.severity == "error" for each in found)
+    fine = checked is not None and not has_errors(found)
     spec = checked.spec if checked is not None and fine else None
     return Loaded(
         spec=spec,

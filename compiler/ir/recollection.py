@@ -42,23 +42,34 @@ class Recollection(Generic[_Question, _Result]):
 
     def recall(self, ask: Callable[[_Question], Any]) -> _Result | None:
         """The result for a subject that answers as an earlier one did; None: there was none."""
+        return cast("_Result | None", _found(self._root, ask))
+
+    @property
+    def always(self) -> _Result | None:
+        """The result that comes without a question, if there is one."""
         at = self._root
-        while isinstance(at, dict):
-            for question, branches in at.items():
-                found = branches.get(ask(question))
-                if found is not None:
-                    at = found
-                    break
-            else:
-                return None
-        if at is None or any(ask(question) != told for question, told in at.rest):
-            return None
-        return cast("_Result", at.result)
+        return cast("_Result", at.result) if isinstance(at, _End) and not at.rest else None
 
     def keep(self, asked: Mapping[_Question, Any], result: _Result) -> None:
         """Keep a result by what was asked for it, in that order, and answered."""
         self._root = _grown(self._root, tuple(asked.items()), result)
         self.size += 1
+
+
+def _found(at: "_Tree | _End | None", ask: Callable[[Any], Any]) -> Any:
+    """The result below a point; of several ways to go on, the first that leads to one."""
+    while isinstance(at, dict):
+        if len(at) > 1:
+            ways = (_found(below.get(ask(question)), ask) for question, below in at.items())
+            return next((each for each in ways if each is not None), None)
+        ((question, branches),) = at.items()
+        at = branches.get(ask(question))
+    if at is None:
+        return None
+    for question, told in at.rest:
+        if ask(question) != told:
+            return None
+    return at.result
 
 
 def _grown(at: "_Tree | _End | None", path: _Path, result: Any) -> "_Tree | _End":

@@ -121,6 +121,16 @@ def refused_beside(run: Run, at: Place, beside: Place, told: tuple[str, str]) ->
     )
 
 
+def one_of_two(at: Place, beside: Place, why: str) -> Finding:
+    """A key that cannot stand beside another, whatever the two say."""
+    return Finding(
+        f"{at.path} cannot stand beside {beside.path}",
+        (at.label("refused"), beside.label("", primary=False)),
+        (why,),
+        "remove one of the two",
+    )
+
+
 def lacking(run: Run, document: Document, need: Need) -> tuple[Place, Place | None] | None:
     """Where a need is not met: the place of its condition, and what is written instead."""
     at = where(document, need.condition)

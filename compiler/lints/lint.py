@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.diagnostics.allow import Allowance, suppress
-from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.lints.documents import Reading, read_files, read_texts
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
@@ -36,7 +36,7 @@ class Linted:
     @property
     def ok(self) -> bool:
         """Whether there is no error; warnings and notes are none."""
-        return not any(each.severity == "error" for each in self.diagnostics)
+        return not has_errors(self.diagnostics)
 
     def fixed(self) -> dict[str, str]:
         """The texts of the files that change when every safe fix is applied."""

@@ -14,13 +14,13 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.recollection import Recollection
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.emitted import EXEMPT, around, documents_of, software_of, told_of
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rule_of
 from tunec.compiler.lints.noted import EVERYTHING, FAULTS, SLOT, Noted, Notes, Read
 from tunec.compiler.lints.questions import answer
-from tunec.compiler.lints.recalled import Recalled
 from tunec.compiler.lints.rule import Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, Schema
@@ -64,7 +64,7 @@ class _Memory:
 
     subject: str
     name: str
-    found: Recalled[_Found] = field(default_factory=Recalled)
+    found: Recollection[Read, _Found] = field(default_factory=Recollection)
     recalled: int = 0
     """How often something was recalled since all was forgotten."""
     is_asked: bool = False
@@ -72,7 +72,7 @@ class _Memory:
 
     def recall(self, told: "_Told") -> _Found | None:
         """What it found where as much was told."""
-        found = self.found.recall(told)
+        found = self.found.recall(told.__getitem__)
         self.recalled += found is not None
         return found
 
@@ -81,7 +81,7 @@ class _Memory:
         size = self.found.size
         if size == _MOST_RESULTS or (size == _TRIAL and self.recalled < size):
             self.is_asked = self.recalled < size
-            self.found, self.recalled = Recalled(), 0
+            self.found, self.recalled = Recollection(), 0
         verdict = _verdict(self, run)
         is_quiet = verdict == () and not any(read[0] == "at" for read in run.read)
         found = _Found(verdict, is_quiet)

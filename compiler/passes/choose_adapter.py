@@ -29,14 +29,9 @@ def choose_adapter(facts: Facts, _: Draft) -> Outcome:
     if lora is None:
         _no_adapter(scribe)
     else:
-        _lora(scribe, lora, _name_of(facts))
+        _lora(scribe, lora, facts.spec.method.name)
     _count(scribe)
     return scribe.outcome()
-
-
-def _name_of(facts: Facts) -> str:
-    method = facts.spec.method
-    return next(name for name in type(method).model_fields if getattr(method, name) is not None)
 
 
 def _no_adapter(scribe: Scribe) -> None:

@@ -5,7 +5,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, shown
 from tunec.compiler.frontend.nodes import plain
 from tunec.compiler.frontend.parse import parse
@@ -51,7 +51,7 @@ class Translated:
     @property
     def ok(self) -> bool:
         """Whether the files say the run that was read."""
-        return not any(each.severity == "error" for each in self.diagnostics)
+        return not has_errors(self.diagnostics)
 
 
 def translate_files(
@@ -138,7 +138,7 @@ def _translated(
     )
     sources = sources_of(reading, run, given)
     header = f"tunec {__version__}; translated from {', '.join(map(_name, sources.texts))}"
-    is_unread = not sources.run.documents and _has_errors(sources.diagnostics)
+    is_unread = not sources.run.documents and has_errors(sources.diagnostics)
     written = {
         each[0].name: _written(each, sources, header) for each in (() if is_unread else asked)
     }
@@ -147,13 +147,13 @@ def _translated(
         *_left_behind(sources, written.values(), without),
         *(fault for each in written.values() for fault in each.diagnostics),
     ]
-    if not _has_errors(found):
+    if not has_errors(found):
         for each in asked:
             found += _objections(each, written[each[0].name], sources)
         found += [*_not_carried(sources, asked, written), *_assumed(sources, environment)]
     artifacts = {name: each.artifacts for name, each in written.items()}
     return Translated(
-        {} if _has_errors(found) else artifacts, tuple(dict.fromkeys(found)), sources.texts
+        {} if has_errors(found) else artifacts, tuple(dict.fromkeys(found)), sources.texts
     )
 
 
@@ -313,7 +313,3 @@ def _objections(asked: Asked, written: Written, sources: Sources) -> Iterator[Di
             notes=(*each.notes, *(("the files that were read have it too",) if was else ())),
             fix=None,
         )
-
-
-def _has_errors(found: Iterable[Diagnostic]) -> bool:
-    return any(each.severity == "error" for each in found)

@@ -1,9 +1,9 @@
 """One target's files from what is known, or everything that keeps them from being written."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.emit import artifact, unsupported
 from tunec.compiler.ir.show import show
@@ -47,7 +47,7 @@ def write(asked: Asked, sources: Sources, software: Mapping[str, str], header: s
     if not drafts and not undecided(target, filled):
         return Written((), (nothing(target),))
     found = faults_of(asked, drafts, known, filled, sources, software)
-    artifacts, faulty = ((), []) if _errors(found) else _artifacts(drafts, header)
+    artifacts, faulty = ((), []) if has_errors(found) else _artifacts(drafts, header)
     rows = (each for draft in drafts for each in draft.file.entries if each.holds_in(dialect))
     return Written(
         artifacts,
@@ -99,7 +99,3 @@ def _artifacts(
                 )
             )
     return tuple(files), found
-
-
-def _errors(found: Iterable[Diagnostic]) -> bool:
-    return any(each.severity == "error" for each in found)

@@ -18,3 +18,8 @@ def processes(plan: Plan) -> tuple[int, int] | None:
 def uses_every_device(plan: Plan) -> bool:
     """Whether there is a process for each device."""
     return plan.parallel.world == plan.devices.nodes * plan.devices.per_node
+
+
+def counted(plan: Plan) -> tuple[int, int]:
+    """Nodes, and processes on each; where they do not come out even the row of the world says."""
+    return processes(plan) or (plan.devices.nodes, plan.devices.per_node)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json
-from tunec.targets.accelerate.processes import processes, uses_every_device
+from tunec.targets.accelerate.processes import counted, uses_every_device
 from tunec.targets.launch.script import command, is_spread, parse
 
 GPU: Final = "nvidia.com/gpu"
@@ -35,11 +35,6 @@ def job_name(plan: Plan) -> str:
     last = plan.model.path.rstrip("/").rpartition("/")[2].lower()
     name = _UNSAFE.sub("-", last).strip("-")[:_LONGEST_NAME].strip("-")
     return f"train-{name}" if name else "train"
-
-
-def counted(plan: Plan) -> tuple[int, int]:
-    """Nodes, and processes on each; where they do not come out even the row of the world says."""
-    return processes(plan) or (plan.devices.nodes, plan.devices.per_node)
 
 
 # ── the command ──────────────────────────────────────────────────────────────────────────────────

@@ -13,9 +13,9 @@ from tunec.compiler.releases import Releases
 from tunec.compiler.target import Cannot, File, Json, Package, Target, constant, derived
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.packages import ACCELERATE
+from tunec.targets.accelerate.processes import counted
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.kubeflow.container import (
-    counted,
     job_name,
     read_command,
     read_limits,

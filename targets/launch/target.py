@@ -15,6 +15,7 @@ from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.launch.script import parse, render
+from tunec.targets.words import words_of
 
 _VISIBLE, _FP16 = "CUDA_VISIBLE_DEVICES", "DS_ALLOW_DEPRECATED_FP16"
 _SHELL = "bash 5 manual, section 3.7.4"
@@ -160,15 +161,8 @@ _PROCESSES = (
 )
 
 
-def _split(command: str) -> list[str]:
-    try:
-        return shlex.split(command)
-    except ValueError:  # an open quote: the row then reports the slot
-        return []
-
-
 def _write_script(plan: Plan) -> Mapping[str, Any]:
-    return {"script": _split(plan.launch.script)}
+    return {"script": words_of(plan.launch.script)}
 
 
 _COMMAND = (

@@ -7,17 +7,10 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Cannot, Entry, Json
+from tunec.targets.words import words_of
 
 UNNAMED: Final = "train.py"
 """What a plan has for `launch.script` where the spec names none."""
-
-
-def words_of(command: str) -> list[str]:
-    """The words of a command; none where a quote is left open."""
-    try:
-        return shlex.split(command)
-    except ValueError:
-        return []
 
 
 def names(command: str, script: str) -> bool:

@@ -12,10 +12,11 @@ from tunec.compiler.releases import Releases
 from tunec.compiler.target import ALWAYS, Cannot, Entry, File, Json, Target, constant, derived
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.packages import ACCELERATE
-from tunec.targets.accelerate.processes import processes, uses_every_device
+from tunec.targets.accelerate.processes import counted, uses_every_device
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.launch.script import command, is_spread, parse
 from tunec.targets.skypilot.accelerators import MODELS, NAMES
+from tunec.targets.words import words_of
 
 _TASK: Final = "skypilot 0.9.3 to 0.14.1 sky/utils/schemas.py `get_task_schema`"
 _RESOURCES: Final = "skypilot 0.9.3 to 0.14.1 sky/utils/schemas.py `get_resources_schema`"
@@ -25,16 +26,12 @@ _UNSAFE: Final = re.compile(r"[^a-z0-9]+")
 _AT_LEAST: Final = re.compile(r"(\d{1,9})(?:GB|GiB)?\+?", re.IGNORECASE)
 
 
-def _counted(plan: Plan) -> tuple[int, int]:
-    return processes(plan) or (plan.devices.nodes, plan.devices.per_node)
-
-
 # ── machines ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _write_accelerators(plan: Plan) -> Mapping[str, Json]:
     name = NAMES.get(plan.devices.model)
-    return {} if name is None else {_ACCELERATORS: {name: _counted(plan)[1]}}
+    return {} if name is None else {_ACCELERATORS: {name: counted(plan)[1]}}
 
 
 def _one(asked: Json) -> tuple[str, int]:
@@ -107,7 +104,7 @@ _MACHINES: Final = (
     Entry(
         ("num_nodes",),
         ("devices.nodes",),
-        lambda plan: {"num_nodes": _counted(plan)[0]},
+        lambda plan: {"num_nodes": counted(plan)[0]},
         lambda found: {"devices.nodes": found["num_nodes"]},
         _TASK,
         absent=((ALWAYS, {"devices.nodes": 1}),),
@@ -115,7 +112,7 @@ _MACHINES: Final = (
     ),
     derived(
         "num_nodes",
-        lambda plan: _counted(plan)[0],
+        lambda plan: counted(plan)[0],
         _TASK,
         when=lambda plan: not uses_every_device(plan),
     ),
@@ -166,18 +163,11 @@ _MEETING: Final = (
 """skypilot 0.9.3 to 0.14.1 sky/skylet/constants.py `SKYPILOT_NODE_RANK`, `SKYPILOT_NODE_IPS`."""
 
 
-def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:  # an open quote: the row then reports the slot
-        return []
-
-
 def _write_run(plan: Plan) -> Mapping[str, Json]:
-    nodes, per_node = _counted(plan)
+    nodes, per_node = counted(plan)
     values: dict[str, Json] = {
         "launcher": plan.launch.launcher,
-        "script": _split(plan.launch.script),
+        "script": words_of(plan.launch.script),
     }
     if plan.launch.launcher != "python":
         values |= {"nodes": nodes, "per_node": per_node}

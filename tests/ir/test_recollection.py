@@ -54,3 +54,21 @@ def test_other_ways_on_from_the_same_answers():
     assert known.recall({"a": 1, "b": 2, "c": 0}.get) == "by b"
     assert known.recall({"a": 1, "b": 0, "c": 3}.get) == "by c"
     assert known.recall({"a": 1, "b": 0, "c": 0}.get) is None
+
+
+def test_a_result_is_recalled_where_all_that_was_read_says_the_same() -> None:
+    found: Recollection = Recollection()
+    found.keep({("a",): 1, ("b",): 2}, "first")
+    found.keep({("a",): 1, ("b",): 3, ("c",): 4}, "second")
+    found.keep({("d",): 5}, "third")
+    assert found.recall({("a",): 1, ("b",): 2}.__getitem__) == "first"
+    assert found.recall({("a",): 1, ("b",): 3, ("c",): 4}.__getitem__) == "second"
+    assert found.recall({("a",): 1, ("b",): 3, ("c",): 9, ("d",): 5}.__getitem__) == "third"
+    assert found.recall({("a",): 1, ("b",): 3, ("c",): 9, ("d",): 6}.__getitem__) is None
+    assert (found.size, found.always) == (3, None)
+
+
+def test_a_result_that_rests_on_nothing_always_comes() -> None:
+    found: Recollection = Recollection()
+    found.keep({}, "always")
+    assert (found.recall({}.__getitem__), found.always) == ("always", "always")

@@ -9,28 +9,9 @@ from tunec.compiler.frontend.load import load_text
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.noted import EVERY_KEY, Noted, Notes
-from tunec.compiler.lints.recalled import Recalled
 from tunec.compiler.lints.remembered import _Memory
 from tunec.schemas.source import Span
 from tunec.targets.registry import TARGETS
-
-
-def test_a_result_is_recalled_where_all_that_was_read_says_the_same() -> None:
-    found: Recalled[str] = Recalled()
-    found.keep({("a",): 1, ("b",): 2}, "first")
-    found.keep({("a",): 1, ("b",): 3, ("c",): 4}, "second")
-    found.keep({("d",): 5}, "third")
-    assert found.recall({("a",): 1, ("b",): 2}) == "first"
-    assert found.recall({("a",): 1, ("b",): 3, ("c",): 4}) == "second"
-    assert found.recall({("a",): 1, ("b",): 3, ("c",): 9, ("d",): 5}) == "third"
-    assert found.recall({("a",): 1, ("b",): 3, ("c",): 9, ("d",): 6}) is None
-    assert (found.size, found.always) == (3, None)
-
-
-def test_a_result_that_rests_on_nothing_always_comes() -> None:
-    found: Recalled[str] = Recalled()
-    found.keep({}, "always")
-    assert (found.recall({}), found.always) == ("always", "always")
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.adapter.lora import ALL_LINEAR, Lora, is_true, last, loras
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.conditions import one_of_two
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -19,7 +19,7 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _nothing_left(lora)
         megatron, dora = lora.place("megatron_config"), lora.place("use_dora")
         if dora is not None and is_true(dora.value) and megatron is not None and megatron.value:
-            yield _pair(dora, megatron, "DoRA has no form for Megatron's layers")
+            yield one_of_two(dora, megatron, "DoRA has no form for Megatron's layers")
 
 
 def _parameters(lora: Lora) -> Iterator[Finding]:
@@ -38,7 +38,7 @@ def _parameters(lora: Lora) -> Iterator[Finding]:
     for name in _OF_LAYERS:
         at = lora.place(name)
         if at is not None and at.value not in (False, 0, "false"):
-            yield _pair(at, parameters, "an adapter of a parameter has no layer to hold it")
+            yield one_of_two(at, parameters, "an adapter of a parameter has no layer to hold it")
 
 
 def _tokens(lora: Lora) -> Iterator[Finding]:
@@ -48,7 +48,7 @@ def _tokens(lora: Lora) -> Iterator[Finding]:
         return
     layers = set(tokens.value) if isinstance(tokens.value, dict) else set(_EMBEDDINGS)
     if {last(each) for each in named} & {last(str(each)) for each in layers}:
-        yield _pair(tokens, targets, "the embedding has an adapter already")
+        yield one_of_two(tokens, targets, "the embedding has an adapter already")
 
 
 def _nothing_left(lora: Lora) -> Iterator[Finding]:
@@ -72,15 +72,6 @@ def _nothing_left(lora: Lora) -> Iterator[Finding]:
             (),
             "remove one of the two names",
         )
-
-
-def _pair(at: Place, other: Place, why: str) -> Finding:
-    return Finding(
-        f"{at.path} cannot stand beside {other.path}",
-        (at.label("refused"), other.label("", primary=False)),
-        (why,),
-        "remove one of the two",
-    )
 
 
 RULE = Rule(

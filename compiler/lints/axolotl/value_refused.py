@@ -1,11 +1,12 @@
 """A value that Axolotl takes no more, or never took."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.axolotl.asked import configs
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.conditions import is_checked, items, notes, severity, where
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.rule import Finding, Rule
@@ -124,7 +125,7 @@ def _sets(document: Document) -> Iterator[Finding]:
 
 def _amounts(document: Document) -> Iterator[Finding]:
     at = document.get("neftune_noise_alpha")
-    if at is not None and _is_number(at.value) and at.value <= 0:
+    if at is not None and is_number(at.value) and at.value <= 0:
         yield Finding(
             f"neftune_noise_alpha {at.value} is not above 0",
             (at.label("refused"),),
@@ -141,10 +142,6 @@ def _amounts(document: Document) -> Iterator[Finding]:
             (),
             "write revision_of_model or trust_remote_code at the top",
         )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 RULE = Rule(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.conditions import one_of_two
 from tunec.compiler.lints.diffusion.asked import amount, configs, family, is_lora, is_on, said, word
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
@@ -41,7 +42,7 @@ def _check(run: Run) -> Iterator[Finding]:
             at, beside = said(document, one), said(document, other)
             is_there = not since or run.runs(f"simpletuner{since}") is not False
             if at is not None and beside is not None and is_there and _is_set(at, beside):
-                yield _pair(at, beside, why)
+                yield one_of_two(at, beside, why)
         yield from _of_methods(document)
         yield from _reports(run, document)
 
@@ -151,15 +152,6 @@ def _reports(run: Run, document: Document) -> Iterator[Finding]:
             "write tensorboard",
             severity=None if run.runs(_LATE) else "warning",
         )
-
-
-def _pair(at: Place, beside: Place, why: str) -> Finding:
-    return Finding(
-        f"{at.path} cannot stand beside {beside.path}",
-        (at.label("refused"), beside.label("", primary=False)),
-        (why,),
-        "remove one of the two",
-    )
 
 
 RULE = Rule(

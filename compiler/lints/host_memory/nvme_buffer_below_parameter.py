@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.zero.asked import also, is_number
+from tunec.compiler.lints.zero.asked import also
 
 _SIZE: Final = "zero_optimization.offload_param.buffer_size"
 _DEVICE: Final = "zero_optimization.offload_param.device"

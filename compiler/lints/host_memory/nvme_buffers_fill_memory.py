@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.host_memory.node import GIB, node_of
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.zero.asked import also, is_number, stage_of
+from tunec.compiler.lints.zero.asked import also, stage_of
 
 _SHARE: Final = 0.5
 _BLOCK: Final = "zero_optimization.offload_param"

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.zero.asked import also, is_number, stage_of
+from tunec.compiler.lints.zero.asked import also, stage_of
 
 
 def _check(run: Run) -> Iterator[Finding]:

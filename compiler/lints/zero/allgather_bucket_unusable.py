@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.zero.asked import also, is_number, said_in, stage_of
+from tunec.compiler.lints.zero.asked import also, said_in, stage_of
 
 
 def _check(run: Run) -> Iterator[Finding]:

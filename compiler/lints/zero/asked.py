@@ -22,8 +22,3 @@ def said_in(run: Run, keys: Iterable[str]) -> Iterator[Place]:
     """Keys below zero_optimization that a document says, in the order of the keys."""
     for key in keys:
         yield from run.each("deepspeed", f"zero_optimization.{key}")
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a number, and not a truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool)

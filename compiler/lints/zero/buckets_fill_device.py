@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label, Term
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.zero.asked import is_number, stage_of
+from tunec.compiler.lints.zero.asked import stage_of
 
 _BUCKET: Final = "zero_optimization.reduce_bucket_size"
 _OVERLAP: Final = "zero_optimization.overlap_comm"

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.keys.known import is_whole
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.zero.asked import is_number
 
 
 def _check(run: Run) -> Iterator[Finding]:

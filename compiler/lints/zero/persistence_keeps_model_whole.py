@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.zero.asked import also, is_number, stage_of
+from tunec.compiler.lints.zero.asked import also, stage_of
 
 _KEY: Final = "zero_optimization.stage3_param_persistence_threshold"
 _LIMIT: Final = "zero_optimization.stage3_model_persistence_threshold"
@@ -21,8 +22,8 @@ def _check(run: Run) -> Iterator[Finding]:
         return
     modules = model.architecture.modules
     total = sum(each.parameters for each in modules)
-    kept = sum(each.parameters for each in modules if _largest(each) < threshold.value)
-    kept = min(kept, limit.value) if is_number(limit.value) else kept
+    small = sum(each.parameters for each in modules if _largest(each) < threshold.value)
+    kept = min(small, limit.value) if is_number(limit.value) else small
     if 2 * kept <= total:
         return
     yield Finding(

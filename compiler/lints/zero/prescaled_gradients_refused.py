@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.zero.asked import also, is_number, stage_of
+from tunec.compiler.lints.zero.asked import also, stage_of
 
 _SCALE: Final = "prescale_gradients"
 _FACTOR: Final = "gradient_predivide_factor"

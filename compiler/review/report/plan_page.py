@@ -5,7 +5,6 @@ from typing import Any
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned
-from tunec.compiler.facts import Facts
 from tunec.compiler.ir.show import show
 from tunec.compiler.review.considered import considerations, decided
 from tunec.compiler.review.outcome import Pair, outcome_of
@@ -48,14 +47,9 @@ def _frame(planned: Planned) -> Frame:
     name, cluster = facts.spec.name, facts.cluster.name
     fits = planned.memory is not None and planned.plan is not None
     verdict = _verdict(planned) if fits else "there is no plan: see the diagnostics"
-    subtitle = f"fine-tuning {facts.model.path}, by {_method(facts)}, on {cluster}"
+    subtitle = f"fine-tuning {facts.model.path}, by {facts.spec.method.name}, on {cluster}"
     shown = tuple(_facts(planned, decided(planned)) if fits else ())
     return Frame(f"{name} on {cluster}", subtitle, verdict, fits, shown, _footer(planned))
-
-
-def _method(facts: Facts) -> str:
-    method = facts.spec.method
-    return next(name for name in type(method).model_fields if getattr(method, name) is not None)
 
 
 def _verdict(planned: Planned) -> str:
