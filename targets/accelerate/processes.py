@@ -20,6 +20,11 @@ def uses_every_device(plan: Plan) -> bool:
     return plan.parallel.world == plan.devices.nodes * plan.devices.per_node
 
 
+def leaves_devices_idle(plan: Plan) -> bool:
+    """Whether there are more devices than processes."""
+    return not uses_every_device(plan)
+
+
 def counted(plan: Plan) -> tuple[int, int]:
     """Nodes, and processes on each; where they do not come out even the row of the world says."""
     return processes(plan) or (plan.devices.nodes, plan.devices.per_node)

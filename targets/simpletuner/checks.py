@@ -25,7 +25,7 @@ class Rule:
     source: str
 
 
-_BY_DEEPSPEED: Final = ("adamw", "lion", "muon")
+BY_DEEPSPEED: Final = ("adamw", "lion", "muon")
 """helpers/training/deepspeed_optimizers.py `SUPPORTED_OPTIMIZERS`, 3.1.6 and 4.10.1."""
 
 RULES: Final = (
@@ -60,7 +60,7 @@ RULES: Final = (
     ),
     Rule(
         lambda plan: (
-            plan.parallel.engine == "deepspeed" and plan.optimizer.name not in _BY_DEEPSPEED
+            plan.parallel.engine == "deepspeed" and plan.optimizer.name not in BY_DEEPSPEED
         ),
         "it puts AdamW in the place of this optimizer in DeepSpeed's file",
         ("optimizer.name", "parallel.engine"),

@@ -10,6 +10,7 @@ from tunec.compiler.target import Cannot, Dialect, File, Json, Target, supervise
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.simpletuner.checks import check
+from tunec.targets.simpletuner.needs import needs
 from tunec.targets.simpletuner.rows import data, environment, forms
 from tunec.targets.simpletuner.rows.model import MODEL
 from tunec.targets.simpletuner.rows.optimizer import OPTIMIZER
@@ -158,6 +159,7 @@ TARGET: Final = Target(
     ),
     cannot=_CANNOT,
     requires={"launch.launcher": "accelerate"},
+    needs=needs,
     check=check,
     releases=_RELEASES,
     beside={PACKAGE: DEEPSPEED},

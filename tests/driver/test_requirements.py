@@ -2,7 +2,7 @@
 
 import pytest
 
-from tunec.compiler.driver import plan
+from tunec.compiler.driver import compile_spec, plan
 from tunec.compiler.frontend.load import load_text
 from tunec.targets.registry import TARGETS
 
@@ -99,3 +99,42 @@ def test_a_need_looks_at_what_the_spec_names(train, kind):
     found = plan(loaded, [TARGETS.resolve("visualglm")])
     assert found.ok, [each.message for each in found.diagnostics]
     assert found.plan["schedule.kind"] == kind
+
+
+SDXL = """\
+tunec: 1
+model: sdxl-base-1.0
+method: {method}
+data: {{train: datasets/images, samples: 500, resolution: 1024}}
+hardware: {hardware}
+batch: {{global: {batch}}}
+train: {{steps: 2000}}
+targets: [simpletuner]
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "hardware", "batch", "compute", "engine", "world"),
+    [
+        ("lora", "a100-80g-x1", 4, "bf16", "none", 1),
+        ("lora", "kaggle-t4-x2", 4, "fp32", "ddp", 2),
+        ("lora", "kaggle-t4-x2", 7, "fp32", "none", 1),
+        ("lora", "lambda-v100-x8", 4, "fp32", "ddp", 4),
+        ("full", "lambda-v100-x8", 8, "fp32", "deepspeed", 8),
+        ("lora", "mi300x-x8", 8, "bf16", "ddp", 8),
+    ],
+)
+def test_simpletuner_plans_what_simpletuner_runs(method, hardware, batch, compute, engine, world):
+    spec = load_text(SDXL.format(method=method, hardware=hardware, batch=batch))
+    compiled = compile_spec(spec, [TARGETS.resolve("simpletuner")])
+    assert compiled.ok, compiled.diagnostics
+    decided = compiled.planned.plan
+    assert (decided.precision.compute, decided.parallel.engine) == (compute, engine)
+    assert decided.parallel.world == world
+
+
+@pytest.mark.parametrize("more", ["precision: fp16\n", "engine: deepspeed\n"])
+def test_what_the_spec_asks_of_simpletuner_is_refused_and_not_changed(more):
+    spec = load_text(SDXL.format(method="lora", hardware="kaggle-t4-x2", batch=4) + more)
+    compiled = compile_spec(spec, [TARGETS.resolve("simpletuner")])
+    assert [each.id for each in compiled.diagnostics] == ["E0905"]

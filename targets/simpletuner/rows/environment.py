@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, named
+from tunec.targets.accelerate.processes import counted, leaves_devices_idle, uses_every_device
 from tunec.targets.simpletuner.rows.precision import MIXED_PRECISION, has_deepspeed
-from tunec.targets.simpletuner.rows.run import processes
+from tunec.targets.simpletuner.rows.run import RANKS, processes
 
 LAUNCHER: Final = "simpletuner 3.1.6 cli.py and 4.10.1 cli/train.py, run_training"
 
@@ -22,13 +23,17 @@ PASSED_ON: Final = ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "DS_ALLOW_DEPRE
 def _write_processes(plan: Plan) -> Mapping[str, Json]:
     return {
         "TRAINING_NUM_PROCESSES": plan.parallel.world,
-        "TRAINING_NUM_MACHINES": plan.devices.nodes,
+        "TRAINING_NUM_MACHINES": counted(plan)[0],
     }
 
 
 def _read_processes(found: Mapping[str, Json]) -> Mapping[str, Any]:
     world = int(found.get("TRAINING_NUM_PROCESSES", 1))
     return processes(world, int(found.get("TRAINING_NUM_MACHINES", 1)))
+
+
+def _read_ranks(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    return dict.fromkeys(RANKS, int(found.get("TRAINING_NUM_PROCESSES", 1)))
 
 
 def _write_variables(plan: Plan) -> Mapping[str, Json]:
@@ -58,6 +63,16 @@ ENVIRONMENT: Final = (
         _read_processes,
         LAUNCHER,
         absent=((ALWAYS, processes(1, 1)),),
+        when=uses_every_device,
+    ),
+    Entry(
+        ("TRAINING_NUM_PROCESSES", "TRAINING_NUM_MACHINES"),
+        RANKS,
+        _write_processes,
+        _read_ranks,
+        LAUNCHER,
+        absent=((ALWAYS, dict.fromkeys(RANKS, 1)),),
+        when=leaves_devices_idle,
     ),
     Entry(
         PASSED_ON,

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, same
+from tunec.targets.accelerate.processes import counted, leaves_devices_idle, uses_every_device
 from tunec.targets.deepspeed import config
 from tunec.targets.simpletuner.rows.precision import TRAINER, has_deepspeed
 
@@ -26,18 +27,28 @@ def processes(world: int, nodes: int) -> Mapping[str, Any]:
     }
 
 
+RANKS: Final = ("parallel.world", "parallel.data")
+"""Of these slots, those that are said where devices are left idle."""
+
+
 def _write_processes(plan: Plan) -> Mapping[str, Json]:
-    keys = {"num_processes": plan.parallel.world, "num_machines": plan.devices.nodes}
+    keys = {"num_processes": plan.parallel.world, "num_machines": counted(plan)[0]}
     return {**keys, "deepspeed_config": config.NAME} if has_deepspeed(plan) else keys
 
 
 def _read_processes(found: Mapping[str, Json]) -> Mapping[str, Any]:
     world, nodes = int(found.get("num_processes", 1)), int(found.get("num_machines", 1))
+    return {**_engine(found, world), **processes(world, nodes)}
+
+
+def _read_ranks(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    world = int(found.get("num_processes", 1))
+    return {**_engine(found, world), **dict.fromkeys(RANKS, world)}
+
+
+def _engine(found: Mapping[str, Json], world: int) -> Mapping[str, Any]:
     alone = "none" if world == 1 else "ddp"
-    return {
-        "parallel.engine": "deepspeed" if found.get("deepspeed_config") else alone,
-        **processes(world, nodes),
-    }
+    return {"parallel.engine": "deepspeed" if found.get("deepspeed_config") else alone}
 
 
 def _write_tracker(plan: Plan) -> Mapping[str, Json]:
@@ -73,6 +84,11 @@ def _read_seed(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"runtime.seed": found["seed"]} if found["seed"] not in (0, -1) else {}
 
 
+_LAUNCHED: Final = (
+    "cli.py (3.1.6) and cli/train.py (4.10.1) run_training: from config.json these numbers do not "
+    "reach the launcher, which config.env tells"
+)
+
 RUN: Final = (
     same("train_batch_size", "batch.micro", TRAINER, absent=((ALWAYS, 4),)),
     same("gradient_accumulation_steps", "batch.accumulation", TRAINER, absent=((ALWAYS, 1),)),
@@ -81,8 +97,16 @@ RUN: Final = (
         ("parallel.engine", *processes(1, 1)),
         _write_processes,
         _read_processes,
-        "cli.py (3.1.6) and cli/train.py (4.10.1) run_training: from config.json these numbers do "
-        "not reach the launcher, which config.env tells",
+        _LAUNCHED,
+        when=uses_every_device,
+    ),
+    Entry(
+        ("num_processes", "num_machines", "deepspeed_config"),
+        ("parallel.engine", *RANKS),
+        _write_processes,
+        _read_ranks,
+        _LAUNCHED,
+        when=leaves_devices_idle,
     ),
     fixed("parallel.tensor", 1, TRAINER),
     fixed("parallel.sequence", 1, f"{TRAINER}: context parallelism needs FSDP2"),
