@@ -42,7 +42,7 @@ def _memory_json(plan: Plan, memory: Account) -> dict[str, Any]:
         "gpu": {
             "peak_bytes": memory.peak_bytes,
             "required_bytes": memory.required_bytes,
-            "reading_bytes": memory.reading_bytes,
+            "reading_bytes": _reading(plan, memory),
             "budget_bytes": plan.devices.budget,
             "peak_phase": memory.peak_phase,
             "calibration": memory.calibration,
@@ -100,8 +100,13 @@ def _memory(plan: Plan, memory: Account) -> Iterator[str]:
         yield f"  {'phase ' + name:<{_WIDTH}} {format_bytes(sum(terms.values())):>12}"
     if memory.workload.vendor != "nvidia":
         return
-    shown = min(memory.reading_bytes, plan.devices.memory)
-    yield f"  {'nvidia-smi shows, in 95 % of runs':<{_WIDTH}} {format_bytes(shown):>12} at most"
+    shown = format_bytes(_reading(plan, memory))
+    yield f"  {'nvidia-smi shows, in 95 % of runs':<{_WIDTH}} {shown:>12} at most"
+
+
+def _reading(plan: Plan, memory: Account) -> int:
+    """What nvidia-smi shows at most, bytes: never more than there is."""
+    return min(memory.reading_bytes, plan.devices.memory)
 
 
 def _traced(memory: Account, known: Calibration) -> str:

@@ -40,6 +40,7 @@ def test_json_has_the_shape_that_the_design_fixes(tunec):
     needs = gpu["peak_bytes"] + sum(gpu["margin"].values())
     assert needs == pytest.approx(gpu["required_bytes"], abs=len(gpu["margin"]) + 1)
     assert all(isinstance(value, int) for value in gpu["terms"].values())
+    assert gpu["peak_bytes"] < gpu["reading_bytes"] <= found["plan"]["devices.memory"]
     assert "host" in found["memory"]
     assert {"step_seconds", "tokens_per_second", "terms"} <= set(found["time"])
     assert sum(found["time"]["terms"].values()) > 0
