@@ -58,6 +58,10 @@ schemas:
     python -m tunec.targets.generate_script_schemas
     python -m tunec.targets.simpletuner.schema
 
+# renew the flags of diffusers' example scripts, from a clone of its repository and the tags of its releases
+example-flags clone *releases:
+    python -m tunec.targets.generate_example_flags {{ clone }} {{ releases }}
+
 # fail if they are not what the consumers say (needs PyPI, minutes)
 schemas-check:
     python -m tunec.targets.generate_schemas --check

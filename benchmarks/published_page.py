@@ -41,7 +41,11 @@ units of FSDP 1 hold back (LoRA of Mistral and Llama on several devices), that e
 layers before transformers 5, which bitsandbytes quantises, that FSDP 1 makes no copy of what it
 does not split, and tables of rotary positions in every layer (Mixtral before transformers 4.48).
 All were then shown without a device: the first by torch's own FSDP
-(`tests/analyses/memory/test_fsdp.py`), the others in the sources.
+(`tests/analyses/memory/test_fsdp.py`), the others in the sources. Later rows found three more: what
+the softmax of eager attention works in while it is differentiated (61 peaks on a T4, and then
+`tests/analyses/memory/test_eager.py`), the pinned gradients that FSDP 1 keeps on the host for
+frozen units too, and, in the bound, parameters that ZeRO-3 fetches from the host ahead of the
+device.
 """
 
 

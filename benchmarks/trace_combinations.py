@@ -9,14 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from trace_answers import WRITING, answers_of, evaluated
 from trace_models import BY_NAME, MODELS, Model, config_of
 from trace_row import Combination
-from trace_shared import FULLY_SHARDED, SHARED, fully_sharded, shared
+from trace_shared import FSDP, FULLY_SHARDED, SHARED, flat, fully_sharded, in_one_bucket, shared
 
 from tunec.compiler.analyses.architecture import derive, image_tokens, vision_tokens
 from tunec.compiler.analyses.memory.lora import is_stack
 from tunec.compiler.analyses.memory.workload import Preference
-from tunec.compiler.ir.slots import AttentionKernel, Fsdp, Quantization
+from tunec.compiler.ir.slots import AttentionKernel, Quantization
 from tunec.compiler.tracing.subject import Subject
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.models.catalogue import card
@@ -37,6 +38,8 @@ def combinations() -> Iterator[Combination]:
     """Every row of the table, by architecture."""
     for model in MODELS:
         yield from _ROWS[model.kind](model)
+        if model.name in WRITING:
+            yield from evaluated(model)
 
 
 def _dense(model: Model) -> Iterator[Combination]:
@@ -48,6 +51,7 @@ def _dense(model: Model) -> Iterator[Combination]:
     yield from _EXTRA.get(model.name, lambda _: ())(one)
     if model.name in FULLY_SHARDED:
         yield from fully_sharded(one)
+        yield from flat(one)
     if model.name in SHARED:
         yield from shared(one)
 
@@ -187,6 +191,7 @@ def _second_shards(one: Combination) -> Iterator[Combination]:
     sharded = replace(one, states="mixed", engine="deepspeed", world=8, stage=3, checkpointed=True)
     few = {"max_live_parameters": 1_000_000, "max_reuse_distance": 1_000_000}
     yield replace(sharded, zero={"hpz_partition": 2, **few})
+    yield from in_one_bucket(replace(one, sequence=512))
 
 
 _EXTRA: Final[dict[str, Any]] = {
@@ -206,6 +211,7 @@ def _muon(one: Combination) -> Iterator[Combination]:
     whole: dict[str, Any] = {"reduce_scatter": False, "reduce_bucket": 16_777_216}
     yield replace(one, zero=whole)
     yield replace(one, world=1, stage=1, zero=whole)
+    yield replace(one, world=1, stage=1, zero={**whole, "overlap_comm": True})
     yield replace(one, world=4, stage=1, accumulation=4, zero=whole)
     for world in (8, 64):
         yield replace(one, world=world, stage=2, zero={**whole, "overlap_comm": True})
@@ -295,22 +301,6 @@ _STATES: Final[dict[tuple[str, str], dict[str, Any]]] = {
 }
 
 
-FSDP: Final = Fsdp(
-    version=2,
-    sharding="full",
-    offload_params=False,
-    wrap="transformer",
-    wrap_classes=(),
-    min_parameters=0,
-    backward_prefetch="pre",
-    forward_prefetch=False,
-    use_orig_params=True,
-    state_dict="full",
-    efficient_loading=True,
-    checkpointing=False,
-)
-
-
 def subject(row: Combination) -> Subject:
     """What the account and the trace are asked about a row."""
     model = BY_NAME[row.model]
@@ -325,6 +315,7 @@ def subject(row: Combination) -> Subject:
         "name": row.optimizer,
         "kernel": row.kernel,
         "attention": AttentionKernel(_attention(row, architecture)),
+        "evaluated": answers_of(row, model),
         **_images(model, architecture),
     }
     method = "full" if row.method == "full" else "adapter"
@@ -361,6 +352,7 @@ def subject(row: Combination) -> Subject:
     )
     if row.fsdp:
         shards = replace(FSDP, sharding=row.fsdp, checkpointing=row.checkpointed)
+        shards = replace(shards, version=row.version, backward_prefetch=row.prefetch)
         shards = replace(shards, offload_params=row.moved)
         plan = replace(plan, fsdp=shards, nodes=row.nodes)
     return Subject(config, workload, plan)

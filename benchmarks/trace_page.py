@@ -13,7 +13,6 @@ from trace_models import BY_NAME
 from trace_row import Combination
 
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.tracing.comparison import phase_of
 from tunec.schemas.units import format_bytes
 
 PAGE: Final = Path(__file__).parents[1] / "docs/memory-accuracy.md"
@@ -26,13 +25,14 @@ followed. Beside the traced peak stands the account's. What GPUs run where such 
 another path (attention, dropout, autocast, torch's RMSNorm, bitsandbytes' layers, fused optimizers)
 is put in by the sizes that those kernels make and keep; `compiler/tracing/live` names the source of
 each. ZeRO is DeepSpeed's own code, as are layers (AutoTP, `tensor`) and sequences (`ulysses`) that
-ranks share; DDP is torch's, FSDP 2 torch's as accelerate wraps it, over a process group in which
-collectives do nothing, seen from the rank that keeps most gradients of its own.
+ranks share; DDP is torch's, FSDP 1 and 2 torch's as accelerate wraps them, over a process group in
+which collectives do nothing, seen from the rank that keeps most gradients of its own.
 Activations and FSDP's shards on the host are moved by TRL's and torch's own code (`offload`,
 `moved`), whose copies there hold nothing; segments and gaps are put into the model's own loop. What
 no trace shows: the CUDA context, the allocator's rounding and fragmentation, kernels' workspaces,
-DeepSpeed's offload of training state. The account covers these by its margin. Generation and
-evaluation are traced apart (`tests/analyses/memory/test_generation.py`).
+DeepSpeed's offload of training state. The account covers these by its margin. Rows with `answers`
+go on to evaluate: a batch's loss, its prompts, and the last of the tokens that transformers'
+`generate` writes. GRPO's generation is traced apart (`tests/analyses/memory/test_generation.py`).
 
 `just trace-table` traces anew and writes this page and `tests/tracing/data/traced.json`;
 `tests/tracing` recomputes a sample and holds every row against the account of the day. Published
@@ -45,7 +45,7 @@ def accounted(row: Combination) -> int:
     asked = subject(row)
     found = account(asked.workload, asked.layout)
     micro = asked.layout.batch.micro
-    return max(line.at(micro) for line in found.lines if phase_of(line) is not None)
+    return max(line.at(micro) for line in found.lines if row.answers or not line.evaluates)
 
 
 def error_of(row: dict[str, Any]) -> float:

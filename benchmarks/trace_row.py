@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from tunec.schemas.terms import FsdpSharding
+from tunec.schemas.terms import FsdpPrefetch, FsdpSharding
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,11 @@ class Combination:
     dropout: float = 0.0
     zero: dict[str, Any] = field(default_factory=dict)
     fsdp: FsdpSharding | Literal[""] = ""
-    """Sharding of FSDP 2, where that is the engine."""
+    """Sharding of FSDP, where that is the engine."""
+    version: int = 2
+    """Of FSDP: 1 FullyShardedDataParallel, 2 fully_shard."""
+    prefetch: FsdpPrefetch = "pre"
+    """When FSDP's backward pass gathers the next unit."""
     nodes: int = 1
     """Over which the ranks are spread: hybrid sharding splits inside of one."""
     moved: bool = False
@@ -48,6 +52,10 @@ class Combination:
     """Layers after them that keep everything."""
     offload: bool = False
     """Whether the inputs of recomputed layers wait in host RAM."""
+    answers: int = 0
+    """Tokens that evaluation writes after a prompt, both together a sequence; 0: it writes none."""
+    beams: int = 1
+    """Candidates for each answer."""
 
     @property
     def title(self) -> str:

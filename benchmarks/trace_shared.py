@@ -6,10 +6,28 @@ from typing import Final
 
 from trace_row import Combination
 
+from tunec.compiler.ir.slots import Fsdp
+
 FULLY_SHARDED: Final = frozenset(
     {"llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b", "qwen2.5-7b", "qwen3-8b", "gemma-2-2b"}
     | {"tinyllama-1.1b", "mistral-7b-v0.3", "glm-4-9b-0414", "olmo2-7b", "phi-3-mini"}
 )
+
+FSDP: Final = Fsdp(
+    version=2,
+    sharding="full",
+    offload_params=False,
+    wrap="transformer",
+    wrap_classes=(),
+    min_parameters=0,
+    backward_prefetch="pre",
+    forward_prefetch=False,
+    use_orig_params=True,
+    state_dict="full",
+    efficient_loading=True,
+    checkpointing=False,
+)
+"""Sharding that accelerate asks FSDP 2 for where it is told nothing else."""
 
 
 def fully_sharded(one: Combination) -> Iterator[Combination]:
@@ -37,6 +55,39 @@ def _replicated_and_moved(sharded: Combination) -> Iterator[Combination]:
     yield replace(sharded, method="qlora")
     yield replace(sharded, method="qlora", checkpointed=False, sequence=512)
     yield replace(sharded, method="qlora", moved=True)
+
+
+def flat(one: Combination) -> Iterator[Combination]:
+    """FSDP 1: each kind of sharding, of precision and of gathering ahead."""
+    sharded = replace(one, states="fsdp", engine="fsdp", world=8, fsdp="full", version=1)
+    recomputed = replace(sharded, checkpointed=True)
+    yield recomputed
+    yield replace(sharded, method="lora")
+    if one.model not in ("llama-3.2-1b", "qwen2.5-7b", "mistral-7b-v0.3"):
+        return
+    yield replace(recomputed, sequence=4096, micro=2)
+    yield replace(recomputed, method="lora", micro=4, sequence=1024)
+    yield replace(recomputed, method="qlora")
+    short = replace(recomputed, sequence=512)
+    yield replace(short, states="bf16")
+    yield replace(short, accumulation=2)
+    yield replace(short, fsdp="grad_op")
+    yield replace(short, fsdp="grad_op", world=64, accumulation=2)
+    yield replace(short, fsdp="hybrid", world=16, nodes=2)
+    yield replace(short, fsdp="none")
+    if one.model != "llama-3.2-1b":  # torch refuses a frozen weight that is used twice
+        yield replace(short, fsdp="none", method="lora")
+    yield replace(short, prefetch="post")
+    yield replace(short, prefetch="none")
+
+
+def in_one_bucket(one: Combination) -> Iterator[Combination]:
+    """Models of which the reduce bucket holds every gradient, on one rank and on many."""
+    each = replace(one, states="mixed", engine="deepspeed", checkpointed=True)
+    yield replace(each, world=1, stage=2)
+    yield replace(each, world=1, stage=1, zero={"overlap_comm": True})
+    yield replace(each, world=64, stage=2, zero={"overlap_comm": True})
+    yield replace(each, world=64, stage=2, accumulation=2)
 
 
 SHARED: Final = frozenset(

@@ -37,18 +37,17 @@ def main() -> None:
     options = parser.parse_args()
     if not options.render:
         known = _known() if options.resume or options.only else {}
-        rows = _trace_all(options.j, known, options.only)
         DATA.parent.mkdir(parents=True, exist_ok=True)
-        DATA.write_text(_as_text(rows), "utf-8")
+        DATA.write_text(_as_text(_trace_all(options.j, known, options.only)), "utf-8")
     from trace_page import accounted, combination_of, write_page
 
-    rows = json.loads(DATA.read_text("utf-8"))
-    for row in rows:
+    found = json.loads(DATA.read_text("utf-8"))
+    for row in found:
         if "failed" not in row:
             row["accounted_bytes"] = accounted(combination_of(row))
             row["error"] = row["accounted_bytes"] / row["peak_bytes"] - 1
-    DATA.write_text(_as_text(rows), "utf-8")
-    write_page(rows)
+    DATA.write_text(_as_text(found), "utf-8")
+    write_page(found)
 
 
 def _as_text(rows: list[dict[str, Any]]) -> str:
@@ -74,7 +73,7 @@ def _trace_all(jobs: int, known: dict[str, dict[str, Any]], only: str) -> list[d
     wanted = [each for each in combinations() if only in f"{each.model} {each.title}"]
     if not only:
         wanted = [each for each in wanted if key_of(asdict(each)) not in known]
-    for row in _rows(jobs, wanted):
+    for row in rows(jobs, wanted):
         words = row.get("failed") or f"{100 * row['error']:+.2f} %  {row['seconds']:.1f} s"
         given = row["combination"]
         print(f"{given['model']:<22} {Combination(**given).title:<60} {words[:160]}", flush=True)
@@ -89,7 +88,7 @@ def _in_order(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     return [found[key] for key in order if key in found]
 
 
-def _rows(jobs: int, wanted: list[Combination]) -> Iterator[dict[str, Any]]:
+def rows(jobs: int, wanted: list[Combination]) -> Iterator[dict[str, Any]]:
     """Trace each combination in a child of its own, which shares what is imported here."""
     _import_all()
     context = multiprocessing.get_context("fork")

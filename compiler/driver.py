@@ -14,6 +14,7 @@ from tunec.compiler.emit import emit, unsupported
 from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.gather import Unresolved, gather
+from tunec.compiler.ir.grouped import Grouped
 from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.plan import Draft, Plan
@@ -176,13 +177,19 @@ def objected(
 def header_of(loaded: Loaded, plan: Plan) -> tuple[str, ...]:
     """What a file says of itself where it can have comments: versions and digests."""
     read = "".join(f"{name}:{digest}" for name, digest in loaded.files)
-    values = plan.values()
-    decided = ", ".join([f"{opening}{repr(values[path])!r})" for path, opening in _OPENINGS])
+    texts = _DECIDED.texts(plan)
+    decided = ", ".join(texts[group] for group in _SORTED)
     return (f"tunec {__version__}; spec {_digest(read)}, plan {_digest(f'[{decided}]')}",)
 
 
-_OPENINGS: Final = tuple((path, f"({path!r}, ") for path in sorted(SLOTS))
-"""How each slot begins where all are written down as a list of pairs."""
+def _decided(values: Mapping[str, object]) -> str:
+    """Slots and values in words, in a list of pairs."""
+    return ", ".join(f"({path!r}, {repr(value)!r})" for path, value in sorted(values.items()))
+
+
+_DECIDED: Final = Grouped(_decided)
+_SORTED: Final = tuple(dict.fromkeys(SLOTS[path].group for path in sorted(SLOTS)))
+"""The groups in the order of their slots' paths, which begin with them."""
 
 
 def _digest(text: str) -> str:

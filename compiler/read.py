@@ -1,16 +1,16 @@
 """read: documents of a consumer to definitions of slots, by the rows that also write them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from math import isfinite
-from types import NoneType, UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from types import NoneType
+from typing import Any, Final, Literal, get_args, get_origin
 
 from packaging.version import Version
 
 from tunec.compiler.frontend.nodes import Node, place, plain
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.ir.values import alternatives
 from tunec.compiler.target import Dialect, Documents, Entry, File, Found, Json, Target
 
 _AUTO: Final = "auto"
@@ -144,16 +144,11 @@ def fitted(slot: str, value: Any) -> Any:
 
 def _fit(kind: Any, value: Any) -> Any:
     """The value as its slot's type has it, or a mark that it cannot be that."""
-    for each in _alternatives(kind):
+    for each in alternatives(kind):
         fitted = _fit_one(each, value)
         if fitted is not _MISFIT:
             return fitted
     return _MISFIT
-
-
-@cache
-def _alternatives(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def _fit_one(kind: Any, value: Any) -> Any:

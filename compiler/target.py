@@ -2,8 +2,7 @@
 
 A row (`Entry`) ties some keys of one file to some slots, in both directions: `write` gives the
 keys' values for a plan, `read` the slots' values for the keys found. Emitting, reading, translating
-and checking for agreement all come from the rows; a target that needs code has it in the two
-functions of a row, not in a second description.
+and checking for agreement all come from the rows; code that a target needs is in their functions.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.ir.values import is_same
 from tunec.compiler.releases import Releases
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
@@ -39,6 +39,11 @@ ALWAYS: Final = "0"
 def in_every_plan(_: Plan) -> bool:
     """True: the condition of a row or a file that no plan can do without."""
     return True
+
+
+def on_deepspeed(plan: Plan) -> bool:
+    """Whether DeepSpeed runs the training step: the condition of its file and what names it."""
+    return plan.parallel.engine == "deepspeed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,7 @@ def supervised(trainer: str) -> Mapping[str, Cannot]:
     answers = (slot for slot in SLOTS if slot.startswith(("objective.", "generation.")))
     return {
         **{slot: Cannot(alone) for slot in answers},
+        **evaluating_by_loss(trainer),
         "objective.kind": Cannot(alone, loses=True, harmless=("sft",)),
         "loss.path": Cannot(
             f"{trainer} computes all logits at once",
@@ -122,6 +128,16 @@ def supervised(trainer: str) -> Mapping[str, Cannot]:
             harmless=("full",),
             by="objective.kind",
         ),
+    }
+
+
+def evaluating_by_loss(trainer: str) -> Mapping[str, Cannot]:
+    """The refusals of a trainer that is not told to compute anything but the loss."""
+    alone = f"{trainer} evaluates by the loss, and no key tells it otherwise"
+    rest = (slot for slot in SLOTS if slot.startswith("evaluation."))
+    return {
+        **{slot: Cannot(alone) for slot in rest},
+        "evaluation.predictions": Cannot(alone, loses=True, harmless=("loss",)),
     }
 
 
@@ -323,16 +339,11 @@ def named(
         return {key: words[value]} if value in words else {}
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
-        values = [value for value, word in words.items() if _is(word, found[key])]
+        values = [value for value, word in words.items() if is_same(word, found[key])]
         return {slot: values[0]} if values else {}
 
     defaults = tuple((version, {slot: value}) for version, value in absent)
     return Entry((key,), (slot,), write, read, source, since, until, defaults, when, package)
-
-
-def _is(word: Json, other: Json) -> bool:
-    """Equality that tells True from 1."""
-    return isinstance(word, bool) == isinstance(other, bool) and bool(word == other)
 
 
 def fixed(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from tunec.schemas.evaluation import Evaluation
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
 from tunec.schemas.shape import Shape
@@ -316,6 +317,8 @@ class Spec(Shape):
     """sft, dpo or grpo, by name or with options: given texts, preferred answers, rewarded ones."""
     data: Data
     """What the model is trained on."""
+    evaluation: Evaluation = Evaluation.model_construct()
+    """What evaluation computes besides the loss."""
     hardware: str | Cluster
     """Catalogue name (`a100-80g-x8`), path of a cluster file, or inline."""
     devices: Annotated[
@@ -354,6 +357,7 @@ class Spec(Shape):
 EXCLUSIVE: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("method",): ("full", "lora", "qlora", "int8_lora"),
     ("objective",): ("sft", "dpo", "grpo"),
+    ("evaluation",): ("generate", "metrics"),
     ("train",): ("epochs", "steps"),
     ("train", "warmup"): ("steps", "share"),
 }

@@ -48,6 +48,9 @@ the two of APO (2408.06266)."""
 GroupLoss = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
 """How the loss of a group of answers is averaged: by answer (arXiv 2402.03300), over the tokens of
 a local batch, by a fixed length (2503.20783), or over those of the whole batch (2503.14476)."""
+Predictions = Literal["loss", "logits", "answers"]
+"""What evaluation makes of a batch: its loss; its logits, kept for a metric; or answers, written
+token by token."""
 Generator = Literal["none", "transformers", "vllm_colocate", "vllm_server"]
 """What writes the answers that are trained on: transformers' own loop, vLLM on the same devices, or
 a vLLM server elsewhere."""

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from difflib import unified_diff
+from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 
 from tunec.compiler.cli.diff_sides import BadFleet, FleetSpecs, SpecFiles, Specs, fleet_at
@@ -16,7 +18,7 @@ from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.requirements import Asked
 from tunec.compiler.review.diff.compare import Comparison, SpecChange, compare_spec
 from tunec.compiler.review.diff.data import comparison_json
-from tunec.compiler.review.diff.intent import intent_changes
+from tunec.compiler.review.diff.intent import intent_changes, is_renamed
 from tunec.compiler.review.diff.markdown import comparison_markdown
 from tunec.compiler.review.diff.meaning import KINDS
 from tunec.compiler.review.diff.text import comparison_text
@@ -39,7 +41,8 @@ def run(options: Namespace, session: Session) -> int:
         review = _Review(old, new, options, session)
         comparison = review.comparison()
         _print(comparison, review, options, session)
-    return INPUT if review.unreadable or _fails(comparison, options.fail_on) else OK
+    failed = review.unreadable or review.unknown or _fails(comparison, options.fail_on)
+    return INPUT if failed else OK
 
 
 def _sides(options: Namespace, folders: ExitStack, session: Session) -> tuple[Specs, Specs]:
@@ -57,12 +60,13 @@ def _sides(options: Namespace, folders: ExitStack, session: Session) -> tuple[Sp
     top = root_of(here if here.is_dir() else here.parent)
     inside = here.relative_to(top)
     roots = [folders.enter_context(checked_out(each, top)) for each in revisions]
+    for root, revision in zip(roots, revisions, strict=True):
+        if not (root / inside).exists():
+            raise NoRevision(f"{revision or 'the working tree'} has no {inside}")
+    at = [root / inside for root in roots]
     if options.fleet:
-        return FleetSpecs(fleet_at(roots[0] / inside)), FleetSpecs(fleet_at(roots[1] / inside))
-    return (
-        SpecFiles(side_of(roots[0] / inside), options, known),
-        SpecFiles(side_of(roots[1] / inside), options, known),
-    )
+        return FleetSpecs(fleet_at(at[0])), FleetSpecs(fleet_at(at[1]))
+    return SpecFiles(side_of(at[0]), options, known), SpecFiles(side_of(at[1]), options, known)
 
 
 def _by_fleet(side: Side, options: Namespace) -> Specs:
@@ -85,33 +89,54 @@ class _Review:
         self.new = new
         self.options = options
         self.session = session
-        self.unreadable = False
+        self.unreadable: list[str] = []
+        """Specs of which one side has faults."""
+        self.unknown: set[str] = set()
+        """Clusters of the command line for which no spec can be planned."""
 
     def comparison(self) -> Comparison:
         """What differs, spec by spec; each outcome is forgotten once it is compared."""
-        names = self._names()
+        names = self._names
         return Comparison(
-            tuple(self._compare(old, new) for old, new in names),
+            tuple(change for old, new in names if (change := self._compare(old, new))),
             added=tuple(sorted(set(self.new.names) - {new for _, new in names})),
             removed=tuple(sorted(set(self.old.names) - {old for old, _ in names})),
+            unreadable=tuple(self.unreadable),
         )
 
+    @cached_property
     def _names(self) -> list[tuple[str, str]]:
         """Old and new name of what is compared; two single files are, whatever they are called."""
         old, new = self.old.names, self.new.names
         if len(old) == len(new) == 1:
             return [(old[0], new[0])]
-        return [(name, name) for name in sorted(set(old) & set(new))]
+        both = set(old) & set(new)
+        return sorted([(name, name) for name in both] + self._renamed(both), key=itemgetter(1))
 
-    def _compare(self, old: str, new: str) -> SpecChange:
+    def _renamed(self, both: set[str]) -> list[tuple[str, str]]:
+        """What is gone under one name and there under another, and says the same."""
+        gone = {name: self.old.read(name) for name in self.old.names if name not in both}
+        found: list[tuple[str, str]] = []
+        for name in self.new.names if gone else ():
+            if name not in both:
+                loaded = self.new.read(name)
+                same = [old for old, each in gone.items() if is_renamed(each, loaded)]
+                if same and loaded.spec is not None:
+                    found.append((same[0], name))
+                    del gone[same[0]]
+        return found
+
+    def _compare(self, old: str, new: str) -> SpecChange | None:
         before, after = self.old.read(old), self.new.read(new)
         for loaded in (before, after):
             if loaded.spec is None:
-                self.unreadable = True
                 self.session.diagnose(loaded.diagnostics, loaded.sources)
         if before.spec is None or after.spec is None:
-            return SpecChange(new, (), 0, ())
-        return compare_spec(new, intent_changes(before, after), self._outcomes(old, new))
+            self.unreadable.append(new)
+            return None
+        found = compare_spec(new, intent_changes(before, after), self._outcomes(old, new))
+        are_files = len(self.old.names) == len(self.new.names) == 1
+        return found if old == new or are_files else replace(found, was=old)
 
     def _outcomes(self, old: str, new: str) -> Iterator[tuple[Outcome, Outcome]]:
         there = set(self.old.clusters)
@@ -124,6 +149,9 @@ class _Review:
 
     def _outcome(self, loaded: Loaded, name: str, cluster: str) -> Outcome:
         planned = plan(loaded, self._asked(loaded))
+        if planned.facts is None and cluster and cluster not in self.unknown:
+            self.unknown.add(cluster)
+            self.session.diagnose(planned.diagnostics, loaded.sources)
         shown = planned.facts.cluster.name if planned.facts else cluster
         return outcome_of(planned, Pair(name, shown))
 
@@ -132,7 +160,7 @@ class _Review:
 
     def files(self) -> Iterator[str]:
         """Unified differences of the files of both sides, for the targets asked."""
-        for old, new in self._names():
+        for old, new in self._names:
             for cluster in self.new.clusters:
                 before = self._texts(self.old.on(old, cluster))
                 after = self._texts(self.new.on(new, cluster))

@@ -10,13 +10,13 @@ from typing import Final
 from tunec.compiler.cli.inputs import targets_for
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.fleet.build import Work, build, survey
-from tunec.compiler.fleet.drift import Drift, drifts, orphans, outside, prune
+from tunec.compiler.fleet.drift import Drift, drifts, orphans, outside, prune, visible
 from tunec.compiler.fleet.inputs import Reader, digest
-from tunec.compiler.fleet.lock import Busy, exclusive, read_lock
+from tunec.compiler.fleet.lock import LOCK, PART, Busy, exclusive, read_lock
 from tunec.compiler.fleet.pair import Builder, Built
 from tunec.compiler.fleet.progress import Progress
 from tunec.compiler.fleet.selection import Selection, select
-from tunec.compiler.fleet.summary import COLUMNS, FORMATS, Tally, ordered, rows
+from tunec.compiler.fleet.summary import COLUMNS, FORMATS, HEADERS, Tally, ordered, rows
 from tunec.compiler.review.policy import Rules, load_policy
 
 _TOLD: Final = 20
@@ -25,7 +25,7 @@ _TOLD: Final = 20
 
 def run(options: Namespace, session: Session) -> int:
     """Build a fleet's tree, or compare it with what it should be."""
-    if options.sort is not None and options.sort not in COLUMNS:
+    if options.sort is not None and options.sort not in (*COLUMNS, *HEADERS):
         raise Misuse(f"there is no column {options.sort!r}; there are {', '.join(COLUMNS)}")
     found = select(Path(options.file))
     if found.selection is None:
@@ -35,6 +35,7 @@ def run(options: Namespace, session: Session) -> int:
     faults = [fault for each in rules for fault in each.faults]
     if faults:
         return session.refuse(faults, _texts(rules))
+    _guard(found.selection, options)
     builder = _builder(found.selection, rules, options, session)
     try:
         if options.check:
@@ -48,6 +49,19 @@ def run(options: Namespace, session: Session) -> int:
     except OSError as fault:
         at = fault.filename or builder.folder
         raise Misuse(f"cannot build in {at}: {fault.strerror}") from None
+
+
+def _guard(selection: Selection, options: Namespace) -> None:
+    """Keep what is not ours out of the tree: `--prune` removes whatever belongs to no pair."""
+    folder = Path(options.output)
+    for file in selection.files:
+        if file.resolve().is_relative_to(folder.resolve()):
+            raise Misuse(
+                f"{folder} cannot be the tree: {file}, which the fleet is made of, is in it"
+            )
+    is_ours = not any(visible(folder)) or any((folder / name).exists() for name in (LOCK, PART))
+    if options.prune and not is_ours:
+        raise Misuse(f"{folder} is no tree of `tunec fleet`: it has no {LOCK}; nothing is pruned")
 
 
 def _rules(selection: Selection) -> tuple[Rules, ...]:

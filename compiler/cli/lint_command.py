@@ -58,8 +58,25 @@ def _lint(options: Namespace, session: Session) -> Linted:
         )
     except Unusable as unusable:
         raise Misuse(str(unusable)) from None
+    if environment.model_name and environment.model is None:
+        session.note(_unknown_model(environment.model_name))
     allowed = [Allowance(name, "allowed on the command line") for name in _names(options.allow)]
     return lint_files([Path(each) for each in options.files], targets, environment, allowed)
+
+
+def _unknown_model(name: str) -> str:
+    """What is said of a model that is known by its name alone; the rest of the run is checked."""
+    from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+    from tunec.schemas.models.catalogue import UnknownName, card
+
+    try:
+        card(name)
+        known: tuple[str, ...] = ()
+    except UnknownName as unknown:
+        known = unknown.known
+    hint = did_you_mean(nearest(name, known) or nearest(name.rpartition("/")[2], known))
+    told = f"no model is called {name!r}: nothing is said of its sizes and its modules"
+    return f"{told}; {hint}" if hint else f"{told}; --model takes its config.json too"
 
 
 def _names(given: list[str]) -> list[str]:

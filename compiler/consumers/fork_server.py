@@ -1,12 +1,13 @@
-"""Loads once what every environment shares, then forks for each batch of questions.
+"""Loads modules once, then forks for each process that is asked for.
 
-`fork_server.py` runs in the environment that pins nothing. A line of JSON on standard input asks
-for one process; two lines on standard output say its number when it has begun, and its exit status
-when it has ended. It ends with its standard input. Only the standard library is imported here, and
-torch with the parts that the consumers load: no environment pins torch, and loading those parts
-takes most of the time that a consumer takes to start (2.6 of the 4.3 s of `transformers.Trainer`).
+A line of JSON on standard input asks for one; two lines on standard output say its number when it
+has begun, and its exit status when it has ended. A request holds `arguments` (a script's path, then
+its own), `environment`, `folder`, the files `input` and `output`, the `modules` to load before the
+fork if they are not yet, and in `enter` the environment that the process is to find itself in,
+where that is another than the server's. It ends with its standard input. Only the standard library
+is imported here.
 
-None of what is loaded starts a thread, so a fork sees all of it.
+None of the modules may start a thread, so a fork sees all of them.
 """
 
 import importlib
@@ -23,12 +24,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
-SHARED: Final = (
-    "torch",
-    "torch.distributed.tensor",
-    "torch.distributed.fsdp",
-    "torch._dynamo",
-)
 _LOOK_SECONDS: Final = 0.01
 
 
@@ -37,14 +32,15 @@ def main() -> None:
     parent = os.getppid()
     told = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    for name in SHARED:
-        with suppress(ImportError):
-            importlib.import_module(name)
+    os.chdir(os.sep)  # no folder is held open
     for line in sys.stdin:
         _serve(json.loads(line), told, parent)
 
 
 def _serve(request: dict[str, Any], told: IO[str], parent: int) -> None:
+    for name in request["modules"]:
+        with suppress(Exception):  # whatever needs it will say what is wrong with it
+            importlib.import_module(name)
     child = os.fork()
     if child == 0:
         os._exit(_child(request, told))
@@ -71,7 +67,8 @@ def _child(request: dict[str, Any], told: IO[str]) -> int:
     told.close()
     try:
         _redirect(request)
-        _enter(Path(request["packages"]), request["python"], request["prefix"])
+        if "enter" in request:
+            _enter(**request["enter"])
         runpy.run_path(sys.argv[0], run_name="__main__")
         status = 0
     except SystemExit as end:
@@ -100,14 +97,14 @@ def _redirect(request: dict[str, Any]) -> None:
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", buffering=1, closefd=False)
 
 
-def _enter(packages: Path, python: str, prefix: str) -> None:
+def _enter(packages: str, python: str, prefix: str) -> None:
     """Set what the start of that interpreter would have set, and forget what it has of its own."""
     sys.executable, sys.prefix, sys.exec_prefix = python, prefix, prefix
     at = min(n for n, path in enumerate(sys.path) if path in site.getsitepackages())
     del sys.path[at:]
-    site.addsitedir(str(packages))
+    site.addsitedir(packages)
     importlib.invalidate_caches()
-    own = {each.name.removesuffix(".py") for each in packages.iterdir()} - {"torch"}
+    own = {each.name.removesuffix(".py") for each in Path(packages).iterdir()} - {"torch"}
     for name in [each for each in sys.modules if each.partition(".")[0] in own]:
         del sys.modules[name]
 

@@ -5,24 +5,26 @@ The first is started plainly. Those after it are forked by a server that has tor
 """
 
 import atexit
-import json
 import os
-import select
-import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
-from tunec.compiler.consumers import fork_server
 from tunec.compiler.consumers.environments import Environment, EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.forking import CAN_FORK, Server, ServerGone, kill_group
 
-_CAN_FORK: Final = sys.platform == "linux"
-"""Elsewhere a fork without an exec is not safe (macOS) or not there (Windows)."""
+SHARED: Final = (
+    "torch",
+    "torch.distributed.tensor",
+    "torch.distributed.fsdp",
+    "torch._dynamo",
+)
+"""What the server loads: no environment pins torch, and loading these parts takes most of the time
+that a consumer takes to start (2.6 of the 4.3 s of `transformers.Trainer`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,9 @@ class Script:
 
 def run(environment: Environment, script: Script) -> int | None:
     """The exit status, or None when the time ran out and the whole process group was killed."""
-    with _SERVERS.free(script.variables) as server, suppress(_ServerGone):
+    with _SERVERS.free(script.variables) as server, suppress(ServerGone):
         if server is not None:
-            return server.run(environment, script)
+            return _run_forked(server, environment, script)
     return _run_plainly(environment, script)
 
 
@@ -72,104 +74,34 @@ def _run_plainly(environment: Environment, script: Script) -> int | None:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill the process with all its children: it leads a session, hence a group, of its own."""
     if hasattr(os, "killpg"):
-        _kill_group(process.pid)
+        kill_group(process.pid)
     else:
         process.kill()
     process.wait()
 
 
-def _kill_group(leader: int) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
-
-
-class _ServerGone(Exception):
-    """The server ended without an answer."""
-
-
-class _Server:
-    """The server's process, and what is said to it; one run at a time."""
-
-    def __init__(self, bare: Environment, variables: Mapping[str, str]) -> None:
-        self.owner = os.getpid()
-        self._process = subprocess.Popen(  # noqa: S603
-            [str(bare.python), "-s", "-P", fork_server.__file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=dict(variables),
-            start_new_session=True,
-            bufsize=0,
-        )
-
-    @property
-    def lives(self) -> bool:
-        """Whether it is this process's own, not that of one it was forked from, and runs."""
-        return self.owner == os.getpid() and self._process.poll() is None
-
-    def run(self, environment: Environment, script: Script) -> int | None:
-        """As the function `run`. Raises _ServerGone."""
-        child = 0
-        try:
-            self._ask(environment, script)
-            child = self._number()  # once torch is loaded: that is not the script's time
-            if not self._speaks(script.seconds):
-                _kill_group(child)
-                self._number()
-                return None
-            return self._number()
-        except BaseException:
-            if child:
-                _kill_group(child)
-            self.end()
-            raise
-
-    def end(self) -> None:
-        """Kill it; a process that it forked and nobody knows of yet ends by itself (runner.py)."""
-        if self.owner == os.getpid():
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe:
-                    pipe.close()
-
-    def _ask(self, environment: Environment, script: Script) -> None:
-        request = {
-            "arguments": list(script.arguments),
-            "environment": dict(script.variables),
-            "folder": str(script.folder),
-            "input": str(script.input),
-            "output": str(script.output),
+def _run_forked(server: Server, environment: Environment, script: Script) -> int | None:
+    request = {
+        "arguments": list(script.arguments),
+        "environment": dict(script.variables),
+        "folder": str(script.folder),
+        "input": str(script.input),
+        "output": str(script.output),
+        "modules": SHARED,
+        "enter": {
             "packages": str(environment.packages),
             "python": str(environment.python),
             "prefix": str(environment.root),
-        }
-        try:
-            self._pipe(self._process.stdin).write(json.dumps(request).encode() + b"\n")
-        except BrokenPipeError as gone:
-            raise _ServerGone from gone
-
-    def _speaks(self, seconds: float) -> bool:
-        return bool(select.select([self._pipe(self._process.stdout)], [], [], seconds)[0])
-
-    def _number(self) -> int:
-        line = self._pipe(self._process.stdout).readline()
-        if not line:
-            raise _ServerGone
-        return int(line)
-
-    @staticmethod
-    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-        if pipe is None:
-            raise _ServerGone
-        return pipe
+        },
+    }
+    return server.run(request, script.seconds)
 
 
 class _Servers:
     """The server of this process: begun with the second script, since one is no quicker by it."""
 
     def __init__(self) -> None:
-        self._server: _Server | None = None
+        self._server: Server | None = None
         self._runs = 0
         self._one_run = threading.Lock()
         atexit.register(self.end)
@@ -180,10 +112,10 @@ class _Servers:
             self._server.end()
 
     @contextmanager
-    def free(self, variables: Mapping[str, str]) -> Iterator[_Server | None]:
+    def free(self, variables: Mapping[str, str]) -> Iterator[Server | None]:
         """The server for one run; None where there is none or it is at work."""
         self._runs += 1
-        if not _CAN_FORK or self._runs == 1 or not self._one_run.acquire(blocking=False):
+        if not CAN_FORK or self._runs == 1 or not self._one_run.acquire(blocking=False):
             yield None
             return
         try:
@@ -191,10 +123,10 @@ class _Servers:
         finally:
             self._one_run.release()
 
-    def _begun(self, variables: Mapping[str, str]) -> _Server | None:
+    def _begun(self, variables: Mapping[str, str]) -> Server | None:
         if self._server is None or not self._server.lives:
             try:
-                self._server = _Server(prepare(()), variables)
+                self._server = Server([str(prepare(()).python), "-s", "-P"], variables)
             except (EnvironmentUnavailable, OSError):
                 return None
         return self._server

@@ -18,7 +18,6 @@ from typing import Final
 
 from tunec.compiler.fleet.drift import Drift, inside, strays
 from tunec.compiler.fleet.lock import (
-    LOCK,
     PART,
     Line,
     fold,
@@ -26,6 +25,8 @@ from tunec.compiler.fleet.lock import (
     opening,
     part,
     sweep,
+    untouched_since,
+    vouch,
     write_lock,
 )
 from tunec.compiler.fleet.pair import Builder, Built
@@ -38,9 +39,11 @@ _CHUNK: Final = 16
 _PARENT_SECONDS: Final = 0.2
 _PLANNING: Final = ("tunec.compiler.analyses.", "tunec.compiler.passes.")
 _MUCH: Final = 256
-_COLLECTING: Final = (50_000, 20, 100)
-"""Objects after which those of each generation are looked through: a pair makes thousands, most of
-which go by themselves, and keeps many; looking through these took a sixth of the time."""
+_COLLECTING: Final = (200_000, 20, 100)
+"""Objects after which those of each generation are looked through. Of what a pair makes most goes
+by itself, and the rest stays until its spec is done: to look through it before is for nothing."""
+_YOUNG: Final = 0
+"""The generation of what was made since the last collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def survey(builder: Builder) -> Work:
     pending: list[Task] = []
     seen: list[Drift] = []
     fresh = dropped = 0
-    since = _written(builder.folder)
+    now, since = time.time_ns(), untouched_since(builder.folder)
     for task, line in beside(tasks(builder.reader.selection), lock_lines(builder.folder)):
         if task is None:
             dropped += 1
@@ -81,7 +84,10 @@ def survey(builder: Builder) -> Work:
         else:
             fresh += 1
             seen += inside(f"{task[0]}/{task[1].name}", found)
-    return Work(builder, pending, fresh, dropped, seen)
+    work = Work(builder, pending, fresh, dropped, seen)
+    if not work.changes:
+        vouch(builder.folder, now)
+    return work
 
 
 def build(work: Work, jobs: int, tell: Callable[[Built], None]) -> None:
@@ -112,14 +118,6 @@ def _fold_part(folder: Path) -> None:
         (folder / PART).unlink()
 
 
-def _written(folder: Path) -> int:
-    """When the lock was written, in nanoseconds; files that are older have not been touched."""
-    try:
-        return (folder / LOCK).stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
-
-
 def _strays(builder: Builder, task: Task, line: Line, since: int) -> tuple[str, ...] | None:
     """Files beside those of a fresh pair; None where the pair is not fresh."""
     spec, site = task
@@ -145,7 +143,7 @@ def _results(work: Work, jobs: int) -> Iterator[Built]:
 def _built(builder: Builder, spec: str, site: Site) -> Built:
     if builder.emissions.begin(spec):
         _forget_plans()
-        gc.collect()
+        gc.collect(_YOUNG)  # what the spec before made: of the rest nothing has become free
     return builder.build(spec, site)
 
 

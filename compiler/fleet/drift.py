@@ -111,12 +111,17 @@ def outside(root: Path, selection: Selection) -> Iterator[Drift]:
 
 def _strays(root: Path, selection: Selection, sites: set[str]) -> Iterator[Path]:
     """What lies beside the directories of pairs."""
-    for entry in _entries(root):
+    for entry in visible(root):
         if entry.name not in selection.specs and entry.name not in (LOCK, PART):
             yield from _files(entry)
     for spec in selection.specs:
         for name in sorted(_names(root / spec) - sites):
             yield from _files(root / spec / name)
+
+
+def visible(root: Path) -> list[Path]:
+    """What lies in a tree, but for what a repository keeps there (`.git`, `.gitattributes`)."""
+    return [entry for entry in _entries(root) if not entry.name.startswith(".")]
 
 
 def _names(folder: Path) -> set[str]:

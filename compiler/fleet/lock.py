@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
@@ -19,6 +20,7 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, Final, Self
 
+from tunec.compiler.ir.show import plain
 from tunec.compiler.review.outcome import Pair
 
 LOCK: Final = "tunec.lock"
@@ -70,10 +72,7 @@ class Locked:
 
     def to_line(self) -> str:
         """One line of JSON, keys in a fixed order."""
-        return (
-            f"{opening(self.pair, self.inputs)}{_json(dict(sorted(self.artifacts.items())))}"
-            f"{_SUMMARY}{_json(dict(self.summary))}{_DECISIONS}{_json(dict(self.decisions))}}}\n"
-        )
+        return line_of(self, members(self.decisions))
 
     @classmethod
     def from_line(cls, line: str, *, whole: bool = True) -> Self:
@@ -92,6 +91,9 @@ class Locked:
         )
 
 
+_UNREADABLE: Final = (ValueError, KeyError, TypeError)
+"""What reading a line raises that is not one of ours."""
+
 # A key stands in a text of JSON with its quotes as they are; in a value they have backslashes. No
 # artifact is called like a key, since each is below its target's directory.
 _INPUTS: Final = ',"inputs":'
@@ -105,6 +107,19 @@ def opening(pair: Pair, inputs: Inputs) -> str:
     spec, cluster = _json(pair.spec), _json(pair.cluster)
     parts = _json(inputs.parts())
     return f'{{"spec":{spec},"cluster":{cluster}{_INPUTS}{parts}{_ARTIFACTS}'
+
+
+def line_of(locked: Locked, decisions: str) -> str:
+    """The line of a pair whose decisions are written already, as the `members` of an object."""
+    return (
+        f"{opening(locked.pair, locked.inputs)}{_json(dict(sorted(locked.artifacts.items())))}"
+        f"{_SUMMARY}{_json(dict(locked.summary))}{_DECISIONS}{{{decisions}}}}}\n"
+    )
+
+
+def members(decisions: Mapping[str, Any]) -> str:
+    """Slots and values as the members of an object of JSON."""
+    return _json({slot: plain(value) for slot, value in decisions.items()})[1:-1]
 
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -134,17 +149,24 @@ class Line:
 
 def read_lock(folder: Path, *, whole: bool = True) -> Iterator[Locked]:
     """The pairs of a tree's lock, sorted; one of another format holds nothing."""
-    return (Locked.from_line(line.text, whole=whole) for line in lock_lines(folder))
+    for line in lock_lines(folder):
+        try:
+            yield Locked.from_line(line.text, whole=whole)
+        except _UNREADABLE:
+            continue
 
 
 def lock_lines(folder: Path) -> Iterator[Line]:
-    """The lines of a tree's lock, as they stand there."""
-    return _lines(folder / LOCK, is_torn=False)
+    """The lines of a tree's lock, as they stand there.
+
+    A line that was cut off, edited into something else or moved holds no pair: it is built again.
+    """
+    return _lines(folder / LOCK)
 
 
 def _part_lines(folder: Path) -> Iterator[Line]:
     """The pairs that a build has finished, sorted; a torn last line is left out."""
-    return _lines(folder / PART, is_torn=True)
+    return _lines(folder / PART)
 
 
 def fold(folder: Path, version: str) -> None:
@@ -161,21 +183,24 @@ def _merged(old: Iterable[Line], new: Iterable[Line]) -> Iterator[Line]:
         last = each.pair
 
 
-def _lines(file: Path, *, is_torn: bool) -> Iterator[Line]:
+def _lines(file: Path) -> Iterator[Line]:
     try:
-        stream = file.open(encoding="utf-8")
+        stream = file.open(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return
+    last: Pair | None = None
     with stream:
         if _format(next(stream, "")) != FORMAT:
             return
-        for line in stream:
+        for text in stream:
             try:
-                yield Line.of(line)
-            except (ValueError, KeyError, TypeError):
-                if not is_torn:
-                    raise
-                return
+                line = Line.of(text)
+                follows = last is None or last < line.pair
+            except _UNREADABLE:
+                continue
+            if follows:
+                yield line
+                last = line.pair
 
 
 def _format(line: str) -> int | None:
@@ -200,10 +225,40 @@ def write_lock(folder: Path, version: str, lines: Iterable[Line]) -> None:
             file.write(header(version))
             file.writelines(each.text for each in lines)
         Path(name).chmod(0o644)
+        _sign(Path(name), time.time_ns())
         Path(name).replace(folder / LOCK)
     finally:
         with suppress(FileNotFoundError):
             Path(name).unlink()
+
+
+_MARK, _STEP = 714_285, 1_000_000
+"""What the time of a lock that we wrote leaves over when it is divided by a millisecond."""
+
+
+def _sign(file: Path, now: int) -> None:
+    """Give a lock the last marked time before `now`, in nanoseconds."""
+    then = (now // _STEP - 1) * _STEP + _MARK
+    os.utime(file, ns=(then, then))
+
+
+def untouched_since(folder: Path) -> int:
+    """Nanoseconds: what is older has not been touched since the lock was written.
+
+    0 where the lock was not put there by `write_lock`: a lock that was checked out, copied or
+    edited says nothing about the files around it, whatever their time.
+    """
+    try:
+        written = (folder / LOCK).stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+    return written if written % _STEP == _MARK else 0
+
+
+def vouch(folder: Path, now: int) -> None:
+    """Say that every file was found to be what the lock says, at `now` in nanoseconds."""
+    if (folder / LOCK).exists() and not untouched_since(folder):
+        _sign(folder / LOCK, now)
 
 
 class Busy(RuntimeError):

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import Objecting, Planned, header_of, objected, plan
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.fleet.inputs import Reader
-from tunec.compiler.fleet.lock import Locked
+from tunec.compiler.fleet.lock import Locked, line_of, members
 from tunec.compiler.fleet.selection import Site
 from tunec.compiler.fleet.tree import put
 from tunec.compiler.frontend.load import Loaded
-from tunec.compiler.ir.show import plain
+from tunec.compiler.ir.grouped import Grouped
 from tunec.compiler.locate import locate
 from tunec.compiler.requirements import Asked
 from tunec.compiler.review.outcome import Outcome, Pair, outcome_of
@@ -52,14 +52,15 @@ class Builder:
         pair = Pair(spec, site.name)
         put(self.folder / spec / site.name, texts)
         outcome = outcome_of(planned, pair, with_traits=False)
-        line = Locked(
+        locked = Locked(
             pair,
             self.reader.inputs(spec, site),
             {name: sha256(text.encode()).hexdigest() for name, text in texts.items()},
             summary_of(outcome, found),
-            {slot: plain(value) for slot, value in outcome.values.items()},
-        ).to_line()
-        return Built(pair, line, not broken)
+        )
+        decided = planned.plan if outcome.fits else None
+        decisions = _DECISIONS.texts(decided).values() if decided is not None else ()
+        return Built(pair, line_of(locked, ",".join(decisions)), not broken)
 
     def explain(self, pair: Pair) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
         """All that there is to say of a pair, with what makes it fit; and the texts it is of."""
@@ -100,15 +101,24 @@ class Builder:
         return texts, tuple(found)
 
 
+_DECISIONS: Final = Grouped(members)
+
+
 def _given(objections: tuple[Diagnostic, ...]) -> Objecting:
     return lambda _asked, _files, _facts, _plan: objections
 
 
+_LACKING: Final = "E07"
+"""Codes of what does not fit; whatever else refuses a pair is no matter of size."""
+
+
 def summary_of(outcome: Outcome, found: Sequence[Diagnostic]) -> dict[str, Any]:
     """The row of a pair in the summary: what fits, how, and how fast."""
-    errors = [each.message for each in found if each.severity == "error"]
+    errors = [each for each in found if each.severity == "error"]
     if outcome.needs is None or errors:
-        return {"fits": False, "why": errors[0] if errors else ""}
+        lacks = not errors or any(each.id.startswith(_LACKING) for each in errors)
+        why = errors[0].message if errors else ""
+        return {"fits": False, **({} if lacks else {"refused": True}), "why": why}
     value, needs = outcome.values, outcome.needs
     return {
         "fits": True,

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import did_you_mean
+from tunec.compiler.fleet.lock import LOCK, PART
 from tunec.compiler.frontend.document import Document, load_document
 from tunec.compiler.frontend.files import near_files
 from tunec.compiler.frontend.load import load_spec
@@ -56,6 +57,14 @@ class Selection:
     sites: tuple[Site, ...]
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """What the fleet is made of: its own file, and those of specs, clusters and policies."""
+        base = self.file.parent
+        sites = (Path(site.hardware) for site in self.sites if not site.is_catalogued)
+        policies = (base / name for name in self.fleet.policies)
+        return (self.file, *self.specs.values(), *sites, *policies)
+
+    @property
     def pairs(self) -> int:
         """How many pairs there are."""
         return len(self.specs) * len(self.sites)
@@ -88,8 +97,20 @@ def select(file: Path) -> Selected:
     faults: list[Diagnostic] = []
     specs = _specs(document.value, file.parent, document, faults)
     sites = _sites(document.value, file.parent, document, faults)
+    if not faults:
+        faults += _nothing(specs, sites, document)
     found = None if faults else Selection(file, document.value, specs, sites)
     return Selected(found, tuple(faults), document.sources)
+
+
+def _nothing(
+    specs: Mapping[str, Path], sites: tuple[Site, ...], document: Document[Fleet]
+) -> Iterator[Diagnostic]:
+    """A fleet of nothing would be as it should be whatever it was meant to hold."""
+    for name, found in (("specs", specs), ("clusters", sites)):
+        if not found:
+            span = document.spans.get(name)
+            yield _fault(f"the fleet selects no {name}", span, "name one, or exclude fewer")
 
 
 def _means(override: Override, spec: str, site: Site) -> bool:
@@ -140,6 +161,9 @@ def _specs(
         for file in files:
             if not _matches(file.relative_to(base).as_posix(), fleet.specs.exclude):
                 name = _name(file)
+                if name in (LOCK, PART):
+                    message = f"no spec may be called `{name}`: the tree's own file is"
+                    faults.append(_fault(message, span, "give it another `name:`"))
                 if found.setdefault(name, file) != file:
                     message = f"two specs are called `{name}`: {found[name]} and {file}"
                     faults.append(_fault(message, span, "give each a `name:` of its own"))

@@ -31,6 +31,8 @@ COLUMNS: Final = (
     "why",
 )
 """Keys of a row, as CSV and JSON have them, and as `--sort` names them."""
+HEADERS: Final = {"memory": "required_bytes", "tokens/s": "tokens_per_second"}
+"""What the table calls two of them; `--sort` takes these names too."""
 _SHOWN: Final = ("spec", "cluster", "precision", "zero", "offload", "checkpointing", "micro")
 _MOST: Final = 60
 """Rows that a terminal is shown; CSV and JSON have all."""
@@ -61,7 +63,8 @@ def ordered(found: Iterable[Row], column: str | None) -> Iterable[Row]:
     """Rows by a column, what has no value last; numbers from the largest down."""
     if column is None:
         return found
-    return sorted(found, key=lambda row: _place(row.get(column)))
+    name = HEADERS.get(column, column)
+    return sorted(found, key=lambda row: _place(row.get(name)))
 
 
 def _place(value: Any) -> tuple[int, float, str]:
@@ -74,7 +77,7 @@ def _place(value: Any) -> tuple[int, float, str]:
 
 def as_text(found: Iterable[Row]) -> str:
     """Aligned columns; where there are many rows the first, and how many more there are."""
-    header = (*_SHOWN, "memory", "tokens/s")
+    header = (*_SHOWN, *HEADERS)
     shown: list[Sequence[str]] = [header]
     total = fitting = 0
     for row in found:
@@ -91,7 +94,8 @@ def as_text(found: Iterable[Row]) -> str:
 
 def _cells(row: Row) -> tuple[str, ...]:
     if not row["fits"]:
-        return (row["spec"], row["cluster"], "-", "-", "-", "-", "-", "does not fit", "-")
+        said = "refused" if row.get("refused") else "does not fit"
+        return (row["spec"], row["cluster"], "-", "-", "-", "-", "-", said, "-")
     memory = f"{format_bytes(row['required_bytes'])} of {format_bytes(row['budget_bytes'])}"
     speed = row["tokens_per_second"]
     words = (str(row[name]) for name in _SHOWN)
@@ -100,7 +104,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def as_markdown(found: Iterable[Row]) -> str:
     """A table for a page or a comment."""
-    lines = [f"| {' | '.join((*_SHOWN, 'memory', 'tokens/s'))} |", "| --- " * 9 + "|"]
+    lines = [f"| {' | '.join((*_SHOWN, *HEADERS))} |", "| --- " * 9 + "|"]
     lines += [
         f"| {' | '.join(each.replace('|', chr(92) + '|') for each in _cells(row))} |"
         for row in found

@@ -1,8 +1,8 @@
 """Pins: each names a slot, and its value is of the slot's type and range."""
 
 from collections.abc import Iterable, Mapping
-from types import NoneType, UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from types import NoneType
+from typing import Any, Final, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -21,6 +21,7 @@ from tunec.compiler.frontend.traps import trap
 from tunec.compiler.frontend.typed import tuples
 from tunec.compiler.frontend.words import VALUE_WORDS, place_of
 from tunec.compiler.ir.slots import GROUPS, SLOTS, Slot
+from tunec.compiler.ir.values import alternatives
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Path
 from tunec.schemas.units import NotAQuantity, parse_bytes, parse_count, parse_share
@@ -135,16 +136,12 @@ def _not_a_quantity(slot: Slot, fault: NotAQuantity, path: Path, node: Node) -> 
 
 def _with_unit(slot: Slot, value: Any) -> Any:
     """Numbers may be written as people write them: `5 GiB`, `200M`, `5%`."""
-    kinds = _kinds(slot.type)
+    kinds = alternatives(slot.type)
     if not isinstance(value, str) or str in kinds or any(get_origin(k) is Literal for k in kinds):
         return value
     if int in kinds:
         return parse_bytes(value) if slot.unit == "bytes" else parse_count(value)
     return parse_share(value) if float in kinds and value.strip().endswith("%") else value
-
-
-def _kinds(type_: Any) -> tuple[Any, ...]:
-    return get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
 
 
 def _in_words(kind: Any) -> str:
@@ -163,7 +160,7 @@ def _in_words(kind: Any) -> str:
 
 
 def _wrong_value(slot: Slot, given: Any, path: Path, node: Node) -> Diagnostic:
-    kinds = _kinds(slot.type)
+    kinds = alternatives(slot.type)
     choices = [str(c) for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
     if choices and isinstance(given, str):
         return _not_a_choice(slot, given, path, node, choices)

@@ -65,6 +65,20 @@ _MARKS: Final[tuple[tuple[str, int, frozenset[str]], ...]] = (
 """How many of which flags tell whose they are, the particular ones first: LLaMA-Factory passes on
 those of TrainingArguments (llamafactory 0.9.5 hparams/parser.py `_TRAIN_ARGS`)."""
 OWN: Final = "script"
+_EXAMPLES: Final = re.compile(
+    r"(\A|/)(train_(dreambooth|text_to_image|controlnet|instruct_pix2pix|t2i_adapter|control|"
+    r"cogvideox|lcm_distill|custom_diffusion|unconditional)|textual_inversion)\w*\.py\Z"
+)
+"""Scripts below `examples` of huggingface/diffusers that train, each with flags of its own."""
+_COOKBOOK: Final = re.compile(
+    r"(\A|[/.])llama_(recipes|cookbook)[/.]finetuning(\.py)?\Z|(\A|/)(llama_)?finetuning\.py\Z"
+)
+_COOKBOOK_MARKS: Final = frozenset(
+    {"enable_fsdp", "use_peft", "peft_method", "batch_size_training", "model_name", "quantization"}
+)
+"""meta-llama/llama-cookbook: the module, or the script of its folder that only starts it."""
+SCRIPTS: Final = ("diffusers", "llama-cookbook")
+"""Makers whose scripts have no table: rules read their flags as they are written."""
 _OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z|(\A|/)(swift/cli|open_instruct)/")
 """The example scripts of transformers with a loop of their own share some of the flags, and so does
 ms-swift, whose arguments have other defaults (ms-swift 3.0 swift/llm/argument), and Open Instruct,
@@ -98,6 +112,10 @@ def dialect_of(program: str, node: Node) -> str | None:
     if _OWN_LOOP.search(program):
         return OWN
     keys = set(node.fields or ())
+    if _EXAMPLES.search(program):
+        return "diffusers"
+    if _COOKBOOK.search(program) and len(keys & _COOKBOOK_MARKS) > 1:
+        return "llama-cookbook"
     found = (name for name, fewest, marks in _MARKS if len(keys & marks) >= fewest)
     return next(found, None)
 

@@ -196,6 +196,21 @@ INVARIANTS = (
         lambda p: p.generation.device_share == 0 or p.generation.engine == "vllm_colocate",
     ),
     Invariant(
+        ("evaluation.predictions", "evaluation.completion"),
+        "evaluation writes answers exactly where they have a length",
+        lambda p: (p.evaluation.predictions == "answers") == (p.evaluation.completion > 0),
+    ),
+    Invariant(
+        ("evaluation.predictions", "schedule.evaluation_steps"),
+        "predictions are made only where there is an evaluation",
+        lambda p: p.evaluation.predictions == "loss" or p.schedule.evaluation_steps is not None,
+    ),
+    Invariant(
+        ("evaluation.predictions", "evaluation.kept_batches"),
+        "it is known how many batches of logits a device keeps",
+        lambda p: p.evaluation.predictions != "logits" or p.evaluation.kept_batches is not None,
+    ),
+    Invariant(
         ("schedule.warmup_steps", "schedule.steps"),
         "warm-up ends before training does",
         lambda p: p.schedule.steps is None or p.schedule.warmup_steps <= p.schedule.steps,

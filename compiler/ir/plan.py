@@ -13,6 +13,7 @@ from tunec.compiler.ir.slots import (
     Batch,
     Data,
     Devices,
+    Evaluation,
     Fsdp,
     Generation,
     Launch,
@@ -62,6 +63,7 @@ class Plan:
     adapter: Adapter
     objective: Objective
     generation: Generation
+    evaluation: Evaluation
     loss: Loss
     optimizer: Optimizer
     parallel: Parallel
@@ -82,14 +84,19 @@ class Plan:
     def values(self) -> dict[str, Any]:
         """Every slot's path and value, in the order of the groups."""
         found: dict[str, Any] = {}
-        for group, read in _READ.items():
-            found.update(zip(_PATHS[group], read(getattr(self, group)), strict=True))
+        for group in GROUPS:
+            found.update(values_of(group, getattr(self, group)))
         return found
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Build a plan from a value for every slot; KeyError names a slot without one."""
         return cls(**{group: build_group(group, values) for group in GROUPS})
+
+
+def values_of(group: str, whole: object) -> dict[str, Any]:
+    """The paths and values of the slots of a group, given by its name and itself."""
+    return dict(zip(_PATHS[group], _READ[group](whole), strict=True))
 
 
 def build_group(group: str, values: Mapping[str, Any]) -> Any:
@@ -181,6 +188,12 @@ class Draft:
     def generation(self) -> Generation:
         """Decided by choose_objective."""
         group: Generation = self._group("generation")
+        return group
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """Decided by choose_evaluation."""
+        group: Evaluation = self._group("evaluation")
         return group
 
     @property

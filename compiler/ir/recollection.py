@@ -44,12 +44,6 @@ class Recollection(Generic[_Question, _Result]):
         """The result for a subject that answers as an earlier one did; None: there was none."""
         return cast("_Result | None", _found(self._root, ask))
 
-    @property
-    def always(self) -> _Result | None:
-        """The result that comes without a question, if there is one."""
-        at = self._root
-        return cast("_Result", at.result) if isinstance(at, _End) and not at.rest else None
-
     def keep(self, asked: Mapping[_Question, Any], result: _Result) -> None:
         """Keep a result by what was asked for it, in that order, and answered."""
         self._root = _grown(self._root, tuple(asked.items()), result)

@@ -27,6 +27,7 @@ from tunec.schemas.terms import (
     Offload,
     OptimizerKernel,
     OptimizerName,
+    Predictions,
     QuantFormat,
     Reference,
     ScheduleKind,
@@ -155,6 +156,20 @@ class Generation:
     completion: int = _slot("most tokens of an answer", "tokens")
     temperature: float = _slot("of sampling; 0: nothing is sampled")
     device_share: float = _slot("share of each device's memory that vLLM takes beside the training")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What is computed of the evaluation data besides its loss; nothing of it unless asked for."""
+
+    predictions: Predictions = _slot("loss, logits (kept for a metric) or answers (written for it)")
+    prompt: int = _slot("most tokens of a prompt, its images not counted; 0: none", "tokens")
+    completion: int = _slot("most tokens of an answer; 0: none is written", "tokens")
+    beams: int = _slot("candidates that are written at once; 1: no beam search")
+    kept_batches: int | None = _slot(
+        "batches whose predictions wait on the device until they go to the host; none: all of them",
+        "batches",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +333,7 @@ GROUPS: Final[dict[str, type[Any]]] = {
     "adapter": Adapter,
     "objective": Objective,
     "generation": Generation,
+    "evaluation": Evaluation,
     "loss": Loss,
     "optimizer": Optimizer,
     "parallel": Parallel,

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,16 +14,19 @@ from tunec.compiler.frontend.comments import allowances
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.lints.document import Document
+from tunec.compiler.frontend.shell_references import SCRIPTS
+from tunec.compiler.lints.checkpoints import checkpoints
+from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.effective import CLASSES
+from tunec.compiler.lints.folded import OPTIONS_FILE, unfolded
 from tunec.compiler.lints.formats import Parsed, hostfile, parse_text
 from tunec.compiler.lints.kinds import kind_by_class, kind_of
-from tunec.compiler.lints.leniency import as_read
+from tunec.compiler.lints.leniency import as_read, of_somebody
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.recognition import recognised
 from tunec.compiler.lints.run import Missing, Unread
 from tunec.compiler.lints.schemas import newest
-from tunec.compiler.lints.views import views
+from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.target import File, Target
 from tunec.schemas.source import Span
 
@@ -58,6 +62,8 @@ class _Reader:
     unread: list[Unread] = field(default_factory=list)
     faults: list[Diagnostic] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    """Of files with a fault of their syntax, also where nothing could be read."""
     allowed: list[Allowance] = field(default_factory=list)
     seen: set[Path] = field(default_factory=set)
 
@@ -81,6 +87,10 @@ class _Reader:
         """Take in a file's content; references are followed where its path is known."""
         parsed, faults = parse_text(name, content)
         self.faults += faults
+        if faults:
+            self.texts[name] = (
+                str(content, "utf-8", "replace") if isinstance(content, bytes) else content
+            )
         for each in parsed:
             self.sources[name] = each.text
             self._document(name, each, path)
@@ -111,6 +121,9 @@ class _Reader:
             self.documents.append(found)
             return
         parsed = _listed(parsed)
+        if parsed.reader in SCRIPTS:
+            self._script(name, parsed, path)
+            return
         known = recognised(parsed, self.targets, self.readers, name)
         if known is None:
             if not parsed.part:
@@ -120,22 +133,70 @@ class _Reader:
                 self._follow_named(name, parsed, path)
             return
         target, file, kind = known
+        root = self._unfolded(name, parsed, path) if kind in TRAINERS else parsed.root
+        root, paths = undashed(root) if kind == "simpletuner" else (root, {})
         document = Document(
             name,
             kind,
             parsed.format,
             parsed.text,
-            parsed.root,
+            root,
             target,
             file,
             unknown=parsed.unknown,
+            paths=paths,
         )
-        every = [document, *views(document)]
-        self.documents += every
+        self.documents += [document, *map(self._with_table, views(document))]
         if path is not None:
             for each in (*_references(document), *_named(document, parsed)):
                 self._follow(each, path)
             self._hosts(document, path)
+            if kind in TRAINERS:
+                for folder, node in checkpoints(document, partial(_near, path=path)):
+                    called = str(_called_as(folder, path))
+                    self.documents.append(Document(called, "checkpoint", "folder", "", node))
+
+    def _with_table(self, view: Document) -> Document:
+        """A view of what a model is loaded with is read as the trainer's own file would be."""
+        reader = self.targets.get("huggingface") if view.kind == "model" else None
+        files = (
+            (each for each in reader.files if kind_of(reader, each) == "model") if reader else ()
+        )
+        file = next(iter(files), None)
+        return view if file is None else replace(view, target=reader, file=file)
+
+    def _script(self, name: str, parsed: Parsed, path: Path | None) -> None:
+        """Take in the flags of a maker's script, and follow what they name."""
+        document = Document(
+            name,
+            str(parsed.reader),
+            parsed.format,
+            parsed.text,
+            parsed.root,
+            unknown=parsed.unknown,
+        )
+        self.documents += [document, *views(document)]
+        if path is not None:
+            self._follow_named(name, parsed, path)
+
+    def _unfolded(self, name: str, parsed: Parsed, path: Path | None) -> Node:
+        """A trainer's keys, with the mappings that it is given as text, or by a file's name."""
+
+        def read(node: Node) -> str | None:
+            if path is None or not _is_file_name(node.value):
+                return None
+            found = next(_contents(Path(node.value), path), None)
+            if found is None:
+                document = Document(name, "script", parsed.format, parsed.text, parsed.root)
+                place = Place(document, OPTIONS_FILE, node)
+                self.missing.append(Missing(place, node.value, "there is no such file"))
+                return None
+            full = found[0].resolve()
+            self.seen.add(full)
+            self.unread = [each for each in self.unread if Path(each.name).resolve() != full]
+            return found[1].decode("utf-8", "replace")
+
+        return unfolded(parsed.root, read)
 
     def _follow_named(self, name: str, parsed: Parsed, path: Path) -> None:
         """Follow what the flags of a script name that is nobody's who is known."""
@@ -144,16 +205,16 @@ class _Reader:
             self._follow(each, path)
 
     def _follow(self, place: Any, path: Path) -> None:
-        wanted = Path(place.value)
-        places = [wanted] if wanted.is_absolute() else _near(wanted, path)
-        for each in places:
-            try:
-                content = read_bytes(each)
-            except Unreadable:
-                continue
+        for each, content in _contents(Path(place.value), path):
             self._content(_called_as(each, path), content)
             return
-        self.missing.append(Missing(place, str(place.value), "there is no such file"))
+        if not _is_written(place.document, Path(place.value).name):
+            self.missing.append(Missing(place, str(place.value), "there is no such file"))
+
+
+def _is_written(script: Document, name: str) -> bool:
+    """Whether a script sends something to a file of that name before it starts the program."""
+    return script.format == "shell" and f"> {name}" in script.text.replace("./", "")
 
 
 def _called_as(found: Path, by: Path) -> Path:
@@ -202,11 +263,12 @@ def _is_among(path: str, names: Iterable[str]) -> bool:
 
 def _finished(reader: _Reader) -> Reading:
     documents = tuple(_settled(reader.documents, reader.targets, reader.readers))
+    faults = of_somebody(reader.faults, documents, reader.texts, reader.targets)
     return Reading(
         documents,
         tuple(reader.missing),
         tuple(reader.unread),
-        tuple(as_read(reader.faults, documents, reader.readers)),
+        tuple(as_read(faults, documents, reader.readers)),
         reader.sources,
         tuple(reader.allowed),
     )
@@ -269,13 +331,23 @@ def _references(document: Document) -> Iterator[Any]:
 
 
 def _is_file_name(text: str) -> bool:
-    return text.endswith((".json", ".yaml", ".yml")) and "{" not in text and len(text) < _LONGEST
+    is_path = text.endswith((".json", ".yaml", ".yml")) and not set("{=") & set(text)
+    return is_path and len(text) < _LONGEST
 
 
 def _near(wanted: Path, path: Path) -> Iterator[Path]:
     """Beside the file that names it, in the directories around that, where the command runs."""
     yield from (folder / wanted for folder in path.resolve().parents)
     yield wanted
+
+
+def _contents(wanted: Path, path: Path) -> Iterator[tuple[Path, bytes]]:
+    """The files of that name that can be read, nearest first."""
+    for each in [wanted] if wanted.is_absolute() else _near(wanted, path):
+        try:
+            yield each, read_bytes(each)
+        except Unreadable:
+            continue
 
 
 def _unreadable(path: Path, why: str) -> Diagnostic:

@@ -113,12 +113,32 @@ def _overlap(run: "Run") -> Effective:
     return Effective(stage.value == 3, "default", f"the default of {release} by the stage")
 
 
+def _older_device(run: "Run") -> Effective:
+    """`cpu_offload: true` is the older name of an offload to the CPU."""
+    key = "zero_optimization.offload_optimizer.device"
+    old = run.said("deepspeed", "zero_optimization.cpu_offload")
+    if old is None or old.value is not True:
+        return default_of(run, "deepspeed", key)
+    return Effective("cpu", "document", old.document.name, old)
+
+
+def _older_gathering(run: "Run") -> Effective:
+    key = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
+    old = run.said("deepspeed", "zero_optimization.stage3_gather_fp16_weights_on_model_save")
+    if old is None or not isinstance(old.value, bool):
+        return default_of(run, "deepspeed", key)
+    return Effective(old.value, "document", old.document.name, old)
+
+
 DERIVED: Final[Mapping[str, Callable[["Run"], Effective]]] = {
     "gradient_accumulation_steps": _accumulation,
     "zero_optimization.overlap_comm": _overlap,
+    "zero_optimization.offload_optimizer.device": _older_device,
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": _older_gathering,
 }
 """Keys of ds_config.json whose default rests on others: deepspeed 0.14.5 to 0.19.8
-runtime/config.py `_set_batch_related_parameters`; runtime/zero/config.py `overlap_comm_valid`."""
+runtime/config.py `_set_batch_related_parameters`; runtime/zero/config.py `overlap_comm_valid`, and
+the older names of `cpu_offload` and `stage3_gather_fp16_weights_on_model_save`."""
 
 
 def _said(run: "Run", kind: str, key: str, said: Place) -> Effective:
@@ -154,6 +174,8 @@ def _trainer(*keys: str) -> Fill:
 def _any_of(*keys: str) -> Fill:
     def fill(run: "Run") -> Any:
         values = [run.effective("trainer", key) for key in keys]
+        if any(not isinstance(each.value, bool | None) for each in values):
+            return None
         if any(each.value is True for each in values):
             return True
         return False if values[0].known else None

@@ -57,7 +57,14 @@ def around(target: Target, software: Mapping[str, str], facts: Facts, plan: Plan
     used = {name: each for name, each in facts.devices.items() if name == plan.devices.model}
     devices = used or facts.devices
     world = plan.parallel.world
-    return Environment(facts.cluster, devices, world, facts.model, software, (target.name,))
+    return Environment(
+        facts.cluster,
+        devices,
+        world,
+        facts.model,
+        software=software,
+        readers=(target.name,),
+    )
 
 
 def run_of(target: Target, artifacts: Iterable[Artifact], environment: Environment) -> Run:

@@ -48,7 +48,9 @@ class Environment:
     world: int | None = None
     """Processes, as --world-size says."""
     model: "ResolvedModel | None" = None
-    """The model that --model names."""
+    """The model that --model names, if the catalogue has it."""
+    model_name: str | None = None
+    """The name that --model gives, whether the catalogue has it or not."""
     software: Mapping[str, str] = field(default_factory=dict)
     """Named versions by distribution: --software, --from NAME@VERSION, the cluster's own."""
     readers: tuple[str, ...] = ()
@@ -58,6 +60,17 @@ class Environment:
     def hosts(self) -> "tuple[Host, ...]":
         """The computer of each group of nodes; empty where the hardware is unknown."""
         return tuple(node.host for node in self.cluster.nodes) if self.cluster else ()
+
+    def has_memory(self, count: int | str) -> bool:
+        """Whether every node has so many bytes of RAM, where the hardware is known.
+
+        Clusters of many sizes answer alike, which those who read the size itself do not.
+        """
+        return all(host.memory >= int(count) for host in self.hosts)
+
+    def has_cores(self, count: int | str) -> bool:
+        """Whether every node has so many cores, where the hardware is known."""
+        return all(host.cores >= int(count) for host in self.hosts)
 
     @property
     def weakest(self) -> "Device | None":

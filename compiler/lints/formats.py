@@ -26,6 +26,12 @@ _ENDINGS: Final = {
 }
 _TOML: Final = re.compile(r"(?m)^\s*(?:\[[\w.\"-]+\]|[\w-]+\s+=\s+\S)")
 _YAML: Final = re.compile(r"(?m)^[\w\"'-]+\s*:(?:\s|$)")
+_MISSING: Final = "???"
+"""omegaconf 2.3.0 base.py: a value that has to be given on the command line."""
+_PUT_IN: Final = re.compile(r"\$\{[^{}]*\}|\?\?\?")
+_OF_A_TEMPLATE: Final = 4
+"""Values `${NAME}` from which on a file is a template: one alone is more likely a mistake, for no
+reader of YAML puts in variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class Parsed:
     """Of a script, which part of it this is: `launcher`, `flags`, `slurm`, `environment`."""
     references: tuple[tuple[str, str, Span], ...] = ()
     """Files that a script names: key, file, place."""
+    program: str = ""
+    """Of flags, what is started with them."""
 
 
 def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
@@ -58,8 +66,12 @@ def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], lis
     if written == "toml":
         return _toml(name, text)
     root, faults = parse(content, name, "json" if written == "json" else "yaml")
-    found = [] if root is None else [Parsed(written, text, root)]
-    return tuple(found), list(faults)
+    if root is None:
+        return (), list(faults)
+    if _MISSING in text or text.count("${") >= _OF_A_TEMPLATE:
+        root, unknown = known_part(root)
+        return (Parsed(written, text, root, unknown=unknown),), list(faults)
+    return (Parsed(written, text, root),), list(faults)
 
 
 def format_of(name: str, text: str) -> str:
@@ -96,7 +108,7 @@ def _shell(name: str, text: str) -> Iterator[Parsed]:
         root, unknown = known_part(each.node)
         reader = each.dialect if each.kind == "flags" else None
         named = tuple((dotted(ref.path), ref.file, ref.span) for ref in each.references)
-        yield Parsed("shell", text, root, reader, unknown, each.kind, named)
+        yield Parsed("shell", text, root, reader, unknown, each.kind, named, each.program)
 
 
 def known_part(node: Node) -> tuple[Node, frozenset[str]]:
@@ -112,11 +124,15 @@ def _known(node: Node, path: Path, lost: set[str]) -> Node:
         return node
     fields = {}
     for key, child in node.fields.items():
-        if type(child.value).__name__ == "Unknown":
+        if type(child.value).__name__ == "Unknown" or _is_put_in_later(child.value):
             lost.add(dotted((*path, key)))
         else:
             fields[key] = _known(child, (*path, key), lost)
     return replace(node, fields=fields)
+
+
+def _is_put_in_later(value: Any) -> bool:
+    return isinstance(value, str) and _PUT_IN.fullmatch(value) is not None
 
 
 # ── toml ─────────────────────────────────────────────────────────────────────────────────────────

@@ -34,6 +34,8 @@ _CLASSES: Final = {
 }
 LEAST_SHARE: Final = 0.6
 """The share of its keys that a document must share with a kind to be taken for one."""
+OF_SCRIPTS: Final = frozenset({"max_seq_length", "max_length", "dataset_num_proc"})
+"""Fields of SFTConfig that examples of transformers and other scripts have for themselves."""
 _DATA: Final = "multidatabackend.json"
 
 
@@ -47,7 +49,7 @@ def kind_of(target: Target, file: File) -> str:
 
 
 @cache
-def _class_keys(kind: str) -> frozenset[str]:
+def fields_of(kind: str) -> frozenset[str]:
     """The fields of the classes behind a kind, in any release that is known."""
     return frozenset(
         name
@@ -65,7 +67,7 @@ def _file_keys(target: str, name: str, entries: tuple[tuple[str, ...], ...]) -> 
 
 def kind_by_class(keys: frozenset[str]) -> str | None:
     """The kind whose class knows most of some flags, if it knows enough; the first of equals."""
-    shares = {kind: len(keys & _class_keys(kind)) for kind in _CLASSES}
+    shares = {kind: len(keys & fields_of(kind)) for kind in _CLASSES}
     best = max(shares, key=lambda kind: shares[kind])
     return best if keys and shares[best] >= LEAST_SHARE * len(keys) else None
 
@@ -74,7 +76,7 @@ def known_keys(target: Target, file: File) -> frozenset[str]:
     """Keys at the top of a file, as far as its rows, its schema and its class know them."""
     rows = _file_keys(target.name, file.name, tuple(entry.keys for entry in file.entries))
     kind = kind_of(target, file)
-    return rows | _class_keys(kind) | (_schema_keys(schema_name(target, file)))
+    return rows | fields_of(kind) | (_schema_keys(schema_name(target, file)))
 
 
 def own_keys(target: Target | None, file: File | None, keys: Iterable[str]) -> frozenset[str]:

@@ -134,11 +134,17 @@ def _unused(allowances: Iterable[Allowance], run: Run) -> Iterator[Diagnostic]:
 
 
 def catalogue_model(name: str) -> "ResolvedModel | None":
-    """The catalogue's model of a repository or catalogue name; None where it has none."""
+    """The catalogue's model of a repository or catalogue name; None where it has none.
+
+    A folder, or another's copy, is the model that is called as its last part is.
+    """
     from tunec.compiler.gather import resolve_model
     from tunec.schemas.models.catalogue import card
 
-    try:
-        return resolve_model(card(name).name, Path())
-    except (LookupError, ValueError, OSError):
-        return None
+    last = name.rstrip("/").rpartition("/")[2]
+    for each in dict.fromkeys((name, last)):
+        try:
+            return resolve_model(card(each).name, Path())
+        except (LookupError, ValueError, OSError):
+            continue
+    return None

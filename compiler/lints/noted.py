@@ -68,10 +68,10 @@ class Noted(Document):
         """What a cell says, to be compared with another document's; None: nothing."""
         if key == EVERYTHING:
             return self._digest
-        return self._keys if key == EVERY_KEY else self._written.get(key)
+        return self._keys if key == EVERY_KEY else self.written.get(key)
 
     @cached_property
-    def _written(self) -> dict[str, str]:
+    def written(self) -> dict[str, str]:
         """Every key with its value in words."""
         return {path: repr(place.value) for path, place in self.found.unnoted.items()}
 
@@ -81,7 +81,7 @@ class Noted(Document):
 
     @cached_property
     def _digest(self) -> str:
-        return sha256(repr(self._written).encode()).hexdigest()
+        return sha256(repr(self.written).encode()).hexdigest()
 
 
 class _Keys(Mapping[str, Place]):

@@ -1,5 +1,6 @@
 """Which program's file a document is, by its keys; a name tells where the keys leave it open."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -7,7 +8,14 @@ from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.shell_references import OWN, OWN_ENGINE, starts_engine
 from tunec.compiler.lints.file_names import by_name
 from tunec.compiler.lints.formats import Parsed
-from tunec.compiler.lints.kinds import LEAST_SHARE, kind_by_class, kind_of, known_keys
+from tunec.compiler.lints.kinds import (
+    LEAST_SHARE,
+    OF_SCRIPTS,
+    fields_of,
+    kind_by_class,
+    kind_of,
+    known_keys,
+)
 from tunec.compiler.target import File, Target
 
 _FIRST: Final = ("axolotl", "llamafactory", "simpletuner", "accelerate", "trl")
@@ -26,10 +34,25 @@ _SEQ2SEQ: Final = frozenset(
 _CLASSED: Final = ("hf", "sft", "dpo", "grpo")
 """Kinds that are recognised by keys that many programs have."""
 _BLOCKS: Final = ("deepspeed",)
+_PROGRAM: Final = re.compile(
+    r"\Atrl (sft|dpo|grpo)\b|(?:\A|[/.])(sft|dpo|grpo)(?:_[a-z0-9_]*)?(?:\.py)?\Z"
+)
+"""trl 0.9 to 1.16 cli, and the scripts in trl/scripts and examples/scripts of its repository."""
 _SHARE_OF_FLAGS: Final = 0.4
 """The share of the flags of a script that the trainer has to know: the others are the script's."""
 _SHARE_OF_ENGINE: Final = 0.9
 """The same where a flag says that the script starts DeepSpeed's engine itself."""
+_SHARE_OF_SECTIONS: Final = 0.4
+"""The share of a file's keys that DeepSpeed has to know: GPT-NeoX and others put its sections among
+keys of their own."""
+_REQUIRED: Final = {"axolotl": "base_model", "llamafactory": "model_name_or_path"}
+"""A key without which a program takes no file: others have many of its keys too."""
+_OF_OTHERS: Final = frozenset({"tuner_type", "train_type", "split_dataset_ratio", "model_author"})
+"""Keys of ms-swift, which has many of TrainingArguments' with other defaults (swift 3.0 to 4.0
+llm/argument)."""
+_LEAST_FLAGS: Final = 2
+"""Fields of the trainer, besides `deepspeed`, that a script's flags have at the least: scripts that
+only load a model are given that one too."""
 _NO_FLAGS: Final = ("ds_config.json", "accelerate.yaml")
 """Files that no program takes as flags of its own."""
 
@@ -39,8 +62,11 @@ def recognised(
 ) -> tuple[Target, File, str] | None:
     """The target, its file, and what rules call it; None where nobody's who is known."""
     document = plain(parsed.root)
-    if parsed.reader == OWN:
+    if parsed.reader == OWN or (not parsed.part and _OF_OTHERS & set(parsed.root.fields or ())):
         return None
+    started = _by_program(parsed, targets)
+    if started is not None:
+        return started
     if parsed.reader is not None:
         found = _of_target(parsed, document, targets)
         if found is not None or parsed.reader in targets:
@@ -56,10 +82,22 @@ def recognised(
             if _is(file, document) and (group is named or _is_its_own(target, file, parsed)):
                 found = target, file, kind_of(target, file)
                 return _narrowed(found, files, document) if parsed.part != "flags" else found
-        best = _by_keys(files, document)
-        if best is not None and (best[2] != "deepspeed" or parsed.format == "json"):
+        mine = files if group is named else [each for each in files if _may_take(each[0], document)]
+        best = _by_keys(mine, document)
+        if best is not None and _is_plausible(best, parsed):
             return best
     return None
+
+
+def _by_program(parsed: Parsed, targets: Mapping[str, Target]) -> tuple[Target, File, str] | None:
+    """The file of TRL whose flags `trl dpo` takes, or a script that is called as TRL's own is."""
+    said = _PROGRAM.search(parsed.program) if parsed.part == "flags" else None
+    if said is None or "trl" not in targets or parsed.reader not in (None, "trl", "huggingface"):
+        return None
+    trl = targets["trl"]
+    mine = [(trl, file) for file in trl.files if kind_of(trl, file) == (said[1] or said[2])]
+    is_own = parsed.reader == "trl" or _knows(mine, parsed, LEAST_SHARE)
+    return next(((*each, kind_of(*each)) for each in mine if is_own), None)
 
 
 def _narrowed(
@@ -88,15 +126,27 @@ def _of_target(
     files = [(target, f) for f in target.files if kind_of(target, f) not in ("deepspeed", "launch")]
     if target.name == "huggingface" and not _knows(files, parsed, _SHARE_OF_FLAGS):
         return None
+    if target.name == "huggingface":
+        files = [each for each in files if kind_of(*each) != "sft" or _says_trl(document)]
     exact = next(((t, f) for t, f in files if _is(f, document)), None)
     if exact is not None and kind_of(*exact) != "sft":
         return (*exact, kind_of(*exact))
     return _by_keys(files, document, least=0.0)
 
 
+def _says_trl(document: Any) -> bool:
+    """Whether flags have a field of TRL's classes that scripts of others do not have as well."""
+    keys = frozenset(document) if isinstance(document, dict) else frozenset()
+    return bool(keys & fields_of("sft") - fields_of("hf") - OF_SCRIPTS)
+
+
 def _is_its_own(target: Target, file: File, parsed: Parsed) -> bool:
     """Whether most of a file's keys are a trainer's: others have `output_dir` and `optim` too."""
-    if kind_of(target, file) not in _CLASSED:
+    kind = kind_of(target, file)
+    if kind == "deepspeed":
+        keys = frozenset(parsed.root.fields or ())
+        return len(keys & known_keys(target, file)) >= _SHARE_OF_SECTIONS * len(keys)
+    if kind not in _CLASSED:
         return True
     least = _SHARE_OF_FLAGS if parsed.part == "flags" else LEAST_SHARE
     return _knows([(target, file)], parsed, least)
@@ -110,6 +160,9 @@ def _knows(files: Sequence[tuple[Target, File]], parsed: Parsed, least: float) -
         least = _SHARE_OF_ENGINE
     every = _SEQ2SEQ.union(*(known_keys(*each) for each in files))
     mine = [key for key, each in fields.items() if key in every and _may_be(key, each)]
+    loads_only = parsed.part == "flags" and "deepspeed" in mine and "output_dir" not in mine
+    if loads_only and len(mine) - 1 < _LEAST_FLAGS:
+        return False
     return len(mine) >= least * len(fields)
 
 
@@ -121,6 +174,8 @@ def _fits(target: Target, file: File, parsed: Parsed) -> bool:
     data = ("json", "yaml", "toml")
     if parsed.format == "toml" and target.name not in _TOML:
         return False
+    if parsed.format == "yaml" and kind_of(target, file).endswith("-data"):
+        return False  # SimpleTuner reads its data sets by json.load
     if parsed.part == "flags" and parsed.reader is None and target.name in _WITH_PROGRAM:
         return False
     if parsed.part in ("launcher", "slurm"):
@@ -137,6 +192,22 @@ def _is(file: File, document: Any) -> bool:
         return bool(file.recognise(document))
     except (TypeError, ValueError, AttributeError, LookupError):
         return False
+
+
+def _is_plausible(found: tuple[Target, File, str], parsed: Parsed) -> bool:
+    if parsed.part == "flags":
+        return _is_its_own(found[0], found[1], parsed)
+    return found[2] != "deepspeed" or parsed.format == "json"
+
+
+def _may_take(target: Target, document: Any) -> bool:
+    """Whether a file may be a program's by its keys alone."""
+    if isinstance(document, dict) and set(document) == {"model_type"}:
+        return False  # a model's own config, of which a test needs no more
+    if target.name == "trl" and isinstance(document, dict) and not set(document) & fields_of("hf"):
+        return False  # rank and targets of LoRA alone are many scripts' own
+    required = _REQUIRED.get(target.name)
+    return required is None or (isinstance(document, dict) and required in document)
 
 
 def _by_keys(

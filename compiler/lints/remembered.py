@@ -12,21 +12,20 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts, ResolvedModel
-from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.recollection import Recollection
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.emitted import EXEMPT, around, documents_of, software_of, told_of
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rule_of
-from tunec.compiler.lints.noted import EVERYTHING, FAULTS, SLOT, Noted, Notes, Read
-from tunec.compiler.lints.questions import answer
+from tunec.compiler.lints.noted import EVERYTHING, Noted, Notes, Read
+from tunec.compiler.lints.replies import Replies, Said
 from tunec.compiler.lints.rule import Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.schemas import Fault, Schema
 from tunec.compiler.lints.silence import known_rules, proof
 from tunec.compiler.lints.sparing import Sparing
-from tunec.compiler.lints.surrounded import MODEL, Surrounded
+from tunec.compiler.lints.standing import Grounds, Standing
+from tunec.compiler.lints.surrounded import Surrounded
 from tunec.compiler.lints.telling import check_rule
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
@@ -35,10 +34,6 @@ from tunec.compiler.target import Artifact, Target
 Verdict = Rule | tuple[Diagnostic, ...]
 """What a rule finds; or the rule itself, where it has to be asked each time."""
 
-_HARDWARE: Final = tuple(
-    f"environment.{each}" for each in ("cluster", "devices", "weakest", "hosts")
-)
-"""What is asked of hardware alone."""
 _MOST_RESULTS: Final = 512
 """Of a rule for files of a kind; then they are forgotten."""
 _TRIAL: Final = 64
@@ -54,8 +49,7 @@ class _Found:
     """What a rule finds."""
 
     verdict: Verdict
-    is_quiet: bool
-    """Whether it finds nothing, wherever the files are used."""
+    grounds: Grounds
 
 
 @dataclass(slots=True)
@@ -70,30 +64,23 @@ class _Memory:
     is_asked: bool = False
     """Whether it looks at what is never the same: it is sooner asked than remembered."""
 
-    def recall(self, told: "_Told") -> _Found | None:
+    def recall(self, told: Replies) -> _Found | None:
         """What it found where as much was told."""
         found = self.found.recall(told.__getitem__)
         self.recalled += found is not None
         return found
 
-    def judge(self, run: Surrounded, told: "_Told") -> _Found:
+    def judge(self, run: Surrounded, told: Replies) -> _Found:
         """What it finds in a run, for the first time."""
         size = self.found.size
         if size == _MOST_RESULTS or (size == _TRIAL and self.recalled < size):
             self.is_asked = self.recalled < size
             self.found, self.recalled = Recollection(), 0
-        verdict = _verdict(self, run)
-        is_quiet = verdict == () and not any(read[0] == "at" for read in run.read)
-        found = _Found(verdict, is_quiet)
+        verdict, reads = _verdict(self, run), _in_fewer_words(run.read)
+        found = _Found(verdict, Grounds.of(reads))
         if not self.is_asked:
-            self.found.keep({read: told[read] for read in _in_fewer_words(run.read)}, found)
+            self.found.keep({read: told[read] for read in reads}, found)
         return found
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it finds nothing in files of the kind, whatever they say."""
-        found = self.found.always
-        return found is not None and found.is_quiet
 
 
 def _in_fewer_words(read: Iterable[Read]) -> dict[Read, None]:
@@ -109,8 +96,9 @@ def _in_fewer_words(read: Iterable[Read]) -> dict[Read, None]:
 class _Kind:
     """Files that differ only in their keys, for the same versions of their readers."""
 
-    memories: list[_Memory]
-    """The rules that may find something in them."""
+    memories: tuple[_Memory, ...]
+    """Of all rules."""
+    standing: Standing
     rows: dict[str, tuple[Read, ...]] = field(default_factory=dict)
     """The cells of all rows that say a slot."""
 
@@ -120,77 +108,10 @@ class _Files:
     """Files that were judged before."""
 
     artifacts: Sequence[Artifact]
-    run: Sparing
     kind: _Kind
-    told: dict[Read, Any] = field(default_factory=dict)
-    """What they say."""
-    memories: list[_Memory] | None = None
-    """The rules for which surroundings matter, or that find something; None: not known yet."""
-
-
-class _Told(dict[Read, Any]):
-    """What files and surroundings say, looked up when it is first asked for."""
-
-    surrounded: Surrounded | None = None
-
-    def __init__(self, files: _Files, run: Run, hardware: dict[Read, Any], model: int) -> None:
-        super().__init__(files.told)
-        self.update(hardware)
-        self[MODEL] = model
-        self.files, self.run, self._hardware = files, run, hardware
-
-    def __missing__(self, read: Read) -> Any:
-        about, what = read
-        if about == "at":
-            found: Any = answer(self.run, read)
-            if what.startswith(_HARDWARE):
-                self._hardware[read] = found
-        else:
-            found = self._in_slot(what) if about == SLOT else _said(self.run, about, what)
-            self.files.told[read] = found
-        self[read] = found
-        return found
-
-    def _in_slot(self, slot: str) -> Any:
-        """What the files say of a slot: by the keys of its rows, and together."""
-        rows, files = self.files.kind.rows, self.files
-        if slot not in rows:
-            rows[slot] = tuple(_rows(self.run, slot))
-        together = (_words(each) for each in files.run.said_together if each.slot == slot)
-        return (*map(self.__getitem__, rows[slot]), *together)
-
-
-def _rows(run: Run, slot: str) -> Iterator[Read]:
-    """The cells of all rows that say a slot, of whatever version."""
-    for at, document in enumerate(run.documents):
-        for entry in document.file.entries if document.file else ():
-            if slot in entry.slots:
-                yield from ((at, key) for key in entry.keys)
-
-
-def _words(each: Definition) -> tuple[Any, ...]:
-    return each.rank, each.author, each.reason, repr(each.value), each.span is None
-
-
-def _said(run: Run, at: int, what: str) -> Any:
-    """What a file of a run says in a cell."""
-    document = run.documents[at]
-    if what == FAULTS:
-        return tuple(map(_fault, run.faults(document)))
-    return document.told(what) if isinstance(document, Noted) else None
-
-
-def _fault(each: Fault) -> tuple[Any, ...]:
-    said = each.place.path, repr(each.place.value), _number(each.schema)
-    return each.what, each.path, each.is_refused, each.is_checked, *said
-
-
-_SCHEMAS: Final[dict[int, tuple[Any, int]]] = {}
-
-
-def _number(schema: Schema) -> int:
-    """A number for a schema, which the schema, being kept, shares with no other."""
-    return _SCHEMAS.setdefault(id(schema), (schema, len(_SCHEMAS)))[1]
+    said: Said
+    standing: Standing | None = None
+    """What rules found in them; None: they are asked for the first time."""
 
 
 @dataclass(slots=True)
@@ -229,12 +150,12 @@ class Remembered:
         files = self._files.get(key)
         if files is None:
             run = self._run(target, artifacts, environment)
-            files = self._files[key] = _Files(artifacts, run, self._kind(run, dialect))
+            kind = self._kind(run, dialect)
+            files = self._files[key] = _Files(artifacts, kind, Said(run, kind.rows))
         else:
-            run = files.run.moved(environment)
-        told = _Told(files, run, self._asked(environment), self._model(facts.model))
-        found = self._first(told) if files.memories is None else self._again(told)
-        return told_of(_spoken(found, run), target, plan)
+            run = files.said.run.moved(environment)
+        told = Replies(files.said, run, self._asked(environment), self._model(facts.model))
+        return told_of(_spoken(self._found(files, told), run), target, plan)
 
     def _model(self, model: ResolvedModel) -> int:
         """The number of a model among those that were met."""
@@ -278,35 +199,27 @@ class Remembered:
             if len(self._kinds) == _MOST_KINDS:
                 self._kinds.clear()
             rules = known_rules().items()
-            memories = [_Memory(at, name) for name, at in rules if name not in EXEMPT]
-            self._kinds[key] = _Kind(memories)
+            memories = tuple(_Memory(at, name) for name, at in rules if name not in EXEMPT)
+            self._kinds[key] = _Kind(memories, Standing(set(range(len(memories)))))
         return self._kinds[key]
 
-    def _first(self, told: _Told) -> Iterator[Verdict]:
-        """What each rule finds in files that are seen for the first time."""
-        memories = told.files.kind.memories
-        told.files.memories = []
-        is_new = not any(memory.found.size for memory in memories)
-        for memory in memories:
-            found = memory.recall(told) or memory.judge(self._surrounded(told), told)
-            if not found.is_quiet:
-                told.files.memories.append(memory)
+    def _found(self, files: _Files, told: Replies) -> Iterator[Verdict]:
+        """What rules find, but for those that would find nothing again."""
+        memories, standing = files.kind.memories, files.standing or files.kind.standing
+        for place in standing.asked(told):
+            found = self._recalled(memories[place], told)
+            if found.verdict == ():
+                standing.settle(place, found.grounds, told)
+            else:
+                standing.unsettle(place)
                 yield found.verdict
-        if is_new:
-            memories[:] = [memory for memory in memories if not memory.is_settled]
+        files.standing = files.standing or standing.here()
 
-    def _again(self, told: _Told) -> Iterator[Verdict]:
-        """The same where they come again, with other surroundings."""
-        for memory in told.files.memories or ():
-            yield self._found(memory, told).verdict
-
-    def _found(self, memory: _Memory, told: _Told) -> _Found:
+    def _recalled(self, memory: _Memory, told: Replies) -> _Found:
         """What a rule finds, recalled where it can be."""
-        if memory.is_asked:
-            return _Found(rule_of(memory.subject, memory.name), is_quiet=False)
         return memory.recall(told) or memory.judge(self._surrounded(told), told)
 
-    def _surrounded(self, told: _Told) -> Surrounded:
+    def _surrounded(self, told: Replies) -> Surrounded:
         if told.surrounded is None:
             told.surrounded = Surrounded(told.run, self._notes, told.__getitem__)
         return told.surrounded

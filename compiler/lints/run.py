@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 
 _WORLD: Final = "parallel.world"
 
+_ON_EVERY_DEVICE: Final = ("deepspeed", "accelerate")
+"""Launchers that start a process for every device that they see, unless they are told a number:
+deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`; accelerate 0.30.1 to 1.15.0
+commands/launch.py `_validate_launch_command`."""
+_COUNTED: Final = (_WORLD, "devices.nodes", "devices.per_node")
+
 DeepspeedReader = Literal["trainer", "plain", "unknown"]
 
 _CLASSES: Final = {
@@ -167,6 +173,12 @@ class Run:
         found = ((each.span, each) for one in self.documents for each in one.found.values())
         return dict(reversed(list(found)))
 
+    @cached_property
+    def folded(self) -> frozenset[Span]:
+        """Where mappings stand as one text, within which no edit can be made."""
+        every = (node for each in self.documents for node in (each.root.fields or {}).values())
+        return frozenset(node.span for node in every if node.folded)
+
     # ── surroundings ─────────────────────────────────────────────────────────────────────────────
 
     @property
@@ -178,16 +190,38 @@ class Run:
     def data_parallel(self) -> int | None:
         """Processes that work on different samples: world / (tensor x sequence x pipeline)."""
         world = self.value(_WORLD)
-        split = self.value("parallel.tensor", 1) * self.value("parallel.sequence", 1)
+        split = self.value("parallel.tensor", 1) * self._sequence_width
         return world // split if world is not None and split and world % split == 0 else None
+
+    @property
+    def _sequence_width(self) -> int:
+        """Processes that share a sequence, also where only ds_config.json says so.
+
+        deepspeed 0.17.6 to 0.19.8 runtime/config.py `DeepSpeedConfig.__init__`: world_size is the
+        group's over "sequence_parallel_size".
+        """
+        said = self.said("deepspeed", "sequence_parallel_size")
+        width = (
+            said.value if said is not None and self.runs("deepspeed>=0.17.6") is not False else 1
+        )
+        asked: int = self.value("parallel.sequence", 1)
+        return width if type(width) is int and width > 1 else asked
 
     @cached_property
     def model(self) -> "ResolvedModel | None":
         """The model, by --model or by what a file names, if the catalogue has it."""
         if self.environment.model is not None:
             return self.environment.model
-        name = self.value("model.path")
-        return self.resolve_model(name) if isinstance(name, str) else None
+        return self.resolve_model(self.model_name) if self.model_name else None
+
+    @property
+    def model_name(self) -> str | None:
+        """The model as a file names it, also by the flag of a script that is nobody's known."""
+        name = self.environment.model_name or self.value("model.path")
+        if name is None:
+            said = self.said("trainer", "model_name_or_path")
+            name = None if said is None else said.value
+        return name if isinstance(name, str) and name else None
 
     @cached_property
     def deepspeed_reader(self) -> DeepspeedReader:
@@ -253,7 +287,8 @@ class Run:
         version = self.release(target.package).version
         software = {name: str(each.version) for name, each in self.releases.items()}
         for each in read(target, {file: document.flat}, version, software):
-            yield by(document, each)
+            if each.rank != Rank.CONSUMER or not _is_given(document, each.slot):
+                yield by(document, each)
 
     def _surroundings(self) -> Iterator[Definition]:
         asked, cluster = self.environment.world, self.environment.cluster
@@ -264,6 +299,14 @@ class Run:
             reason = f"{cluster.name} has {cluster.device_count} devices"
             count = cluster.device_count
             yield Definition(_WORLD, count, Rank.CATALOGUE, "hardware", reason)
+
+
+def _is_given(document: Document, slot: str) -> bool:
+    """Whether a document says a slot by what only running tells: a value, or the devices seen."""
+    if slot in _COUNTED and document.value("launcher") in _ON_EVERY_DEVICE:
+        return True
+    rows = document.file.entries if document.file is not None and document.unknown else ()
+    return any(slot in row.slots and document.unknown.intersection(row.keys) for row in rows)
 
 
 def by(document: Document, each: Definition) -> Definition:

@@ -30,8 +30,9 @@ def environment_of(
 ) -> Environment:
     """Resolve what is named: hardware and model as in a spec, readers as `NAME[@VERSION]`.
 
-    A version in `software` wins over one in `readers`, that over the hardware's own. Raises
-    Unusable for a name or a version that leads nowhere.
+    A version in `software` wins over one in `readers`, that over the hardware's own. A model that
+    the catalogue does not have is known by its name alone. Raises Unusable for any other name, or
+    a version, that leads nowhere.
     """
     if world is not None and world < 1:
         raise Unusable(f"a run has 1 process or more, and not {world}")
@@ -48,6 +49,7 @@ def environment_of(
         devices=devices_of(cluster) if cluster else {},
         world=world,
         model=_model(model),
+        model_name=model,
         software=versions,
         readers=tuple(_target(name, targets).name for name, _, _ in named),
     )
@@ -84,10 +86,15 @@ def _cluster(name: str | None) -> "Cluster | None":
 def _model(name: str | None) -> "ResolvedModel | None":
     if name is None:
         return None
-    from tunec.compiler.gather import resolve_model
+    from tunec.compiler.gather import Unresolved, resolve_model
+    from tunec.schemas.models.catalogue import UnknownName
 
     try:
         return resolve_model(name, Path())
+    except UnknownName:
+        return None
+    except Unresolved as fault:
+        raise Unusable(str(fault)) from None
     except (LookupError, ValueError, OSError) as fault:
         raise Unusable(_words(fault)) from None
 

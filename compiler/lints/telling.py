@@ -37,10 +37,15 @@ def told(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         finding.labels,
         (f"what happens: {CONSEQUENCES[consequence]}", *notes),
         finding.help,
-        finding.fix,
+        finding.fix if finding.fix is None or _can_be_edited(finding, run) else None,
         finding.sum,
         consequence,
     )
+
+
+def _can_be_edited(finding: Finding, run: Run) -> bool:
+    """Whether what it speaks of stands in the file by itself, and not within a text."""
+    return run.folded.isdisjoint(label.span for label in finding.labels)
 
 
 def _assumed(rule: Rule, run: Run) -> str | None:

@@ -69,6 +69,10 @@ def views(document: Document) -> Iterator[Document]:
         found = _below(document, "training_args.")
         if found:
             yield view(document, "hf", found)
+    if document.kind in ("model", "hf") and document.get("quantization_config.load_in_4bit"):
+        yield view(document, "model", _below(document, "quantization_config."))
+    if document.format == "shell" and document.kind in ("hf", "sft"):
+        yield from _loaded_by_script(document)
     inline = document.get("deepspeed")
     if inline is not None and inline.node.fields:
         yield view(document, "deepspeed", _below(document, "deepspeed."))
@@ -88,8 +92,7 @@ def _accelerate(document: Document) -> Iterator[Document]:
     }
     mixed = document.get("mixed_precision")
     if mixed is not None and isinstance(mixed.value, str) and mixed.value in _PRECISION:
-        on = Place(document, "mixed_precision", replace(mixed.node, value=True))
-        found[_PRECISION[mixed.value]] = on
+        found[_PRECISION[mixed.value]] = _as(mixed, value=True)
     yield view(document, "deepspeed", found)
 
 
@@ -106,10 +109,38 @@ def _launched(document: Document) -> Iterator[Document]:
     }
     mixed = document.get("flags.mixed_precision")
     if found and mixed is not None and mixed.value in _PRECISION:
-        on = Place(document, "flags.mixed_precision", replace(mixed.node, value=True))
-        found[_PRECISION[mixed.value]] = on
+        found[_PRECISION[mixed.value]] = _as(mixed, value=True)
     if found:
         yield view(document, "deepspeed", found)
+
+
+_BITS: Final = {4: "load_in_4bit", 8: "load_in_8bit"}
+
+
+def _loaded_by_script(document: Document) -> Iterator[Document]:
+    """The base that flags of scripts ask to be quantised: `--bits 4`, or `--q_lora True`.
+
+    haotian-liu/LLaVA c121f04 llava/train/train.py and 2U1/Qwen-VL-Series-Finetune 93fef86
+    src/train/train_sft.py: BitsAndBytesConfig of 4 or 8 bits, computed in the run's dtype;
+    QwenLM/Qwen 2df8e8a finetune.py: 4 bits of GPTQ; artidoro/qlora 7f4e95a qlora.py.
+    """
+    bits, q_lora = document.get("bits"), document.get("q_lora")
+    key = _BITS.get(bits.value) if bits is not None and type(bits.value) is int else None
+    if key is None and q_lora is not None and str(q_lora.value).lower() == "true":
+        bits, key = q_lora, _BITS[4]
+    if bits is None or key is None:
+        return
+    found = {key: _as(bits, value=True)}
+    for half, word in (("bf16", "bfloat16"), ("fp16", "float16")):
+        at = document.get(half)
+        if at is not None and str(at.value).lower() == "true" and key == _BITS[4]:
+            found["bnb_4bit_compute_dtype"] = _as(at, value=word)
+    yield view(document, "model", found)
+
+
+def _as(place: Place, *, value: Any) -> Place:
+    """The same place with the value that it has for another reader."""
+    return Place(place.document, place.path, replace(place.node, value=value))
 
 
 def _axolotl_precision(document: Document) -> dict[str, Place]:
@@ -129,6 +160,20 @@ def _below(document: Document, prefix: str) -> dict[str, Place]:
         for path, each in document.found.items()
         if path.startswith(prefix) and not each.node.fields
     }
+
+
+def undashed(root: Node) -> tuple[Node, dict[str, str]]:
+    """A tree whose keys at the top have no dashes before them, and the key of each in the file.
+
+    simpletuner 3.1.6 and 4.10.1 helpers/configuration/cli_utils.py `mapping_to_cli_args`: a key of
+    config.json may be written as the flag that it becomes.
+    """
+    fields = root.fields or {}
+    named = {key: key.removeprefix("--") for key in fields}
+    if all(key == name for key, name in named.items()):
+        return root, {}
+    plain = replace(root, fields={named[key]: child for key, child in fields.items()})
+    return plain, {name: key for key, name in named.items() if name != key}
 
 
 def view(document: Document, kind: str, found: Mapping[str, Place]) -> Document:

@@ -159,7 +159,7 @@ class Watched:
             if getattr(self._run, name):
                 raise Unsayable(name)
             return ()
-        if name in ("environment", "model", "deepspeed_reader", "data_parallel"):
+        if name in ("environment", "model", "model_name", "deepspeed_reader", "data_parallel"):
             return _shown(self, name, getattr(self._run, name))
         raise Unsayable(name)
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from tunec.compiler.passes.choose_adapter import choose_adapter
 from tunec.compiler.passes.choose_attention import choose_attention
+from tunec.compiler.passes.choose_evaluation import choose_evaluation
 from tunec.compiler.passes.choose_loss import choose_loss
 from tunec.compiler.passes.choose_objective import choose_objective
 from tunec.compiler.passes.choose_optimizer import choose_optimizer
@@ -61,6 +62,13 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         heeds=("batch.global",),
     ),
     Pass(
+        "choose-evaluation",
+        ("model", "data", "objective"),
+        ("evaluation",),
+        choose_evaluation,
+        ("spec.evaluation",),
+    ),
+    Pass(
         "choose-loss",
         ("model", "adapter", "objective"),
         ("loss",),
@@ -78,7 +86,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         "fit",
         (
             *("devices", "data", "precision", "quantization", "attention", "adapter"),
-            *("objective", "generation", "loss", "optimizer"),
+            *("objective", "generation", "evaluation", "loss", "optimizer"),
         ),
         FIT_GROUPS,
         fit,

@@ -3,6 +3,7 @@
 It reads its standard input, which tunec holds open. At its end, because tunec closed it or was
 killed, the launcher and every rank are killed; if tunec is gone, the folder is removed too. Runs as
 `python -m tunec.compiler.rehearse.keeper FOLDER COMMAND...` and imports the standard library only.
+Without COMMAND it starts nothing: it says KEPT once whoever ties himself to it is safe to do so.
 """
 
 import fcntl
@@ -16,10 +17,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 DONE: Final = b"done"
 """What tunec writes before it closes the pipe itself: it will remove the folder."""
+
+KEPT: Final = b"kept\n"
+"""What it writes to its standard output once it holds the lock that the ranks follow."""
 
 _PATIENCE: Final = 10.0
 
@@ -27,8 +31,16 @@ _PATIENCE: Final = 10.0
 def main(arguments: Sequence[str]) -> int:
     """Run the launcher in FOLDER/work; return its exit status, or 1 where it was ended."""
     folder, command = Path(arguments[0]), list(arguments[1:])
-    with Path(folder, "alive").open("wb") as lock, Path(folder, "output.txt").open("wb") as output:
+    with Path(folder, "alive").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if command:
+            return _keep(folder, command)
+        os.write(1, KEPT)
+        return _listen(folder, None, threading.Event())
+
+
+def _keep(folder: Path, command: Sequence[str]) -> int:
+    with Path(folder, "output.txt").open("ab") as output:
         launcher = subprocess.Popen(  # noqa: S603
             command,
             stdin=subprocess.DEVNULL,
@@ -46,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         return status if status >= 0 else 1
 
 
-def _listen(folder: Path, launcher: int, ended: threading.Event) -> None:
+def _listen(folder: Path, launcher: int | None, ended: threading.Event) -> NoReturn:
     """Wait for the end of the pipe, then end everything."""
     said = sys.stdin.buffer.read()
     ended.set()
@@ -56,19 +68,20 @@ def _listen(folder: Path, launcher: int, ended: threading.Event) -> None:
     os._exit(1)
 
 
-def _kill_all(folder: Path, launcher: int) -> None:
-    """Kill the launcher's group and the ranks, and wait until no rank is left."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(launcher, signal.SIGKILL)
+def _kill_all(folder: Path, launcher: int | None) -> None:
+    """Kill the launcher's group and whoever is tied, and wait until none is left."""
+    if launcher is not None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(launcher, signal.SIGKILL)
     until = time.monotonic() + _PATIENCE
-    while _kill_ranks(folder) and time.monotonic() < until:
+    while _kill_tied(folder) and time.monotonic() < until:
         time.sleep(0.05)
 
 
-def _kill_ranks(folder: Path) -> int:
-    """Kill the ranks that still hold their lock; return how many did."""
+def _kill_tied(folder: Path) -> int:
+    """Kill the processes that still hold their lock (live/watching.py); return how many did."""
     alive = 0
-    for path in folder.glob("rank-*.pid"):
+    for path in folder.glob("*.pid"):
         with suppress(FileNotFoundError), path.open("rb") as held:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

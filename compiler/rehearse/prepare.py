@@ -1,7 +1,7 @@
 """prepare: from a plan and its files to what the ranks are given."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
@@ -131,11 +131,25 @@ def prepare(
         },
         launched.launcher,
         launched.environment,
+        _modules(adapted.files, script, quantised),
         chosen.python,
     )
     return Rehearsal(
         job, plan, ranks, _trainable(small, plan), {**adapted.hidden, **launched.hidden}
     )
+
+
+def _modules(files: Iterable[str], script: str, quantised: bool) -> list[str]:
+    """What each rank comes to import, by the files it is given."""
+    names = ["torch.distributed.run", "tunec.compiler.rehearse.live.training"]
+    if DEEPSPEED in files:
+        # deepspeed 0.19.8 runtime/zero/utils.py `is_zero_supported_optimizer` imports it
+        names += ["deepspeed", "deepspeed.runtime.zero.muon.muon_optimizer"]
+    if ADAPTER in files:
+        names += ["peft"]
+    if script != TRAINING:
+        names += ["datasets", "trl.trainer.sft_trainer", "trl.trainer.dpo_trainer"]
+    return [*names, "trl", _BITSANDBYTES] if quantised else names
 
 
 def _script(case: Case) -> str:
@@ -234,7 +248,9 @@ def _starting(name: str, processes: int, environment: Mapping[str, str]) -> _Lau
 
 def _torchrun(processes: int) -> list[str]:
     """Processes of one node that meet at a free port of the loopback (torch distributed/run.py)."""
-    return ["torch.distributed.run", "--standalone", f"--nproc_per_node={processes}", "-m"]
+    # what `run` there makes of --standalone
+    meeting = ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]
+    return [*meeting, f"--nproc-per-node={processes}"]
 
 
 def absent(names: Sequence[str]) -> tuple[str, ...]:

@@ -1,17 +1,21 @@
 """running: the ranks' processes, from a folder with the files to one report for each rank."""
 
+import atexit
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tunec.compiler.consumers.forking import CAN_FORK, Server, ServerGone
 from tunec.compiler.rehearse import keeper
 
 Progress = Callable[[str], None]
@@ -31,12 +35,19 @@ _QUIET: Final[Mapping[str, str]] = {
     "OMP_NUM_THREADS": "1",
     "PYTHONIOENCODING": "utf-8",
     "PYTHONWARNINGS": "ignore",
+    "TORCH_WARM_POOL": "0",
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_VERBOSITY": "error",
 }
 _CPU: Final[Mapping[str, str]] = {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
 _CACHES: Final = ("TMPDIR", "HF_HOME", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
 """Variables that say where libraries write: all of it goes into the folder."""
+
+
+_FORKED: Final = str(Path(keeper.__file__).parent / "live" / "forked.py")
+_SERVERS: Final[dict[str, tuple[Mapping[str, str], Server]]] = {}
+"""By interpreter the server, and the variables in which it loads the libraries."""
+_ONE_RUN: Final = threading.Lock()
 
 
 class RehearsalFailed(Exception):
@@ -54,8 +65,10 @@ class Job:
     files: Mapping[str, str]
     question: Mapping[str, Any]
     launcher: Sequence[str]
-    """A Python module and its flags up to `-m`; empty: one rank without a launcher."""
+    """Flags of torchrun; empty: one rank without a launcher."""
     environment: Mapping[str, str]
+    modules: Sequence[str]
+    """What every rank imports; those that are not there are passed over."""
     python: str = sys.executable
     """What the ranks run with; it reaches the packages of the running interpreter."""
 
@@ -71,7 +84,8 @@ def run(job: Job, progress: Progress, seconds: float = SECONDS) -> list[dict[str
         for name, text in job.files.items():
             (work / name).write_text(text, encoding="utf-8")
         (folder / "question.json").write_text(json.dumps(job.question), encoding="utf-8")
-        status = _wait(_command(job, folder), _environment(job, folder), folder, progress, seconds)
+        attend = _attend_forked if CAN_FORK and job.question["device"] == "cpu" else _attend_started
+        status = attend(job, folder, progress, time.monotonic() + seconds)
         return _reports(folder, status, seconds)
 
 
@@ -81,19 +95,8 @@ def _folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _command(job: Job, folder: Path) -> list[str]:
-    kept = [sys.executable, "-m", keeper.__name__, str(folder)]
-    return [
-        *kept,
-        job.python,
-        "-m",
-        *job.launcher,
-        "tunec.compiler.rehearse.live.rank",
-        str(folder),
-    ]
-
-
-def _environment(job: Job, folder: Path) -> dict[str, str]:
+def _environment(job: Job, folder: Path | str) -> dict[str, str]:
+    """The ranks' variables; `folder` takes what the libraries write."""
     around = {name: value for name, value in os.environ.items() if name not in _OF_A_RUN}
     device = _CPU if job.question["device"] == "cpu" else {}
     caches = dict.fromkeys(_CACHES, str(folder))
@@ -107,35 +110,37 @@ def _path(around: Mapping[str, str]) -> dict[str, str]:
     return {"PYTHONPATH": root if known is None else f"{root}{os.pathsep}{known}"}
 
 
-def _wait(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    folder: Path,
-    progress: Progress,
-    seconds: float,
-) -> int | None:
-    """The exit status, or None where time ran out."""
+@contextmanager
+def _keeper(
+    folder: Path, command: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The process that keeps the run; it has ended all others when this ends."""
     process = subprocess.Popen(  # noqa: S603
-        command, stdin=subprocess.PIPE, env=environment, start_new_session=True
+        [sys.executable, "-m", keeper.__name__, str(folder), *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
     )
     try:
-        return _follow(process, folder, progress, time.monotonic() + seconds)
+        yield process
     finally:
         with suppress(BrokenPipeError):
             process.communicate(keeper.DONE)
 
 
 def _follow(
-    process: subprocess.Popen[bytes], folder: Path, progress: Progress, until: float
+    ended: Callable[[float], int | None], folder: Path, progress: Progress, until: float
 ) -> int | None:
+    """What `ended` says within so many seconds, asked until then; None where time ran out."""
     told = 0
     while time.monotonic() < until:
         lines = _lines(folder / "progress.txt")
         for line in lines[told:]:
             progress(line)
         told = len(lines)
-        with suppress(subprocess.TimeoutExpired):
-            return process.wait(timeout=0.2)
+        if (status := ended(0.2)) is not None:
+            return status
     return None
 
 
@@ -160,3 +165,93 @@ def _reports(folder: Path, status: int | None, seconds: float) -> list[dict[str,
     if not found or status != 0:
         raise RehearsalFailed(f"the launcher ended with status {status}", said)
     return found
+
+
+# ── each process started anew ────────────────────────────────────────────────────────────────────
+
+
+def _attend_started(job: Job, folder: Path, progress: Progress, until: float) -> int | None:
+    """The launcher's exit status, or None where time ran out."""
+    with _keeper(folder, _command(job, folder), _environment(job, folder)) as process:
+        return _follow(partial(_ended, process), folder, progress, until)
+
+
+def _command(job: Job, folder: Path) -> list[str]:
+    launcher = ["-m", "torch.distributed.run", *job.launcher] if job.launcher else []
+    rank = "tunec.compiler.rehearse.live.rank"
+    return [job.python, *launcher, "-m", rank, str(folder)]
+
+
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(timeout=seconds)
+    return None
+
+
+# ── forked from a process that has imported the libraries ────────────────────────────────────────
+
+
+def _attend_forked(job: Job, folder: Path, progress: Progress, until: float) -> int | None:
+    """As `_attend_started`: a third of its time, for the libraries are imported once.
+
+    On a CPU only: a process that has spoken to a GPU cannot be forked (torch/cuda/__init__.py
+    `_lazy_init`), and importing DeepSpeed may ask for one.
+    """
+    with _keeper(folder, (), _environment(job, folder)) as process, _server(job) as server:
+        if process.stdout is None or process.stdout.readline() != keeper.KEPT:
+            return process.wait()
+        server.ask(_request(job, folder))
+        begun = _follow(server.answer, folder, progress, until)
+        status = None if begun is None else _follow(server.answer, folder, progress, until)
+        if status is None:
+            server.end()
+        return status
+
+
+def _request(job: Job, folder: Path) -> dict[str, Any]:
+    output = folder / "output.txt"
+    output.touch()
+    return {
+        "arguments": [_FORKED, str(folder), *job.launcher],
+        "environment": _environment(job, folder),
+        "folder": str(folder / "work"),
+        "input": os.devnull,
+        "output": str(output),
+        "modules": list(job.modules),
+    }
+
+
+@contextmanager
+def _server(job: Job) -> Iterator[Server]:
+    """The server for one run, begun anew where the interpreter's last had other variables.
+
+    Libraries ask for some of them when they are imported; the folder of their caches they are told
+    as that in which they run.
+    """
+    variables = {**_environment(job, "."), "TMPDIR": tempfile.gettempdir()}
+    with _ONE_RUN:
+        server = _serving(job.python, variables)
+        try:
+            yield server
+        except ServerGone:
+            raise RehearsalFailed("the process that the ranks are forked from ended") from None
+        except BaseException:
+            server.end()
+            raise
+
+
+def _serving(python: str, variables: Mapping[str, str]) -> Server:
+    known, server = _SERVERS.get(python, ({}, None))
+    if server is not None and (known != variables or not server.lives):
+        server.end()
+        server = None
+    if server is None:
+        server = Server([python, "-P"], variables)
+        _SERVERS[python] = variables, server
+    return server
+
+
+@atexit.register
+def _end_servers() -> None:
+    for _, server in _SERVERS.values():
+        server.end()

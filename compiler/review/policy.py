@@ -14,6 +14,7 @@ from tunec.compiler.frontend.document import Document, load_document
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.ir.show import show
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.ir.values import is_same
 from tunec.compiler.locate import locate
 from tunec.compiler.review.outcome import Needs, Pair, outcome_of
 from tunec.schemas.policy import MEASURES, Condition, Other, Policy, PolicyRule, Range, Where
@@ -201,13 +202,8 @@ def _holds(name: str, value: Any, condition: Condition) -> bool:
     if isinstance(condition, Other):
         return not _holds(name, value, condition.not_)
     if isinstance(condition, tuple):
-        return any(_is(value, each) for each in condition) or value == condition
-    return _is(value, condition)
-
-
-def _is(value: Any, wanted: Any) -> bool:
-    """Equality that tells True from 1."""
-    return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
+        return any(is_same(value, each) for each in condition) or value == condition
+    return is_same(value, condition)
 
 
 def _asked(name: str, condition: Condition) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from tunec.compiler.analyses.memory.account import Account, samples
 from tunec.compiler.analyses.memory.phase import Phase
-from tunec.compiler.tracing.recording import PHASES, Tensors, Trace, TracedPhase
+from tunec.compiler.tracing.recording import SAVING, Tensors, Trace, TracedPhase
 
 _WEIGHTS: Final = frozenset(
     {"frozen weights", "trained weights", "adapters", "gathered parameters"}
@@ -68,7 +68,7 @@ class Comparison:
 
     @property
     def accounted_bytes(self) -> int:
-        """The account's peak over the phases that a trace has; evaluation is none of them."""
+        """The account's peak over the phases that the trace has."""
         return max(each.accounted for each in self.phases)
 
     @property
@@ -79,15 +79,15 @@ class Comparison:
 
 def compare(trace: Trace, account: Account) -> Comparison:
     """Lay a trace beside the account of the same workload and layout."""
-    lines = {name: _highest(account, name) for name in PHASES}
+    lines = {each.name: _highest(account, each.name) for each in trace.phases}
     found = [_difference(each, lines[each.name], account) for each in trace.phases]
     return Comparison(trace, account, tuple(found))
 
 
-def phase_of(line: Phase) -> str | None:
-    """The traced phase in which a moment of the account lies; None for evaluation."""
-    if line.evaluates:
-        return None
+def phase_of(line: Phase) -> str:
+    """The traced phase in which a moment of the account lies."""
+    if line.evaluates or line.name == SAVING:
+        return line.name
     if "step" in line.name:
         return "optimizer step"
     return "backward" if _BACKWARD.search(line.name) else "forward"

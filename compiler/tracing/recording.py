@@ -16,6 +16,10 @@ Category = Literal[
 ]
 """What a storage is for. Training state: all that an engine keeps between steps besides weights."""
 PHASES: Final = ("forward", "backward", "optimizer step")
+EVALUATION: Final = "evaluation"
+PROMPT: Final = "evaluation prompt"
+WRITING: Final = "evaluation answers"
+SAVING: Final = "saving"
 
 
 @dataclass(slots=True, eq=False)

@@ -40,6 +40,18 @@ class Subject:
         several = self.layout.batch.micro > 1 or self.workload.preference is not None
         return several and not self.workload.data.packing
 
+    @property
+    def evaluates(self) -> bool:
+        """Whether evaluation is traced: of text, by the loss or by answers, on whole models.
+
+        Ranks that share layers or sequences part for it, and FSDP 1 makes its parameters whole.
+        """
+        workload, parallel = self.workload, self.layout.parallel
+        asked = workload.data.evaluation is not None or workload.evaluated is not None
+        whole = parallel.tensor * parallel.sequence == 1 and self.layout.fsdp.version != 1
+        plain = workload.preference is None and workload.architecture.kind != "diffusion"
+        return asked and whole and plain
+
     def with_micro(self, micro: int) -> "Subject":
         """The same with another micro batch."""
         batch = replace(self.layout.batch, micro=micro)

@@ -14,9 +14,10 @@ from tunec.schemas.frozen import dataclass
 
 _NO_COMMAND: Final = ("skypilot", "kubeflow")
 """Kinds of files that no command line says, whatever its flags are called."""
-_OF_A_SCRIPT: Final = "sft.yaml"
 _TRAINING: Final = "training_args.yaml"
 _MODEL: Final = "model_args.yaml"
+_OF_A_SCRIPT: Final = (_TRAINING, "sft.yaml")
+"""Whose tables know flags of scripts: transformers' arguments, alone or with those of TRL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,8 @@ def _is_argument(document: Document) -> bool:
 def _is_of_unknown_program(document: Document) -> bool:
     """Whether the flags are TrainingArguments' beside those of other classes: `train.py --lr`."""
     file, target = document.file, document.target
-    is_hf = file is not None and target is not None and target.name == "huggingface"
-    return is_hf and document.format == "shell" and file is not None and file.name == _OF_A_SCRIPT
+    is_hf = target is not None and target.name == "huggingface" and document.format == "shell"
+    return is_hf and file is not None and file.name in _OF_A_SCRIPT
 
 
 def _split(document: Document) -> tuple[Document, ...]:

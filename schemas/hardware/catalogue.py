@@ -9,6 +9,8 @@ Besides the files in `clusters/`, two forms of name are built when asked for:
   the assumptions of `assumptions.yaml`, and say so in the cluster's notes;
 - `<cluster>-n<M>`: M nodes of a one-node cluster that has a file.
 
+`8x V100 32G`, as people write it, is `v100-32g-x8`.
+
 A file of the same name wins, whichever alias of the device the name uses.
 """
 
@@ -43,6 +45,8 @@ _SILENT_WORDS: Final = frozenset(
 """Words of a driver's device name that people leave out."""
 _DERIVED: Final = re.compile(r"(.+?)(?:-x([1-9]\d{0,2}))?(?:-n([1-9]\d{0,4}))?")
 """A name built from a device or a cluster: the base, up to 999 devices a node, 99,999 nodes."""
+_COUNTED: Final = re.compile(r"([1-9]\d{0,2}) ?x ?([a-z0-9].*)")
+"""The same with the number in front."""
 
 
 class UnknownName(KeyError):
@@ -124,6 +128,8 @@ def assumption(device_name: str) -> Assumption:
 
 @lru_cache(maxsize=2048)
 def _built(name: str) -> Cluster:
+    counted = _COUNTED.fullmatch(name.lower())
+    name = f"{counted[2]}-x{counted[1]}" if counted else name
     match = _DERIVED.fullmatch(name.lower())
     base, count, nodes = match.groups() if match else (name, None, None)
     sized = f"{base}-x{count}" if count else base

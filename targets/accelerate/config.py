@@ -9,7 +9,7 @@ from typing import Any, Final
 from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Dialect, Entry, File, Json, constant, derived
+from tunec.compiler.target import Dialect, Entry, File, Json, constant, derived, on_deepspeed
 from tunec.targets.accelerate.deepspeed import INLINE
 from tunec.targets.accelerate.fsdp import FSDP, WORD
 from tunec.targets.accelerate.packages import PACKAGE
@@ -25,12 +25,8 @@ def by_accelerate(plan: Plan) -> bool:
     return plan.launch.launcher == "accelerate"
 
 
-def _on_deepspeed(plan: Plan) -> bool:
-    return plan.parallel.engine == "deepspeed"
-
-
 def _without_deepspeed(plan: Plan) -> bool:
-    return not _on_deepspeed(plan)
+    return not on_deepspeed(plan)
 
 
 # ── which engine, on how many processes ──────────────────────────────────────────────────────────
@@ -177,14 +173,14 @@ _DEEPSPEED = (
         "ds_config.json",
         "accelerate utils/dataclasses.py `DeepSpeedPlugin`: beside it no other key of "
         "ds_config.json may stand here",
-        when=_on_deepspeed,
+        when=on_deepspeed,
         package=PACKAGE,
     ),
     constant(
         "deepspeed_config.deepspeed_multinode_launcher",
         "standard",
         "accelerate utils/launch.py: torchrun on each node instead of pdsh",
-        when=_on_deepspeed,
+        when=on_deepspeed,
         package=PACKAGE,
     ),
     derived(
@@ -192,7 +188,7 @@ _DEEPSPEED = (
         lambda plan: plan.zero.stage == 3 and plan.model.kind != "diffusion",
         "accelerate utils/dataclasses.py `DeepSpeedPlugin`: frozen parts of a pipeline would be "
         "left as empty shards",
-        when=_on_deepspeed,
+        when=on_deepspeed,
         package=PACKAGE,
     ),
 )

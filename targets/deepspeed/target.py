@@ -37,7 +37,7 @@ _BY_LAUNCH = (
     *("launch.launcher", "launch.environment", "launch.script"),
 )
 _UNTOUCHED = "it has no effect in this plan"
-_OBJECTIVES = ("objective.", "generation.", "loss.")
+_OBJECTIVES = ("objective.", "generation.", "evaluation.", "loss.")
 
 _CANNOT: Final = {
     **{slot: Cannot(_SCRIPT) for slot in _BY_SCRIPT},

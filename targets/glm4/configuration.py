@@ -8,6 +8,7 @@ from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, 
 from tunec.targets.glm4.versions import COMBINED, TODAY, schema
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG, has_adapter
 from tunec.targets.huggingface.packages import PEFT
+from tunec.targets.huggingface.predictions import writes_answers
 from tunec.targets.huggingface.schemas import schema_of
 from tunec.targets.huggingface.target import TRAINING_ARGS
 from tunec.targets.scripts.blocks import below, checked, every, without
@@ -49,8 +50,10 @@ _LENGTHS: Final = ("max_input_length", "max_output_length")
 
 
 def _halves(plan: Plan) -> tuple[int, int]:
-    """Most tokens of question and answer, which differ by one at most."""
+    """Most tokens of question and answer, which differ by one at most unless the plan says so."""
     both = plan.data.sequence
+    if writes_answers(plan):
+        return both - plan.evaluation.completion, plan.evaluation.completion
     return both - both // 2, both // 2
 
 
@@ -102,7 +105,23 @@ _PARTS: Final = (
 
 # ── arguments of the Trainer ─────────────────────────────────────────────────────────────────────
 
-_OWN: Final = ("remove_unused_columns", "activation_checkpointing.mode", "fsdp")
+_GENERATES: Final = f"{_SCRIPTS} `prediction_step`: without it output_ids has no value"
+_ANSWERS: Final = f"{_CONFIG} `from_dict`: GenerationConfig(**gen_config), so it must be there"
+
+
+def evaluates(plan: Plan) -> bool:
+    """Whether there is an evaluation, in which the scripts always generate."""
+    return plan.data.evaluation is not None
+
+
+def _evaluates_nothing(plan: Plan) -> bool:
+    return not evaluates(plan)
+
+
+_OWN: Final = (
+    *("remove_unused_columns", "activation_checkpointing.mode", "fsdp"),
+    *("evaluation.predictions", "generation_max_length"),
+)
 _TRAINER: Final = without(TRAINING_ARGS.entries, *_OWN)
 _MODE, _MODE_RENAMED = (
     each
@@ -128,16 +147,24 @@ _ARGUMENTS: Final = tuple(
             value=False,
             source=f"{_SCRIPTS} `process_batch_eval`: forward() does not name output_ids",
         ),
-        constant(
-            "predict_with_generate",
-            value=True,
-            source=f"{_SCRIPTS} `prediction_step`: without it output_ids has no value",
+        constant("predict_with_generate", value=True, source=_GENERATES, when=_evaluates_nothing),
+        Entry(
+            ("predict_with_generate",),
+            ("evaluation.predictions",),
+            lambda _: {"predict_with_generate": True},
+            lambda found: (
+                {"evaluation.predictions": "answers"} if found["predict_with_generate"] else {}
+            ),
+            _GENERATES,
+            when=evaluates,
         ),
         derived(
             "generation_config.max_new_tokens",
             lambda plan: max(1, _halves(plan)[1]),
-            f"{_CONFIG} `from_dict`: GenerationConfig(**gen_config), so a mapping is required",
+            _ANSWERS,
+            when=_evaluates_nothing,
         ),
+        same("generation_config.max_new_tokens", "evaluation.completion", _ANSWERS, when=evaluates),
     )
 )
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, Json, Target
+from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.target import Entry, Json, Target, on_deepspeed
+from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.glm4.configuration import CONFIGURATION, NAME
@@ -61,8 +62,13 @@ def _is_command(document: Json) -> bool:
     return str(words[0]).rpartition("/")[2] in _SCRIPTS.values()
 
 
-def _on_deepspeed(plan: Plan) -> bool:
-    return plan.parallel.engine == "deepspeed"
+def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """Answers to all evaluation data, half of a sample unless the spec says otherwise."""
+    found = draft.groups.get("data")
+    asked = (spec.data if found is None else found).evaluation
+    if asked is None or spec.evaluation.metrics:
+        return {}
+    return {"evaluation.predictions": "answers"}
 
 
 SCRIPT_NAME: Final = "launch.sh"
@@ -77,9 +83,10 @@ TARGET: Final = Target(
     files=(
         CONFIGURATION,
         command_file(SCRIPT_NAME, _COMMAND, STYLE, _is_command),
-        ds_config(TRAINER, when=_on_deepspeed),
+        ds_config(TRAINER, when=on_deepspeed),
     ),
     cannot={**HUGGINGFACE.cannot, "launch.script": own_script("glm4")},
+    needs=_needs,
     check=refusing("glm4", REFUSALS),
     beside={PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},
     companions=companions,

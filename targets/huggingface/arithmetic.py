@@ -10,21 +10,17 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, derived, fixed, same
+from tunec.compiler.target import ALWAYS, Entry, derived, fixed, on_deepspeed, same
 from tunec.targets.accelerate.fsdp import true
 from tunec.targets.huggingface.fsdp import FSDP, RECOMPUTES_KEY, recomputes_by_fsdp
 
 _SOURCE = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"
 
 
-def _on_deepspeed(plan: Plan) -> bool:
-    return plan.parallel.engine == "deepspeed"
-
-
 def has_flag(plan: Plan) -> bool:
     """Whether `bf16` or `fp16` is on."""
     in_16_bits = plan.precision.compute != "fp32"
-    return in_16_bits and (_on_deepspeed(plan) or plan.states.autocast)
+    return in_16_bits and (on_deepspeed(plan) or plan.states.autocast)
 
 
 def _has_no_flag(plan: Plan) -> bool:
@@ -37,7 +33,7 @@ def _write_flags(plan: Plan) -> Mapping[str, Any]:
 
 
 def _write_flags_with_engine(plan: Plan) -> Mapping[str, Any]:
-    engine = {"deepspeed": "ds_config.json"} if _on_deepspeed(plan) else {}
+    engine = {"deepspeed": "ds_config.json"} if on_deepspeed(plan) else {}
     return {**_write_flags(plan), **engine}
 
 
@@ -75,7 +71,7 @@ _ENGINE = Entry(
     lambda _: {"deepspeed": "ds_config.json"},
     lambda found: {"parallel.engine": "deepspeed"} if found["deepspeed"] else {},
     _SOURCE,
-    when=_on_deepspeed,
+    when=on_deepspeed,
 )
 
 PRECISION = (

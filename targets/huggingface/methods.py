@@ -58,6 +58,18 @@ _OTHERS: Final = frozenset(
 and of other programs' files that name a model in the same way."""
 
 
+_TRAINING: Final = frozenset(
+    {
+        *("output_dir", "per_device_train_batch_size", "gradient_accumulation_steps"),
+        *("learning_rate", "num_train_epochs", "max_steps", "lr_scheduler_type", "optim"),
+        *("bf16", "fp16", "tf32", "gradient_checkpointing", "deepspeed", "fsdp"),
+        *("save_strategy", "save_steps", "eval_strategy", "evaluation_strategy", "eval_steps"),
+    }
+)
+"""Fields of TrainingArguments that no class for a model has: trl 0.27.0 to 1.16.0
+trainer/model_config.py `ModelConfig`."""
+
+
 def method_of(document: Json) -> Method | None:
     """The method of a TRL script's file; None where it is no such file.
 
@@ -75,5 +87,4 @@ def method_of(document: Json) -> Method | None:
     is_preference = bool(names & _PREFERENCE or is_paired)
     if names & _DPO or (is_preference and not names & (_SFT | _OTHERS)):
         return "dpo"
-    says_training = names & {"output_dir", "per_device_train_batch_size", *_SFT}
-    return "sft" if says_training else None
+    return "sft" if names & (_SFT | _TRAINING) else None

@@ -255,8 +255,13 @@ _WHOLE = fixed("adapter.frozen", (), "trl 0.8.6 to 1.16.0: no key freezes a part
 
 
 def _fits_script(plan: Plan) -> bool:
-    """What `trl sft` trains: AutoModelForCausalLM, or a model with images, towards given texts."""
-    return plan.model.kind in ("causal-lm", "vision-language") and plan.objective.kind == "sft"
+    """What `trl sft` trains: AutoModelForCausalLM, or a model with images, towards given texts.
+
+    It is given no metric, and its trainer generates nothing.
+    """
+    if plan.objective.kind != "sft" or plan.evaluation.predictions != "loss":
+        return False
+    return plan.model.kind in ("causal-lm", "vision-language")
 
 
 def _is_sft(document: Json) -> bool:

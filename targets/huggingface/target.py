@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
-from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import Cannot, Documents, File, Json, Target, supervised
+from tunec.compiler.target import Cannot, Documents, File, Json, Target, on_deepspeed, supervised
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
@@ -21,6 +20,7 @@ from tunec.targets.huggingface.packages import (
     TRL_RELEASES,
     companions,
 )
+from tunec.targets.huggingface.predictions import PREDICTIONS
 from tunec.targets.huggingface.schemas import schema_of
 from tunec.targets.huggingface.sft import SFT
 from tunec.targets.huggingface.training import (
@@ -48,6 +48,7 @@ _TRAINING = (
     LOG_STEPS,
     *SAVING,
     *EVALUATION,
+    *PREDICTIONS,
     *RUNTIME,
     *LOSS,
 )
@@ -55,7 +56,7 @@ _ARGUMENTS = ("output_dir", "per_device_train_batch_size", "num_train_epochs", "
 
 
 def _is_training(document: Json) -> bool:
-    if not isinstance(document, dict) or "model_name_or_path" in document:
+    if not isinstance(document, dict) or {"model_name_or_path", "zero_optimization"} & {*document}:
         return False
     return any(key in document for key in _ARGUMENTS)
 
@@ -66,16 +67,12 @@ def _is_model(document: Json) -> bool:
     return not SFT.recognise(document)
 
 
-def _on_deepspeed(plan: Plan) -> bool:
-    return plan.parallel.engine == "deepspeed"
-
-
 TRAINING_ARGS: Final = File(
     name="training_args.yaml",
     format="yaml",
     entries=_TRAINING,
     recognise=_is_training,
-    schema=schema_of("training_arguments", "", _TRAINING),
+    schema=schema_of("seq2seq_training_arguments", "", _TRAINING),
 )
 MODEL_ARGS: Final = File(
     name="model_args.yaml",
@@ -158,6 +155,10 @@ CANNOT: Final = {
     "adapter.trainable_parameters": Cannot(_MODEL_SAYS),
     **supervised("transformers' Trainer"),
     **{
+        f"evaluation.{name}": Cannot("generation_max_length says both together, where it is given")
+        for name in ("prompt", "completion")
+    },
+    **{
         f"optimizer.{name}": Cannot("the optimizer has no such number")
         for name in ("beta1", "beta2", "epsilon")
     },
@@ -201,7 +202,7 @@ TARGET: Final = Target(
         ADAPTER_CONFIG,
         MODEL_ARGS,
         SFT,
-        ds_config(TRAINER, when=_on_deepspeed),
+        ds_config(TRAINER, when=on_deepspeed),
     ),
     cannot=CANNOT,
     beside={TRL: TRL_RELEASES, PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},

@@ -38,6 +38,8 @@ _ARGUMENTS, _AUTO, _LORA, _MODEL, _SFT = (
     "ModelConfig",
     "trl sft",
 )
+_SEQ2SEQ: Final = "Seq2SeqTrainingArguments"
+"""The class that a script whose evaluation generates parses its arguments with."""
 TRAINING, ADAPTER, MODEL_ARGS, SFT = (
     "training_args.yaml",
     "adapter_config.json",
@@ -62,7 +64,9 @@ def _arguments(case: Case, _: Answers) -> Question | None:
     if TRAINING not in case.delivered:
         return None
     beside = {DS_CONFIG: case.text(DS_CONFIG)} if DS_CONFIG in case.delivered else {}
-    return {"verb": "resolve", "yaml": case.text(TRAINING), "files": beside, **run_of(case)}
+    kind = _SEQ2SEQ if case.plan.evaluation.predictions == "answers" else _ARGUMENTS
+    given = {"class": kind, "yaml": case.text(TRAINING), "files": beside}
+    return {"verb": "resolve", **given, **run_of(case)}
 
 
 def run_of(case: Case) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, Json, in_every_plan
+from tunec.compiler.target import Entry, Json, in_every_plan, on_deepspeed
 from tunec.schemas.frozen import dataclass
 from tunec.targets.accelerate.processes import processes
 from tunec.targets.kubeflow.container import gives_all
@@ -30,10 +30,6 @@ def _has_memory(plan: Plan) -> bool:
     return plan.devices.host_budget is not None
 
 
-def _on_deepspeed(plan: Plan) -> bool:
-    return plan.parallel.engine == "deepspeed"
-
-
 def _comes_out_even(plan: Plan) -> bool:
     return processes(plan) is not None
 
@@ -48,7 +44,7 @@ def rows(keys: Keys) -> tuple[Entry, ...]:
         _row(keys, ("devices.host_budget",), (keys.resources,), _has_memory),
         _row(keys, (), (keys.resources,)),
         _row(keys, ("launch.environment",), (keys.variables,)),
-        _row(keys, ("precision.deprecated_fp16",), (keys.variables,), _on_deepspeed),
+        _row(keys, ("precision.deprecated_fp16",), (keys.variables,), on_deepspeed),
         _row(keys, ("launch.launcher",), (keys.command,)),
         _row(keys, ("launch.script",), (keys.command,)),
     )

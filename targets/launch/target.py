@@ -9,7 +9,17 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
-from tunec.compiler.target import ALWAYS, Cannot, Dialect, Entry, File, Json, Target, named
+from tunec.compiler.target import (
+    ALWAYS,
+    Cannot,
+    Dialect,
+    Entry,
+    File,
+    Json,
+    Target,
+    named,
+    on_deepspeed,
+)
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
@@ -100,7 +110,7 @@ _DEPRECATED = Entry(
     lambda found: {"precision.deprecated_fp16": found[f"environment.{_FP16}"] == "1"},
     "deepspeed 0.13.2 to 0.19.8 accelerator/cuda_accelerator.py `is_fp16_supported`",
     absent=((ALWAYS, {"precision.deprecated_fp16": False}),),
-    when=lambda plan: plan.parallel.engine == "deepspeed",
+    when=on_deepspeed,
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases
-from tunec.compiler.target import Cannot, Dialect, Json, Target
+from tunec.compiler.target import Cannot, Dialect, Json, Target, evaluating_by_loss
 from tunec.schemas.spec import Spec
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.llama_cookbook.fsdp import FSDP
@@ -78,6 +78,7 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
 
 _CANNOT: Final = {
     **HUGGINGFACE.cannot,
+    **evaluating_by_loss("llama-cookbook"),
     "launch.script": own_script("llama-cookbook"),
     "model.kind": Cannot("the model's own config says it"),
     "data.sequence": Cannot("padded samples are as long as the data set makes them"),

@@ -206,6 +206,8 @@ _ADAPTER: Final = (
 _REPLACED: Final = (
     *("precision.compute", "precision.loss_scaling", "activation_checkpointing.reentrant"),
     *("remove_unused_columns", "label_names", "average_tokens_across_devices"),
+    *("evaluation.predictions", "evaluation.beams", "evaluation.kept_batches"),
+    "generation_max_length",
 )
 _TRAINER: Final = (
     *within(without(TRAINING_ARGS.entries, *_REPLACED), RELEASES.releases),

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Json, Target
+from tunec.compiler.target import Json, Target, evaluating_by_loss, on_deepspeed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.schemas import schema_of
@@ -42,10 +41,6 @@ _ENTRIES: Final = command_rows(
 )
 
 
-def _on_deepspeed(plan: Plan) -> bool:
-    return plan.parallel.engine == "deepspeed"
-
-
 _REQUIRES: Final[Mapping[str, Any]] = {
     # finetune/trainer.py `compute_loss` calls the model and not its wrapper, so that under
     # DistributedDataParallel no gradient is exchanged (torch csrc/distributed/c10d/reducer.cpp
@@ -78,9 +73,13 @@ TARGET: Final = Target(
                 ),
             ),
         ),
-        ds_config(TRAINER, when=_on_deepspeed),
+        ds_config(TRAINER, when=on_deepspeed),
     ),
-    cannot={**HUGGINGFACE.cannot, "launch.script": own_script("minicpm-v")},
+    cannot={
+        **HUGGINGFACE.cannot,
+        **evaluating_by_loss("finetune.py of MiniCPM-V"),
+        "launch.script": own_script("minicpm-v"),
+    },
     requires=_REQUIRES,
     check=refusing("minicpm-v", REFUSALS),
     beside={PACKAGE: DEEPSPEED},

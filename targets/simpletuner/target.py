@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
-from tunec.compiler.target import Cannot, Dialect, File, Json, Target, supervised
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed, supervised
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.simpletuner.checks import check
@@ -14,7 +14,7 @@ from tunec.targets.simpletuner.needs import needs
 from tunec.targets.simpletuner.rows import data, environment, forms
 from tunec.targets.simpletuner.rows.model import MODEL
 from tunec.targets.simpletuner.rows.optimizer import OPTIMIZER
-from tunec.targets.simpletuner.rows.precision import PRECISION, has_deepspeed
+from tunec.targets.simpletuner.rows.precision import PRECISION
 from tunec.targets.simpletuner.rows.recomputation import CHECKPOINTING
 from tunec.targets.simpletuner.rows.run import DATA_FILE, RUN
 from tunec.targets.simpletuner.rows.schedule import SCHEDULE
@@ -139,7 +139,7 @@ TARGET: Final = Target(
         ),
         # read as it is: what optimizer and schedule say there, SimpleTuner leaves alone
         # (helpers/training/deepspeed.py prepare_model_for_deepspeed)
-        ds_config(PLAIN, when=has_deepspeed),
+        ds_config(PLAIN, when=on_deepspeed),
         File(
             "command line",
             "shell",

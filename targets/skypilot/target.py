@@ -9,7 +9,17 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
-from tunec.compiler.target import ALWAYS, Cannot, Entry, File, Json, Target, constant, derived
+from tunec.compiler.target import (
+    ALWAYS,
+    Cannot,
+    Entry,
+    File,
+    Json,
+    Target,
+    constant,
+    derived,
+    on_deepspeed,
+)
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import counted, uses_every_device
@@ -148,7 +158,7 @@ _VARIABLES: Final = (
         lambda found: {"precision.deprecated_fp16": str(found["envs"].get(_FP16)) == "1"},
         "deepspeed 0.13.2 to 0.19.8 accelerator/cuda_accelerator.py `is_fp16_supported`",
         absent=((ALWAYS, {"precision.deprecated_fp16": False}),),
-        when=lambda plan: plan.parallel.engine == "deepspeed",
+        when=on_deepspeed,
     ),
 )
 

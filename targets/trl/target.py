@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import Cannot, File, Json, Target
+from tunec.compiler.target import Cannot, File, Json, Target, evaluating_by_loss, on_deepspeed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.methods import Method, method_of
@@ -16,10 +15,6 @@ from tunec.targets.trl.packages import companions
 from tunec.targets.trl.refusals import REFUSALS
 from tunec.targets.trl.rows import DPO_ENTRIES, GRPO_ENTRIES, SFT_ENTRIES
 from tunec.targets.trl.schemas import schema_of
-
-
-def _on_deepspeed(plan: Plan) -> bool:
-    return plan.parallel.engine == "deepspeed"
 
 
 def _is_for(method: Method, document: Json) -> bool:
@@ -56,6 +51,7 @@ _UNTOUCHED: Final = Cannot("it has no effect under this objective")
 _CANNOT: Final = {
     **CANNOT,
     **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
+    **evaluating_by_loss("TRL"),
     "objective.reference": Cannot("the trainer takes it by itself, as beta and adapters say"),
     "generation.prompt": Cannot("from 0.28 on the data bounds the prompts"),
     "loss.path": Cannot("`trl sft` writes no file for it"),
@@ -68,7 +64,7 @@ TARGET: Final = Target(
     supported=TRL_RELEASES.supported,
     latest=TRL_RELEASES.latest,
     releases=TRL_RELEASES.releases,
-    files=(SFT_CONFIG, DPO_CONFIG, GRPO_CONFIG, ds_config(TRAINER, when=_on_deepspeed)),
+    files=(SFT_CONFIG, DPO_CONFIG, GRPO_CONFIG, ds_config(TRAINER, when=on_deepspeed)),
     cannot=_CANNOT,
     check=refusing("trl", REFUSALS),
     beside={"transformers": TRANSFORMERS, PACKAGE: DEEPSPEED},

@@ -202,8 +202,9 @@ def test_what_cannot_be_verified_says_why(tunec, tmp_path):
 
 def test_a_node_of_many_needs_as_much_memory_as_one_alone(tunec):
     """Each node has its own host, which holds its own ranks only."""
+    alike = ("--set", "pin={batch.micro: 1}")
     one, many = (
-        tunec("plan", FIVE, "--hardware", name, "--format", "json").json["memory"]["host"]
+        tunec("plan", FIVE, "--hardware", name, *alike, "--format", "json").json["memory"]["host"]
         for name in ("h100-x8", "h100-x8-n8")
     )
     assert many["peak_bytes"] == one["peak_bytes"] > 0

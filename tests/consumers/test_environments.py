@@ -57,20 +57,11 @@ def way(request, monkeypatch):
     servers = processes._Servers()
     servers._runs = 1
     monkeypatch.setattr(processes, "_SERVERS", servers)
-    monkeypatch.setattr(processes, "_CAN_FORK", request.param == "forked")
-    monkeypatch.setattr(processes.fork_server, "__file__", without_torch(request))
+    monkeypatch.setattr(processes, "CAN_FORK", request.param == "forked")
+    monkeypatch.setattr(processes, "SHARED", ())  # its start is quick, all else is the same
     yield request.param
     assert (servers._server is None) == (request.param == "plain")
     servers.end()
-
-
-def without_torch(request) -> str:
-    """The server with nothing to load: its start is quick, all else is the same."""
-    text = Path(processes.fork_server.__file__).read_text(encoding="utf-8")
-    path = request.getfixturevalue("tmp_path") / "fork_server.py"
-    path.write_text(text.replace("for name in SHARED:", "for name in ():"), encoding="utf-8")
-    assert "in ():" in path.read_text(encoding="utf-8")
-    return str(path)
 
 
 def script(folder: Path, name: str, body: str) -> str:

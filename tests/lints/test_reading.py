@@ -18,6 +18,7 @@ COMMENTED = """{
   "zero_optimization": {"stage": 2},
 }
 """
+FLAGS = "--output_dir o --bf16 True --gradient_checkpointing True"
 TRAINER = "output_dir: out\nper_device_train_batch_size: 1\nbf16: true\n"
 GRPO = TRAINER + "num_generations: 1\nmax_completion_length: 256\nlearning_rate: 1.0e-6\n"
 DIFFUSERS = (
@@ -93,3 +94,52 @@ def test_a_name_tells_whose_a_few_keys_are(
     name: str, text: str, found: str, tmp_path: Path
 ) -> None:
     assert found in lint(tmp_path, {name: text}, [name]).names
+
+
+def test_json_in_a_flag_is_a_mapping_whose_place_is_not_edited(tmp_path: Path) -> None:
+    """Rules see its keys; a fix within the text of a flag would not be JSON any more."""
+    options = '{"use_reentrant": true, "determinsm_check": "none"}'
+    line = f"torchrun --nproc_per_node 2 train.py {FLAGS} --gradient_checkpointing_kwargs"
+    answer = lint(tmp_path, {"train.sh": f"{line} '{options}'\n"}, ["train.sh"])
+    told = [each for each in answer.findings if each["id"] == "checkpointing-option-refused"]
+    assert told[0]["labels"][0]["path"] == "gradient_checkpointing_kwargs.determinsm_check"
+    assert told[0].get("fix") is None
+
+
+def test_a_file_of_fsdp_s_options_is_followed(tmp_path: Path) -> None:
+    files = {
+        "training_args.yaml": "output_dir: o\nfsdp: full_shard auto_wrap\nfsdp_config: f.json\n",
+        "f.json": '{"min_num_params": 100, "transformer_layer_cls_to_wrap": "LlamaDecoderLayer"}',
+    }
+    for order in (["training_args.yaml"], ["f.json", "training_args.yaml"]):
+        answer = lint(tmp_path, files, [*order, "--software", "transformers=4.51.3"])
+        assert answer.names == ["fsdp-two-wrap-policies"]
+
+
+@pytest.mark.parametrize(
+    ("world", "names"), [("8", []), ("4", ["resume-of-another-run"])], ids=["as many", "fewer"]
+)
+def test_a_checkpoint_s_folder_is_looked_at(world: str, names: list[str], tmp_path: Path) -> None:
+    """By `true`, the newest of output_dir; `latest` names the tag of several."""
+    parts = [
+        f"out/checkpoint-90/global_step{tag}/bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
+        for tag, ranks in ((80, 2), (90, 8))
+        for rank in range(ranks)
+    ]
+    files = {
+        **dict.fromkeys(parts, ""),
+        "out/checkpoint-90/latest": "global_step90",
+        "out/checkpoint-9/global_step9/zero_pp_rank_0_mp_rank_00_optim_states.pt": "",
+        "training_args.yaml": f"{TRAINER}deepspeed: ds.json\nresume_from_checkpoint: true\n",
+        "ds.json": COMMENTED.replace("  // the stage\n", "").replace("2},\n}", "2}\n}"),
+    }
+    answer = lint(tmp_path, files, ["training_args.yaml", "--world-size", world])
+    assert [each["id"] for each in answer.findings if each["severity"] == "error"] == names
+
+
+def test_a_model_that_nobody_knows_is_known_by_its_name(tmp_path: Path) -> None:
+    """Its sizes are not; the rest of the run is checked."""
+    files = {"training_args.yaml": TRAINER.replace("bf16", "fp16")}
+    answer = lint(tmp_path, files, ["training_args.yaml", "--model", "google/flan-t5-xl"])
+    assert "no model is called 'google/flan-t5-xl'" in answer.err
+    assert answer.names == ["bf16-model-in-fp16"]

@@ -1,6 +1,7 @@
 """`tunec rehearse` with real ranks: methods, ZeRO stages, offload, and files that disagree."""
 
 import json
+import os
 from importlib.util import find_spec
 
 import pytest
@@ -8,6 +9,7 @@ import yaml
 from tests.rehearse.specs import SPEC
 
 from tunec.compiler.cli.main import run
+from tunec.compiler.rehearse import running
 from tunec.targets.registry import REGISTRY
 
 pytestmark = pytest.mark.skipif(
@@ -33,8 +35,9 @@ def spec(tmp_path):
     return write
 
 
-def rehearse(capsys, *arguments):
-    given = ["rehearse", *map(str, arguments), "--steps", "2", "--format", "json"]
+def rehearse(capsys, *arguments, steps=2):
+    os.environ.pop("PYTEST_CURRENT_TEST", None)  # other variables are another server's
+    given = ["rehearse", *map(str, arguments), "--steps", str(steps), "--format", "json"]
     code = run(given, REGISTRY, "0")
     return code, json.loads(capsys.readouterr().out)
 
@@ -72,6 +75,14 @@ def test_what_runs_is_what_was_planned(method, pins, spec, capsys):
     assert len(checks["optimizer.learning_rate"]["found"]) == 2
     engine_says = {slot: checks[slot]["found"] for slot in pins if slot in SAID}
     assert engine_says == {slot: SAID[slot](pins[slot]) for slot in engine_says}
+
+
+def test_processes_started_anew_find_the_same(spec, capsys, monkeypatch):
+    """As they are on a GPU, and where nothing is forked."""
+    path = spec(*CASES["zero1"])
+    forked = rehearse(capsys, path)
+    monkeypatch.setattr(running, "CAN_FORK", False)
+    assert rehearse(capsys, path) == forked
 
 
 QUANTISED = {
@@ -185,3 +196,11 @@ def test_a_run_that_raises_says_what(spec, capsys):
     assert code == 1
     assert found["checks"] == []
     assert "gradient_accumulation_steps" in found["refused"]
+
+
+def test_a_run_that_takes_too_long_is_ended_and_the_next_one_runs(spec, capsys):
+    path = spec(*CASES["lora"])
+    code, found = rehearse(capsys, path, "--time-limit", "2", steps=500)
+    assert (code, found["refused"]) == (1, "it took over 2 s")
+    code, found = rehearse(capsys, path)
+    assert (code, found["refused"]) == (0, None)

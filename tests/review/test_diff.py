@@ -184,7 +184,7 @@ def test_directories_by_name(tunec, tmp_path):
         for name in names:
             file = tmp_path / side / f"{name}.yaml"
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(SPEC, "utf-8")
+            file.write_text(SPEC.replace("2048", "1024" if name == "fresh" else "2048"), "utf-8")
     (tmp_path / "new" / "other.yaml").write_text("no: spec\n", "utf-8")
     found = tunec("diff", str(tmp_path / "old"), str(tmp_path / "new"), "--format", "json").json
     assert [each["spec"] for each in found["specs"]] == ["a", "sub/b"]
@@ -228,7 +228,40 @@ def test_git_two_revisions(tunec, repository):
     assert tunec("diff", "HEAD..HEAD", where).out == "nothing changes\n"
 
 
+def test_what_a_revision_lacks_is_misuse(tunec, repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    found = tunec("diff", "HEAD..", "--fleet", "nowhere.yaml")
+    assert found.code == 2
+    assert found.err == "tunec diff: cannot compare: HEAD has no nowhere.yaml\n"
+
+
 def test_unknown_revision_is_misuse(tunec, repository):
     result = tunec("diff", "--", "nowhere..", str(repository / "specs"))
     assert result.code == 2
     assert "nowhere" in result.err or "revision" in result.err
+
+
+def test_a_spec_that_is_only_called_otherwise_is_renamed(tunec, tmp_path):
+    for side, name in (("old", "run"), ("new", "walk")):
+        (tmp_path / side).mkdir()
+        text = SPEC.replace("name: run", f"name: {name}")
+        (tmp_path / side / f"{name}.yaml").write_text(text, "utf-8")
+        (tmp_path / side / "other.yaml").write_text(SPEC.replace("run", "other"), "utf-8")
+    found = tunec("diff", tmp_path / "old", tmp_path / "new", "--fail-on", "breaking")
+    assert found.code == 0
+    assert found.out.startswith("walk (was run): no effect\n")
+    told = tunec("diff", tmp_path / "old", tmp_path / "new", "--format", "json").json
+    assert [each.get("was") for each in told["specs"]] == [None, "run"]
+    assert (told["added"], told["removed"]) == ([], [])
+
+
+def test_what_fits_neither_before_nor_after_is_told(tunec, pair):
+    found = tunec("diff", *pair, "--hardware", "t4-x1", "--set", "model=llama-3.1-70b")
+    assert "no plan, before or after: nothing fits" in found.out
+    assert "nothing changes" not in found.out
+
+
+def test_hardware_that_leads_nowhere_is_told(tunec, pair):
+    found = tunec("diff", *pair, "--hardware", "nowhere")
+    assert found.code == 1
+    assert "no hardware is called `nowhere`" in found.err

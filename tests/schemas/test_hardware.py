@@ -466,6 +466,19 @@ class TestBuiltClusters:
         assert found.name == name.lower()
         assert unsourced(found) == ()
 
+    @pytest.mark.parametrize(
+        ("words", "name"),
+        [
+            ("8x V100 32G", "v100-32g-x8"),
+            ("4x4090", "4090-x4"),
+            ("1 x P100", "p100-x1"),
+            ("2x RTX 3090", "rtx-3090-x2"),
+        ],
+    )
+    def test_a_number_may_stand_in_front(self, words: str, name: str) -> None:
+        found, meant = cluster(words), cluster(name)
+        assert found.nodes == meant.nodes
+
     @pytest.mark.parametrize("name", DEVICES)
     @pytest.mark.parametrize("count", [1, 2, 8])
     def test_any_device_makes_a_cluster(self, name: str, count: int) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 from tests.fsdp_plugin import FSDP, check_plugin
-from tests.plans import plan_of, plans
+from tests.plans import plan_of
+from tests.random_plans import plans
 
 from tunec.compiler.consumers.asking import ask
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare

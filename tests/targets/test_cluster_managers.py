@@ -12,7 +12,8 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from packaging.version import Version
-from tests.plans import DDP, plan_of, plans
+from tests.plans import DDP, plan_of
+from tests.random_plans import plans
 from tests.targets.test_launch import CASES, NUMBERS, TWO_NODES, UUIDS, by
 
 from tunec.compiler.emit import emit

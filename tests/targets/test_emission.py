@@ -71,6 +71,15 @@ def test_a_list_that_occurs_twice_is_written_twice():
     assert "*id" not in render_yaml({"one": shared, "two": shared})
 
 
+@pytest.mark.parametrize("other", [1, "1", 1.0, True, {"in": [1]}, "two\nlines\n", "\\ \x07"])
+def test_entries_that_are_kept_are_those_of_the_whole(other):
+    whole = {"a": {"b": [1, {"c": "no"}], "d": {}}, "e": [], "k" * 140: "x: y", "other": other}
+    for _ in range(2):
+        assert render_yaml(whole) == yaml.dump(
+            whole, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=2**31 - 1
+        )
+
+
 # ── faults ───────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -7,7 +7,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
-from tests.plans import plan_of, plans
+from tests.plans import plan_of
+from tests.random_plans import plans
 from tests.said import lost_in, said_in
 
 from tunec.compiler.emit import emit
@@ -38,7 +39,9 @@ def cases(draw: st.DrawFn) -> tuple[str, str, Plan]:
     name = draw(st.sampled_from(NAMES))
     release = draw(st.sampled_from(TARGETS[name].releases))
     objectives = ("sft", "dpo", "grpo") if name == "trl" else ("sft",)
-    return name, release, draw(plans("deepspeed" if name == "deepspeed" else None, objectives))
+    engine = "deepspeed" if name == "deepspeed" else None
+    predictions = ("loss", "logits", "answers") if name == "huggingface" else ("loss",)
+    return name, release, draw(plans(engine, objectives, predictions))
 
 
 def opened(case: tuple[str, str, Plan]) -> tuple[Target, Plan, Version]:

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
-from tests.plans import plans
+from tests.random_plans import plans
 
 from tunec.compiler.emit import emit
 from tunec.compiler.ir.ledger import Rank

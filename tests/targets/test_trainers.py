@@ -10,7 +10,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
-from tests.plans import plan_of, plans
+from tests.plans import plan_of
+from tests.random_plans import plans
 from tests.said import lost_in, said_in
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -12,9 +11,11 @@ from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.calibrated import calibrated
 from tunec.compiler.analyses.memory.calibration import calibration_of
 from tunec.compiler.cli import trace_command
+from tunec.compiler.cli.main import run
 from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_spec
 from tunec.compiler.tracing.subject import Subject
+from tunec.targets.registry import REGISTRY
 
 SPEC = """\
 tunec: 1
@@ -44,9 +45,17 @@ def spec(tmp_path):
     return file
 
 
-def tunec(*arguments):
-    command = [sys.executable, "-m", "tunec", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+@pytest.fixture
+def tunec(capsys):
+    """`tunec trace` in this process: its exit status, standard output and standard error."""
+
+    def done(*arguments):
+        capsys.readouterr()  # what importing libraries printed
+        code = run(list(map(str, arguments)), REGISTRY, "0")
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return done
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +64,10 @@ def has_torch():
         pytest.importorskip(name)
 
 
-def test_json_has_trace_account_and_their_difference(spec, has_torch):
-    done = tunec("trace", spec, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+def test_json_has_trace_account_and_their_difference(spec, tunec, has_torch):
+    code, out, err = tunec("trace", spec, "--format", "json")
+    assert code == 0, err
+    found = json.loads(out)
     traced, accounted = found["trace"]["peak_bytes"], found["account"]["peak_bytes"]
     assert found["error"] == pytest.approx(accounted / traced - 1)
     assert abs(found["error"]) < 0.02
@@ -71,25 +80,25 @@ def test_json_has_trace_account_and_their_difference(spec, has_torch):
     assert any(each["module"].endswith("layers.{}.mlp.act_fn") for each in tensors)
 
 
-def test_text_names_the_tensors_at_the_peak_and_a_calibration_is_kept(spec, has_torch):
+def test_text_names_the_tensors_at_the_peak_and_a_calibration_is_kept(spec, tunec, has_torch):
     kept = spec.parent / "tunec-calibration.json"
-    done = tunec("trace", spec, "--save", kept)
-    assert done.returncode == 0, done.stderr
-    assert "alive at the peak" in done.stdout
-    assert "model.layers.{}.mlp" in done.stdout
-    assert f"wrote {kept}" in done.stderr
+    code, out, err = tunec("trace", spec, "--save", kept)
+    assert code == 0, err
+    assert "alive at the peak" in out
+    assert "model.layers.{}.mlp" in out
+    assert f"wrote {kept}" in err
     subject = subject_at(spec, micro=7)
     phases = calibrated_by(subject, json.loads(kept.read_text("utf-8")))
     assert {each.name for each in phases} == {"forward", "backward", "optimizer step"}
-    from tunec.compiler.tracing.live.running import run
+    from tunec.compiler.tracing.live import running
 
-    traced = {each.name: each.peak_bytes for each in run(subject).phases}
+    traced = {each.name: each.peak_bytes for each in running.run(subject).phases}
     assert {each.name: each.at(7) for each in phases} == pytest.approx(traced, rel=1e-3)
 
 
-def test_a_calibration_speaks_of_its_own_workload_only(spec, has_torch):
+def test_a_calibration_speaks_of_its_own_workload_only(spec, tunec, has_torch):
     kept = spec.parent / "kept.json"
-    assert tunec("trace", spec, "--save", kept).returncode == 0
+    assert tunec("trace", spec, "--save", kept)[0] == 0
     spec.write_text(SPEC.replace("rank: 8", "rank: 16"), "utf-8")
     assert calibrated_by(subject_at(spec, micro=2), json.loads(kept.read_text("utf-8"))) == ()
 
@@ -107,22 +116,22 @@ def subject_at(spec, micro):
 
 
 @pytest.mark.parametrize("model", ["glm-4v-9b", "minicpm-v-2_6", "visualglm-6b"])
-def test_code_from_a_models_own_repository_is_not_run(spec, model, has_torch):
+def test_code_from_a_models_own_repository_is_not_run(spec, tunec, model, has_torch):
     head, _, tail = SPEC.partition("model:\n")
     rest = tail[tail.index("method:") :].replace("packing: true", "packing: false")
     spec.write_text(f"{head}model: {model}\n{rest}", "utf-8")
-    done = tunec("trace", spec)
-    assert done.returncode == 1, done.stdout
-    assert "trust_remote_code" in done.stderr
+    code, out, err = tunec("trace", spec)
+    assert code == 1, out
+    assert "trust_remote_code" in err
 
 
-def test_offload_is_refused_with_the_reason(spec, has_torch):
+def test_offload_is_refused_with_the_reason(spec, tunec, has_torch):
     pytest.importorskip("deepspeed")
     pins = ("parallel.engine=deepspeed", "zero.stage=2", "zero.offload_optimizer=cpu")
     sets = [word for each in pins for word in ("--set", f"pin.{each}")]
-    done = tunec("trace", spec, *sets, "--format", "json")
-    assert done.returncode == 1
-    assert "host" in json.loads(done.stdout)["refused"]
+    code, out, _ = tunec("trace", spec, *sets, "--format", "json")
+    assert code == 1
+    assert "host" in json.loads(out)["refused"]
 
 
 def test_what_is_not_installed_is_named_with_its_extra(spec, monkeypatch, capsys):
@@ -139,11 +148,11 @@ def test_what_is_not_installed_is_named_with_its_extra(spec, monkeypatch, capsys
     assert "torch cannot be imported: install tunec[trace]" in capsys.readouterr().err
 
 
-def test_a_spec_without_a_plan_is_not_traced(spec):
+def test_a_spec_without_a_plan_is_not_traced(spec, tunec):
     spec.write_text(SPEC.replace("hardware: a100-80g-x1", "hardware: nothing"), "utf-8")
-    done = tunec("trace", spec)
-    assert done.returncode == 1
-    assert "there is no plan to trace" in done.stderr
+    code, _, err = tunec("trace", spec)
+    assert code == 1
+    assert "there is no plan to trace" in err
 
 
 def test_the_account_of_a_subject_is_the_plans(spec):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from packaging.version import Version
-from tests.plans import plans
+from tests.random_plans import plans
 from tests.said import lost_in, said_in
 
 from tunec.compiler.diagnostics.codes import is_code

@@ -6,7 +6,14 @@ from tunec.compiler.analyses.memory.activations import text_tokens
 from tunec.compiler.analyses.memory.calibrated import calibrated
 from tunec.compiler.analyses.memory.calibration import TRACED
 from tunec.compiler.analyses.memory.host import HostAccount, host_account
-from tunec.compiler.analyses.memory.margin import READING, apart, kind_of, slack, with_slack
+from tunec.compiler.analyses.memory.margin import (
+    READING,
+    apart,
+    kind_of,
+    running_ahead,
+    slack,
+    with_slack,
+)
 from tunec.compiler.analyses.memory.phase import Phase
 from tunec.compiler.analyses.memory.projection import TILE_ROWS, is_tiled
 from tunec.compiler.analyses.memory.sharding import sharding_of
@@ -64,11 +71,10 @@ class Account:
     @property
     def reading_bytes(self) -> int:
         """What nvidia-smi shows at most in 95 % of measured runs where the device has room."""
-        unmoved = sum(apart(self.layout.parallel.world).values())
-        return round(
-            unmoved
-            + self.peak_bytes * (1 + READING[kind_of(self.workload, self.layout.parallel.world)])
-        )
+        world = self.layout.parallel.world
+        kept = self.peak_bytes * READING[kind_of(self.workload, world)]
+        ahead = running_ahead(self.workload, self.layout)
+        return round(sum(apart(world).values()) + self.peak_bytes + max(kept, ahead))
 
     @property
     def calibration(self) -> str | None:

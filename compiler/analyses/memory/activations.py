@@ -8,6 +8,7 @@ from tunec.compiler.analyses.memory.attention import (
     exchanged_saved,
     mask_saved,
     masks_kept,
+    scores_working,
 )
 from tunec.compiler.analyses.memory.experts import experts_saved
 from tunec.compiler.analyses.memory.flavours import flavour
@@ -21,7 +22,7 @@ from tunec.compiler.analyses.memory.layers import (
     norm_saved,
     reentrant_working,
 )
-from tunec.compiler.analyses.memory.lora import adapters_saved
+from tunec.compiler.analyses.memory.lora import adapters_saved, is_after_attention
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.recomputation import (
     Layers,
@@ -144,6 +145,9 @@ def part_activations(
     ]
     again = run.checkpointed
     working = max(layer_working(stack, widths, recomputed=again) for stack in stacks)
+    if widths.eager:
+        gone = _adapters(workload, part, widths, after_attention=True) / layers
+        working = max(working, *(_at_scores(s, widths, keys) - gone for s in stacks))
     if run.checkpointed and run.reentrant:
         working += reentrant_working(stacks[0], widths)
     forward = max(forward_working(stack, widths, keys) for stack in stacks)
@@ -201,6 +205,12 @@ def _feed_forward(stack: Stack, widths: Arithmetic) -> float:
     return feed_forward_saved(stack, widths) + experts
 
 
+def _at_scores(stack: Stack, widths: Arithmetic, keys: float) -> float:
+    """Bytes a token that eager attention's softmax takes more than what is done by then kept."""
+    done = _feed_forward(stack, widths) + norm_saved(stack, widths)
+    return scores_working(stack, widths, keys) - done
+
+
 def _encoder(part: Part, widths: Arithmetic, kept: float) -> Terms:
     return {f"{part} activations of the encoder": kept} if widths.crosses else {}
 
@@ -209,7 +219,11 @@ def _stacks(model: Architecture, part: Part) -> tuple[Stack, ...]:
     return tuple(stack for stack in model.stacks if stack.part == part)
 
 
-def _adapters(workload: Workload, part: Part, widths: Arithmetic) -> float:
-    """Bytes a token that all adapters of a part keep together."""
+def _adapters(
+    workload: Workload, part: Part, widths: Arithmetic, *, after_attention: bool = False
+) -> float:
+    """Bytes a token that all adapters of a part keep together, or those behind the attention."""
     modules = [module for module in workload.adapted if module.part == part]
+    if after_attention:
+        modules = [module for module in modules if is_after_attention(module)]
     return adapters_saved(workload, modules, widths, lambda _: 1)

@@ -59,6 +59,8 @@ class Arithmetic:
     """Whether the weights of this part get gradients themselves."""
     eager: bool
     """Whether attention scores are made as tensors."""
+    half: bool
+    """Whether the stream is in fp16: a mask in fp32 or bf16 makes the scores of autocast wider."""
     activation: Activation
     rotary: Rotary
     router: Router
@@ -110,7 +112,8 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     """Find how a part of the model computes."""
     trained = part in count(workload).trained_parts
     full = workload.adapter.kind == "none" and trained
-    stream = BYTES[states.trainable if full else states.weights]
+    held = states.trainable if full else states.weights
+    stream = BYTES[held]
     special = flavour(workload.architecture.family, part)
     stacks = [stack for stack in workload.architecture.stacks if stack.part == part]
     linears = [m for m in workload.architecture.modules if m.part == part and m.kind == "linear"]
@@ -129,6 +132,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         autocast=states.autocast,
         trained=trained,
         eager=_is_eager(workload.attention.implementation, special),
+        half=held == "fp16",
         activation=_activation(special.activation, stacks),
         rotary=special.rotary,
         router=special.router,

@@ -50,6 +50,21 @@ def scores_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
     return stack.heads * keys * (_FP32 + cast + capped)
 
 
+def scores_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
+    """Bytes a token besides what is kept while eager attention's softmax is differentiated.
+
+    Its gradient, their product and the scores' own gradient, all in fp32, which CUDA's kernel gives
+    in fp16 where the scores are (torch 2.13 `aten/src/ATen/native/cuda/SoftMax.cu`,
+    `softmax_backward_cuda_out`, and `SoftMax.cpp`, `softmax`); the scores' cast is gone, and the
+    output, keys and values whose gradients are on their way stand for those (traced).
+    """
+    if not widths.eager:
+        return 0
+    cast = widths.compute if widths.compute < _FP32 else 0
+    result = widths.compute if widths.half else _FP32
+    return stack.heads * keys * (2 * _FP32 + result - cast)
+
+
 def repeated_saved(stack: Stack, widths: Arithmetic) -> float:
     """Keys and values repeated for each query head (transformers `repeat_kv`); one is a view."""
     if stack.kv_heads == 1:
@@ -73,7 +88,13 @@ def mask_saved(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -
 
 
 def masks_kept(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -> float:
-    """The masks that the layers share: one of all tokens, and one of a window of them."""
+    """The masks that the layers share: one of all tokens, and one of a window of them.
+
+    Eager attention adds one in the model's dtype, padded or not (transformers 5.23
+    `masking_utils.py`, `eager_mask`; traced).
+    """
+    if widths.eager:
+        return 0 if widths.biased else widths.stream * keys * (1 + (stack.windowed_layers > 0))
     size = widths.compute if widths.shares_mask else 1
     return size * keys * (padded + is_windowed(stack, widths, keys))
 

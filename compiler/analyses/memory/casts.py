@@ -20,6 +20,16 @@ def forward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, hea
     return {"autocast weight copies": float(widths.compute * every)}
 
 
+def evaluation_casts(counts: Counts, widths: Arithmetic) -> Terms:
+    """Copies alive at the end of a pass that keeps nothing: those of weights that are trained."""
+    return {"autocast weight copies": float(widths.compute * counts.multiplied * widths.casts)}
+
+
+def head_cast(counts: Counts, widths: Arithmetic) -> Terms:
+    """The copy of a frozen output projection, which is not kept; none of one that is trained."""
+    return {"output projection cast": float(widths.compute * counts.output_frozen * widths.casts)}
+
+
 def backward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Terms:
     """Copies that the graph keeps when the backward pass starts; with checkpointing the head's."""
     if not widths.casts:

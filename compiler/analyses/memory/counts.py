@@ -245,13 +245,18 @@ def _experts(model: Architecture, trained: Iterable[Module]) -> int:
     return _elements(m for m in trained if ".experts" in m.path) // max(layers, 1)
 
 
+def expert_blocks(model: Architecture) -> tuple[str, ...]:
+    """Paths, each with its last dot, of what holds the experts (`mlp`, `block_sparse_moe`)."""
+    found = {m.path.partition(".experts")[0] + "." for m in model.modules if ".experts" in m.path}
+    return tuple(sorted(found))
+
+
 def _block(model: Architecture) -> int:
-    """The experts' siblings lie under one module with them (`mlp`, `block_sparse_moe`)."""
-    experts = [m for m in model.modules if ".experts" in m.path]
-    if not experts:
+    """The experts' siblings lie under one module with them."""
+    roots = expert_blocks(model)
+    if not roots:
         return 0
-    roots = {m.path.partition(".experts")[0] + "." for m in experts}
-    inside = _elements(m for m in model.modules if m.path.startswith(tuple(roots)))
+    inside = _elements(m for m in model.modules if m.path.startswith(roots))
     layers = sum(stack.layers for stack in model.stacks if stack.experts is not None)
     return inside // max(layers, 1)
 

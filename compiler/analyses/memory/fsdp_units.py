@@ -43,10 +43,18 @@ class Units(NamedTuple):
     every: Unit
 
 
-def computed_states(states: States, compute: FloatDtype, fsdp: Fsdp) -> States:
-    """The dtypes in which a forward pass meets the parameters: those of the gathered copies."""
+def computed_states(states: States, compute: FloatDtype, fsdp: Fsdp, *, adapted: bool) -> States:
+    """The dtypes in which a forward pass meets the parameters: those of the gathered copies.
+
+    An adapter with a unit of its own, as peft has version 1 make, is gathered only after it was
+    asked for its dtype, that of its shards: its input is cast to that and back (peft 0.21
+    `tuners/lora/layer.py`, `Linear.forward`; torch 2.13 `distributed/fsdp/_runtime_utils.py`,
+    `_pre_forward`).
+    """
     if not fsdp.version or not states.autocast:
         return states
+    if adapted and fsdp.version == 1:
+        return replace(states, weights=compute)
     return replace(states, weights=compute, trainable=compute)
 
 
@@ -83,6 +91,20 @@ def units_of(workload: Workload, fsdp: Fsdp, states: States) -> Units:
         root=Unit(*(max(whole[i] - spent[i], 0.0) for i in (0, 1))),
         every=Unit(*whole),
     )
+
+
+def unit_sizes(workload: Workload, fsdp: Fsdp, states: States) -> tuple[tuple[float, int], ...]:
+    """Bytes of each unit of version 1 in its parameters' own dtypes, and how many there are."""
+    size = _sizes(workload, replace(states, autocast=False))
+    found: dict[str, tuple[float, int]] = {}
+    for module in workload.architecture.modules:
+        gathered, _ = size(module)
+        prefix, repeats, _ = module.path.partition("{}")
+        inside = bool(repeats) and fsdp.wrap != "none"
+        number = len({place[0] for place in module.places()}) if inside else 1
+        known = found.get(prefix if inside else "", (0.0, 0))
+        found[prefix if inside else ""] = known[0] + gathered / number, max(known[1], number)
+    return tuple(found.values())
 
 
 def _has_ends(workload: Workload, fsdp: Fsdp) -> bool:

@@ -1,41 +1,53 @@
 """Generation inside of training: the cache of keys and values, and parameters made whole for it."""
 
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.memory.cache import (
+    cache_held,
+    element_bytes,
+    is_apart,
+    multiplied,
+    writers,
+)
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
 from tunec.compiler.analyses.memory.workload import Generation, Workload
 from tunec.compiler.ir.slots import States
-from tunec.schemas.models.architecture import Stack
 
-_FP32 = 4
+_FP32: Final = 4
+_TOKEN: Final = 8
+"""Bytes of a token's number (int64)."""
+_LAST_ALONE: Final = Version("4.45")
+"""The first release whose models make the last token's logits alone of a prompt: transformers
+4.44.2 `models/llama/modeling_llama.py` has `logits.float()` of all, 4.46.3 `num_logits_to_keep`.
+"""
+_COPIES_EXPERTS: Final = Version("5.0")
+"""See `_selected`."""
+_SUMMONS: Final = Version("4.46")
+"""The first release known to make FSDP 1's parameters whole for `generate`: transformers 4.46.3 to
+5.23.0 `trainer_seq2seq.py`, `prediction_step`: `summon_full_params`; 4.44.2 does not."""
 
 
 def generating(workload: Workload, plan: Sharding, asked: Generation, share: int = 1) -> Terms:
-    """What generation holds besides the weights of the rank, in bytes.
+    """What GRPO's generation holds besides the weights of the rank, in bytes.
 
     `share`: samples of the rank in one optimizer step. GRPO writes the answers of a whole step at
     once (trl 0.18.2 to 1.16.0 `GRPOConfig.__post_init__`: `steps_per_generation` is the
     accumulation; `grpo_trainer.py`, `_generate_single_turn`: one `generate`).
 
-    A step appends to the cache of one layer by a copy, keys first (transformers 5.23
-    `cache_utils.py`, `DynamicLayer.update`: `torch.cat`), and then takes the last token's logits in
-    fp32, and their softmax (`generation/utils.py`, `_sample`). At ZeRO stage 3 TRL gathers the
-    whole model first unless `ds3_gather_for_generation` is off (trl 1.16 `models/utils.py`,
-    `unwrap_model_for_generation`); under FSDP units come and go as in any forward pass
-    (`grpo_trainer.py`: `summon_full_params(recurse=False)`). A sliding window's cache is smaller.
+    At ZeRO stage 3 TRL gathers the whole model first unless `ds3_gather_for_generation` is off (trl
+    1.16 `models/utils.py`, `unwrap_model_for_generation`); under FSDP units come and go as in any
+    forward pass (`grpo_trainer.py`: `summon_full_params(recurse=False)`).
     """
-    sequences = _sequences(asked, share)
-    cache = sequences * asked.tokens * cache_bytes(workload, plan.states)
-    layers = sum(s.layers for s in workload.architecture.stacks if s.part == "text")
-    size = BYTES[workload.precision.compute if plan.states.autocast else plan.states.weights]
-    logits = float((size + 2 * _FP32) * sequences * workload.architecture.vocab)
-    moved = cache / max(layers, 1) / 2
+    found = writing(workload, plan.states, asked)
+    number = _sequences(asked, share)
     gathers = asked.gathers and plan.deepspeed and plan.stage == PARAMETERS
     whole = plan.counts.base + plan.counts.adapters
     return {
-        "key-value cache": cache,
-        "cache on the way": moved if moved > logits else 0.0,
-        "next token's logits": 0.0 if moved > logits else logits,
+        **{name: number * size for name, size in found.items()},
         "gathered parameters": float(BYTES[plan.states.weights] * whole * gathers),
     }
 
@@ -43,41 +55,127 @@ def generating(workload: Workload, plan: Sharding, asked: Generation, share: int
 def prompting(
     workload: Workload, plan: Sharding, asked: Generation, forward: float, share: int = 1
 ) -> Terms:
-    """What generation holds while it reads the prompts of all sequences at once, in bytes.
+    """What it holds while it reads the prompts of all sequences at once, in bytes.
 
-    `forward`: bytes that a layer works in for one sample of all tokens. Prompts are padded to the
-    longest, so a mask goes with them, a byte for each pair of places.
+    `forward`: bytes that a layer works in for one sample of all tokens.
     """
-    sequences, prompt = _sequences(asked, share), asked.tokens - asked.steps
+    number = _sequences(asked, share)
+    read = reading(workload, plan.states, asked, forward, asked.tokens)
     found = generating(workload, plan, asked, share)
     return {
-        "key-value cache": sequences * prompt * cache_bytes(workload, plan.states),
-        "prompt forward pass": sequences * forward * prompt / max(asked.tokens, 1),
-        "prompt masks": float(sequences * prompt**2),
+        **{name: number * size for name, size in read.items()},
         "gathered parameters": found["gathered parameters"],
     }
 
 
+def writing(workload: Workload, states: States, asked: Generation) -> Terms:
+    """What one sequence holds at its last token, in bytes.
+
+    A step appends to the cache of one layer by a copy, keys first (transformers 5.23
+    `cache_utils.py`, `DynamicLayer.update`: `torch.cat`), and then takes the last token's logits in
+    fp32, and their softmax (`generation/utils.py`, `_sample`). Beam search keeps their logarithms
+    and the sums over each beam as well (`_beam_search`), and then puts the cache of each layer in
+    the order of the beams that are left (`DynamicLayer.reorder_cache`: `index_select`).
+    """
+    prompt = asked.tokens - asked.steps
+    cache = cache_held(workload, states, prompt, asked.steps)
+    layers = sum(each.layers for each in writers(workload))
+    copies = 3 if asked.beams > 1 else 2
+    logits = (element_bytes(workload, states) + copies * _FP32) * workload.architecture.vocab
+    copied = cache / max(layers, 1) / 2
+    steps = {
+        "cache on the way": max(copied, _compared(workload, states, asked.tokens)),
+        "next token's logits": float(logits),
+        "selected experts": _selected(workload, states, asked),
+    }
+    most = max(steps, key=steps.__getitem__)
+    return {"key-value cache": cache, most: steps[most]}
+
+
+def reading(
+    workload: Workload, states: States, asked: Generation, forward: float, tokens: int
+) -> Terms:
+    """What one sequence holds while its prompt is read, in bytes.
+
+    `forward`: bytes that a layer works in for one sample of so many tokens. Prompts are padded to
+    the longest, so a mask goes with them, a byte for each pair of places. All beams read it.
+    """
+    prompt = asked.tokens - asked.steps
+    alone = 1 if is_apart(workload) and asked.beams > 1 else asked.beams
+    logits = _prompt_logits(workload, states) * prompt
+    working = forward * prompt / max(tokens, 1)
+    if workload.attention.implementation == "eager":
+        heads = max(each.heads for each in writers(workload))
+        working -= 2 * _FP32 * heads * prompt * max(tokens - prompt, 0)
+    return {
+        "key-value cache": cache_held(workload, states, prompt, 0),
+        "prompt forward pass": max(working, 0.0) * alone / asked.beams,
+        "prompt masks": float(prompt**2),
+        "prompt logits": logits,
+    }
+
+
+def answered(asked: Generation, ranks: int) -> Terms:
+    """What is kept of a sample until it goes to the host: its answer, and what was to be answered.
+
+    Both are padded to the same length (transformers 5.23 `trainer_seq2seq.py`, `prediction_step`)
+    and gathered from all ranks on each (`trainer.py`, `evaluation_loop`).
+    """
+    return {"kept answers": float(_TOKEN * 2 * asked.tokens * ranks)}
+
+
+def summoned(workload: Workload, plan: Sharding) -> Terms:
+    """Parameters that FSDP 1 makes whole, as they are stored, for evaluation's generation."""
+    version = workload.version("transformers")
+    if plan.fsdp.version != 1 or (version is not None and version < _SUMMONS):
+        return {}
+    return {"gathered parameters": float(plan.parameter * plan.counts.base)}
+
+
+def _selected(workload: Workload, states: States, asked: Generation) -> float:
+    """Bytes of the experts that one token passes through, copied for it alone.
+
+    transformers 5.0.0 to 5.23.0 `generation/utils.py`, `_optimize_model_for_decode`: tokens after
+    the prompt go through `integrations/moe.py`, `batched_mm_experts_forward`, whose indexing copies
+    weights; 4.57.6 has neither. Beam search does not switch to it.
+    """
+    version = workload.version("transformers")
+    if asked.beams > 1 or (version is not None and version < _COPIES_EXPERTS):
+        return 0.0
+    size = BYTES[states.weights]
+    elements = (
+        s.experts.active * (3 if s.gated else 2) * s.hidden * s.experts.ffn
+        for s in writers(workload)
+        if s.experts is not None
+    )
+    return float(size * max(elements, default=0))
+
+
+def _compared(workload: Workload, states: States, tokens: int) -> float:
+    """Bytes of one layer's keys and values where attention reads others than are cached.
+
+    Eager attention repeats them for all heads (transformers 5.23
+    `models/gemma2/modeling_gemma2.py`, `eager_attention_forward`: `repeat_kv`), latent attention
+    multiplies them out.
+    """
+    size, eager = element_bytes(workload, states), workload.attention.implementation == "eager"
+    wide = [0]
+    for each in writers(workload):
+        if each.latent is not None:
+            wide.append(multiplied(each))
+        elif eager and 1 < each.kv_heads < each.heads:
+            wide.append(2 * each.heads * each.head_dim)
+    return float(size * tokens * max(wide))
+
+
+def _prompt_logits(workload: Workload, states: States) -> float:
+    """Bytes a token of the prompt's logits, and of the same in fp32, where all are made."""
+    version = workload.version("transformers")
+    model = workload.architecture
+    if version is None or version >= _LAST_ALONE or model.remote_code or is_apart(workload):
+        return 0.0
+    return float((element_bytes(workload, states) + _FP32) * model.vocab)
+
+
 def _sequences(asked: Generation, share: int) -> int:
     return asked.sequences * (share if asked.by_sample else 1)
-
-
-def cache_bytes(workload: Workload, states: States) -> float:
-    """Bytes a token of keys and values in all layers; latent ones are multiplied out first."""
-    size = BYTES[workload.precision.compute if states.autocast else states.weights]
-    return float(
-        size
-        * sum(
-            stack.layers * _cached(stack)
-            for stack in workload.architecture.stacks
-            if stack.part == "text"
-        )
-    )
-
-
-def _cached(stack: Stack) -> int:
-    if stack.latent is None:
-        return 2 * stack.kv_heads * stack.head_dim
-    latent = stack.latent
-    key = latent.nope_head_dim + latent.rope_head_dim
-    return stack.heads * (key + latent.value_head_dim)

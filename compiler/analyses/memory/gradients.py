@@ -64,8 +64,11 @@ def _of_a_layer(plan: Sharding) -> int:
 
 
 def at_experts(plan: Sharding) -> Terms:
-    """At the first layer's experts, when their own gradients have come."""
+    """At a layer's experts, the first one's, when their own gradients have come."""
     counts = plan.counts
+    if plan.leaf:
+        whole = max(counts.experts, counts.inner)
+        return {**_on_their_way(plan, whole - counts.inner), **_held(plan)}
     if is_hooked(plan):
         return at_last_layer(plan)
     embedding = 0 if counts.tied else counts.embedding
@@ -223,6 +226,8 @@ def _held(plan: Sharding) -> Terms:
         # what went through the bucket is a view of it; what did not is let go only at the end
         apart = partition_buffer(plan) if _is_oversized(plan, plan.counts.inner) else 0
         return {"accumulated gradients": _buffer(plan), "gradient partition": apart}
+    if not plan.holds:
+        return kept_gradients(plan)
     return {"gradient partition": _buffer(plan), **kept_gradients(plan)}
 
 

@@ -1,11 +1,12 @@
 """The memory of the host: what one node's RAM has to hold, in bytes."""
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED
+from tunec.compiler.analyses.memory.fsdp_units import unit_sizes
 from tunec.compiler.analyses.memory.offloaded import moved_activations, power_of_two
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import (
@@ -44,6 +45,7 @@ _NVME_PARAM_BUFFER: Final = 100_000_000
 _NVME_PARAMS_IN_CPU: Final = 1_000_000_000
 """Defaults of deepspeed 0.19.8 `runtime/zero/offload_config.py`: buffer counts, and elements."""
 
+_ADAPTERS_ALONE: Final = Version("5.0")
 _SHARDED_FILES: Final = Version("5.0")
 _FILE: Final = (5 * 10**9, 50 * 10**9)
 """Largest checkpoint file: `save_pretrained(max_shard_size)` of transformers 4.40 and 5.23."""
@@ -54,7 +56,7 @@ class HostAccount:
     """The RAM that one node needs: the one that holds rank 0."""
 
     phases: dict[str, dict[str, int]]
-    """Bytes by phase (loading, training, saving) and by name."""
+    """Bytes by phase (loading, pinning, training, saving) and by name."""
 
     @property
     def peak_phase(self) -> str:
@@ -81,21 +83,41 @@ def host_account(workload: Workload, layout: Layout) -> HostAccount:
     stepped = sharding_of(rank, layout, accumulates=accumulates)
     ranks = -(-layout.parallel.world // layout.nodes)
     processes = {"processes": float(_PROCESS * ranks)}
-    before = (_shards if layout.fsdp.version else _parameters)(plan, ranks)
-    state = _stepped if layout.fsdp.version else _optimizer
-    before = before if plan.parameters_away else {}
-    away = {**before, **(state(rank, stepped, ranks) if plan.optimizer_away else {})}
-    if is_paged(workload.optimizer):
-        away |= {"paged optimizer states": paged_moments(workload, plan) * ranks}
+    away = _away(rank, plan, stepped, ranks)
+    loaded = {**processes, **away.loaded, **loading(workload, plan, ranks)}
     kept = {"offloaded activations": moved_activations(workload, layout).taken * ranks}
-    training = {**processes, **away, **kept, **_data_loading(workload, layout, ranks)}
-    return HostAccount(
-        {
-            "loading": _rounded({**processes, **before, **loading(workload, plan, ranks)}),
-            "training": _rounded(training),
-            "saving": _rounded({**training, **saving(workload, plan)}),
-        }
-    )
+    training = {**processes, **away.held, **kept, **_data_loading(workload, layout, ranks)}
+    phases = {
+        "loading": loaded,
+        "pinning": {**processes, **away.pinning} if away.pinning else {},
+        "training": training,
+        "saving": {**training, **saving(workload, plan, ranks)},
+    }
+    return HostAccount({name: _rounded(terms) for name, terms in phases.items() if terms})
+
+
+class _Away(NamedTuple):
+    """What is moved off the devices of one node."""
+
+    held: Terms
+    """While the run trains."""
+    loaded: Terms
+    """Of that, what lies there while the model is loaded."""
+    pinning: Terms
+    """The whole while it is pinned, with what is let go of then."""
+
+
+def _away(workload: Workload, plan: Sharding, stepped: Sharding, ranks: int) -> _Away:
+    """Parameters and training state on the host, by whoever moves them."""
+    if plan.fsdp.version == 1 and plan.parameters_away:
+        return _units_away(workload, stepped, ranks)
+    of_parameters = _shards if plan.fsdp.version else _parameters
+    before = of_parameters(plan, ranks) if plan.parameters_away else {}
+    state = _stepped if plan.fsdp.version else _optimizer
+    held = {**before, **(state(workload, stepped, ranks) if plan.optimizer_away else {})}
+    if is_paged(workload.optimizer):
+        held |= {"paged optimizer states": paged_moments(workload, plan) * ranks}
+    return _Away(held, before, {})
 
 
 def loading(workload: Workload, plan: Sharding, ranks: int) -> Terms:
@@ -149,11 +171,30 @@ def _optimizer(workload: Workload, plan: Sharding, ranks: int) -> Terms:
     }
 
 
-def _shards(plan: Sharding, ranks: int) -> Terms:
-    """FSDP's shards, each pinned, at the next power of two (`offloaded.moved_activations`).
+def _units_away(workload: Workload, plan: Sharding, ranks: int) -> _Away:
+    """FSDP 1's units: each with a pinned shard and a pinned gradient, trained or not.
 
-    torch 2.13 `_fsdp_param.py`, `_init_sharded_param`, pins a parameter; version 1 a unit
-    (`_flat_param.py`, `init_flat_param_attributes`), for which the same rounding is taken.
+    torch 2.13 `_flat_param.py`, `init_flat_param_attributes`, before the first forward pass; the
+    shards from which they are copied are let go of as that pass goes (`_use_sharded_flat_param`).
+    Pinned buffers are powers of two (`offloaded.moved_activations`).
+    """
+    found = unit_sizes(workload, plan.fsdp, plan.states)
+    sizes = [(max(round(size / plan.shards), 1), number) for size, number in found]
+    pinned = float(ranks * sum(number * power_of_two(size) for size, number in sizes))
+    moved = {"offloaded parameters": pinned, "offloaded gradients": pinned}
+    copied = float(ranks * sum(number * size for size, number in sizes))
+    moments = ranks / plan.shards * moments_of(workload, plan)
+    return _Away(
+        held={**moved, "offloaded optimizer states": moments},
+        loaded={},
+        pinning={**moved, "shards before they are pinned": copied},
+    )
+
+
+def _shards(plan: Sharding, ranks: int) -> Terms:
+    """FSDP 2's shards, each pinned, at the next power of two (`offloaded.moved_activations`).
+
+    torch 2.13 `_fsdp_param.py`, `_init_sharded_param`.
     """
     share, counts = ranks / plan.shards, plan.counts
     learnt = plan.parameter * counts.trainable * _roundings(plan, plan.parameter)
@@ -215,23 +256,30 @@ def _data_loading(workload: Workload, layout: Layout, ranks: int) -> Terms:
     }
 
 
-def saving(workload: Workload, plan: Sharding) -> Terms:
-    """What rank 0 holds while a checkpoint is written.
+def saving(workload: Workload, plan: Sharding, ranks: int) -> Terms:
+    """What a node holds while a checkpoint is written.
 
-    At stage 3 all weights gathered, adapters or not (deepspeed 0.19.8 `runtime/engine.py`,
-    `_zero3_consolidated_16bit_state_dict`); otherwise the file that is being written.
+    At stage 3 rank 0 gathers all weights (deepspeed 0.19.8 `runtime/engine.py`,
+    `_zero3_consolidated_16bit_state_dict`), of adapters nothing else since transformers 5.0
+    (`trainer.py`, `save_model`: `exclude_frozen_parameters`; 4.57.6 gathers the base too). Below
+    it, every rank copies all that it has to its own host, a frozen base too (accelerate 0.30.1 to
+    1.15.0 `accelerator.py`, `get_state_dict`: `clone_tensors_for_torch_save`, whose device is the
+    CPU). Without an engine there is the file that is being written.
     """
     counts, size = plan.counts, BYTES[plan.states.weights]
+    saved = counts.trainable if workload.adapter.kind != "none" else counts.base
+    version = workload.version("transformers")
     if plan.fsdp.version:
         # full on rank 0, or every rank's shards (accelerate 1.15 utils/fsdp_utils.py
         # `save_fsdp_model`), of adapters nothing else
-        saved = counts.trainable if workload.adapter.kind != "none" else counts.base
         return {"gathered weights": float(plan.parameter * saved)}
     if plan.stage == PARAMETERS:
-        gathers = plan.zero.gather_on_save
-        return {"gathered weights": float(size * (counts.base + counts.adapters) * gathers)}
-    saved = counts.trainable if workload.adapter.kind != "none" else counts.base
-    version = workload.version("transformers")
+        alone = version is None or version >= _ADAPTERS_ALONE
+        kept = saved if alone else counts.base + counts.adapters
+        return {"gathered weights": float(size * kept * plan.zero.gather_on_save)}
+    if plan.deepspeed and workload.architecture.kind != "diffusion":
+        held = frozen_bytes(workload, plan) + plan.parameter * (counts.trained + counts.adapters)
+        return {"copied weights": ranks * held}
     largest = _FILE[0] if version is not None and version < _SHARDED_FILES else _FILE[1]
     return {"checkpoint file": float(min(BYTES[plan.states.trainable] * saved, largest))}
 

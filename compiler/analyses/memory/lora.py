@@ -14,6 +14,7 @@ _READS_ATTENTION: Final = re.compile(
     r"(o_proj|out_proj|to_out\.0|to_add_out|attn\.proj|attention\.dense)$"
 )
 """Projections of the attention's output, which its kernel keeps anyway."""
+_FEED_FORWARD: Final = re.compile(r"(mlp|ffn|feed_forward|experts|fc1|fc2|ff)\b")
 
 
 def adapters_saved(
@@ -52,6 +53,30 @@ def adapters_saved(
         bytes_read = 0 if kept else (widths.adapter_product + masked) * source[1]
         saved += module.copies * tokens(module) * (inner + bytes_read + weighed * module.shape[0])
     return saved
+
+
+def adapters_working(workload: Workload, widths: Arithmetic) -> float:
+    """Bytes a token that adapters add to the work of a layer, in a pass that keeps nothing.
+
+    At the widest module that has one: its input is cast to the adapters' dtype, and what the second
+    product gives is scaled, beside the base's own result (peft 0.21 `tuners/lora/layer.py`,
+    `Linear.forward`); a feed-forward's third tensor is not there yet. Traced.
+    """
+    layers = [m for m in workload.adapted if m.part == "text" and m.kind == "linear"]
+    outputs = [m.shape[0] for m in layers if "{}" in m.path]
+    if not outputs:
+        return 0
+    stacks = [each for each in workload.architecture.stacks if each.part == "text"]
+    hidden, ffn = stacks[0].hidden, max(each.ffn for each in stacks)
+    product, base = widths.adapter_product, widths.answer
+    most = max(outputs)
+    there = base * (ffn + most) + product * (most + hidden) + max(product, base) * most
+    return max(there - 3 * widths.compute * ffn, 0)
+
+
+def is_after_attention(module: Module) -> bool:
+    """Whether a layer's module reads what attention gives, or comes behind it."""
+    return bool(_READS_ATTENTION.search(module.path) or _FEED_FORWARD.search(module.path))
 
 
 def is_stack(module: Module) -> bool:

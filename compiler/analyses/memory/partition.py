@@ -14,7 +14,7 @@ from itertools import accumulate, groupby, pairwise
 from math import prod
 from typing import Final, NamedTuple
 
-from tunec.compiler.analyses.memory.counts import adapter_shapes
+from tunec.compiler.analyses.memory.counts import adapter_shapes, expert_blocks
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.kept import Kept
 from tunec.schemas.models.architecture import Module
@@ -45,6 +45,8 @@ class Tensor(NamedTuple):
     """The layer of the language model or the denoiser that it belongs to."""
     ends_feed_forward: bool
     """Whether it reads the inner activations, so that its gradient is the first of its layer."""
+    in_block: bool = False
+    """Whether it lies in the module that holds the layer's experts."""
 
 
 @lru_cache(maxsize=2048)
@@ -99,12 +101,13 @@ _TENSORS: Final = Kept[tuple[Tensor, ...]](64)
 
 
 def _tensors(workload: Workload, inner: frozenset[int]) -> Iterator[Tensor]:
+    blocks = expert_blocks(workload.architecture)
     for module, layer in in_order(workload.adapted):
-        place = layer, module.shape[-1] in inner
+        place = layer, module.shape[-1] in inner, module.path.startswith(blocks)
         for shape in adapter_shapes(module, workload.adapter.rank):
             yield Tensor(prod(shape), *place)
     for module, layer in in_order(workload.trained):
-        place = layer, module.shape[-1] in inner
+        place = layer, module.shape[-1] in inner, module.path.startswith(blocks)
         yield Tensor(prod(module.shape), *place)
         if module.bias:
             yield Tensor(module.bias, *place)

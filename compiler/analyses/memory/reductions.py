@@ -4,10 +4,12 @@ Gradients come in the order opposite to the model's own. One that does not fit i
 more has what lies there reduced first, and waits; one that is larger than the whole bucket stays
 where autograd made it and is reduced when the next comes (deepspeed 0.19.8
 `runtime/zero/stage_1_and_2.py`, `reduce_independent_p_g_buckets_and_remove_grads`; `stage3.py`, the
-same). What is reduced is concatenated anew: at stage 3 all of it
-(`runtime/comm/coalesced_collectives.py`, `reduce_scatter_coalesced`), before that what several
-ranks own, in groups that end when they exceed the bucket size (`average_tensor`,
-`allreduce_and_scatter`); torch's `flatten_dense_tensors` copies no single tensor.
+same). What is reduced is concatenated anew: at stage 3 all of it but a single tensor of which every
+rank has as much (`runtime/comm/coalesced_collectives.py`, `reduce_scatter_coalesced`), before that
+what several ranks own, in groups that end when they exceed the bucket size (`average_tensor`,
+`allreduce_and_scatter`); torch's `flatten_dense_tensors` copies no single tensor. Where stage 3
+gathers a block of experts as one, its gradients go to the bucket when all are there, in the model's
+order (`stage3.py`, `reduce_leaf_module_grads`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,28 +49,45 @@ class Reduction(NamedTuple):
     """Whether this one is the first that brings the rank gradients of its own."""
 
 
+class Reductions(NamedTuple):
+    """Those of a backward pass, as gradients come."""
+
+    highest: tuple[Reduction, ...]
+    """Those that no other one exceeds in everything."""
+    holds: bool
+    """Whether the rank has gradients of its own before the last one."""
+
+
 @lru_cache(maxsize=1024)
-def reductions(workload: Workload, bucket: int, own: Partition) -> tuple[Reduction, ...]:
-    """The reductions of a backward pass that no other one exceeds in everything.
+def reductions(
+    workload: Workload, bucket: int, own: Partition, ranks: int = 1, *, blocks: bool = False
+) -> Reductions:
+    """The reductions of a backward pass.
 
     `bucket`: elements of the reduce bucket; `own`: the part of the trained elements that the rank
-    of interest keeps gradients of.
+    of interest keeps gradients of; `ranks`: over which stage 3 splits each gradient; `blocks`:
+    whether it gathers blocks of experts as one.
     """
     tensors = trained_tensors(workload)
-    made = partial(_highest, tensors, bucket, own)
-    return _REDUCTIONS.of((tensors,), (bucket, own), made)
+    made = partial(_highest, tensors, bucket, own, ranks, blocks=blocks)
+    return _REDUCTIONS.of((tensors,), (bucket, own, ranks, blocks), made)
 
 
-_REDUCTIONS: Final = Kept[tuple[Reduction, ...]](1024)
+_REDUCTIONS: Final = Kept[Reductions](1024)
 
 
-def _highest(tensors: tuple[Tensor, ...], bucket: int, own: Partition) -> tuple[Reduction, ...]:
+def _highest(
+    tensors: tuple[Tensor, ...], bucket: int, own: Partition, ranks: int, *, blocks: bool
+) -> Reductions:
     found: list[Reduction] = []
-    for each in _all(_arriving(tensors), bucket, own):
+    holds = False
+    arriving = _arriving(tensors)
+    for each in _all(_block_by_block(arriving) if blocks else arriving, bucket, own, ranks):
         if not any(_covers(other, each) for other in found):
             found = [other for other in found if not _covers(each, other)]
             found.append(each)
-    return tuple(found)
+        holds = each.held
+    return Reductions(tuple(found), holds)
 
 
 @lru_cache(maxsize=1024)
@@ -82,7 +101,7 @@ def reductions_at_end(workload: Workload, bucket: int, own: Partition) -> tuple[
     for each in tensors:
         found.append(_Gradient(each.elements, begins, 0.0, each))
         begins += each.elements
-    return tuple(_all(found, bucket, own, total=begins))
+    return tuple(_all(found, bucket, own, 1, total=begins))
 
 
 def _covers(one: Reduction, other: Reduction) -> bool:
@@ -102,6 +121,8 @@ class _Gradient(NamedTuple):
     """Where the parameter begins among all trained elements."""
     left: float
     tensor: Tensor
+    beside: int = 0
+    """Elements of gradients of its block that are there too, and not yet moved."""
 
 
 def _arriving(tensors: tuple[Tensor, ...]) -> list[_Gradient]:
@@ -119,8 +140,24 @@ def _arriving(tensors: tuple[Tensor, ...]) -> list[_Gradient]:
     return found
 
 
+def _block_by_block(gradients: Iterable[_Gradient]) -> Iterator[_Gradient]:
+    """The same where the gradients of a block of experts wait for each other."""
+    for (layer, in_block), run in groupby(
+        gradients, key=lambda each: (each.tensor.layer, each.tensor.in_block)
+    ):
+        if layer is None or not in_block:
+            yield from run
+            continue
+        members = list(run)[::-1]
+        beside = sum(each.elements for each in members)
+        for each in members:
+            beside -= each.elements
+            own = each.tensor._replace(ends_feed_forward=False)
+            yield each._replace(tensor=own, beside=beside)
+
+
 def _all(
-    gradients: Iterable[_Gradient], bucket: int, own: Partition, total: int = 0
+    gradients: Iterable[_Gradient], bucket: int, own: Partition, ranks: int, total: int = 0
 ) -> Iterator[Reduction]:
     """Every reduction; `total`: of all elements, where gradients come in the model's order."""
     inside: list[_Gradient] = []
@@ -129,7 +166,7 @@ def _all(
     for each in gradients:
         if filled and filled + each.elements > bucket:
             number += 1
-            one = _reduction(number, inside, bucket, own, each, held=held)
+            one = _reduction(number, inside, bucket, own, ranks, each, held=held)
             later = total - each.begins - each.elements if total else one.later
             yield one._replace(later=later, brings=reached and not held)
             held, filled, inside = held or reached, 0, []
@@ -137,7 +174,7 @@ def _all(
         inside.append(each)
         reached = reached or begins - each.elements < each.begins < own.ends
     if inside:
-        last = _reduction(number + 1, inside, bucket, own, None, held=held)
+        last = _reduction(number + 1, inside, bucket, own, ranks, None, held=held)
         yield last._replace(brings=reached and not held)
 
 
@@ -146,13 +183,15 @@ def _reduction(
     inside: list[_Gradient],
     bucket: int,
     own: Partition,
+    ranks: int,
     coming: _Gradient | None,
     *,
     held: bool,
 ) -> Reduction:
     filled = sum(each.elements for each in inside)
-    copied, summed = _copied(inside, bucket, own.part) if own.part else (filled, filled)
-    apart = (filled if filled > bucket else 0) + (coming.elements if coming else 0)
+    whole = 0 if len(inside) == 1 and filled % ranks == 0 else filled
+    copied, summed = _copied(inside, bucket, own.part) if own.part else (whole, filled)
+    apart = (filled if filled > bucket else 0) + (coming.elements + coming.beside if coming else 0)
     return Reduction(
         number,
         filled,

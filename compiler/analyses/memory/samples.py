@@ -11,13 +11,19 @@ from tunec.compiler.analyses.memory.activations import (
     text_tokens,
 )
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
-from tunec.compiler.analyses.memory.casts import backward_casts, forward_casts
+from tunec.compiler.analyses.memory.casts import (
+    backward_casts,
+    evaluation_casts,
+    forward_casts,
+    head_cast,
+)
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.diffusion import denoiser_activations
 from tunec.compiler.analyses.memory.evaluation import kept_logits
 from tunec.compiler.analyses.memory.frozen_units import retained, retains_inputs
 from tunec.compiler.analyses.memory.fsdp_units import computed_states
 from tunec.compiler.analyses.memory.lora import (
+    adapters_working,
     experts_merged,
     experts_merging,
 )
@@ -64,6 +70,12 @@ class Samples(NamedTuple):
     in_evaluation: Group
     forward: Group
     """What a layer works in, in a pass that keeps nothing."""
+    adapting: Group
+    """What adapters add to that."""
+    head_copy: Group
+    """That of a frozen output projection, while it is multiplied with."""
+    evaluation_copies: Group
+    """16-bit copies of weights in such a pass."""
     at_reference: Group
     """In the layers of a reference model, the trained one's graph alive."""
     at_reference_loss: Group
@@ -90,7 +102,9 @@ def pass_of(
 ) -> Pass:
     """How one forward and backward pass of a layout runs."""
     return Pass(
-        states=computed_states(states, workload.precision.compute, fsdp),
+        states=computed_states(
+            states, workload.precision.compute, fsdp, adapted=bool(workload.adapted)
+        ),
         checkpointed=checkpointing.mode == "layer",
         padded=padded and workload.attention.implementation == "sdpa",
         sequence_parallel=parallel.sequence,
@@ -128,6 +142,9 @@ def _samples(workload: Workload, run: Pass) -> Samples:
     kept = {**images.kept, **passed.kept}
     waiting = {name: size for name, size in kept.items() if name != "final norm"}
     held = loss.kept if workload.loss != "full" else loss.forward
+    evaluated = _evaluated(workload, widths, tokens, loss.forward)
+    predicted = kept_logits(workload, widths, run.gathered)
+    adapting = {"adapters' products": tokens * adapters_working(workload, widths)}
     copies = {"checkpointed": run.checkpointed and not run.gap}
     merged = experts_merged(workload, widths, **copies)
     recomputed = passed.one_layer if run.checkpointed else {}
@@ -154,11 +171,11 @@ def _samples(workload: Workload, run: Pass) -> Samples:
         of_encoder=group(passed.encoder),
         after_text=NOTHING if images.after_embedding else group(images.kept),
         at_images_backward=group(images.kept, images.backward) if images.backward else NOTHING,
-        in_evaluation=group(
-            _larger(passed.forward, _evaluated(workload, widths, tokens, loss.forward)),
-            kept_logits(workload, widths, run.gathered),
-        ),
+        in_evaluation=group(_larger({**passed.forward, **adapting}, evaluated), predicted),
         forward=group(passed.forward),
+        adapting=group(adapting),
+        head_copy=group(head_cast(counts, widths)),
+        evaluation_copies=group(evaluation_casts(counts, widths)),
         at_reference=reference_forward(workload, kept, passed.forward, tokens * held),
         at_reference_loss=reference_forward(workload, kept, {}, tokens * (held + loss.forward)),
         forward_copies=group(forward_casts(counts, widths, **copies, head=at_once), merged),
@@ -176,9 +193,14 @@ def _samples(workload: Workload, run: Pass) -> Samples:
 
 
 def _evaluated(workload: Workload, widths: Arithmetic, tokens: float, loss: float) -> Terms:
-    """Logits and loss where nothing is kept but the hidden states that they are made of."""
-    hidden = widths.compute * workload.architecture.hidden
-    return {"logits and loss": tokens * loss, "final norm": tokens * hidden}
+    """Logits and loss where nothing is kept but the hidden states that they are made of.
+
+    What a cap on the logits keeps for its gradient is gone.
+    """
+    model = workload.architecture
+    capped = widths.compute * model.vocab if model.logit_softcap and workload.loss == "full" else 0
+    hidden = widths.stream * model.hidden
+    return {"logits and loss": tokens * (loss - capped), "final norm": tokens * hidden}
 
 
 def _larger(first: Terms, second: Terms) -> Terms:
@@ -189,6 +211,7 @@ def of_sequences(samples: Samples, number: int) -> Samples:
     """What a sample of several sequences adds; copies and buffers are the same for all."""
     shared = (
         *("forward_copies", "backward_copies", "last_copies", "merging"),
+        *("evaluation_copies", "head_copy"),
         *("loss_buffers", "loss_buffers_backward"),
     )
     names = [name for name in Samples._fields if name not in shared]

@@ -23,6 +23,7 @@ from tunec.compiler.analyses.memory.partition import (
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.reductions import (
     Reduction,
+    Reductions,
     reductions,
     reductions_at_end,
 )
@@ -79,7 +80,17 @@ class Sharding:
         """Where gradients are reduced as they come: the reductions that can be highest."""
         if self.fsdp.version or not is_hooked(self):
             return ()
-        return reductions(self.workload, self.zero.reduce_bucket, self.partition)
+        return self._on_the_way.highest
+
+    @property
+    def holds(self) -> bool:
+        """Whether a rank has reduced gradients of its own before the last reduction."""
+        return self._on_the_way.holds
+
+    @property
+    def _on_the_way(self) -> Reductions:
+        bucket, blocks = self.zero.reduce_bucket, self.leaf > 0
+        return reductions(self.workload, bucket, self.partition, self.shards, blocks=blocks)
 
     @property
     def reductions_at_end(self) -> tuple[Reduction, ...]:
@@ -156,7 +167,7 @@ def sharding(
         in_groups=parallel.tensor * parallel.sequence > 1,
         widens=parallel.sequence > 1 and states.trainable != "fp32",
         partition=partition,
-        leaf=whole.block if _gathers_blocks(workload, zero) else 0,
+        leaf=whole.block if deepspeed and _gathers_blocks(workload, zero) else 0,
         fsdp=fsdp,
         halves=muon,
     )
@@ -177,6 +188,8 @@ def sharding_of(workload: Workload, layout: Layout, *, accumulates: bool) -> Sha
 
 def _gathers_blocks(workload: Workload, zero: Zero) -> bool:
     """Whether a block of experts is one unit for stage 3: named so, or among DeepSpeed's own."""
+    if zero.stage < PARAMETERS:
+        return False
     if zero.leaf_modules is not None:
         return bool(zero.leaf_modules)
     version = workload.version("deepspeed")

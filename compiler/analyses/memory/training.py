@@ -5,11 +5,19 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from tunec.compiler.analyses.memory.activations import text_tokens
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
 from tunec.compiler.analyses.memory.fsdp import (
     held,
 )
-from tunec.compiler.analyses.memory.generation import generating, prompting
+from tunec.compiler.analyses.memory.generation import (
+    answered,
+    generating,
+    prompting,
+    reading,
+    summoned,
+    writing,
+)
 from tunec.compiler.analyses.memory.gradients import (
     at_decoder_embedding,
     at_embedding,
@@ -35,9 +43,11 @@ from tunec.compiler.analyses.memory.phase import (
     group,
     phase,
     scaled,
+    times,
 )
 from tunec.compiler.analyses.memory.reductions import Reduction
 from tunec.compiler.analyses.memory.samples import Samples, main_part, pass_of, samples_of
+from tunec.compiler.analyses.memory.saving import saved
 from tunec.compiler.analyses.memory.sharding import (
     PARAMETERS,
     Sharding,
@@ -49,11 +59,13 @@ from tunec.compiler.analyses.memory.weights import (
     encoders,
     gathered,
     gathered_at,
+    gathered_last,
     gathered_layer,
+    gathered_together,
     second_shards,
     weights,
 )
-from tunec.compiler.analyses.memory.workload import NO_FSDP, Workload
+from tunec.compiler.analyses.memory.workload import NO_FSDP, Generation, Workload
 from tunec.compiler.ir.slots import ActivationCheckpointing, Fsdp, Parallel, States, Zero
 
 ENCODING: Final = "encoding ahead"
@@ -94,7 +106,9 @@ class Fixed(NamedTuple):
     evaluating: Group = NOTHING
     """What a forward pass makes whole besides."""
     gathering: tuple[float, Group] = (0.0, NOTHING)
-    """What FSDP holds while it gathers its last units, and the share of layers that have run."""
+    """What is held while a forward pass gathers most at once, and the share of layers that ran."""
+    again: Group = NOTHING
+    """The same while FSDP gathers the root unit anew for the backward pass."""
 
 
 @lru_cache(maxsize=8192)
@@ -149,16 +163,25 @@ def phases(
         phase("embedding backward", (*ending, fixed.at_embedding), (samples.after_text,)),
         *_reductions(fixed, samples),
         phase("optimizer step", (fixed.always, fixed.in_step)),
-        evaluation_phase("evaluation", (*running, fixed.evaluating), (samples.in_evaluation,)),
+        evaluation_phase(
+            "evaluation",
+            (*running, fixed.evaluating, samples.evaluation_copies),
+            (samples.in_evaluation,),
+        ),
     ]
     before = [phase(ENCODING, (group(encoders(plan)),))] if plan.counts.components else []
-    return (*found, *_further(workload, plan, samples, fixed, share, run.segment), *before)
+    further = _further(workload, plan, samples, fixed, share, run.segment)
+    return (*found, *further, *_beside_training(workload, plan, samples, fixed), *before)
 
 
 def _reductions(fixed: Fixed, samples: Samples) -> Iterator[Phase]:
     """The reductions of gradients: all at the end, or each as it comes."""
     if not fixed.on_the_way:
         yield phase("gradient reduction", (fixed.always, fixed.ending, fixed.at_reduction))
+    if fixed.again.total:
+        # of the ten bytes that a loss takes for each logit four stay, its logarithms
+        stays = scaled(samples.at_loss, 0.4), scaled(samples.until_backward, 0.6)
+        yield phase("root gathering backward", (fixed.always, fixed.again), stays)
     for one, gradients, whole in fixed.on_the_way:
         name, held = f"gradient reduction {one.number}", (fixed.always, whole, gradients)
         if not one.inside and not one.left:
@@ -196,7 +219,7 @@ def _further(
         at_norms = (*running, fixed.at_first_layer, fixed.norms)
         yield phase("adapter norms", at_norms, (samples.at_norms,))
     if plan.counts.experts:
-        yield phase("experts backward", (*ending, fixed.at_experts), (samples.at_experts,))
+        yield _at_experts(plan, samples, fixed)
     if samples.of_encoder.total and fixed.at_decoder_embedding.total:
         shared = (*ending, fixed.at_decoder_embedding)
         yield phase("decoder embedding backward", shared, (samples.of_encoder,))
@@ -204,6 +227,19 @@ def _further(
         yield phase("vision forward", (*running, fixed.kept), (samples.at_images,))
     if samples.at_images_backward.total:
         yield phase("vision backward", (*ending, fixed.at_vision), (samples.at_images_backward,))
+
+
+def _at_experts(plan: Sharding, samples: Samples, fixed: Fixed) -> Phase:
+    """A layer's experts with their gradients: the first layer's, where others wait, or the last's.
+
+    Stage 3 has more parameters whole the earlier it is in a backward pass.
+    """
+    name, held = "experts backward", (fixed.always, fixed.at_experts)
+    if not plan.leaf:
+        return phase(name, (*held, fixed.ending), (samples.at_experts,))
+    layers = sum(stack.layers for stack in plan.workload.architecture.stacks)
+    waiting = scaled(samples.until_backward, 1 - 1 / max(layers, 1))
+    return phase(name, (*held, fixed.turned), (waiting, samples.in_half_layer))
 
 
 def _generated(
@@ -215,8 +251,39 @@ def _generated(
         return
     written = group(generating(workload, plan, asked, share))
     yield phase("generation", (fixed.always, fixed.evaluating, written))
-    read = group(prompting(workload, plan, asked, samples.forward.total, share))
+    of_layer = samples.forward.total + samples.adapting.total
+    read = group(prompting(workload, plan, asked, of_layer, share))
     yield phase("prompt", (fixed.always, fixed.evaluating, read))
+
+
+def _beside_training(
+    workload: Workload, plan: Sharding, samples: Samples, fixed: Fixed
+) -> Iterator[Phase]:
+    """What evaluation writes, and what a checkpoint gathers where parameters are sharded."""
+    if workload.evaluated is not None:
+        yield from _answered(workload, plan, workload.evaluated, samples, fixed)
+    whole = saved(workload, plan) if plan.stage == PARAMETERS else {}
+    if whole:
+        yield phase("saving", (fixed.always, group(whole)))
+
+
+def _answered(
+    workload: Workload, plan: Sharding, asked: Generation, samples: Samples, fixed: Fixed
+) -> Iterator[Phase]:
+    """The last token of what evaluation writes for each sample of its batch, and the prompts."""
+    whole = fixed.gathering[1] if fixed.gathering[1].total else fixed.evaluating
+    whole = whole if plan.fsdp.version else fixed.turning
+    summons = summoned(workload, plan)
+    held = (fixed.always, group(summons) if summons else whole, samples.evaluation_copies)
+    kept = group(answered(asked, plan.shards))
+    of_layer, tokens = samples.forward.total + samples.adapting.total, text_tokens(workload)
+    read = group(reading(workload, plan.states, asked, of_layer, tokens))
+    yield evaluation_phase("evaluation prompt", held, (times(read, asked.beams), kept))
+    written = group(writing(workload, plan.states, asked))
+    expanded = group({"expanded weight": float(plan.counts.expanded * _EXPANDED)})
+    weight = max(samples.head_copy, expanded, key=lambda each: each.total)
+    told = (times(written, asked.beams), kept)
+    yield evaluation_phase("evaluation answers", (*held, weight), told)
 
 
 def _first_segment(plan: Sharding, samples: Samples, fixed: Fixed, segment: int) -> Iterator[Phase]:
@@ -240,11 +307,12 @@ def fixed_of(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Fixed
     """What a layout holds at each moment, whatever the micro batch."""
     layers = sum(stack.layers for stack in workload.architecture.stacks)
     dora = workload.adapter.dora and bool(workload.adapted)
+    share, gathering = gathered_together(plan, checkpointed=checkpointed)
     return Fixed(
         always=always_held(workload, plan),
         turning=group(gathered(plan, checkpointed=checkpointed)),
-        turned=group(gathered_at(plan, layers, 1.0, checkpointed=checkpointed)),
-        ending=group(gathered_layer(plan, layers)),
+        turned=group(gathered_last(plan, layers, checkpointed=checkpointed)),
+        ending=group(gathered_layer(plan, layers, checkpointed=checkpointed)),
         kept=group(kept_gradients(plan)),
         at_loss=group(at_loss(plan)),
         at_last_layer=group(at_last_layer(plan)),
@@ -267,6 +335,7 @@ def fixed_of(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Fixed
             {} if plan.parameters_away else {"second shards": second_shards(plan)},
         ),
         norms=group(_norms(workload, plan.states, checkpointed=checkpointed)) if dora else NOTHING,
+        gathering=(share, group(gathering, kept_gradients(plan))) if gathering else (0.0, NOTHING),
     )
 
 
@@ -275,6 +344,10 @@ def _fixed_of_fsdp(workload: Workload, plan: Sharding, *, checkpointed: bool) ->
     at = held(workload, plan)
     dora = workload.adapter.dora and bool(workload.adapted)
     first = group(at.at_first_layer)
+    moments = [
+        *((left, terms, False) for left, terms in at.reductions),
+        *((left + checkpointed / _layers(workload), terms, True) for left, terms in at.begun),
+    ]
     return Fixed(
         always=always_held(workload, plan),
         turning=NOTHING,
@@ -289,14 +362,19 @@ def _fixed_of_fsdp(workload: Workload, plan: Sharding, *, checkpointed: bool) ->
         at_vision=first,
         at_reduction=NOTHING,
         on_the_way=tuple(
-            (Reduction(number, 0, 0, 0, 0, left, False, True, False), group(terms), NOTHING)
-            for number, (left, terms) in enumerate(at.reductions, 1)
+            (Reduction(number, 0, 0, 0, 0, left, inside, True, False), group(terms), NOTHING)
+            for number, (left, terms, inside) in enumerate(moments, 1)
         ),
         in_step=group(at.in_step),
         norms=group(_norms(workload, plan.states, checkpointed=checkpointed)) if dora else NOTHING,
         gathering=(at.gathering[0], group(at.gathering[1])),
+        again=group(at.again),
         evaluating=group({n: s for n, s in at.forward.items() if n != "accumulated gradients"}),
     )
+
+
+def _layers(workload: Workload) -> int:
+    return max(sum(stack.layers for stack in workload.architecture.stacks), 1)
 
 
 def _norms(workload: Workload, states: States, *, checkpointed: bool) -> Terms:

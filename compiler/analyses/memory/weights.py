@@ -1,10 +1,12 @@
 """The model's weights on the device."""
 
+from math import prod
 from typing import Final
 
-from tunec.compiler.analyses.memory.counts import FOUR_BIT
+from tunec.compiler.analyses.memory.counts import FOUR_BIT, adapter_shapes, experts_apart
 from tunec.compiler.analyses.memory.diffusion import second_attentions
 from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED, quantized_bytes
+from tunec.compiler.analyses.memory.fetches import Live, live_elements
 from tunec.compiler.analyses.memory.frozen_units import makes_fp32
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.rotary import rotary_tables
@@ -40,6 +42,8 @@ def weights(workload: Workload, plan: Sharding) -> Terms:
     scales = scale_bytes(workload, plan) if plan.counts.quantized else 0.0
     if scales:
         terms["scales of packed weights"] = scales
+    if plan.stage == PARAMETERS and not plan.fsdp.version:
+        terms["persistent parameters"] = float(BYTES[plan.states.weights] * _persistent(plan))
     tables = rotary_tables(workload, plan.states)
     if tables:
         terms["rotary tables"] = tables
@@ -117,23 +121,59 @@ def gathered(plan: Sharding, *, checkpointed: bool) -> Terms:
     Prefetching goes on until `max_live_parameters` elements are whole. Besides, nothing is released
     that is needed again within `max_reuse_distance` elements: at the turn a parameter x elements
     before the end is 2x away from its next use, 3x where layers are recomputed on the way. Traced
-    with deepspeed 0.19.8: the larger of the two is alive. A leaf module comes whole, whatever is
-    alive already.
+    with deepspeed 0.19.8: the larger of the two is alive. Blocks of experts that come whole are
+    followed one by one (`fetches`).
     """
-    kept = _kept(plan, checkpointed=checkpointed)
-    return _whole(plan, kept + plan.leaf, plan.counts.output)
+    found = _followed(plan, checkpointed=checkpointed)
+    kept = _kept(plan, checkpointed=checkpointed) if found is None else found.turn
+    return _whole(plan, kept, plan.counts.output)
 
 
 def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool) -> Terms:
     """The same when a share of the layers is left to differentiate; at least one layer's."""
+    found = _followed(plan, checkpointed=checkpointed)
+    if found is not None:
+        begun = round((1 - left) * len(found.layers))
+        return _whole(plan, (found.turn, *found.layers)[begun], 0)
     unit = _unit(plan, layers)
     most = min(_kept(plan, checkpointed=checkpointed), left * plan.counts.base + unit)
     return _whole(plan, most, unit)
 
 
-def gathered_layer(plan: Sharding, layers: int) -> Terms:
+def gathered_last(plan: Sharding, layers: int, *, checkpointed: bool) -> Terms:
+    """The same when the last layer is differentiated."""
+    left = 1 - 1 / max(layers, 1) if plan.leaf else 1.0
+    return gathered_at(plan, layers, left, checkpointed=checkpointed)
+
+
+def gathered_layer(plan: Sharding, layers: int, *, checkpointed: bool) -> Terms:
     """Whole parameters at stage 3 near the end of a backward pass, in bytes: a layer's, mostly."""
+    if plan.leaf:
+        return gathered_at(plan, layers, 0.0, checkpointed=checkpointed)
     return _whole(plan, 0, _unit(plan, layers))
+
+
+def gathered_together(plan: Sharding, *, checkpointed: bool) -> tuple[float, Terms]:
+    """The same while parameters are copied out of the buffers in which several come at once.
+
+    With the share of the layers that a forward pass has reached by then. deepspeed 0.19.8
+    `runtime/zero/partition_parameters.py`, `AllGatherCoalescedHandle`. Followed only where blocks
+    of experts are gathered.
+    """
+    found = _followed(plan, checkpointed=checkpointed)
+    if found is None:
+        return 0.0, {}
+    buffer = {"gather buffer": float(BYTES[plan.states.weights] * found.buffers)}
+    return found.reached, {**_whole(plan, found.beside, 0), **buffer}
+
+
+def _followed(plan: Sharding, *, checkpointed: bool) -> Live | None:
+    """Whole elements visit by visit, where stage 3 gathers blocks of experts."""
+    if plan.stage < PARAMETERS or not plan.leaf:
+        return None
+    workload = plan.workload
+    apart = experts_apart(workload)
+    return live_elements(workload.architecture, plan.zero, checkpointed=checkpointed, apart=apart)
 
 
 def _kept(plan: Sharding, *, checkpointed: bool) -> float:
@@ -144,7 +184,7 @@ def _kept(plan: Sharding, *, checkpointed: bool) -> float:
 
 def _unit(plan: Sharding, layers: int) -> float:
     """Elements that are gathered together while a layer is differentiated."""
-    return max(plan.counts.base / max(layers, 1), plan.counts.largest, plan.leaf)
+    return max(plan.counts.base / max(layers, 1), plan.counts.largest)
 
 
 def _whole(plan: Sharding, elements: float, unit: float) -> Terms:
@@ -152,15 +192,22 @@ def _whole(plan: Sharding, elements: float, unit: float) -> Terms:
     if plan.stage < PARAMETERS:
         return {}
     base, size = plan.counts.base + plan.counts.adapters, BYTES[plan.states.weights]
-    live = min(base, max(elements, unit))
+    live = min(base - _persistent(plan), max(elements, unit))
     return {
         "gathered parameters": size * live,
-        "persistent parameters": float(size * _persistent(plan)),
         "second shards": second_shards(plan) * (1 - min(elements / base, 1)),
     }
 
 
 def _persistent(plan: Sharding) -> int:
-    """Elements in parameters of at most `persistence_threshold`, which are never split."""
-    threshold = plan.zero.persistence_threshold
-    return sum(total for size, total in plan.counts.sizes if size <= threshold)
+    """Elements in parameters of at most `persistence_threshold`, which stay whole.
+
+    deepspeed 0.19.8 `runtime/zero/parameter_offload.py`, `mark_persistent_parameters`; after a step
+    they are gathered at once (`stage3.py`, `_post_step`). Adapters mostly are so small.
+    """
+    threshold, workload = plan.zero.persistence_threshold, plan.workload
+    held = sum(total for size, total in plan.counts.sizes if size <= threshold)
+    for module in workload.adapted:
+        sizes = map(prod, adapter_shapes(module, workload.adapter.rank))
+        held += module.copies * sum(size for size in sizes if size <= threshold)
+    return held

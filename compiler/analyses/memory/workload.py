@@ -68,6 +68,8 @@ class Generation:
     """Whether that many for each sample that the device trains on in one optimizer step: GRPO."""
     steps: int = 0
     """Tokens of one sequence that are written one after the other."""
+    beams: int = 1
+    """Of these sequences, how many compete to be one answer; 1: no beam search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +106,8 @@ class Workload:
     """None: supervised training."""
     generation: Generation | None = None
     """None: nothing is generated, or by a server of its own."""
+    evaluated: Generation | None = None
+    """Answers that are written to each sample of an evaluation batch; None: none are."""
     generation_engine_bytes: int = 0
     """What an engine such as vLLM takes of each device beside the training."""
     vocabulary_ways: int = 1
@@ -141,5 +145,6 @@ class Layout:
         """From what tells the layouts of a search apart: every account asks for it."""
         zero, batch, parallel = self.zero, self.batch, self.parallel
         moved = zero.stage, zero.offload_optimizer, zero.offload_param, self.fsdp.sharding
+        spread = parallel.engine, parallel.data, self.nodes
         mode = self.activation_checkpointing.mode
-        return hash((batch.micro, batch.accumulation, parallel.engine, parallel.data, *moved, mode))
+        return hash((batch.micro, batch.accumulation, *spread, *moved, mode))

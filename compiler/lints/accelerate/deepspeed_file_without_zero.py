@@ -10,17 +10,39 @@ from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _inline(run)
     for file in _named(run):
         for each in run.of("deepspeed"):
             if each.is_view or not _is_same(each.name, file.value):
                 continue
-            if each.get("zero_optimization") is None:
+            if each.get("zero_optimization") is None and not _is_tuned(run, each):
                 yield Finding(
                     f"{file.value} has no zero_optimization, which accelerate asks for",
                     (file.label("refused"), *_first(each)),
                     (),
                     'write "zero_optimization": {"stage": 0} or the stage that is meant',
                 )
+
+
+def _inline(run: Run) -> Iterator[Finding]:
+    """The same of a mapping where the file's name would stand."""
+    for place in run.each("trainer", "deepspeed"):
+        if place.node.fields and "zero_optimization" not in place.node.fields:
+            yield Finding(
+                "deepspeed has no zero_optimization, which accelerate asks for",
+                (place.key_label("refused"),),
+                (),
+                "write zero_optimization: {stage: 0} or the stage that is meant",
+            )
+
+
+def _is_tuned(run: Run, document: Document) -> bool:
+    """Whether DeepSpeed's autotuner hands on files of its own, each with a stage.
+
+    deepspeed 0.14.5 to 0.19.8 autotuning/autotuner.py `model_info_profile_run`, `tune`.
+    """
+    named = (each.get("flags.autotuning") for each in run.of("launch"))
+    return document.value("autotuning.enabled") is True or any(each is not None for each in named)
 
 
 def _named(run: Run) -> Iterator[Place]:

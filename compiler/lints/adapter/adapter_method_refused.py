@@ -41,6 +41,7 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _of_adalora(document)
         yield from _of_ia3(document)
         yield from _of_oft(document)
+        yield from _of_prefixes(run, document)
 
 
 def _unread(run: Run, document: Document, need: Need) -> Iterator[Finding]:
@@ -117,6 +118,23 @@ def _of_oft(document: Document) -> Iterator[Finding]:
     )
 
 
+def _of_prefixes(run: Run, document: Document) -> Iterator[Finding]:
+    """The prefix is a cache of keys and values, which recomputation has no place for."""
+    kind = where(document, "peft_type=PREFIX_TUNING")
+    if kind is None or run.runs("peft>=0.14") is False:
+        return
+    for at in run.each("trainer", "gradient_checkpointing"):
+        if at.value is True:
+            yield Finding(
+                "gradient_checkpointing cannot stand beside prefix tuning",
+                (at.label("refused"), kind.label("", primary=False)),
+                ("Prefix tuning does not work with gradient checkpointing",),
+                "turn it off, or use another method",
+                consequence="init",
+            )
+            return
+
+
 def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -132,6 +150,7 @@ RULE = Rule(
             "tuners/prompt_tuning/config.py, adalora/config.py, ia3/config.py, oft/config.py "
             "`__post_init__`; run: num_virtual_tokens None is a TypeError"
         ),
+        "peft 0.14.0 to 0.21.2 peft_model.py: does not work with gradient checkpointing",
     ),
     check=_check,
 )

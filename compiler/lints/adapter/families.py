@@ -3,8 +3,8 @@
 For models that are not in the catalogue: what nobody takes for another family's model is told by
 its repository's name, and the names of its layers are those of the class in transformers 5.23.0,
 models/*/modeling_*.py (Linear, Conv1D and Embedding modules; listed from the classes themselves),
-for Baichuan and Qwen of 2023 those of modeling_*.py in their repositories. Heads are left out, as
-every family has one.
+for Baichuan, InternLM2 and Qwen of 2023 those of modeling_*.py in their repositories. Heads are
+left out, as every family has one.
 """
 
 import re
@@ -39,6 +39,10 @@ FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     r"baichuan2?-\d+b": (
         "Baichuan",
         ("W_pack", "o_proj", "gate_proj", "up_proj", "down_proj", "embed_tokens"),
+    ),
+    r"internlm2(_5)?-": (
+        "InternLM2",
+        ("wqkv", "wo", "w1", "w2", "w3", "tok_embeddings", "output"),
     ),
     r"^qwen/qwen-(1_8|7|14|72)b": ("Qwen of 2023", ("c_attn", "c_proj", "w1", "w2", "wte")),
 }

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.adapter.families import family_of
 from tunec.compiler.lints.adapter.lora import (
     ALL_LINEAR,
@@ -24,14 +25,39 @@ if TYPE_CHECKING:
 def _check(run: Run) -> Iterator[Finding]:
     for lora in loras(run):
         at = lora.place("target_modules")
-        if (
+        if at is not None and (shorthand := _shorthand(run, lora, at)) is not None:
+            yield shorthand
+        elif (
             at is None
             or lora.targets is None
             or lora.targets == ALL_LINEAR
             or is_patched(run, lora)
         ):
             continue
-        yield from _in_tree(run, run.model, lora, at) if run.model else _in_family(run, lora, at)
+        else:
+            tree = _in_tree(run, run.model, lora, at) if run.model else _in_family(run, lora, at)
+            yield from tree
+
+
+def _shorthand(run: Run, lora: Lora, at: Place) -> Finding | None:
+    """`all-linear` is a word of its own from PEFT 0.8 on, and a name where it stands in a list."""
+    if isinstance(lora.targets, tuple) and ALL_LINEAR in lora.targets:
+        return Finding(
+            f"{ALL_LINEAR} in a list is the name of a module, and none is called so",
+            (at.label("matches nothing"),),
+            ("PEFT takes it for all linear layers only where it stands alone",),
+            f"write {ALL_LINEAR} without the list",
+            Fix((at.replaced(ALL_LINEAR),), "unsafe") if lora.document.kind == "peft" else None,
+            severity=None if len(lora.targets) == 1 else "warning",
+        )
+    if lora.targets == ALL_LINEAR and at.value == ALL_LINEAR and run.runs("peft<0.8"):
+        return Finding(
+            f"{ALL_LINEAR} is a regular expression to PEFT {run.release('peft').version}",
+            (at.label("matches nothing"),),
+            ("the word came with PEFT 0.8.0",),
+            "write the names of the layers, or use PEFT 0.8 and later",
+        )
+    return None
 
 
 def _in_tree(run: Run, model: "ResolvedModel", lora: Lora, at: Place) -> Iterator[Finding]:
@@ -97,6 +123,7 @@ RULE = Rule(
             "after a "
             "dot, or a regex over the whole name"
         ),
+        "peft 0.8.2 utils/constants.py INCLUDE_LINEAR_LAYERS_SHORTHAND; absent in 0.7.1",
         "OptimalScale/LMFlow#125, huggingface/peft#758, #40; axolotl-ai-cloud/axolotl#2792",
     ),
     check=_check,

@@ -1,5 +1,6 @@
 """Tokens are added, and their embeddings are neither trained nor saved."""
 
+import re
 from collections.abc import Iterator
 
 from tunec.compiler.lints.adapter.lora import ALL_LINEAR, Lora, last, loras
@@ -8,6 +9,10 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _EMBEDDINGS = frozenset({"embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings"})
+_WITHOUT = re.compile(
+    r"(^|[/_-])(llama-[23][-b.]|llama-2|meta-llama-3|mistral-7b(-instruct)?-v0|mixtral-8x)"
+)
+"""Tokenizers of Meta and Mistral have no tokens of ChatML; fine-tunes by other names may."""
 _KEYS = {
     "axolotl": ("tokens",),
     "llamafactory": ("new_special_tokens", "add_tokens", "add_special_tokens"),
@@ -16,6 +21,7 @@ _KEYS = {
 
 def _check(run: Run) -> Iterator[Finding]:
     for lora in loras(run):
+        yield from _changed(lora)
         at = _added(lora)
         if at is None or _is_trained(lora):
             continue
@@ -28,6 +34,24 @@ def _check(run: Run) -> Iterator[Finding]:
             ("a row that is never trained is noise in the input, and never predicted",),
             f"add {lora.key('modules_to_save')}: [embed_tokens, lm_head]",
         )
+
+
+def _changed(lora: Lora) -> Iterator[Finding]:
+    """Axolotl refuses a special token that the tokenizer has not, where its row is not trained."""
+    base = str(lora.document.value("base_model") or "").lower()
+    if lora.document.kind != "axolotl" or _is_trained(lora) or not _WITHOUT.search(base):
+        return
+    for key in ("eos_token", "bos_token", "unk_token"):
+        at = lora.document.get(f"special_tokens.{key}")
+        if at is not None and str(at.value).startswith("<|im_"):
+            yield Finding(
+                f"{at.value} is no token of {lora.document.value('base_model')}",
+                (at.label("refused"),),
+                ("Please set `lora_modules_to_save` when changing the special tokens",),
+                "add lora_modules_to_save: [embed_tokens, lm_head]",
+                consequence="load",
+                severity="error",
+            )
 
 
 def _added(lora: Lora) -> Place | None:

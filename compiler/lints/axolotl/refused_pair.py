@@ -25,6 +25,12 @@ _SWITCHES: Final = (
     "flex_attention",
     "eager_attention",
 )
+_IN_ORDER: Final = (
+    *("xformers_attention", "sage_attention", "flex_attention", "flash_attention"),
+    *("sdp_attention", "eager_attention", "s2_attention"),
+)
+"""axolotl 0.19.0 utils/schemas/enums.py LEGACY_ATTN_FLAG_TO_IMPL: the first that is set holds."""
+_UNPACKED: Final = "axolotl<0.10"
 _MISTRAL: Final = (
     "chat_template",
     "special_tokens",
@@ -147,6 +153,31 @@ def _check(run: Run) -> Iterator[Finding]:
         for pair in _PAIRS:
             yield from refused_pair(run, document, pair)
         yield from _table(run, document)
+        yield from _attentions(run, document)
+
+
+def _attentions(run: Run, document: Document) -> Iterator[Finding]:
+    """Several kernels, or one that could not pack before 0.10."""
+    found = [at for key in _IN_ORDER if (at := where(document, key))]
+    if len(found) > 1:
+        first, *rest = found
+        yield Finding(
+            f"{rest[0].path} cannot stand beside {first.path}",
+            (rest[0].label("refused, or not used"), first.label("", primary=False)),
+            (f"before 0.19 only one must be set; from it on {first.path} is taken and said",),
+            "keep one of them",
+            severity=None if run.runs("axolotl<0.19") else "warning",
+            consequence=None if run.runs("axolotl<0.19") else "silent",
+        )
+    packed, old = where(document, "sample_packing"), where(document, "xformers_attention")
+    if packed is not None and old is not None and run.runs(_UNPACKED) is not False:
+        yield Finding(
+            "sample_packing cannot stand beside xformers_attention before Axolotl 0.10",
+            (packed.label("refused"), old.label("", primary=False)),
+            ("sample_packing not compatible with xformers_attention. Use flash_attention",),
+            "use flash_attention, or a later release",
+            severity=None if run.runs(_UNPACKED) else "warning",
+        )
 
 
 def _table(run: Run, document: Document) -> Iterator[Finding]:
@@ -170,6 +201,10 @@ RULE = Rule(
             "`check_saves`, `check_evals`, `check_eval_packing`, `check_relora`, "
             "`check_cross_entropy_conflicts`, `normalize_attn_implementation`, "
             "`check_muon_deepspeed_fsdp`, `check_lora_kernels_8bit`"
+        ),
+        (
+            "axolotl 0.8.1 utils/schemas/config.py `check_sample_packing_w_xformers`, 0.8.1 and "
+            "0.13.2 `check_attention_fields`: Only one of ... must be set"
         ),
     ),
     check=_check,

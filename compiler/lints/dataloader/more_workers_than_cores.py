@@ -23,10 +23,11 @@ def _check(run: Run) -> Iterator[Finding]:
     world = run.value("parallel.world") or cluster.device_count
     nodes = sum(node.count for node in cluster.nodes)
     each = min(-(-world // nodes), max(node.device_count for node in cluster.nodes))
-    cores = min(host.cores for host in run.environment.hosts)
     total = each * (workers.value + 1)
-    if workers.value < 1 or total <= 2 * cores:  # two threads a core is what processors offer
+    # two threads a core is what processors offer
+    if workers.value < 1 or run.environment.has_cores(-(-total // 2)):
         return
+    cores = min(host.cores for host in run.environment.hosts)
     yield Finding(
         f"{total} processes load and train on a node of {cores} cores",
         (workers.label("in each training process"),),

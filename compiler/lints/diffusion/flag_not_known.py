@@ -46,6 +46,13 @@ def _value(name: str, place: Place) -> Iterator[Finding]:
     kinds = {each.get("$ref") for each in _flags()[name]}
     wanted = _NUMBERS.get(str(next(iter(kinds)))) if len(kinds) == 1 else None
     text = place.value
+    if wanted == "a whole number" and isinstance(text, float):
+        yield Finding(
+            f"{place.path} is {text}, and no whole number",
+            (place.label("refused"),),
+            ("the value becomes the text of a flag, and int() takes no point and no exponent",),
+            "write a whole number" if text >= 1 else "remove it",
+        )
     if wanted is None or not isinstance(text, str) or _NUMBER.fullmatch(text) or not text.strip():
         return
     if text.strip().lower() in ("none", "inf", "nan") or "{" in text or "$" in text:

@@ -18,6 +18,12 @@ _NEEDS: Final = (
     ("hub_model_id", "push_to_hub"),
     ("push_checkpoints_to_hub", "push_to_hub"),
 )
+_UNDER_DEEPSPEED: Final = ("adam_beta1", "adam_beta2", "adam_weight_decay", "adam_epsilon")
+"""simpletuner 3.1.6 and 4.10.1, run: they fill an optimizer in that the DeepSpeed file has not."""
+_WAVES: Final = ("cosine", "sine")
+"""simpletuner 3.1.6 and 4.10.1 helpers/training/custom_schedule.py, run: lr_warmup_steps is T_0 of
+`CosineAnnealingHardRestarts` and `Sine`: Cosine learning rate expects to use warmup steps as its
+interval."""
 _CADENCE: Final = {
     "checkpointing_steps": "a checkpoint",
     "checkpoint_step_interval": "a checkpoint",
@@ -31,6 +37,8 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _switches(document)
         yield from _cadence(document)
         yield from _schedule(document)
+        yield from _decomposed(document)
+        yield from _of_deepspeed(document)
 
 
 def _switches(document: Document) -> Iterator[Finding]:
@@ -45,6 +53,7 @@ def _switches(document: Document) -> Iterator[Finding]:
             (at.label("not read"), *([on.label("", primary=False)] if on is not None else [])),
             (),
             f"write {switch}: true, or remove it",
+            severity="note" if flag == "hub_model_id" else None,  # it stands ready
         )
 
 
@@ -71,12 +80,44 @@ def _schedule(document: Document) -> Iterator[Finding]:
         return
     if kind is not None and word(document, "lr_scheduler") == "constant":
         yield _unread(warm, kind)
+    elif kind is not None and word(document, "lr_scheduler") in _WAVES and steps != last:
+        yield Finding(
+            f"lr_warmup_steps {warm.value} is no warm-up of {kind.value}, but half its period",
+            (warm.label("not as written"), kind.label("", primary=False)),
+            (f"the rate falls over {warm.value} steps, rises over as many, and so on to the end",),
+            "write lr_scheduler: polynomial, which warms up, or max_train_steps here",
+        )
     elif total is not None and 0 < last <= steps:
         yield Finding(
             f"{warm.value} steps of warm-up in {total.value} steps of training",
             (warm.label("steps of rising rate"), total.label("all steps", primary=False)),
             ("the rate never reaches its height before the end",),
             f"write {max(1, int(last) * 3 // 100)}",
+        )
+
+
+def _of_deepspeed(document: Document) -> Iterator[Finding]:
+    if said(document, "deepspeed_config") is not None:
+        return
+    for flag in _UNDER_DEEPSPEED:
+        at = said(document, flag)
+        if at is not None:
+            yield Finding(
+                f"{flag} does nothing without deepspeed_config",
+                (at.label("not read"),),
+                ("the optimizer's own numbers hold",),
+                "write optimizer_beta1 and optimizer_beta2, or optimizer_config",
+            )
+
+
+def _decomposed(document: Document) -> Iterator[Finding]:
+    dora, base = said(document, "use_dora"), said(document, "base_model_precision")
+    if is_on(dora) and dora is not None and base is not None and "quanto" in str(base.value):
+        yield Finding(
+            "use_dora does nothing over a base of quanto",
+            (dora.label("turned off"), base.label("", primary=False)),
+            ("Quanto does not yet support DoRA training: plain LoRA is trained",),
+            "remove it, or do not quantise the base",
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -11,7 +12,7 @@ def _check(run: Run) -> Iterator[Finding]:
     if only is None or best is None or only.value is not True or best.value is not True:
         return
     engine = run.of("deepspeed")
-    fsdp = run.said("trainer", "fsdp")
+    fsdp = run.said("trainer", "fsdp") or _launched(run)
     sharded = run.said("trainer", "deepspeed") or (fsdp if fsdp and fsdp.value else None)
     if engine or sharded:
         name = "DeepSpeed" if engine or not fsdp else "FSDP"
@@ -25,6 +26,12 @@ def _check(run: Run) -> Iterator[Finding]:
             (f"{name} loads a checkpoint with its states, and these hold none",),
             "drop one of the two",
         )
+
+
+def _launched(run: Run) -> Place | None:
+    """Where the launcher's file asks for FSDP."""
+    asks = (each for each in run.each("accelerate", "distributed_type") if each.value == "FSDP")
+    return next(asks, None)
 
 
 RULE = Rule(

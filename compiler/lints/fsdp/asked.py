@@ -9,6 +9,7 @@ from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
 _PREFIX: Final = "fsdp_"
+_BESIDE: Final = ("min_num_params", "transformer_layer_cls_to_wrap")
 _OFF: Final = (None, False, "", "none", "false")
 
 
@@ -75,7 +76,7 @@ def _trainer(run: Run, document: Document) -> Asked | None:
     on = document.get("fsdp")
     if document not in run.of("trainer") or on is None or on.value in _OFF or on.value == []:
         return None
-    keys = _keys(document)
+    keys = {**_beside(document), **_keys(document)}
     version = _number(keys.get("version"))
     if run.runs("transformers<5") is True:
         version = 1  # no release before 5 reads a version
@@ -102,6 +103,12 @@ def _keys(document: Document) -> dict[str, Place]:
         for path, place in document.found.items()
         if path.startswith(config) and place.value is not None
     }
+
+
+def _beside(document: Document) -> dict[str, Place]:
+    """Options beside `fsdp_config`: transformers 4.40.2 to 4.57.6 training_args.py merges them."""
+    found = {name: document.get(_PREFIX + name) for name in _BESIDE}
+    return {name: place for name, place in found.items() if place is not None and place.value}
 
 
 def _number(place: Place | None) -> int | None:

@@ -26,6 +26,7 @@ def _check(run: Run) -> Iterator[Finding]:
             () if load else ("accelerate launch loads on rank 0 only unless it is told not to",),
             "write sync_module_states: true",
             Fix((sync.replaced(True),), "safe"),
+            consequence="parse" if each.who == "trainer" else None,
         )
 
 

@@ -14,6 +14,15 @@ def _check(run: Run) -> Iterator[Finding]:
         return
     place = run.place(world)
     for each in asked(run):
+        if each.who == "accelerate" and place is not None and place.document is each.document:
+            yield Finding(
+                "distributed_type FSDP with one process",
+                (each.on.label("not used"), place.label("", primary=False)),
+                ("accelerate takes one process for no distributed run: nothing is sharded",),
+                "start one process a device, or leave FSDP out",
+                severity="warning",
+                consequence="silent",
+            )
         if each.who == "trainer":
             yield Finding(
                 "fsdp with one process",
@@ -30,11 +39,15 @@ RULE = Rule(
     name="fsdp-of-one-process",
     severity="error",
     consequence="init",
-    consumers=("transformers",),
+    consumers=("transformers", "accelerate"),
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 trainer.py `__init__`: ValueError, Using fsdp only works"
             " in distributed training"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 state.py `AcceleratorState.__init__`: DistributedType.FSDP"
+            " only where the process state is MULTI_GPU or its like"
         ),
     ),
     check=_check,

@@ -30,6 +30,7 @@ def _check(run: Run) -> Iterator[Finding]:
                 ("true is the old FULL_SHARD, false the old SHARD_GRAD_OP",),
                 f"write {str(not keeps).lower()}",
                 fix,
+                consequence="parse" if each.who == "trainer" else None,
             )
         elif each.version == 1 and _is_truth(each, value) and run.runs("transformers>=5"):
             yield Finding(
@@ -37,6 +38,7 @@ def _check(run: Run) -> Iterator[Finding]:
                 (place.label("refused"),),
                 (),
                 "write full_shard, or version: 2",
+                consequence="parse",
             )
 
 

@@ -48,6 +48,7 @@ def _options(run: Run, each: Asked) -> Iterator[Finding]:
                     *(("FSDP2 has no hybrid or unsharded strategy",) if word in _OPTIONS else ()),
                 ),
                 "write full_shard auto_wrap",
+                consequence="parse",
             )
     if run.runs("transformers<=5.6.2") is True and said == ("offload",):
         yield Finding(
@@ -55,6 +56,7 @@ def _options(run: Run, each: Asked) -> Iterator[Finding]:
             (each.on.label("refused"),),
             (),
             "write full_shard offload",
+            consequence="parse",
         )
 
 

@@ -17,10 +17,21 @@ def _check(run: Run) -> Iterator[Finding]:
     for each in others:
         if each.who == "accelerate" and not any(one.who == "trainer" for one in others):
             yield from _accelerate(each)
-        elif each.who == "trainer" and run.runs("transformers<=5.6.2") is True:
+        elif (
+            each.who == "trainer" and (words(each.on) or _is_old(run)) and _is_old(run) is not False
+        ):
+            if run.said("trainer", "deepspeed"):
+                continue
             wraps = "auto_wrap" in words(each.on) or any(one.get(_POLICY) for one in others)
             if not wraps:
-                yield _finding(each.on, "no auto_wrap among the options", "add auto_wrap")
+                yield _finding(
+                    each.on, "no auto_wrap among the options", "add auto_wrap", _is_old(run)
+                )
+
+
+def _is_old(run: Run) -> bool | None:
+    """Whether the trainer wraps by the option auto_wrap only."""
+    return run.runs("transformers<=5.6.2")
 
 
 def _accelerate(each: Asked) -> Iterator[Finding]:
@@ -34,13 +45,14 @@ def _accelerate(each: Asked) -> Iterator[Finding]:
         yield _finding(smallest, "0 turns wrapping off", _BY_CLASS)
 
 
-def _finding(place: Place, text: str, change: str) -> Finding:
+def _finding(place: Place, text: str, change: str, is_old: bool | None = True) -> Finding:
     return Finding(
         "FSDP wraps no layer: every device gathers the whole model at once",
         (place.label(text),),
         (
             "each wrapped unit is gathered when it runs, and freed after",
             "with one unit the parameters are whole during forward and backward",
+            *(("nobody names the version; this holds for transformers<=5.6.2",) * (not is_old)),
         ),
         change,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
-from tunec.compiler.lints.host_memory.node import GIB, node_of, parameters
+from tunec.compiler.lints.host_memory.node import GIB, node_of, parameters, processes_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -14,13 +14,14 @@ _BYTES: Final[Mapping[str, int]] = {"bf16": 2, "fp16": 2, "fp32": 4}
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    node, count = node_of(run), parameters(run)
-    place = _why(run)
-    if node is None or not count or place is None or node.processes < 2:
+    processes, place = processes_of(run), _why(run)
+    if processes is None or place is None or processes < 2:
         return
+    count = parameters(run)
     width = _BYTES.get(str(run.model.stored_dtype), 2) if run.model is not None else 2
-    taken = width * count * node.processes
-    if taken <= node.memory:
+    taken = width * count * processes
+    node = None if run.environment.has_memory(taken) else node_of(run)
+    if not count or node is None:
         return
     yield Finding(
         f"{node.processes} processes load {taken / GIB:.0f} GiB into {node.memory / GIB:.0f} "

@@ -20,19 +20,27 @@ class Node:
 
 def node_of(run: Run) -> Node | None:
     """The smallest node of the run's hardware, with the processes that it gets."""
+    cluster, processes = run.environment.cluster, processes_of(run)
+    if cluster is None or processes is None:
+        return None
+    drives = [each.host.nvme for each in cluster.nodes]
+    known = [each.capacity for each in drives if each is not None]
+    return Node(
+        sum(each.count for each in cluster.nodes),
+        min(each.host.memory for each in cluster.nodes),
+        min(known) if len(known) == len(drives) else None,
+        processes,
+    )
+
+
+def processes_of(run: Run) -> int | None:
+    """The processes that a node gets; None: the hardware is unknown."""
     cluster = run.environment.cluster
     if cluster is None:
         return None
     nodes = sum(each.count for each in cluster.nodes)
-    drives = [each.host.nvme for each in cluster.nodes]
-    known = [each.capacity for each in drives if each is not None]
     world = run.value("parallel.world", cluster.device_count)
-    return Node(
-        nodes,
-        min(each.host.memory for each in cluster.nodes),
-        min(known) if len(known) == len(drives) else None,
-        max(1, -(-world // nodes)) if isinstance(world, int) else 1,
-    )
+    return max(1, -(-world // nodes)) if isinstance(world, int) else 1
 
 
 def parameters(run: Run) -> int:

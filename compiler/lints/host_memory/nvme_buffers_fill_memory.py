@@ -20,8 +20,10 @@ _WIDTH: Final = 2
 
 def _check(run: Run) -> Iterator[Finding]:
     device = run.effective("deepspeed", f"{_BLOCK}.device")
+    if device.value != "nvme" or stage_of(run).value != 3:
+        return
     node = node_of(run)
-    if device.value != "nvme" or node is None or stage_of(run).value != 3:
+    if node is None:
         return
     size, count = (
         run.said("deepspeed", f"{_BLOCK}.buffer_size"),

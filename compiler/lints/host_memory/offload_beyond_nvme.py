@@ -19,9 +19,11 @@ def _check(run: Run) -> Iterator[Finding]:
         name: run.effective("deepspeed", f"zero_optimization.{name}.device")
         for name in ("offload_optimizer", "offload_param")
     }
-    node, count = node_of(run), parameters(run)
     away = [each for each in blocks.values() if each.value == "nvme" and each.place is not None]
-    if node is None or node.nvme is None or not count or not away or stage_of(run).value != 3:
+    if not away or stage_of(run).value != 3:
+        return
+    node, count = node_of(run), parameters(run)
+    if node is None or node.nvme is None or not count:
         return
     width = _PARAM if blocks["offload_param"].value == "nvme" else 0
     if blocks["offload_optimizer"].value == "nvme" and trains_all(run):

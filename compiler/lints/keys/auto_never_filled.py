@@ -30,6 +30,10 @@ _BLOCKS: Final = (
     *("tensorboard.", "wandb.", "csv_monitor."),
 )
 """Blocks that drop "auto": they are DeepSpeedConfigModel."""
+_OFFLOADS: Final = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")
+_OWN: Final = ("pipeline.", "data_types.keep_in_fp32_modules", "expert_parallel.")
+"""Where `auto` is a word of DeepSpeed's own: deepspeed 0.14.5 to 0.19.8 runtime/config.py
+`get_pipeline_config`, 0.19.8 `get_expert_parallel_config`."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -38,6 +42,8 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("deepspeed"):
         for path, place in document.found.items():
             if document.is_view or place.value != "auto" or path in _ACCELERATE:
+                continue
+            if path.startswith(_OWN):
                 continue
             if path not in filled_keys(run) and not _is_unknown(run, document, path):
                 yield _finding(run, path, place)
@@ -62,7 +68,8 @@ def _finding(run: Run, path: str, place: Place) -> Finding:
         (place.label("auto"),),
         (note, f"{run.release('transformers')} fills in other keys"),
         "write the value, or remove it",
-        consequence="silent" if drops or is_truth else "init",
+        # accelerate looks into these two for the device
+        consequence="parse" if path in _OFFLOADS else "silent" if drops or is_truth else "init",
         severity="warning" if drops and default.value is not None else None,
     )
 

@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.keys.known import fields_of
 from tunec.compiler.lints.keys.tools import CLASSES, around, having, package_of, releases_of
+from tunec.compiler.lints.kinds import OF_SCRIPTS, own_keys
+from tunec.compiler.lints.kinds import fields_of as class_fields
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -31,6 +34,8 @@ _SAME: Final = frozenset(
 _ELSEWHERE: Final = frozenset({"trust_remote_code", "activation_offloading", "loss_type"})
 """Fields that other classes of the same file have too: trl 0.8.6 to 1.16.0 trainer/model_config.py
 and the script arguments."""
+_OWN: Final = 3
+"""Flags of its own with which a script is not TRL's."""
 _KINDS: Final = (*CLASSES, "llamafactory", "accelerate")
 
 
@@ -38,6 +43,8 @@ def _check(run: Run) -> Iterator[Finding]:
     for kind in _KINDS:
         here = around(run, kind)
         for document in run.of(kind):
+            if _is_of_another_script(document):
+                continue
             for path, place in document.found.items():
                 if "." in path or path in _ELSEWHERE or document.is_view or not here:
                     continue
@@ -46,6 +53,20 @@ def _check(run: Run) -> Iterator[Finding]:
                 known = having(kind, path, releases_of(kind))
                 if known:
                     yield _finding(run, kind, path, place, known)
+
+
+def _is_of_another_script(document: Document) -> bool:
+    """Keys of which several are nobody's: InternVL and Firefly have a max_seq_length of their own.
+
+    A file, which has more of a program's keys than flags, needs a field that only TRL's class has.
+    """
+    if document.kind not in CLASSES:
+        return False
+    keys = frozenset(key for key in document.found if "." not in key)
+    if len(own_keys(document.target, document.file, keys)) < _OWN:
+        return False
+    of_trl = class_fields(document.kind) - class_fields("hf") - OF_SCRIPTS
+    return document.format == "shell" or not keys & of_trl
 
 
 def _is_of_trainer(kind: str, path: str) -> bool:

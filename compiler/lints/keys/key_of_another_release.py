@@ -30,6 +30,16 @@ _HELP: Final = {
     "fsdp_min_num_params": "write fsdp_config.min_num_params",
     "fsdp_transformer_layer_cls_to_wrap": "write fsdp_config.transformer_layer_cls_to_wrap",
 }
+_GONE: Final = {"sharded_ddp": "write fsdp, or deepspeed"}
+"""Fields that no release from 4.40 on has: huggingface/transformers#25702."""
+_SINCE_0_10: Final = tuple(
+    f"zero_optimization.{key}"
+    for key in (
+        "zero_hpz_partition_size",
+        *("zero_quantized_weights", "zero_quantized_gradients"),
+    )
+)
+"""deepspeedai/DeepSpeed#3827, OpenRLHF/OpenRLHF#63: extra fields not permitted in 0.9.5."""
 _REFUSED: Final = (
     *("nebula", "compression_training", "amp", "quantize_training", "sparse_gradients"),
     *("eigenvalue", "sparse_attention", "elasticity", "graph_harvesting", "curriculum_learning"),
@@ -49,10 +59,13 @@ def _check(run: Run) -> Iterator[Finding]:
         if not is_whole(document):
             continue
         yield from _refused_later(run, document)
+        yield from _not_yet(run, document)
         for fault in faults(run, document):
             known = known_in_other_releases(run, "deepspeed", fault.path)
             if fault.what == "unknown" and known:
-                refused = fault.is_refused or fault.path in _REFUSED
+                refused = fault.is_refused or (
+                    fault.path in _REFUSED and str(run.release("deepspeed").version) >= "0.19"
+                )
                 yield _finding(
                     run,
                     "deepspeed",
@@ -60,6 +73,21 @@ def _check(run: Run) -> Iterator[Finding]:
                     fault.place,
                     known,
                     "init" if refused else "silent",
+                )
+
+
+def _not_yet(run: Run, document: Document) -> Iterator[Finding]:
+    """Keys that came after a release which somebody names, older than those that were read."""
+    if run.runs("deepspeed<0.10") is True:
+        for key in _SINCE_0_10:
+            place = document.get(key)
+            if place is not None:
+                yield Finding(
+                    f"{run.release('deepspeed')} has no key `{key}`",
+                    (place.key_label("refused"),),
+                    ("it came with 0.10.0",),
+                    "use deepspeed 0.10 or newer, or remove it",
+                    consequence="init",
                 )
 
 
@@ -87,7 +115,15 @@ def _refused_later(run: Run, document: Document) -> Iterator[Finding]:
 def _field(run: Run, document: Document, path: str, place: Place) -> Iterator[Finding]:
     del document
     known = known_in_other_releases(run, "hf", path)
-    if known:
+    if path in _GONE and run.runs("transformers<4.35") is not True:
+        yield Finding(
+            f"transformers has no key `{path}` any more",
+            (place.key_label("refused"),),
+            ("no release from 4.40 on has it",),
+            _GONE[path],
+            Fix((place.removed(),), "unsafe"),
+        )
+    elif known:
         yield _finding(run, "transformers", path, place, known, "parse")
 
 

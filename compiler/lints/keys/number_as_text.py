@@ -46,7 +46,7 @@ def _check(run: Run) -> Iterator[Finding]:
             value = fault.place.value
             number = number_of(value) if fault.what == "type" and isinstance(value, str) else None
             wanted = set(kinds_of(fault.schema)) & {"integer", "number"}
-            if number is None or not wanted or _is_read(document, fault):
+            if number is None or not wanted or _is_read(run, document, fault):
                 continue
             if not (kind_behind(document) == _YAML_1_2 and fault.place.node.written is not None):
                 yield _finding(fault.place, fault.path, value, number)
@@ -54,13 +54,15 @@ def _check(run: Run) -> Iterator[Finding]:
 
 def _stage(run: Run) -> Iterator[Finding]:
     """DeepSpeed's block reads the digits; the trainer compares the stage that is written with 3."""
-    if run.deepspeed_reader == "plain":
-        return
+    is_old, is_plain = run.runs("deepspeed<0.15"), run.deepspeed_reader == "plain"
     for document in run.of("deepspeed"):
         at = document.get("zero_optimization.stage")
         if at is None or document.is_view or not isinstance(at.value, str):
             continue
-        if at.value in ("2", "3"):
+        if at.value in ("0", "1", "2", "3") and is_old:
+            # pydantic 1 has no such word among the stages
+            yield _finding(at, at.path, at.value, int(at.value))
+        elif at.value in ("2", "3") and not is_plain:
             yield replace(
                 _finding(at, at.path, at.value, int(at.value)),
                 notes=(
@@ -84,7 +86,7 @@ def _bare(document: Document) -> Iterator[Finding]:
             yield _finding(place, path, text, number_of(text) or 0)
 
 
-def _is_read(document: Document, fault: Fault) -> bool:
+def _is_read(run: Run, document: Document, fault: Fault) -> bool:
     """Whether DeepSpeed's block reads the text as a number: an integer's digits, by pydantic."""
     is_block = document.kind == "deepspeed" and fault.path.startswith(
         ("zero_optimization.", "fp16.", "bf16.", "aio.")
@@ -92,7 +94,10 @@ def _is_read(document: Document, fault: Fault) -> bool:
     if not is_block:
         return False
     kinds = kinds_of(fault.schema)
-    return "number" in kinds or str(fault.place.value).strip().lstrip("+-").isdigit()
+    text = str(fault.place.value).strip().lstrip("+-")
+    if run.runs("deepspeed<0.15") is not True:  # pydantic 2 takes 8.0 for 8, also in quotes
+        text = re.sub(r"\.0*\Z", "", text)
+    return "number" in kinds or text.isdigit()
 
 
 def _finding(place: Place, path: str, text: str, number: int | float) -> Finding:

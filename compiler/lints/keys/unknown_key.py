@@ -34,6 +34,7 @@ def _is_told_elsewhere(run: Run, fault: Fault) -> bool:
     name = fault.path.rpartition(".")[2]
     return (
         fault.path in BF16_SCALING
+        or fault.path.startswith("optimizer.params.")  # optimizer-parameter-refused
         or name.startswith(("_", "//", "#"))
         or bool(homes_of(run, fault.path))
         or bool(known_in_other_releases(run, "deepspeed", fault.path))
@@ -45,7 +46,8 @@ def _in_deepspeed(run: Run, fault: Fault) -> Finding:
     near = nearest(name, known_at(fault.schema))
     where = f" in {holder}" if holder else ""
     # a block drops "auto" before it looks at its keys
-    is_refused = fault.is_refused and fault.place.value != "auto"
+    is_dropped = fault.place.value == "auto" and not holder.startswith("scheduler")
+    is_refused = fault.is_refused and not is_dropped
     return Finding(
         f"DeepSpeed knows no key `{name}`{where}",
         (fault.place.key_label("refused" if is_refused else "ignored"),),

@@ -36,16 +36,20 @@ _AT_LEAST_ONE: Final = frozenset(
 _ASKED_HOW_MANY: Final[Mapping[str, str]] = {
     "per_device_train_batch_size": "",
     "per_device_eval_batch_size": "",
+    "gradient_accumulation_steps": "",
     "warmup_steps": "",
     "logging_steps": "logging_strategy",
     "save_steps": "save_strategy",
 }
 """Numbers that transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments` compares or
 multiplies, and which strategy has to be by steps for that."""
+_AS_TRUTH: Final = frozenset({"0", "1", "on", "off", "t", "f", "y", "n", "yes", "no"})
+"""Words that pydantic takes for true and false beside these themselves, in blocks of DeepSpeed."""
 _KINDS: Final = ("hf", "sft", "dpo", "grpo", "llamafactory")
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _words_for_a_file(run)
     for document in run.of("deepspeed", *_KINDS, "peft"):
         if not is_whole(document):
             continue
@@ -58,19 +62,34 @@ def _check(run: Run) -> Iterator[Finding]:
                 yield _finding(run, document, fault)
 
 
+def _words_for_a_file(run: Run) -> Iterator[Finding]:
+    """`deepspeed: "8"`: the trainer looks for a file, and then reads the text as JSON."""
+    for place in run.each("trainer", "deepspeed"):
+        word = place.value if isinstance(place.value, str) else ""
+        if number_of(word) is not None or word.lower() in ("true", "false", "null"):
+            yield Finding(
+                f"`deepspeed` names a file, and is the text {word!r}",
+                (place.label("no file, and no JSON object"),),
+                (),
+                "write the path of ds_config.json, or remove it",
+                consequence="parse",
+            )
+
+
 def _is_spoken_of(document: Document, fault: Fault) -> bool:
     """Whether another rule tells it, or the reader takes the words for what they mean."""
     value, kinds = fault.place.value, kinds_of(fault.schema)
     if isinstance(value, str):
         is_number = number_of(value) is not None and {"integer", "number"} & set(kinds)
         is_word = value.lower() in ("true", "false") and "boolean" in kinds
-        is_item = "array" in kinds  # one word for a list of one
-        return bool(is_number or is_word or is_item)
+        is_item = "array" in kinds and document.kind != "deepspeed"  # one word for a list of one
+        is_flag = fault.is_checked and "boolean" in kinds and value.lower() in _AS_TRUTH
+        return bool(is_number or is_word or is_item or is_flag)
     if value is None and document.kind == "deepspeed" and _refuses_null(fault):
         return False
     if value is None and document.kind != "deepspeed" and "enum" in fault.schema:
         return False  # the word is looked up among the words
-    if value is None and _is_asked_how_many(document, fault.path):
+    if value is None and document.kind != "deepspeed" and _is_asked_how_many(document, fault.path):
         return False
     if value is None or not kinds:
         return True  # a key without a value is as if it were absent, for most readers
@@ -115,10 +134,15 @@ def _consequence(run: Run, document: Document, fault: Fault) -> Consequence:
 
 
 def _is_cut(run: Run, fault: Fault) -> bool:
-    """A fraction for a whole number loses it in deepspeed 0.14, whose blocks are of pydantic 1."""
+    """What deepspeed 0.14 makes of a value, whose blocks are of pydantic 1.
+
+    A fraction for a whole number loses it, and a number or truth value for a text becomes one.
+    """
     value = fault.place.value
+    if "string" in kinds_of(fault.schema) and isinstance(value, bool | int | float):
+        return fault.is_checked and run.runs("deepspeed<0.15") is True
     is_fraction = isinstance(value, float) and isfinite(value)
-    is_number = is_fraction and "integer" in kinds_of(fault.schema)
+    is_number = is_fraction and "integer" in kinds_of(fault.schema) and "enum" not in fault.schema
     return is_number and fault.is_checked and run.runs("deepspeed<0.15") is True
 
 
@@ -152,7 +176,7 @@ def _of_flag(fault: Fault) -> Finding:
 def _is_refused_flag(fault: Fault) -> bool:
     kinds = set(kinds_of(fault.schema))
     is_plain = bool(kinds & {"boolean", "integer", "number"})
-    is_text = isinstance(fault.place.value, str) and fault.place.value != ""
+    is_text = isinstance(fault.place.value, str) and fault.place.value.strip(".") != ""
     return is_plain and is_text and not kinds & {"string", "array", "object"}
 
 
@@ -180,7 +204,11 @@ RULE = Rule(
     consumers=("deepspeed", "transformers", "peft"),
     sources=(
         "deepspeed 0.19.8 runtime/zero/config.py: int_from_float for 15099494.4",
-        "transformers 5.23.0 training_args.py `TrainingArguments`: types of its fields",
+        (
+            "transformers 5.23.0 training_args.py `TrainingArguments`: types of its fields; "
+            "integrations/deepspeed.py `HfTrainerDeepSpeedConfig`: 'int' object has no attribute "
+            "'get'"
+        ),
     ),
     check=_check,
 )

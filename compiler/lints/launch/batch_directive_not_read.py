@@ -1,7 +1,7 @@
 """A line of options for Slurm that sbatch does not read, or not as it is meant."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tunec.compiler.lints.document import Document
@@ -10,13 +10,14 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _OPTIONS: Final = re.compile(r"#SBATCH[ \t]+(\S.*)")
+_TEXT: Final = re.compile(r"""(?<!<)<<-?\s*["'\\]?([A-Za-z_]\w*)""")
 _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
 
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("slurm"):
         began: tuple[int, str] | None = None
-        for number, line in lines(document):
+        for number, line in _of_the_script(lines(document)):
             options = _OPTIONS.match(line)
             if options is None:
                 if began is None and line.strip() and not line.lstrip().startswith("#"):
@@ -26,6 +27,18 @@ def _check(run: Run) -> Iterator[Finding]:
                 yield _late(document, number, line, began)
             elif (variable := _VARIABLE.search(options[1])) is not None:
                 yield _literal(document, number, line, variable[0])
+
+
+def _of_the_script(every: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The lines without texts that the script writes elsewhere, as another job's script is."""
+    end: str | None = None
+    for number, line in every:
+        if end is not None:
+            end = None if line.strip() == end else end
+            continue
+        yield number, line
+        begun = None if line.lstrip().startswith("#") else _TEXT.search(line)
+        end = begun[1] if begun is not None else None
 
 
 def _late(document: Document, number: int, line: str, began: tuple[int, str]) -> Finding:

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.launch.hosts import hostfiles
-from tunec.compiler.lints.launch.scripts import launches
+from tunec.compiler.lints.launch.more_than_allocated import given_to
+from tunec.compiler.lints.launch.scripts import batch_of, launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -24,6 +26,8 @@ def _check(run: Run) -> Iterator[Finding]:
                 yield _finding(place, *why)
             elif place is not None and document.get("hostfile") is not None:
                 yield from _beyond(run, place)
+            elif place is not None:
+                yield from _beyond_node(run, document, place)
 
 
 def _why(text: str, hostfile: Place | None) -> tuple[str, bool] | None:
@@ -67,6 +71,25 @@ def _beyond(run: Run, place: Place) -> Iterator[Finding]:
             )
 
 
+def _beyond_node(run: Run, document: Document, place: Place) -> Iterator[Finding]:
+    """A device that the one node does not have, or that Slurm does not give the job."""
+    batch, cluster = batch_of(run, document), run.environment.cluster
+    given = None if batch is None else given_to(batch)
+    have, who = (given[0], "Slurm gives the job") if given else (0, "")
+    if not given and cluster is not None:
+        have, who = max(node.device_count for node in cluster.nodes), f"{cluster.name} has"
+    host, _, slots = str(place.value).partition(":")
+    beyond = [each for each in slots.split(",") if each and int(each) >= have]
+    if host == "localhost" and have and beyond:
+        flag = "--" + place.path.removeprefix("flags.")
+        yield Finding(
+            f"{flag} {place.value}: {who} {have} devices on a node, and no device {beyond[0]}",
+            (place.label("refused"), *([given[1].label("", primary=False)] if given else ())),
+            ("the launcher counts the devices that it sees, from 0, whichever they are",),
+            f"choose among 0 to {have - 1}",
+        )
+
+
 def _finding(place: Place, why: str, is_open: bool) -> Finding:
     flag = "--" + place.path.removeprefix("flags.")
     return Finding(
@@ -92,6 +115,7 @@ RULE = Rule(
             "`parse_node_config`: NODE_SPEC is NAME[:SLOT[,SLOT ...]], Hostname not found in "
             "hostfile, No slot specified on host"
         ),
+        "deepspeedai/DeepSpeed#1331 (numbers of the node in a job of Slurm)",
         "deepspeedai/DeepSpeed#3624",
     ),
     check=_check,

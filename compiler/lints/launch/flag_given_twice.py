@@ -1,11 +1,13 @@
 """A flag that a command is given twice, of which the last counts."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.nodes import Node, place
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.launch.scripts import launches
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -24,9 +26,15 @@ def _check(run: Run) -> Iterator[Finding]:
         for at, item in enumerate(items):
             name, value = _flag(item), _value(items, at)
             if name and name in first and first[name][1] != value and name not in _REPEATED:
-                yield _finding(document, name, first[name], (item, value))
+                found = _finding(document, name, first[name], (item, value))
+                yield replace(found, certain=_is_of_the_trainer(name[2:]))
             elif name:
                 first[name] = item, value
+
+
+def _is_of_the_trainer(name: str) -> bool:
+    """Whether it is a field of a class that takes one value: other programs may collect several."""
+    return any(name in fields_of(kind) for kind in ("hf", "sft", "dpo", "grpo"))
 
 
 def _flag(item: Node) -> str:

@@ -12,6 +12,7 @@ from tunec.compiler.lints.launch.scripts import (
     launches,
     numbers_nodes_itself,
 )
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -29,8 +30,7 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         if numbers_nodes_itself(document):
             continue
-        for key in _KEYS:
-            rank = document.get(key)
+        for rank in _ranks(run, document):
             if rank is not None and type(rank.value) is int:
                 yield Finding(
                     f"srun starts this on every node, and each is node {rank.value}",
@@ -43,6 +43,13 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 _NOTES: Final = ("each waits for the others, of whom none has another number",)
+
+
+def _ranks(run: Run, document: Document) -> Iterator[Place | None]:
+    """Where the number of the node stands: in a flag, else in the file of accelerate."""
+    yield from (document.get(key) for key in _KEYS)
+    if document.value("launcher") == "accelerate" and not any(map(document.get, _KEYS)):
+        yield from run.each("accelerate", "machine_rank")
 
 
 def _has_several_nodes(run: Run, document: Document) -> bool:

@@ -50,7 +50,9 @@ def _shared(run: Run, script: Document) -> Iterator[Finding]:
     for document in mine:
         port = _port(document)
         if port in taken:
-            yield _finding(taken[port], document, port)
+            is_left_out = _takes_a_free_port(document) or _takes_a_free_port(taken[port])
+            if not (is_left_out and run.runs("torch>=2.13")):
+                yield _finding(taken[port], document, port, is_left_out=is_left_out)
         elif port is not None:
             taken[port] = document
 
@@ -68,15 +70,22 @@ def _port(document: Document) -> int | None:
     return place.value if type(place.value) is int and place.value else None
 
 
-def _finding(first: Document, second: Document, port: int) -> Finding:
+def _takes_a_free_port(document: Document) -> bool:
+    """Whether a newer torchrun starts it, on one node, at a port that it chooses itself."""
+    return document.value("launcher") == "torchrun" and not any(map(document.get, _KEYS))
+
+
+def _finding(first: Document, second: Document, port: int, *, is_left_out: bool) -> Finding:
     return Finding(
         f"two runs that are started at once meet at port {port}",
         (_label(second, "the port is taken", primary=True), _label(first, "", primary=False)),
         (
             f"{_DEFAULT} is the port where none is said",
             "the second fails, or joins the first: address already in use",
+            *(("torchrun of torch 2.13 takes a free port instead",) * is_left_out),
         ),
         "give each run a port of its own",
+        severity="warning" if is_left_out else None,
     )
 
 
@@ -95,7 +104,8 @@ RULE = Rule(
     consumers=("torch", "deepspeed", "accelerate"),
     sources=(
         (
-            "torch 2.13.0 distributed/run.py: --master_port is 29500 by default; deepspeed 0.19.8 "
+            "torch 2.13.0 distributed/run.py `run`: --master_port is 29500 where there are several "
+            "nodes, and a free port with one; deepspeed 0.19.8 "
             "launcher/constants.py `TORCH_DISTRIBUTED_DEFAULT_PORT`; accelerate 1.15.0 "
             "utils/launch.py `prepare_multi_gpu_env`: Tried to launch distributed communication on "
             "port, but another process is utilizing it"

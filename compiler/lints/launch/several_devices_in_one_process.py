@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.launch.scripts import launches, listed, variable
+from tunec.compiler.lints.launch.more_than_allocated import given_to
+from tunec.compiler.lints.launch.scripts import batch_of, count, launches, listed, variable
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -15,7 +16,10 @@ def _check(run: Run) -> Iterator[Finding]:
         if not trainers or seen is None or seen < 2 or place is None or _is_placed(trainers):
             continue
         what, note, when = _what(run, document)
+        batch = batch_of(run, document)
         visible = variable(document, "CUDA_VISIBLE_DEVICES")
+        if visible is None and batch is not None:
+            visible = (given_to(batch) or (0, None))[1]
         yield Finding(
             f"one process sees {seen} devices: {what}",
             (
@@ -34,6 +38,11 @@ def _seen(run: Run, document: Document) -> int | None:
     names = listed(variable(document, "CUDA_VISIBLE_DEVICES"))
     if names is not None:
         return len(names)
+    batch = batch_of(run, document)
+    given = None if batch is None else given_to(batch)
+    if batch is not None and given is not None:
+        tasks = [count(batch.get(key)) for key in ("ntasks_per_node", "ntasks")]
+        return given[0] if all(each in (None, 1) for each in tasks) else None
     cluster = run.environment.cluster
     return max(n.device_count for n in cluster.nodes) if cluster else None
 

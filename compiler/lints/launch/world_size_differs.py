@@ -17,6 +17,8 @@ def _check(run: Run) -> Iterator[Finding]:
         if other.rank != Rank.OBSERVED or other.value == winner.value or place is None:
             continue
         first = run.place(winner)
+        if first is not None and _is_another_command(first, place):
+            continue
         is_chosen = first is not None and _overrides(first, place)
         yield Finding(
             f"{other.value} processes here, {winner.value} by {winner.author}",
@@ -29,6 +31,12 @@ def _check(run: Run) -> Iterator[Finding]:
             severity="note" if is_chosen else None,
             consequence="silent" if is_chosen else None,
         )
+
+
+def _is_another_command(first: Place, place: Place) -> bool:
+    """Whether one script starts both, as two runs."""
+    both = first.document, place.document
+    return all(each.kind == "launch" for each in both) and both[0].name == both[1].name
 
 
 def _overrides(flag: Place, place: Place) -> bool:

@@ -1,6 +1,6 @@
 """The words that a reader takes for a key, by the schema of its release."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -30,10 +30,23 @@ def choices(run: Run, document: Document) -> Mapping[str, frozenset[str]]:
     versions = _around(release.version, known) if release.is_named else [release.version, *known]
     names = (document.file.schema(target.dialect(each)) for each in versions)
     found = _joined(tuple(dict.fromkeys(name for name in names if name is not None)))
+    if _is_closed_later(document):
+        every = (document.file.schema(target.dialect(each)) for each in known)
+        late = _joined(tuple(dict.fromkeys(name for name in every if name is not None)))
+        found = {**found, **{key: late[key] for key in LATE if key in late}}
     between, also = _BETWEEN.get(target.package, ("", {}))
     if release.is_named and str(release.version) != between:
         return found
     return {key: words | also.get(key, frozenset()) for key, words in found.items()}
+
+
+LATE: Final = ("lr_scheduler",)
+"""Words that Axolotl 0.19 takes as any text, for a plugin's sake, and hands to TrainingArguments,
+which knows those of the releases before."""
+
+
+def _is_closed_later(document: Document) -> bool:
+    return document.kind == "axolotl" and document.get("plugins") is None
 
 
 def _around(version: Version, known: list[Version]) -> list[Version]:
@@ -67,12 +80,14 @@ def _of(rule: Mapping[str, Any], named: Mapping[str, Any]) -> frozenset[str]:
     A word that ends in `*` stands for every text that begins with it.
     """
     parts = [_meant(part, named) for part in rule.get("anyOf", (rule,))]
-    words = frozenset(
-        word for part in parts for word in part.get("enum", ()) if isinstance(word, str)
-    )
+    words = frozenset(word for part in parts for word in _told(part) if isinstance(word, str))
     starts = frozenset(f"{part['pattern'][1:]}*" for part in parts if _is_start(part))
-    is_open = any("enum" not in p and _takes_text(p) and not _is_start(p) for p in parts)
+    is_open = any(not _told(p) and _takes_text(p) and not _is_start(p) for p in parts)
     return frozenset() if is_open else words | starts
+
+
+def _told(part: Mapping[str, Any]) -> Sequence[Any]:
+    return part.get("enum") or ([part["const"]] if "const" in part else ())
 
 
 def _meant(part: Mapping[str, Any], named: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -55,6 +55,7 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _in_dpo(run, document)
         yield from _in_ppo(run, document)
         yield from _under_3(run, document)
+        yield from _expanded(run, document)
 
 
 def _in_dpo(run: Run, document: Document) -> Iterator[Finding]:
@@ -74,6 +75,21 @@ def _in_ppo(run: Run, document: Document) -> Iterator[Finding]:
     words = named if isinstance(named, list) else [named]
     if at is not None and stage is not None and named and not set(map(str, words)) <= {*_LOGGERS}:
         yield refused_beside(run, at, stage, ("PPO reports to wandb, tensorboard or trackio", ""))
+
+
+def _expanded(run: Run, document: Document) -> Iterator[Finding]:
+    """Blocks are added between equal groups of layers."""
+    pro, count = where(document, "use_llama_pro"), document.get("freeze_trainable_layers")
+    number = abs(count.value) if count is not None and isinstance(count.value, int) else 2
+    layers = max((s.layers for s in run.model.architecture.stacks), default=0) if run.model else 0
+    if pro is not None and number and layers and layers % number:
+        yield Finding(
+            f"{layers} layers cannot be divided by freeze_trainable_layers {number}",
+            ((count or pro).label("refused"), *([pro.label("", primary=False)] if count else [])),
+            ("num_layers should be divisible by num_layer_trainable",),
+            f"write {next(each for each in range(number, 0, -1) if layers % each == 0)}",
+            consequence="init",
+        )
 
 
 def _under_3(run: Run, document: Document) -> Iterator[Finding]:

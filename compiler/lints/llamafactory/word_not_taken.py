@@ -6,8 +6,8 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.llamafactory.choices import choices, is_taken
-from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.llamafactory.choices import LATE, choices, is_taken
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _KINDS: Final = ("llamafactory", "simpletuner", "axolotl")
@@ -24,11 +24,12 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
     words = choices(run, document)
     for name, at in document.found.items():
         known = words.get(name.removeprefix("--"))
-        if known is None or not isinstance(at.value, str) or at.value in ("", "None"):
+        if known is None or not _is_word(document, at.value):
             continue
-        if is_taken(at.value, known):
+        said = str(at.value)
+        if is_taken(said, known):
             continue
-        near = nearest(at.value, known)[:1]
+        near = nearest(said, known)[:1]
         is_late = document.kind == "llamafactory" and document.format != "shell"
         yield Finding(
             f"{name} cannot be {at.value}",
@@ -36,8 +37,21 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
             (f"taken: {quoted(sorted(known))}", *((_LATE,) if is_late else ())),
             f"did you mean {quoted(near)}?" if near else "write one of these",
             Fix((at.replaced(near[0]),), "unsafe") if near else None,
-            consequence="load" if is_late else None,
+            consequence="load" if is_late else _when(run, document, name),
         )
+
+
+def _when(run: Run, document: Document, name: str) -> Consequence | None:
+    """A word that the reader passes on is refused by TrainingArguments."""
+    is_passed = document.kind == "axolotl" and name in LATE
+    return "init" if is_passed and run.runs("axolotl<0.19") is not True else None
+
+
+def _is_word(document: Document, value: object) -> bool:
+    """A text; or, in LLaMA-Factory's own words, a switch as older releases had it."""
+    if document.kind == "llamafactory" and value is True:
+        return True
+    return isinstance(value, str) and value not in ("", "None")
 
 
 RULE = Rule(

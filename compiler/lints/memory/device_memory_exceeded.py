@@ -24,7 +24,9 @@ def _check(run: Run) -> Iterator[Finding]:
     if found.still_bytes > found.capacity:
         yield replace(_never_fits(found, labels), certain=_is_layout_known(run))
     elif found.account.peak_bytes > found.capacity:
-        yield replace(_full_samples(found, labels), certain=_is_layout_known(run))
+        writes = found.account.peak.evaluates and found.account.workload.evaluated is not None
+        finding = (_writing if writes else _full_samples)(found, labels)
+        yield replace(finding, certain=_is_layout_known(run))
 
 
 def _is_layout_known(run: Run) -> bool:
@@ -49,6 +51,24 @@ def _never_fits(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
         ("weights, gradients and optimizer states alone, in the cheapest reading of the files",),
         "shard more (ZeRO stage 3), offload, quantise under an adapter, or use more devices",
         sum=tuple(Term(name, size) for name, size in found.still_terms.items()),
+    )
+
+
+def _writing(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
+    from tunec.schemas.units import format_bytes
+
+    account = found.account
+    batch, asked = account.layout.batch, account.workload.evaluated
+    beams = f" and {asked.beams} beams" if asked is not None and asked.beams > 1 else ""
+    tokens = asked.tokens if asked is not None else 0
+    return Finding(
+        f"evaluation needs {format_bytes(account.peak_bytes)} of {format_bytes(found.capacity)} on "
+        f"each {found.device} with {batch.evaluation} x {tokens} tokens{beams}",
+        labels,
+        (f"at its peak ({account.peak_phase}), where answers are as long as they may be",),
+        "take fewer samples at once (per_device_eval_batch_size), fewer beams, or shorter answers",
+        sum=tuple(Term(name, size) for name, size in account.terms.items()),
+        severity="warning",
     )
 
 

@@ -8,6 +8,7 @@ LoRA adapters of no size where their targets are not told.
 from typing import TYPE_CHECKING, Any
 
 from tunec.compiler.lints.memory.encoders import encoders, kept_encoders
+from tunec.compiler.lints.memory.evaluated import answers_of, evaluation_batch
 from tunec.compiler.lints.memory.fully_sharded import fsdp_of, is_fully_sharded
 from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
@@ -121,6 +122,8 @@ def _optimizer(run: Run) -> str | None:
 
 def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] | None":
     micro, sequence = run.value("batch.micro"), run.value("data.sequence")
+    if sequence is None and answers_of(run) is not None:
+        sequence = 1  # nobody tells it, and what evaluation writes may be more than there is room
     compute, world = run.value("precision.compute"), run.value("parallel.world")
     numbers = (micro, 1 if _is_denoiser(run) else sequence, world)
     if compute is None or any(not isinstance(n, int) or n < 1 for n in numbers):
@@ -154,7 +157,7 @@ def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] 
         _states(run, workload, engine, stage),
         zero,
         ActivationCheckpointing(mode, False, segment=1, gap=0, offload=_moves(run)),
-        Batch(micro, accumulation, micro * accumulation * width, micro),
+        Batch(micro, accumulation, micro * accumulation * width, evaluation_batch(run, micro)),
         fsdp=fsdp,
         nodes=_nodes(run, world),
     )
@@ -203,6 +206,7 @@ def _workload(run: Run, architecture: "Architecture", sequence: int, compute: An
         trained=trained_modules(architecture, adapter),
         versions=tuple(sorted(versions.items())),
         loss="fused",
+        evaluated=answers_of(run),
         kept_components=kept_encoders(run),
     )
 

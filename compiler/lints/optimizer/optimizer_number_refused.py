@@ -8,6 +8,7 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
+_OF_TORCH: Final = ("SGD", "Adafactor", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop")
 _BETAS: Final = ("adam_beta1", "adam_beta2")
 _FLOORS: Final = ("learning_rate", "adam_epsilon")
 _BELOW: Final = "optimizer.params."
@@ -18,15 +19,35 @@ def _check(run: Run) -> Iterator[Finding]:
         for place in run.each("trainer", key):
             if is_number(place.value) and not 0 <= place.value < 1:
                 yield _finding(place, "a decay lies in [0, 1)")
+    yield from _below(run)
+    for place in run.each("deepspeed", f"{_BELOW}betas"):
+        why = None if place.value == "auto" else _of_betas(place.value)
+        if why is not None:
+            yield _finding(place, why)
+
+
+def _below(run: Run) -> Iterator[Finding]:
     for kind, keys in (("trainer", _FLOORS), ("deepspeed", (f"{_BELOW}lr", f"{_BELOW}eps"))):
         for key in keys:
             for place in run.each(kind, key):
                 if is_number(place.value) and place.value < 0:
                     yield _finding(place, "it cannot be negative")
-    for place in run.each("deepspeed", f"{_BELOW}betas"):
-        why = None if place.value == "auto" else _of_betas(place.value)
-        if why is not None:
-            yield _finding(place, why)
+                elif key == f"{_BELOW}eps" and _is_of_adafactor(place):
+                    yield _finding(place, "torch's Adafactor has a pair of them")
+                elif kind == "deepspeed" and _is_text_to_torch(place):
+                    yield _finding(place, "a text is not compared with 0")
+
+
+def _is_of_adafactor(place: Place) -> bool:
+    is_pair = isinstance(place.value, list)
+    return place.document.value("optimizer.type") == "Adafactor" and not is_pair
+
+
+def _is_text_to_torch(place: Place) -> bool:
+    """A text beside an optimizer of torch's own name: number-as-text tells it of DeepSpeed's."""
+    kind = place.document.value("optimizer.type")
+    is_text = isinstance(place.value, str) and place.value != "auto"
+    return is_text and isinstance(kind, str) and kind in _OF_TORCH
 
 
 def _of_betas(value: Any) -> str | None:

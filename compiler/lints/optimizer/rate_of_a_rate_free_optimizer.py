@@ -14,6 +14,7 @@ _KEYS: Final = (
     ("simpletuner", "--optimizer", "--learning_rate"),
     ("simpletuner", "OPTIMIZER", "LEARNING_RATE"),
     ("axolotl", "optimizer", "learning_rate"),
+    ("diffusers", "optimizer", "learning_rate"),
     ("trainer", "optim", "learning_rate"),
     ("deepspeed", "optimizer.type", "optimizer.params.lr"),
 )
@@ -63,11 +64,15 @@ RULE = Rule(
     name="rate-of-a-rate-free-optimizer",
     severity="warning",
     consequence="silent",
-    consumers=("simpletuner",),
+    consumers=("simpletuner", "diffusers"),
     sources=(
         "arXiv 2306.06101 (Prodigy), algorithm 4: the step is lr times the estimate d",
         "konstmish/prodigy README: leave lr at 1; konstmish/prodigy#27",
         "arXiv 2301.07733 (D-Adaptation), section 2: the learning rate of the base method is d",
+        (
+            "diffusers 0.40.0 examples/dreambooth/train_dreambooth_lora_flux.py `main`: Learning "
+            "rate is too low, where it is 0.1 or less with prodigy"
+        ),
         (
             "simpletuner 4.10.1 helpers/training/optimizer_param.py `prodigy`: lr 1.0 by default, "
             "and the configured one is passed on"

@@ -1,22 +1,55 @@
 """A model that was trained in bf16 is fine-tuned in fp16."""
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
+_T5: Final = re.compile(
+    r"((google|google-t5|bigscience)/)?((flan-|m|long-|u)?t5\b.*|T0(_?3B|pp?)?)"
+)
+"""T5 and what was trained on from it, whose files hold fp32 and whose activations were bf16."""
+
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _of_examples(run)
     computed = run.observed("precision.compute")
     place, model = run.place(computed), run.model
-    if computed is None or computed.value != "fp16" or place is None or model is None:
+    if computed is None or computed.value != "fp16" or place is None:
         return
-    if model.stored_dtype != "bf16":
+    path = (run.model_name or "") if model is None else model.path
+    if model is not None and model.stored_dtype != "bf16":
         return
+    if model is not None or _T5.fullmatch(path):
+        yield _finding(run, path, place)
+
+
+def _of_examples(run: Run) -> Iterator[Finding]:
+    """Scripts of diffusers, which name their model and precision as flags of their own."""
+    for document in run.of("diffusers"):
+        place, named = (
+            document.get(key) for key in ("mixed_precision", "pretrained_model_name_or_path")
+        )
+        if (
+            place is None
+            or place.value != "fp16"
+            or named is None
+            or not isinstance(named.value, str)
+        ):
+            continue
+        model = run.environment.model or run.resolve_model(named.value)
+        if model is not None and model.stored_dtype == "bf16":
+            yield _finding(run, model.path, place)
+
+
+def _finding(run: Run, path: str, place: Place) -> Finding:
     device = run.environment.weakest
     cannot = device is not None and not device.supports("bf16")
-    yield Finding(
-        f"{model.path} is stored in bf16, and the run computes in fp16",
+    return Finding(
+        f"{path} was trained in bf16, and the run computes in fp16",
         (place.label("fp16"),),
         (
             (

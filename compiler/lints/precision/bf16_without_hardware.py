@@ -17,6 +17,8 @@ _KEYS: Final = (
     ("accelerate", "mixed_precision"),
     ("simpletuner", "mixed_precision"),
     ("axolotl", "bf16"),
+    ("diffusers", "mixed_precision"),
+    ("llama-cookbook", "fsdp_config.pure_bf16"),
 )
 
 
@@ -26,6 +28,7 @@ def _check(run: Run) -> Iterator[Finding]:
         return
     places = turned_on(run, _KEYS, "bf16")
     if not places:
+        yield from _by_default(run, device_name(device))
         return
     labels = [each.label("bf16", primary=at == 0) for at, each in enumerate(places)]
     yield Finding(
@@ -43,17 +46,35 @@ def _check(run: Run) -> Iterator[Finding]:
     )
 
 
+def _by_default(run: Run, device: str) -> Iterator[Finding]:
+    """TRL turns bf16 on where its file says nothing of a precision."""
+    for document in run.of("sft", "dpo", "grpo"):
+        is_own = document.target is not None and document.target.name == "trl"
+        is_said = any(document.get(key) or key in document.unknown for key in ("bf16", "fp16"))
+        first = next(iter(document.found.values()), None)
+        if document.is_view or not is_own or is_said or first is None:
+            continue
+        if run.runs("trl>=0.20"):
+            yield Finding(
+                f"{device} has no bf16 arithmetic, and TRL turns bf16 on where nobody says",
+                (first.label("bf16 is left out, and is true"),),
+                ("bf16 is `not fp16` where it is left out, from TRL 0.20 on",),
+                "write fp16: true, or bf16: false",
+            )
+
+
 RULE = Rule(
     name="bf16-without-hardware",
     severity="error",
     consequence="parse",
-    consumers=("transformers", "deepspeed", "accelerate", "simpletuner"),
+    consumers=("transformers", "deepspeed", "accelerate", "simpletuner", "diffusers"),
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
             "ValueError, "
             "your setup doesn't support bf16/gpu"
         ),
+        "trl 0.20.0 to 1.16.0 trainer/sft_config.py, base_config.py `__post_init__`: bf16",
         "torch 2.13.0 cuda/__init__.py `is_bf16_supported`, including_emulation",
         "lm-sys/FastChat#399, databrickslabs/dolly#11, unslothai/unsloth#2783",
     ),

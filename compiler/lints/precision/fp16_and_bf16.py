@@ -17,10 +17,31 @@ _PAIRS: Final = (
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _filled(run)
     for kinds, half, brain in _PAIRS:
         for document in run.of(*kinds):
             if not document.is_view or kind_behind(document) != "axolotl":
                 yield from _both(document, half, brain)
+
+
+def _filled(run: Run) -> Iterator[Finding]:
+    """Both `auto`, and the trainer turns on both: one for training, the other for evaluation."""
+    half, brain = (run.effective("deepspeed", f"{each}.enabled") for each in ("fp16", "bf16"))
+    if "filled" not in (half.source, brain.source) or half.value is not True:
+        return
+    said = {name for each in ("fp16", "bf16") for name in (each, f"{each}_full_eval")}
+    written = {name for name in said if (at := run.said("trainer", name)) and at.value is True}
+    if brain.value is not True or len({name[:4] for name in written}) < 2:
+        return  # a default of TRL's classes alone does not count
+    yield Finding(
+        "the trainer fills in both fp16.enabled and bf16.enabled",
+        tuple(
+            each.place.label("true", primary=each is half) for each in (half, brain) if each.place
+        ),
+        ("fp16 and fp16_full_eval fill in the one, bf16 and bf16_full_eval the other",),
+        "train and evaluate in the same precision",
+        consequence="init",
+    )
 
 
 def _both(document: Document, half: str, brain: str) -> Iterator[Finding]:

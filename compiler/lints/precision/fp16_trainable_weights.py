@@ -1,7 +1,9 @@
 """fp16 with loss scaling over trained weights that are fp16 themselves."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from tunec.compiler.lints.diffusion.examples import commands
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.precision.words import loaded_in, on_deepspeed
 from tunec.compiler.lints.rule import Finding, Rule
@@ -12,13 +14,36 @@ _CASTS = "peft>=0.12"
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _of_examples(run)
     scaled = _scaled(run)
     if scaled is None or on_deepspeed(run) or _is_quantised(run):
         return
     for place in loaded_in(run, "fp16"):
         is_certain = _is_certain(run, place)
         if is_certain is not None:
-            yield _finding(place, scaled, is_certain=is_certain)
+            found = _finding(place, scaled, is_certain=is_certain or _is_whole(run, place))
+            yield found if is_certain else replace(found, severity="warning")
+
+
+def _of_examples(run: Run) -> Iterator[Finding]:
+    """LoRA scripts of diffusers turn adapters to fp32 where their own flag says fp16."""
+    launched = run.said("launch", "flags.mixed_precision") or run.said(
+        "accelerate", "mixed_precision"
+    )
+    if launched is None or launched.value != "fp16":
+        return
+    for document, script in commands(run):
+        is_open = "mixed_precision" in document.unknown
+        if "lora" in script and document.get("mixed_precision") is None and not is_open:
+            yield Finding(
+                f"the launcher says fp16, and {script}.py is not told",
+                (launched.label("the adapters are made in fp16"),),
+                (
+                    "the first step ends in `Attempting to unscale FP16 gradients`",
+                    "it turns adapters to fp32 only where its own flag is fp16",
+                ),
+                "write --mixed_precision fp16 behind the script too",
+            )
 
 
 def _scaled(run: Run) -> Place | None:
@@ -47,6 +72,11 @@ def _is_certain(run: Run, place: Place) -> bool | None:
     return place.document.kind in ("sft", "dpo", "grpo") and place.document.format != "shell"
 
 
+def _is_whole(run: Run, place: Place) -> bool:
+    """Whether the files that say how the model is loaded know of no adapter."""
+    return place.document.kind == "model" and not run.of("peft")
+
+
 def _finding(place: Place, scaled: Place, *, is_certain: bool) -> Finding:
     return Finding(
         "fp16 with loss scaling over trained weights in fp16",
@@ -64,10 +94,11 @@ RULE = Rule(
     name="fp16-trainable-weights",
     severity="error",
     consequence="step",
-    consumers=("torch", "peft"),
+    consumers=("torch", "peft", "diffusers"),
     sources=(
         "torch 2.13.0 amp/grad_scaler.py `GradScaler._unscale_grads_`: ValueError",
         "peft 0.12.0 to 0.21.2 mapping.py `get_peft_model`: autocast_adapter_dtype=True",
+        "diffusers 0.27.2 to 0.40.0 examples, `main`: cast_training_params; diffusers#6363",
         "huggingface/diffusers#6086, haotian-liu/LLaVA#363, 2U1/Qwen-VL-Series-Finetune#184",
     ),
     check=_check,

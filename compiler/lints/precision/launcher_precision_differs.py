@@ -11,6 +11,7 @@ _OTHER = {"bf16": "fp16", "fp16": "bf16"}
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _of_examples(run)
     if on_deepspeed(run):
         return
     flag = run.said("launch", "flags.mixed_precision")
@@ -27,6 +28,16 @@ def _check(run: Run) -> Iterator[Finding]:
     for said in run.each("trainer", launched.value):
         if said.value is False:
             yield _finding(said, launched, "the launcher's holds where the Trainer's are off")
+
+
+def _of_examples(run: Run) -> Iterator[Finding]:
+    """The scripts of diffusers hand their flag to Accelerator, which takes it for the last word."""
+    launched = run.said("launch", "flags.mixed_precision") or run.said(
+        "accelerate", "mixed_precision"
+    )
+    for own in run.each("diffusers", "mixed_precision"):
+        if launched is not None and _word(launched) != _word(own):
+            yield _finding(launched, own, "Accelerator(mixed_precision=args.mixed_precision)")
 
 
 def _finding(lost: Place, held: Place, note: str) -> Finding:
@@ -46,13 +57,14 @@ RULE = Rule(
     name="launcher-precision-differs",
     severity="warning",
     consequence="silent",
-    consumers=("accelerate", "transformers"),
+    consumers=("accelerate", "transformers", "diffusers"),
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: the environment's "
             "ACCELERATE_MIXED_PRECISION, then fp16 or bf16 of the arguments over it"
         ),
         "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`",
+        "huggingface/diffusers 0.40.0 examples, `main`: Accelerator; huggingface/diffusers#6363",
     ),
     check=_check,
 )

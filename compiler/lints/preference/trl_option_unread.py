@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tunec.compiler.lints.conditions import Need, lacking, told
+from tunec.compiler.lints.conditions import Need, lacking, told, where
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -45,6 +45,18 @@ _NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("sft"):
+        packing = where(document, "packing")
+        skipped = document.get("dataset_kwargs.skip_prepare_dataset") or document.get(
+            "dataset_kwargs"
+        )
+        if packing is not None and skipped is not None and _skips(skipped.value):
+            yield Finding(
+                "packing does nothing beside skip_prepare_dataset",
+                (packing.label("not read"), skipped.label("", primary=False)),
+                ("samples are packed where they are prepared: they are padded one by one",),
+                "remove one of the two",
+            )
     for document in run.of(*_NEEDS):
         for need in _NEEDS[document.kind] if not document.is_view else ():
             found = lacking(run, document, need)
@@ -59,6 +71,13 @@ def _check(run: Run) -> Iterator[Finding]:
             )
 
 
+def _skips(value: object) -> bool:
+    """True, or the JSON of a flag that says so."""
+    if isinstance(value, str):
+        return "skip_prepare_dataset" in value and "true" in value.lower()
+    return value is True
+
+
 RULE = Rule(
     name="trl-option-unread",
     severity="warning",
@@ -66,7 +85,8 @@ RULE = Rule(
     consumers=("trl",),
     sources=(
         (
-            "trl 0.17.0 to 1.16.0 trainer/sft_trainer.py: packing_strategy only under packing; "
+            "trl 0.17.0 to 1.16.0 trainer/sft_trainer.py: packing_strategy only under packing, "
+            "packing only in `_prepare_dataset`; "
             "dpo_trainer.py: SyncRefModelCallback only under sync_ref_model, "
             "precompute_ref_batch_size only where log-probabilities are computed beforehand; "
             "grpo_trainer.py, generation/vllm_generation.py: keys of the server and of the "

@@ -44,6 +44,7 @@ _WORDS: Final = {
     "dpo": {**_SHARED, **_OF_DPO},
     "grpo": {**_SHARED, **_OF_GRPO},
     "axolotl": _OF_GRPO,
+    "model": {key: _SHARED[key] for key in ("bnb_4bit_quant_type", "dtype", "torch_dtype")},
 }
 """The words of every release that is known. `ffd` is of 0.17, `two-sided` of the forks."""
 _LOSSES: Final = frozenset(

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.diffusion.asked import configs, said
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
@@ -37,10 +38,18 @@ def quantised(run: Run) -> Base | None:
     found = run.observed("quantization.format")
     place = run.place(found)
     if found is not None and place is not None and found.value not in (None, "none"):
-        return Base(str(found.value), place)
-    for each in run.each("simpletuner", "base_model_precision"):
-        if isinstance(each.value, str) and each.value not in _NO_CHANGE:
-            return Base(each.value, each)
+        own = _of_simpletuner(run) if place.document.kind == "simpletuner" else None
+        return Base(str(found.value), own or place)
+    own = _of_simpletuner(run)
+    return Base(str(own.value).strip().lower(), own) if own is not None else None
+
+
+def _of_simpletuner(run: Run) -> Place | None:
+    """Where SimpleTuner's base is quantised, in a file or as a variable."""
+    for document in configs(run):
+        at = said(document, "base_model_precision")
+        if at is not None and isinstance(at.value, str) and at.value not in _NO_CHANGE:
+            return at
     return None
 
 

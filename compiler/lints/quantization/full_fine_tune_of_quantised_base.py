@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.quantization.base import Base, quantised
+from tunec.compiler.lints.quantization.base import Base, quantised, stored_form
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _METHODS: Final = {
     "llamafactory": ("finetuning_type", ("full", "freeze")),
     "simpletuner": ("model_type", ("full",)),
+    **dict.fromkeys(("hf", "sft"), ("full_finetune", (True, "True", "true"))),  # artidoro/qlora
 }
 """Key that says what is trained, and its words for the base itself."""
 _WHEN: Final[dict[str, Consequence]] = {
@@ -21,7 +22,7 @@ _WHEN: Final[dict[str, Consequence]] = {
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    base = quantised(run)
+    base = quantised(run) or _stored(run)
     if base is None or _is_excused(base):
         return
     method = _method(base)
@@ -39,9 +40,15 @@ def _check(run: Run) -> Iterator[Finding]:
     )
 
 
+def _stored(run: Run) -> Base | None:
+    """A checkpoint whose name says that it is stored quantised."""
+    found = stored_form(run)
+    return Base(*found) if found is not None else None
+
+
 def _method(base: Base) -> Place | None:
     key, words = _METHODS.get(base.document.kind, ("", ()))
-    place = base.document.get(key)
+    place = base.document.get(key) or base.document.get(key.upper())
     return place if place is not None and place.value in words else None
 
 

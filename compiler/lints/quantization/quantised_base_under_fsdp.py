@@ -44,7 +44,12 @@ def _loaded(run: Run, shards: Place) -> Fault | None:
 def _unknown_to_axolotl(base: Base, shards: Place) -> Fault | None:
     """Axolotl turns norms to fp32 unless its own file says that there is FSDP."""
     if base.document.value("fsdp") or base.document.value("fsdp_config"):
-        return None
+        names = ("fsdp_version", "fsdp_config.fsdp_version")
+        is_second = any(base.document.value(name) == 2 for name in names)
+        if base.form in _BITS or is_second:
+            return None
+        note = "FSDP flattens floating point weights of one dtype; 8-bit weights are int8"
+        return f"an {base.form} base", base.place, note, "use adapter: qlora with load_in_4bit"
     note = "Axolotl does not see it: it turns the norms to fp32, and flattening finds two dtypes"
     return (
         f"a quantised base with FSDP turned on in {shards.document.name}",

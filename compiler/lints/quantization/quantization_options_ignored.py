@@ -10,8 +10,11 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _TRL: Final = ("use_bnb_nested_quant", "bnb_4bit_quant_type", "bnb_4bit_quant_storage")
+_LOADED: Final = (*_TRL, "bnb_4bit_compute_dtype", "bnb_4bit_use_double_quant")
+"""Those of transformers' BitsAndBytesConfig, where a file holds what a model is loaded with."""
 _OPTIONS: Final = {
     **dict.fromkeys(LOADERS, (_TRL, ("load_in_4bit",))),
+    "model": (_LOADED, ("load_in_4bit", "quantization_config")),
     "axolotl": (("bnb_config_kwargs",), ("load_in_4bit", "load_in_8bit")),
     "llamafactory": (
         ("double_quantization", "quantization_type", "quantization_method"),

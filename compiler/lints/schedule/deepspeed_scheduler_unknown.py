@@ -9,6 +9,7 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _OWN: Final = ("LRRangeTest", "OneCycle", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
+_COSINE: Final = "WarmupCosineLR"
 _TORCH: Final = (
     *("LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR"),
     *("ExponentialLR", "SequentialLR", "CosineAnnealingLR", "ChainedScheduler", "PolynomialLR"),
@@ -26,6 +27,13 @@ _MEANT: Final = {
 def _check(run: Run) -> Iterator[Finding]:
     for kind in run.each("deepspeed", "scheduler.type"):
         name = kind.value
+        if name == _COSINE and run.runs("deepspeed<0.12.4") is True:
+            yield Finding(
+                f"{run.release('deepspeed')} has no scheduler {name}",
+                (kind.label("not recognised"),),
+                ("it came with 0.12.4",),
+                "use deepspeed 0.12.4 or newer, or WarmupDecayLR",
+            )
         if not isinstance(name, str) or name == "auto" or name in (*_OWN, *_TORCH):
             continue
         near = [_MEANT[name]] if name in _MEANT else nearest(name, (*_OWN, *_TORCH))
@@ -44,6 +52,7 @@ RULE = Rule(
     consequence="init",
     consumers=("deepspeed",),
     sources=(
+        "modelscope/ms-swift#1906 (WarmupCosineLR before 0.12.4)",
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_scheduler_from_config`: DeepSpeed "
             "does not "

@@ -27,7 +27,7 @@ def _check(run: Run) -> Iterator[Finding]:
         for place in (each for key in _LOADS for each in run.each(kind, key)):
             if place.value is True and old is not False:
                 found = _finding(place, "low_cpu_mem_usage", stage.place)
-                yield replace(found, certain=old is True)
+                yield replace(found, severity=None if old else "warning")
 
 
 def _finding(place: Place, what: str, stage: Place | None) -> Finding:

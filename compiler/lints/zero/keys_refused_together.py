@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -20,6 +21,9 @@ class _Pair:
     """By the other key's effective value."""
     why: str
     mend: str
+
+
+_ONE_BIT: Final = ("onebitadam", "onebitlamb", "zerooneadam")
 
 
 def _is_word(value: Any) -> bool:
@@ -45,7 +49,15 @@ _PAIRS: Final = (
     ),
     _Pair(
         "optimizer.type",
-        lambda value: isinstance(value, str) and value.lower() == "lamb",
+        lambda value: isinstance(value, str) and value.lower() in _ONE_BIT,
+        f"{_ZERO}stage",
+        lambda stage: stage in (1, 2, 3),
+        "they exchange gradients themselves, in one bit: releases from 0.19 on have none of them",
+        "write AdamW, or use stage 0",
+    ),
+    _Pair(
+        "optimizer.type",
+        lambda value: isinstance(value, str) and value.lower() in ("lamb", "onebitlamb"),
         "fp16.loss_scale",
         lambda scale: type(scale) in (int, float) and scale > 0,
         "DeepSpeed's Lamb asks for a loss scale that adapts",
@@ -64,6 +76,10 @@ def _check(run: Run) -> Iterator[Finding]:
             if other.known and pair.excludes(other.value):
                 yield _finding(pair, place, other.value, other.place)
     yield from _dtype(run)
+    for document in run.of("deepspeed"):
+        yield from _renamed(document)
+        yield from _elastic(run, document)
+        yield from _lamb(run, document)
 
 
 def _finding(pair: _Pair, place: Place, value: Any, other: Place | None) -> Finding:
@@ -73,6 +89,76 @@ def _finding(pair: _Pair, place: Place, value: Any, other: Place | None) -> Find
         (pair.why,),
         pair.mend,
     )
+
+
+def _lamb(run: Run, document: Document) -> Iterator[Finding]:
+    """deepspeed 0.14.5 to 0.16.9 runtime/config.py `get_loss_scale`: 1.0 under bf16."""
+    place, brain = document.get("optimizer.type"), run.effective("deepspeed", "bf16.enabled")
+    if place is None or brain.value is not True or not run.runs("deepspeed<0.17"):
+        return
+    if isinstance(place.value, str) and place.value.lower() in ("lamb", "onebitlamb"):
+        yield Finding(
+            f"optimizer.type {place.value} with bf16 is refused",
+            (
+                place.label("refused"),
+                *([brain.place.label("", primary=False)] if brain.place else []),
+            ),
+            ("it asks for a loss scale that adapts, and bf16's is 1",),
+            "use fp16, or another optimizer",
+        )
+
+
+_NEWER: Final = (
+    ("cpu_offload", ("offload_optimizer",)),
+    ("cpu_offload_param", ("offload_param",)),
+    (
+        "stage3_gather_fp16_weights_on_model_save",
+        ("stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save"),
+    ),
+)
+"""Older names in `zero_optimization`, and those that took their place."""
+
+
+def _renamed(document: Document) -> Iterator[Finding]:
+    for older, names in _NEWER:
+        old = document.get(_ZERO + older)
+        new = next((at for name in names if (at := document.get(_ZERO + name)) is not None), None)
+        if old is not None and new is not None and "auto" not in (old.value, new.value):
+            yield Finding(
+                f"{older} beside {new.path.rpartition('.')[2]} is refused, whatever it says",
+                (old.key_label("the older name"), new.key_label("", primary=False)),
+                ("the newer one takes the place of the older one",),
+                f"remove {older}",
+            )
+
+
+_BATCHES: Final = (
+    *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
+)
+_ELASTIC: Final = ("max_train_batch_size", "micro_batch_sizes")
+
+
+def _elastic(run: Run, document: Document) -> Iterator[Finding]:
+    """Elastic training chooses the batch; 0.19 has none, which key-of-another-release tells."""
+    place = document.get("elasticity.enabled")
+    if place is None or place.value is not True or run.runs("deepspeed>=0.19"):
+        return
+    for key in _ELASTIC:
+        if document.get(f"elasticity.{key}") is None:
+            yield Finding(
+                f"elasticity is enabled without {key}",
+                (place.label("refused"),),
+                ("elastic training chooses the batch sizes by it",),
+                f"write elasticity.{key}",
+            )
+    batch = next((at for key in _BATCHES if (at := document.get(key)) is not None), None)
+    if batch is not None and not document.value("elasticity.ignore_non_elastic_batch_info", False):
+        yield Finding(
+            f"{batch.path} beside elasticity is refused",
+            (batch.key_label("refused"), place.label("", primary=False)),
+            ("elastic training chooses the batch sizes itself, by max_train_batch_size",),
+            "remove the batch sizes, or write elasticity.ignore_non_elastic_batch_info: true",
+        )
 
 
 _NAMES: Final = {
@@ -114,7 +200,13 @@ RULE = Rule(
         ),
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`: DeepSpeed "
-            "lamb optimizer requires dynamic loss scaling"
+            "lamb optimizer requires dynamic loss scaling; 0.14.5 to 0.18.9 "
+            "`_configure_basic_optimizer`: 1bit-Adam is not compatible with ZeRO"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/config_utils.py `_process_deprecated_field`: "
+            "Cannot provide deprecated parameter and replacing parameter together; 0.14.5 to "
+            "0.18.9 runtime/config.py: One or more batch related parameters were found"
         ),
     ),
     check=_check,

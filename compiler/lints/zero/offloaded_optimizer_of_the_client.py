@@ -14,7 +14,10 @@ def _check(run: Run) -> Iterator[Finding]:
     force = run.effective("deepspeed", "zero_force_ds_cpu_optimizer")
     if device.value not in ("cpu", "nvme") or device.place is None or force.value is False:
         return
-    if run.said("deepspeed", "optimizer") is not None or run.of("trainer", "simpletuner"):
+    is_older = device.place.path.endswith("cpu_offload")  # accelerate exchanges for the newer name
+    if run.said("deepspeed", "optimizer") is not None:
+        return
+    if run.of("trainer", "simpletuner") and not is_older:
         return
     yield Finding(
         f"offload_optimizer to {device.value} with an optimizer that the file does not build",
@@ -24,7 +27,7 @@ def _check(run: Run) -> Iterator[Finding]:
             "a script that prepares it by accelerate 0.30 or newer gets DeepSpeed's instead",
         ),
         "add an optimizer of type AdamW, or zero_force_ds_cpu_optimizer: false at the top",
-        certain=run.deepspeed_reader == "plain",
+        certain=run.deepspeed_reader == "plain" or bool(run.of("trainer")),
     )
 
 

@@ -11,7 +11,8 @@ _OWN: Final = frozenset(
     {"adagrad", "adam", "adamw", "lamb", "muadam", "muadamw", "musgd", "lion", "muon"}
     | {"onebitadam", "onebitlamb", "zerooneadam"}
 )
-"""By any case; the last three up to 0.18, which the rule about removed keys speaks of."""
+_GONE: Final = frozenset({"onebitadam", "onebitlamb", "zerooneadam"})
+"""By any case; the last three up to 0.18."""
 _TORCH: Final = frozenset(
     {"Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "LBFGS", "Muon"}
     | {"NAdam", "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam", "Optimizer"}
@@ -26,7 +27,10 @@ _MEANT: Final[Mapping[str, str]] = {
 def _check(run: Run) -> Iterator[Finding]:
     for place in run.each("deepspeed", "optimizer.type"):
         value = place.value
-        if not isinstance(value, str) or value.lower() in _OWN or value in _TORCH:
+        is_gone = isinstance(value, str) and value.lower() in _GONE and run.runs("deepspeed>=0.19")
+        if not isinstance(value, str) or value in _TORCH:
+            continue
+        if value.lower() in _OWN and not is_gone:
             continue
         meant = _MEANT.get(value.lower())
         yield Finding(

@@ -25,6 +25,8 @@ def _check(run: Run) -> Iterator[Finding]:
             ),
             (),
             "use stage 3, or remove ratio",
+            # 0.14 looks for the block among the names of a dict's own attributes
+            consequence="silent" if run.runs("deepspeed<0.15") else None,
         )
 
 

@@ -13,14 +13,16 @@ _FLAG: Final = "deepspeed_config.zero3_init_flag"
 
 def _check(run: Run) -> Iterator[Finding]:
     model, stage = run.model, stage_of(run)
-    if model is None or not model.components or stage.value != 3 or run.of("simpletuner"):
+    is_diffusion = bool(model and model.components) or bool(run.of("diffusers"))
+    if not is_diffusion or stage.value != 3 or run.of("simpletuner"):
         return
+    named = model.path if model is not None else "the pipeline"
     for document in run.of("accelerate"):
         flag = document.get(_FLAG)
         if flag is None or flag.value is not True:
             continue
         yield Finding(
-            f"text encoders of {model.path} are loaded as shards outside the engine",
+            f"text encoders of {named} are loaded as shards outside the engine",
             (flag.label("every from_pretrained shards what it loads"), *also(stage.place)),
             ("only the prepared model is gathered as it runs: the others have empty weights",),
             "write zero3_init_flag: false, or compute the text embeddings before training",

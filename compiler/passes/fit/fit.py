@@ -12,7 +12,7 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft
-from tunec.compiler.ir.slots import SLOTS, Generation, Objective
+from tunec.compiler.ir.slots import SLOTS, Evaluation, Generation, Objective
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layout_of
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
@@ -88,7 +88,7 @@ def workload_of(facts: Facts, draft: Draft) -> Workload:
     told = (
         *(facts.model.calibration, facts.model.architecture, facts.model.components),
         *(draft.data, draft.precision, draft.attention, draft.quantization, draft.adapter),
-        *(draft.optimizer, draft.loss, draft.objective, draft.generation),
+        *(draft.optimizer, draft.loss, draft.objective, draft.generation, draft.evaluation),
         *(facts.versions, _engine_bytes(draft), facts.selection.devices[0].vendor),
     )
     return _WORKLOADS.of(told, (), partial(_workload, facts, draft))
@@ -119,6 +119,8 @@ def _workload(facts: Facts, draft: Draft) -> Workload:
         loss=draft.loss.path,
         preference=preference_of(draft.objective),
         generation=written_of(draft.generation),
+        evaluated=answers_of(draft.evaluation, draft.data.image_tokens),
+        kept_evaluation_batches=_kept(draft.evaluation),
         generation_engine_bytes=_engine_bytes(draft),
         vendor=facts.selection.devices[0].vendor,
         calibration=facts.model.calibration,
@@ -143,6 +145,20 @@ def written_of(generation: Generation) -> Written | None:
     tokens = generation.prompt + generation.completion
     own = generation.engine == "transformers"
     return Written(tokens, int(own), gathers=own, by_sample=True, steps=generation.completion)
+
+
+def answers_of(evaluation: Evaluation, image_tokens: int) -> Written | None:
+    """What evaluation writes to each sample, the tokens of its images read before."""
+    if evaluation.predictions != "answers":
+        return None
+    written, beams = evaluation.completion, evaluation.beams
+    read = evaluation.prompt + image_tokens
+    return Written(read + written, beams, by_sample=True, steps=written, beams=beams)
+
+
+def _kept(evaluation: Evaluation) -> int:
+    """Batches whose logits are on a device at once."""
+    return (evaluation.kept_batches or 0) if evaluation.predictions == "logits" else 0
 
 
 def fit(facts: Facts, draft: Draft) -> Outcome:

@@ -1,7 +1,8 @@
 """One rank of a rehearsal: trains a few steps as the files say, and writes down what ran.
 
-Started by the launcher as `-m tunec.compiler.rehearse.live.rank FOLDER`, in FOLDER/work, which
-holds the files. Writes FOLDER/rank-N.json: what was read from the running engine, or the fault.
+Started by the launcher as `-m tunec.compiler.rehearse.live.rank FOLDER`, or forked (forked.py), in
+FOLDER/work, which holds the files. Writes FOLDER/rank-N.json: what was read from the running
+engine, or the fault.
 """
 
 import json
@@ -18,7 +19,7 @@ def main(folder: Path) -> int:
     from tunec.compiler.rehearse.live.watching import tie
 
     rank = int(os.environ.get("RANK", "0"))
-    tie(folder, rank)
+    tie(folder, f"rank-{rank}")
     question = json.loads(Path(folder, "question.json").read_text("utf-8"))
     try:
         found = _rehearse(question, folder if rank == 0 else None)

@@ -1,4 +1,4 @@
-"""A rank's tie to the process that keeps the run: it holds a lock, and dies with the keeper.
+"""A process's tie to the one that keeps the run: it holds a lock, and dies with the keeper.
 
 A launcher may give each rank a session of its own (torch 2.13
 distributed/elastic/multiprocessing/subprocess_handler: `start_new_session`), so that no signal to a
@@ -16,9 +16,10 @@ from typing import IO
 _held: list[IO[bytes]] = []
 
 
-def tie(folder: Path, rank: int) -> None:
-    """Say that this rank runs, and end it as soon as the keeper of `folder` has ended."""
-    own = Path(folder, f"rank-{rank}.pid").open("wb")  # noqa: SIM115  held until this rank ends
+def tie(folder: Path, name: str) -> None:
+    """Say that this process runs, and end it as soon as the keeper of `folder` has ended."""
+    _held.clear()  # that of the process it was forked from
+    own = Path(folder, f"{name}.pid").open("wb")  # noqa: SIM115  held until this process ends
     own.write(str(os.getpid()).encode())
     own.flush()
     fcntl.flock(own, fcntl.LOCK_EX)

@@ -19,11 +19,22 @@ class SpecChange:
     clusters: int
     """How many were compared."""
     groups: tuple[Group, ...]
+    unplanned: int = 0
+    """On how many of them there is a plan neither before nor after."""
+    why_unplanned: str = ""
+    """What the new spec lacks on the first of these."""
+    was: str = ""
+    """Its name on the old side, where that is another."""
 
     @property
     def untouched(self) -> int:
-        """Clusters on which nothing changes."""
-        return self.clusters - sum(len(group.effects) for group in self.groups)
+        """Clusters on which nothing changes, though there is a plan."""
+        return self.clusters - self.unplanned - sum(len(group.effects) for group in self.groups)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether there is anything to say of it."""
+        return bool(self.intent or self.groups or self.was)
 
     @property
     def kind(self) -> Kind:
@@ -39,11 +50,13 @@ class Comparison:
     """Specs that both sides have, sorted by name; those without a difference too."""
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Specs of which one side has faults."""
 
     @property
     def kind(self) -> Kind | None:
         """The gravest class of all; none if nothing differs at all."""
-        kinds = [each.kind for each in self.changed if each.intent or each.groups]
+        kinds = [each.kind for each in self.changed if each.is_told]
         if self.removed:
             kinds.append("breaking")
         return worst(kinds) if kinds or self.added else None
@@ -58,9 +71,14 @@ def compare_spec(
     """
     traits: list[Traits | None] = []
     changed: list[Effect] = []
+    lacking: list[str] = []
     for old, new in outcomes:
         effect = effect_of(old, new)
         traits.append(effect.traits)
         if effect.changes:
             changed.append(effect)
-    return SpecChange(spec, tuple(intent), len(traits), grouped(changed, traits))
+        elif not new.fits:
+            lacking.append(new.faults[0].message if new.faults and not lacking else "")
+    groups = grouped(changed, traits)
+    why = lacking[0] if lacking else ""
+    return SpecChange(spec, tuple(intent), len(traits), groups, len(lacking), why)

@@ -17,16 +17,19 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "specs": [_spec(each) for each in comparison.changed],
         "added": list(comparison.added),
         "removed": list(comparison.removed),
+        "unreadable": list(comparison.unreadable),
     }
 
 
 def _spec(change: SpecChange) -> dict[str, Any]:
     return {
         "spec": change.spec,
+        **({"was": change.was} if change.was else {}),
         "class": change.kind if change.groups else None,
         "intent": [_field(each) for each in change.intent],
         "clusters": change.clusters,
         "untouched": change.untouched,
+        "unplanned": change.unplanned,
         "groups": [_group(each) for each in change.groups],
     }
 

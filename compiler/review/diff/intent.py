@@ -43,6 +43,11 @@ def intent_changes(old: Loaded, new: Loaded) -> tuple[FieldChange, ...]:
     )
 
 
+def is_renamed(old: Loaded, new: Loaded) -> bool:
+    """Whether two specs say the same, but for what they are called."""
+    return {**dict(_fields(old)), "name": ""} == {**dict(_fields(new)), "name": ""}
+
+
 def _fields(loaded: Loaded) -> Iterator[tuple[str, Any]]:
     if loaded.spec is not None:
         given = loaded.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -11,28 +11,30 @@ from tunec.compiler.review.diff.wording import (
     follow_line,
     group_title,
     slot_lines,
-    untouched_line,
+    spec_title,
+    untouched_lines,
 )
 
 
 def comparison_markdown(comparison: Comparison) -> str:
     """The gravest class as a heading, then every changed spec."""
-    kind = comparison.kind
-    parts = [f"## tunec: {kind or 'nothing changes'}"]
-    parts += ["\n".join(_spec(each)) for each in comparison.changed if each.intent or each.groups]
+    nothing = "not compared" if comparison.unreadable else "nothing changes"
+    parts = [f"## tunec: {comparison.kind or nothing}"]
+    parts += ["\n".join(_spec(each)) for each in comparison.changed if each.is_told]
     parts += [f"### `{name}` is new" for name in comparison.added]
     parts += [f"### `{name}` is gone" for name in comparison.removed]
+    parts += [f"### `{name}` cannot be compared" for name in comparison.unreadable]
     return "\n\n".join(parts)
 
 
 def _spec(change: SpecChange) -> Iterator[str]:
-    yield f"### `{change.spec}`: {change.kind if change.groups else 'no effect'}"
+    yield f"### `{spec_title(change)}`: {change.kind if change.groups else 'no effect'}"
     yield ""
     yield from (f"- {_escaped(field_line(field))}" for field in change.intent)
     if change.intent:
         yield ""
-    if change.untouched:
-        yield f"{untouched_line(change).capitalize()}."
+    for line in untouched_lines(change):
+        yield f"{_escaped(line[:1].upper() + line[1:])}."
     for group in change.groups:
         yield ""
         yield from _group(group)

@@ -47,6 +47,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "generation": _EFFECT,
     "generation.engine": _PARTS,
     "generation.device_share": _PARTS,
+    "evaluation": _SURFACE,
     "loss": _PARTS,
     "precision": _ARITHMETIC,
     "precision.deprecated_fp16": _SURFACE,

@@ -11,7 +11,8 @@ from tunec.compiler.review.diff.wording import (
     follow_line,
     group_title,
     slot_lines,
-    untouched_line,
+    spec_title,
+    untouched_lines,
 )
 
 _SLOT, _VALUES, _NAME = 34, 30, 24
@@ -19,21 +20,21 @@ _SLOT, _VALUES, _NAME = 34, 30, 24
 
 def comparison_text(comparison: Comparison) -> str:
     """Every changed spec as a section; one line where nothing differs."""
-    sections = ["\n".join(_spec(each)) for each in comparison.changed if each.intent or each.groups]
+    sections = ["\n".join(_spec(each)) for each in comparison.changed if each.is_told]
     sections += [f"{name}: new" for name in comparison.added]
     sections += [f"{name}: gone" for name in comparison.removed]
+    sections += [f"{name}: cannot be compared" for name in comparison.unreadable]
     return "\n\n".join(sections) if sections else "nothing changes"
 
 
 def _spec(change: SpecChange) -> Iterator[str]:
-    yield f"{change.spec}: {change.kind}" if change.groups else f"{change.spec}: no effect"
+    yield f"{spec_title(change)}: {change.kind if change.groups else 'no effect'}"
     if change.intent:
         yield "  intent"
     for field in change.intent:
         place = f"  ({field.span})" if field.span else ""
         yield f"    {field_line(field)}{place}"
-    if change.untouched:
-        yield f"  {untouched_line(change)}"
+    yield from (f"  {line}" for line in untouched_lines(change))
     for group in change.groups:
         yield from _group(group)
 

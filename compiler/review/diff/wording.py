@@ -17,12 +17,24 @@ def field_line(change: FieldChange) -> str:
     return f"{change.path}: {change.old_text} -> {change.new_text}"
 
 
-def untouched_line(change: SpecChange) -> str:
-    """How many clusters see nothing of the change."""
-    total, same = change.clusters, change.untouched
-    if same == total:
-        return "nothing changes" if total == 1 else f"on all {total:,} clusters: nothing changes"
-    return f"on {same:,} of {total:,} clusters: nothing changes"
+def spec_title(change: SpecChange) -> str:
+    """What it is called, and was."""
+    return f"{change.spec} (was {change.was})" if change.was else change.spec
+
+
+def untouched_lines(change: SpecChange) -> Iterator[str]:
+    """How many clusters see nothing of the change, and how many have no plan on either side."""
+    if change.untouched:
+        yield f"{_on(change.untouched, change.clusters)}nothing changes"
+    if change.unplanned:
+        why = f": {change.why_unplanned}" if change.why_unplanned else ""
+        yield f"{_on(change.unplanned, change.clusters)}no plan, before or after{why}"
+
+
+def _on(some: int, total: int) -> str:
+    if some == total:
+        return "" if total == 1 else f"on all {total:,} clusters: "
+    return f"on {some:,} of {total:,} clusters: "
 
 
 def group_title(group: Group) -> str:

@@ -1,4 +1,6 @@
-"""torch's own FSDP 2, wrapped by accelerate, on meta tensors and on any number of ranks.
+"""torch's own FSDP, wrapped as accelerate does, on meta tensors and on any number of ranks.
+
+Here is version 2, and what both share; version 1 is in `fsdp_1`.
 
 The process group is torch's `fake` one, in which collectives do nothing. What FSDP asks of an
 accelerator's streams is answered by the CPU's; all its memory is made on the meta device.
@@ -7,16 +9,19 @@ accelerator's streams is answered by the CPU's; all its memory is made on the me
 import importlib
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any, Final
 
 import torch
 
+from tunec.compiler.tracing.live import fsdp_1
 from tunec.compiler.tracing.live.batches import batch_of
 from tunec.compiler.tracing.live.building import build
+from tunec.compiler.tracing.live.evaluating import evaluate
 from tunec.compiler.tracing.live.host_shards import moving_shards, to_host
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
+from tunec.compiler.tracing.live.saving import save_sharded_by_fsdp
 from tunec.compiler.tracing.live.step import (
     answers_of,
     autocast_of,
@@ -30,6 +35,7 @@ from tunec.compiler.tracing.live.step import (
 )
 from tunec.compiler.tracing.live.stepping import Steps, optimizer_of
 from tunec.compiler.tracing.live.storages import Storages
+from tunec.compiler.tracing.live.trl_loss import tiles_as_on_gpu
 from tunec.compiler.tracing.subject import Subject, Untraceable
 
 _PACKAGE: Final = "torch.distributed.fsdp"
@@ -40,6 +46,7 @@ _GROUP: Final = f"{_PACKAGE}._fully_shard._fsdp_param_group"
 def trace_fsdp(subject: Subject) -> Storages:
     """Record the second step of a model under FSDP 2; Untraceable for what meta cannot show."""
     _refuse(subject)
+    flat = subject.layout.fsdp.version == 1
     model = build(subject)
     storages = Storages(answers_of(subject))
     casts = autocast_of(subject)
@@ -47,31 +54,35 @@ def trace_fsdp(subject: Subject) -> Storages:
     with ExitStack() as stack:
         stack.enter_context(fake_ranks(subject.layout.parallel.world))
         stack.enter_context(_meta_streams())
+        stack.enter_context(fsdp_1.on_meta(subject, _HANDLE) if flat else nullcontext())
         stack.enter_context(as_on_gpu(casts.lower if casts else None))
         stack.enter_context(storages.resizing())
         stack.enter_context(storages)
         name_model(storages, model)
         batch = batch_of(subject, model)
         name_batch(storages, batch)
-        model = _sharded(subject, model)
+        model = fsdp_1.sharded(subject, model) if flat else _sharded(subject, model)
         if subject.layout.fsdp.offload_params:
             stack.enter_context(moving_shards(storages))
             to_host(model)
-        _name_weights(storages, model)
+        (fsdp_1.name_weights if flat else _name_weights)(storages, model)
         parameters = [each for each in model.parameters() if each.requires_grad]
         steps = _LocalSteps(subject, parameters)
+        stack.enter_context(tiles_as_on_gpu(subject))
         loss = loss_of(subject, model, batch)
         for last in (False, True):
             _step(subject, storages, model, (loss, steps, casts or nullcontext()), measured=last)
             for each in parameters:
                 each.grad = None
-            _name_units(storages, model)
+            (fsdp_1.name_units if flat else _name_units)(storages, model)
+        save_sharded_by_fsdp(subject, storages, model)
+        evaluate(subject, storages, model, model, casts or nullcontext())
     return storages
 
 
 def _refuse(subject: Subject) -> None:
-    if subject.layout.fsdp.version != 2:
-        raise Untraceable("FSDP 1 flattens parameters on a device, which meta tensors are not on")
+    if subject.layout.fsdp.version == 1 and subject.layout.fsdp.offload_params:
+        raise Untraceable("FSDP 1 moves shards to the host, which meta tensors cannot tell apart")
     if subject.layout.parallel.tensor > 1 or subject.layout.parallel.sequence > 1:
         raise Untraceable("only data parallel ranks are traced")
     if subject.workload.quantization.format == "int8":
@@ -144,8 +155,8 @@ def _step(
     loss, steps, casts = run
     batches = min(subject.layout.batch.accumulation, 2)
     for number in range(batches):
-        model.set_requires_gradient_sync(number == batches - 1)
-        there_and_back(storages, loss, casts, measured=measured)
+        with _syncing(subject, model, last=number == batches - 1):
+            there_and_back(storages, loss, casts, measured=measured)
     enter(storages, "optimizer step", measured=measured)
     torch.empty((), device="meta")  # a fused step makes nothing, and a phase begins with an event
     if subject.layout.fsdp.offload_params:
@@ -153,6 +164,13 @@ def _step(
     steps.step()
     for each in steps.tensors():
         storages.name(each, "optimizer states")
+
+
+def _syncing(subject: Subject, model: Any, *, last: bool) -> AbstractContextManager[Any]:
+    if subject.layout.fsdp.version == 1:
+        return fsdp_1.syncing(model, last=last)
+    model.set_requires_gradient_sync(last)
+    return nullcontext()
 
 
 class _LocalSteps:
@@ -199,6 +217,9 @@ def _name_units(storages: Storages, model: torch.nn.Module) -> None:
 
 class _Stream(torch.cpu.Stream):  # type: ignore[misc]  # torch is not typed
     """The CPU's stream, which has always caught up, with events that FSDP can ask for."""
+
+    def __init__(self, **_: Any) -> None:
+        super().__init__()
 
     def record_event(self) -> Any:
         return torch.cpu.Event()

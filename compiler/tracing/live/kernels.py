@@ -1,4 +1,4 @@
-"""What a GPU runs where meta tensors would take another path: attention, dropout, norms, scalars.
+"""What a GPU runs where meta tensors would take another path: attention, softmax, norms, scalars.
 
 Each substitute calls the very operation that torch 2.13 dispatches to on CUDA, whose shape rules
 and autograd formulas exist on meta too.
@@ -65,6 +65,45 @@ def native_dropout(
 ) -> torch.Tensor:
     """CUDA's dropout keeps a mask of bools; that of meta and CPU keeps the noise."""
     out: torch.Tensor = torch.native_dropout(input, p, training)[0] if training and p else input
+    return out
+
+
+class _WideSoftmax(torch.autograd.Function):  # type: ignore[misc]  # torch is not typed
+    """CUDA's softmax from fp16 to fp32, which makes no fp32 copy of its input.
+
+    torch 2.13 `aten/src/ATen/native/SoftMax.cpp`, `softmax`: fp16 alone; bf16 is converted first.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        """Keep the result, as torch does."""
+        out = torch.empty_like(x, dtype=torch.float32)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        """Answer in fp16 at once."""
+        (out,) = ctx.saved_tensors  # held to the end, as the kernel does
+        product = gradient * out
+        return torch.empty_like(product, dtype=torch.float16)
+
+
+def softmax(
+    input: torch.Tensor, dim: int | None = None, _: int = 3, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """Softmax as CUDA differentiates it: beside a product of its gradient and its result.
+
+    torch 2.13 `aten/src/ATen/native/cuda/SoftMax.cu`, `softmax_backward_cuda_out`.
+    """
+    if input.dtype == torch.float16 and dtype == torch.float32:
+        widened: torch.Tensor = _WideSoftmax.apply(input)
+        return widened
+    out = input.softmax(-1 if dim is None else dim, dtype=dtype)
+    if out.grad_fn is not None:
+        product: list[torch.Tensor] = []
+        out.grad_fn.register_prehook(lambda given: product.append(torch.empty_like(given[0])))
+        out.grad_fn.register_hook(lambda *_: product.clear())
     return out
 
 
@@ -138,6 +177,7 @@ def as_on_gpu(lower: Callable[[torch.Tensor], torch.Tensor] | None = None) -> It
     with ExitStack() as stack:
         stack.enter_context(replaced(functional, "scaled_dot_product_attention", attention))
         stack.enter_context(replaced(functional, "dropout", native_dropout))
+        stack.enter_context(replaced(functional, "softmax", softmax))
         stack.enter_context(replaced(functional, "rms_norm", fused_rms_norm))
         stack.enter_context(replaced(torch, "_check_tensor_all_with", lambda *_, **__: None))
         stack.enter_context(replaced(torch, "autocast", _no_autocast(torch.autocast)))

@@ -9,6 +9,7 @@ import torch
 
 from tunec.compiler.tracing.live.batches import batch_of
 from tunec.compiler.tracing.live.building import build, reference_of
+from tunec.compiler.tracing.live.evaluating import evaluate
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
 from tunec.compiler.tracing.live.offloading import offloading
 from tunec.compiler.tracing.live.step import (
@@ -93,6 +94,7 @@ def _trace_plain(subject: Subject) -> Storages:
             _step(subject, storages, loss, steps, (casts or nullcontext(), moved), measured=last)
             for each in parameters:
                 each.grad = None
+        evaluate(subject, storages, model, run_model, casts or nullcontext())
     return storages
 
 

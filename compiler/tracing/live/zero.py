@@ -9,7 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
 import torch
@@ -21,9 +21,11 @@ from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.tracing.live.answers import Answers
 from tunec.compiler.tracing.live.batches import Batch, batch_of
 from tunec.compiler.tracing.live.building import build, reference_of
+from tunec.compiler.tracing.live.evaluating import evaluate
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
 from tunec.compiler.tracing.live.muon import block_of, on_meta
 from tunec.compiler.tracing.live.ranks import loss_over_ranks, sharing_ranks
+from tunec.compiler.tracing.live.saving import save_sharded_by_zero
 from tunec.compiler.tracing.live.step import (
     Loss,
     answers_of,
@@ -73,6 +75,8 @@ def trace_zero(subject: Subject) -> Storages:
         _step(subject, storages, engine, loss, measured=False)
         storages.settle("training state")
         _step(subject, storages, engine, loss, measured=True)
+        save_sharded_by_zero(subject, storages, engine)
+        evaluate(subject, storages, model, engine, casts or nullcontext())
     return storages
 
 

@@ -21,7 +21,7 @@ from deepspeed.accelerator import get_accelerator
 from deepspeed.ops.op_builder.builder import OpBuilder
 
 from tunec.compiler.consumers.refusing import OURS, told
-from tunec.targets.deepspeed.consumer.engine import optimizer_class
+from tunec.targets.deepspeed.consumer.engine import builders, optimizer_class
 from tunec.targets.deepspeed.consumer.fields import plain
 
 _OURS: Final[tuple[type[BaseException], ...]] = (*OURS, OSError)
@@ -103,7 +103,8 @@ def _surroundings(world: int, environment: Mapping[str, str]) -> Iterator[None]:
     accelerator = type(get_accelerator())
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, {**environment, **ranks, **address}))
-        stack.enter_context(patch.object(OpBuilder, "load", lambda *_, **__: MagicMock()))
+        for builder in builders(OpBuilder):
+            stack.enter_context(patch.object(builder, "load", lambda *_, **__: MagicMock()))
         for name in ("is_fp16_supported", "is_bf16_supported"):
             stack.enter_context(patch.object(accelerator, name, lambda _: True))
         torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)

@@ -72,8 +72,9 @@ def _values(content: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
         if hasattr(reading.config, attribute):
             found[name] = plain(getattr(reading.config, attribute))
     for name in ("optimizer", "scheduler"):
-        params = plain(getattr(reading.config, f"{name}_params") or {})
-        found |= {f"{name}.params.{key}": value for key, value in params.items()}
+        params = plain(getattr(reading.config, f"{name}_params"))
+        held = params if isinstance(params, dict) else {}
+        found |= {f"{name}.params.{key}": value for key, value in held.items()}
     return found
 
 

@@ -106,9 +106,29 @@ def parse(text: str) -> Json:
     return {f"[{position}]": each for position, each in enumerate(found)}
 
 
+_MARKS: Final = frozenset(
+    {
+        *("instance_data_dir", "caption_strategy", "cache_dir", "cache_dir_vae", "resolution"),
+        *(
+            "repeats",
+            "crop",
+            "resolution_type",
+            "disabled",
+            "default",
+            "text_embeds",
+            "dataset_name",
+        ),
+        *("minimum_image_size", "metadata_backend", "probability", "csv_file", "aws_bucket_name"),
+    }
+)
+"""Keys beside `id` and `type`, which items of many kinds of lists have."""
+
+
 def recognise(document: Json) -> bool:
     """Whether a document is a list of data sets, as `parse` gives it."""
     first = document.get("[0]") if isinstance(document, dict) else None
     return (
-        isinstance(first, dict) and "id" in first and ("type" in first or "dataset_type" in first)
+        isinstance(first, dict)
+        and "id" in first
+        and ("dataset_type" in first or ("type" in first and bool(_MARKS & set(first))))
     )

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, named
+from tunec.compiler.target import ALWAYS, Entry, Json, named, on_deepspeed
 from tunec.targets.accelerate.processes import counted, leaves_devices_idle, uses_every_device
-from tunec.targets.simpletuner.rows.precision import MIXED_PRECISION, has_deepspeed
+from tunec.targets.simpletuner.rows.precision import MIXED_PRECISION
 from tunec.targets.simpletuner.rows.run import RANKS, processes
 
 LAUNCHER: Final = "simpletuner 3.1.6 cli.py and 4.10.1 cli/train.py, run_training"
@@ -89,7 +89,7 @@ ENVIRONMENT: Final = (
         lambda found: {"precision.deprecated_fp16": str(found["DS_ALLOW_DEPRECATED_FP16"]) == "1"},
         "deepspeed/accelerator/cuda_accelerator.py is_fp16_supported",
         absent=((ALWAYS, {"precision.deprecated_fp16": False}),),
-        when=has_deepspeed,
+        when=on_deepspeed,
     ),
 )
 
@@ -120,7 +120,19 @@ def _unquoted(value: str) -> str:
     return value[1:-1] if quoted else value
 
 
+_OWN: Final = frozenset(
+    {
+        *("MODEL_FAMILY", "MODEL_TYPE", "BASE_MODEL_PRECISION", "DATALOADER_CONFIG"),
+        *("DATA_BACKEND_CONFIG", "TRAINER_EXTRA_ARGS", "MAX_NUM_STEPS", "VALIDATION_RESOLUTION"),
+    }
+)
+"""helpers/configuration/env_file.py `env_to_args_map` of 3.1.6 and 4.10.1: two of these are no
+other program's."""
+
+
 def recognise(document: Json) -> bool:
-    """Whether a document holds the launcher's variables."""
+    """Whether a document holds the launcher's variables, or several of the trainer's own."""
     names = ("TRAINING_NUM_PROCESSES", "TRAINING_NUM_MACHINES", "TRAINING_DYNAMO_BACKEND")
-    return isinstance(document, Mapping) and any(name in document for name in names)
+    if not isinstance(document, Mapping):
+        return False
+    return any(name in document for name in names) or len(_OWN & document.keys()) > 1

@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, same
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, on_deepspeed, same
 from tunec.schemas.terms import StateDtype
 from tunec.targets.simpletuner import optimizers
 from tunec.targets.simpletuner.rows.precision import (
     DTYPE_FLAGS,
     TRAINER,
     dtype_flags,
-    has_deepspeed,
     weight_dtype,
     without_deepspeed,
 )
@@ -124,7 +123,7 @@ OPTIMIZER: Final = (
         "torch-adamw",
         "helpers/training/deepspeed.py prepare_model_for_deepspeed: a name must be given, and "
         "DeepSpeed's own file decides",
-        when=has_deepspeed,
+        when=on_deepspeed,
     ),
     same("learning_rate", "optimizer.learning_rate", TRAINER, absent=((ALWAYS, 4e-7),)),
     Entry(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, fixed, named
+from tunec.compiler.target import ALWAYS, Entry, Json, fixed, named, on_deepspeed
 from tunec.schemas.terms import FloatDtype, QuantFormat
 
 WEIGHT_DTYPE: Final = "simpletuner 3.1.6 and 4.10.1, helpers/configuration/cmd_args.py weight_dtype"
@@ -71,14 +71,9 @@ _HELD_IN: Final = ("states.weights", "states.trainable", "states.gradients")
 """Slots that `weight_dtype` settles, unless DeepSpeed casts and copies."""
 
 
-def has_deepspeed(plan: Plan) -> bool:
-    """Whether DeepSpeed runs the training step."""
-    return plan.parallel.engine == "deepspeed"
-
-
 def without_deepspeed(plan: Plan) -> bool:
     """Whether accelerate alone does."""
-    return not has_deepspeed(plan)
+    return not on_deepspeed(plan)
 
 
 PRECISION: Final = (

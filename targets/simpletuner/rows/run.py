@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, same
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, on_deepspeed, same
 from tunec.targets.accelerate.processes import counted, leaves_devices_idle, uses_every_device
 from tunec.targets.deepspeed import config
-from tunec.targets.simpletuner.rows.precision import TRAINER, has_deepspeed
+from tunec.targets.simpletuner.rows.precision import TRAINER
 
 DATA_FILE: Final = "config/multidatabackend.json"
 
@@ -33,7 +33,7 @@ RANKS: Final = ("parallel.world", "parallel.data")
 
 def _write_processes(plan: Plan) -> Mapping[str, Json]:
     keys = {"num_processes": plan.parallel.world, "num_machines": counted(plan)[0]}
-    return {**keys, "deepspeed_config": config.NAME} if has_deepspeed(plan) else keys
+    return {**keys, "deepspeed_config": config.NAME} if on_deepspeed(plan) else keys
 
 
 def _read_processes(found: Mapping[str, Json]) -> Mapping[str, Any]:

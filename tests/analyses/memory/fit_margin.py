@@ -10,7 +10,7 @@ from math import ceil
 from measured import Measurement, measurements
 
 from tunec.compiler.analyses.memory.account import Account
-from tunec.compiler.analyses.memory.margin import Kind, apart, kind_of
+from tunec.compiler.analyses.memory.margin import Kind, apart, kind_of, running_ahead
 
 
 def excess(one: Measurement) -> float:
@@ -57,7 +57,13 @@ def fitted() -> dict[Kind, float]:
 def judged(shares: Mapping[Kind, float]) -> dict[str, float]:
     """Readings that judge the bound, and by how much of the peak each exceeds it."""
     others = [one for one in measurements() if one.reading is not None and not one.is_fitted]
-    return {one.id: excess(one) - shares[kind(one)] for one in others}
+    return {one.id: excess(one) - max(shares[kind(one)], ahead(one)) for one in others}
+
+
+def ahead(one: Measurement) -> float:
+    """The share of the peak that may wait to be free, where parameters come from the host."""
+    known = one.account
+    return running_ahead(known.workload, known.layout) / known.peak_bytes
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
+from stated import stated_account
 from workload_builders import (
     ALL_LINEAR,
     ATTENTION,
@@ -464,4 +465,5 @@ BUILDERS: Final[dict[str, Callable[[Row], Account]]] = {
     "litgpt": litgpt_account,
     "fsdp-qlora": fsdp_qlora_account,
     "unsloth": unsloth_account,
+    "stated": stated_account,
 }

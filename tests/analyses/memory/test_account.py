@@ -111,6 +111,8 @@ def test_longer_samples_take_more(data: st.DataObject, plan: Layout) -> None:
 @QUICK
 @given(layouts(), st.sampled_from([4, 16, 64]), st.integers(1, 64))
 def test_a_higher_rank_takes_more(plan: Layout, rank: int, more: int) -> None:
+    """Where none stays whole for being small: matrices of a lower rank would."""
+    plan = replace(plan, zero=replace(plan.zero, persistence_threshold=0))
     lower, higher = lora(SMALL, rank=rank), lora(SMALL, rank=rank + more)
     assert account(higher, plan).peak_bytes >= account(lower, plan).peak_bytes
 

@@ -78,6 +78,39 @@ def test_version_1_copies_nothing_that_it_does_not_split() -> None:
     assert account(full(MODEL), mixed).phases["loss backward"]["gathered parameters"] > 0
 
 
+def test_version_1_holds_the_ends_gradients_to_the_end() -> None:
+    """The output projection's from the loss on; at the end both, and what joins them."""
+    mixed = BF16_LORA | {"autocast": True}
+    found = account(full(MODEL), layout(engine="fsdp", world=8, fsdp=FSDP_1, **mixed)).phases
+    head = 2 * MODEL.vocab * MODEL.hidden
+    assert found["first layer backward"]["largest gradient"] == head
+    end = found["embedding backward"]
+    assert end["largest gradient"] == end["reduced copy"] == end["gathered parameters"]
+    assert end["largest gradient"] == pytest.approx(2 * head, rel=1e-4)
+
+
+def test_gathering_ahead_has_two_layers_whole() -> None:
+    mixed = BF16_LORA | {"autocast": True}
+    sizes = [
+        account(full(MODEL), layout(engine="fsdp", world=8, fsdp=fsdp, **mixed)).phases
+        for fsdp in (FSDP_1, replace(FSDP_1, backward_prefetch="none"))
+    ]
+    layer = [each["last layer backward"]["gathered parameters"] for each in sizes]
+    inside = MODEL.parameters - 2 * MODEL.vocab * MODEL.hidden
+    assert layer[0] - layer[1] == pytest.approx(2 * inside / 32, rel=1e-3)
+
+
+def test_ends_in_the_root_unit_are_gathered_twice_before_accelerate_1_14() -> None:
+    old = full(MODEL, versions=(("accelerate", "1.13.0"),))
+    plan = layout(engine="fsdp", world=8, fsdp=FSDP_2, autocast=True)
+    found = account(old, plan).phases
+    ends = 2 * 2 * MODEL.vocab * MODEL.hidden
+    again = found["root gathering backward"]
+    assert again["gather buffer"] == again["gathered parameters"]
+    assert again["gather buffer"] == pytest.approx(ends, rel=1e-4)
+    assert "root gathering backward" not in account(full(MODEL), plan).phases
+
+
 def test_shards_on_the_host_are_pinned_in_powers_of_two() -> None:
     """Eight ranks split 14336 x 4096 into 28 MiB in fp32, which take 32, and others evenly."""
     away = replace(FSDP_2, offload_params=True)

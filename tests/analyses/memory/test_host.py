@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from workload_builders import LLAMA_3_8B, MIXED, full, layout, lora, model, nf4
+from workload_builders import LLAMA_3_8B, MIXED, full, layout, lora, matching, model, nf4
 
 from tunec.compiler.analyses.memory.account import account
-from tunec.compiler.analyses.memory.host import HostAccount
+from tunec.compiler.analyses.memory.host import HostAccount, host_account
 from tunec.compiler.analyses.memory.workload import Workload
 
 MODEL = model(LLAMA_3_8B)
@@ -75,8 +75,24 @@ def test_saving_at_stage_3_gathers_on_rank_0() -> None:
 
 def test_checkpoint_files_grew_in_transformers_5() -> None:
     old = full(MODEL, versions=(("transformers", "4.57.1"),))
-    assert host(old).phases["saving"]["checkpoint file"] == 5 * 10**9
-    assert host().phases["saving"]["checkpoint file"] == 2 * MODEL.parameters
+    plan = layout(engine="ddp", world=8, **MIXED)
+    files = [host_account(each, plan).phases["saving"]["checkpoint file"] for each in (old, FULL)]
+    assert files == [5 * 10**9, 2 * MODEL.parameters]
+
+
+def test_every_rank_copies_its_weights_below_stage_3() -> None:
+    assert host(stage=2).phases["saving"]["copied weights"] == 8 * 2 * MODEL.parameters
+    adapters = lora(MODEL, adapted=matching(MODEL, ("q_proj", "v_proj")))
+    base = 8 * 2 * MODEL.parameters
+    assert host(adapters, stage=1).phases["saving"]["copied weights"] > base
+
+
+def test_adapters_alone_are_gathered_since_transformers_5() -> None:
+    adapted = matching(MODEL, ("q_proj", "v_proj"))
+    new = lora(MODEL, adapted=adapted)
+    old = lora(MODEL, adapted=adapted, versions=(("transformers", "4.57.6"),))
+    assert host(new, stage=3).phases["saving"]["gathered weights"] < MODEL.parameters / 10
+    assert host(old, stage=3).phases["saving"]["gathered weights"] > 2 * MODEL.parameters
 
 
 def test_nvme_takes_buffers_instead_of_states() -> None:

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measured import MT0_XXL
 from workload_builders import (
+    ALL_LINEAR,
     FP32,
     FSDP_1,
     LLAMA_2_7B,
+    LLAMA_3_8B,
     MIXED,
     QWEN_25_7B,
     full,
@@ -32,11 +35,15 @@ ROWS = [
 ]
 _13B = {"hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 40}
 _70B = {"hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80}
+_33B = {"hidden_size": 6656, "intermediate_size": 17920, "num_hidden_layers": 60}
 _32B = {"hidden_size": 5120, "intermediate_size": 27648, "num_hidden_layers": 64}
 MODELS = {
     "llama-7b": LLAMA_2_7B,
     "llama-13b": LLAMA_2_7B | _13B | {"num_attention_heads": 40, "num_key_value_heads": 40},
     "llama-70b": LLAMA_2_7B | _70B | {"num_attention_heads": 64, "num_key_value_heads": 8},
+    "llama-33b": LLAMA_2_7B | _33B | {"num_attention_heads": 52, "num_key_value_heads": 52},
+    "llama-3-70b": LLAMA_3_8B | _70B | {"num_attention_heads": 64},
+    "mt0-xxl": MT0_XXL,
     "qwen2.5-32b": QWEN_25_7B | _32B | {"num_attention_heads": 40, "num_key_value_heads": 8},
 }
 MOVED = {"both": ("cpu", "cpu"), "optimizer": ("cpu", "none"), "none": ("none", "none")}
@@ -55,12 +62,13 @@ def host_of(row: dict[str, Any]) -> HostAccount:
         offload_params=row["offload"] == "param",
         efficient_loading=row.get("efficient", True),
     )
-    states = FP32 if row["method"] == "full-fp32" else {}
+    states = FP32 if row["method"].endswith("fp32") else {}
     plan = layout(engine="fsdp", fsdp=shards, **among, **states)
     if row["method"].startswith("full"):
         return account(full(architecture), plan).host
     packed = {"quantization": replace(nf4(), storage="bf16")} if row["method"] == "qlora" else {}
-    return account(lora(architecture, rank=64, **packed), plan).host
+    targets = (*ALL_LINEAR, "q", "v")
+    return account(lora(architecture, rank=64, targets=targets, **packed), plan).host
 
 
 @pytest.mark.parametrize("row", [r for r in ROWS if "ran" in r], ids=lambda row: row["id"])

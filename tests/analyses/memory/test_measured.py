@@ -4,7 +4,7 @@ import json
 from statistics import mean, median
 
 import pytest
-from fit_margin import fitted, judged
+from fit_margin import ahead, fitted, judged
 from measured import UNUSABLE, Measurement, measurements, quantile, unfolded
 
 from tunec.compiler.analyses.memory.margin import READING
@@ -16,12 +16,14 @@ DEVICES = {
     "A100-80GB": "a100-sxm4-80g",
     "A800-80GB": "a100-sxm4-80g",
     "A100-40GB": "a100-sxm4-40g",
+    "T4-16GB": "t4",
     "A10G-24GB": "a10g",
     "RTX3090-24GB": "rtx-3090",
     "RTX4090-24GB": "rtx-4090",
     "A5000-24GB": "rtx-a5000",
     "RTX6000Ada-48GB": "rtx-6000-ada",
     "H100-80GB": "h100-sxm",
+    "H200-141GB": "h200",
     "8GB": "rtx-2080",
     "12GB": "rtx-3060",
     "16GB": "v100-sxm2-16g",
@@ -49,6 +51,7 @@ RUN_THOUGH_THEY_FAILED = {
     "fms-llama2-70b-lora-accelerated-peft-bnb-foak-2x4": NO_THROUGHPUT,
     "fms-9239802-llama-2-70b-hf-lora-baseline-peft-bnb-2x4": NO_THROUGHPUT,
     "fms-9239802-llama-2-70b-hf-lora-accelerated-peft-bnb-2x4": NO_THROUGHPUT,
+    "fitcheck-071": "by 0.4 %: 13.0 of 14.6 GiB are tensors, and no hole was left for 1.2 GiB",
 }
 """Runs that are taken to have failed for want of memory, on devices that they would fit."""
 ABOVE_THE_BOUND = {
@@ -124,6 +127,15 @@ ZERO = {
     "zero-007": 0.05,
     "zero-010": 0.03,
 }
+
+
+def test_61_peaks_on_a_t4_are_within_3_percent() -> None:
+    """LoRA and 4-bit bases in fp16, by eager attention and by torch's: a loop of their own."""
+    found = errors("stated", "allocated")
+    found = {name: error for name, error in found.items() if name.startswith("fitcheck")}
+    assert len(found) == 61
+    assert max(map(abs, found.values())) < 0.03, found
+    assert mean(map(abs, found.values())) < 0.011, found
 
 
 def test_zero_table_of_llama_7b() -> None:
@@ -223,4 +235,5 @@ def test_readings_are_more_than_is_required() -> None:
     for one in ALL:
         known = one.account
         assert known.peak_bytes < known.required_bytes <= known.reading_bytes
-        assert known.reading_bytes < known.peak_bytes * (1 + max(READING.values())) + 2 * GIB
+        share = max(*READING.values(), ahead(one))
+        assert known.reading_bytes < known.peak_bytes * (1 + share) + 2 * GIB

@@ -187,7 +187,7 @@ def test_minicpm_zero_3_offloaded_lies_between_need_and_reading(method: str, ran
     """The table is nvidia-smi's: what is required, and what the allocator keeps beside it."""
     found = minicpm_offloaded(trained=method == "full")
     measured = five(f"minicpmv-{method}-z3off-{ranks}gpu")
-    assert found.required_bytes / GIB < measured < 1.01 * found.reading_bytes / GIB
+    assert found.required_bytes / GIB < measured < found.reading_bytes / GIB
 
 
 def test_glm_4v_lora_lies_between_need_and_reading() -> None:

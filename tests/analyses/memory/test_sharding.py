@@ -211,3 +211,18 @@ def test_second_shards_come_with_the_first_release_and_stay_for_the_step() -> No
     kept = plan(3, ranks=8, hpz_partition=2, max_live_parameters=10**12)
     assert gathered(kept, checkpointed=True)["second shards"] == 0
     assert second_shards(plan(3, ranks=8)) == second_shards(plan(2, ranks=8, hpz_partition=2)) == 0
+
+
+def test_a_bucket_that_holds_every_gradient_leaves_no_part_of_a_rank_before_the_end() -> None:
+    """The buffer of a rank's own gradients comes with the first reduction."""
+    whole = plan(2, reduce_bucket=10**9)
+    assert not whole.holds
+    assert "gradient partition" not in at_last_layer(whole)
+    assert "gradient partition" in at_last_layer(plan(2, reduce_bucket=10**6))
+
+
+def test_stage_3_copies_no_gradient_that_it_reduces_alone() -> None:
+    """Unless the ranks' parts of it differ in size."""
+    even, odd = plan(3), plan(3, ranks=3)
+    assert all(one.copied == 0 for one in even.reductions)
+    assert any(one.copied > 0 for one in odd.reductions)

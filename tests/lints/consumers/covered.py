@@ -12,9 +12,29 @@ _STARTED: Final = "test_started.py"
 _KERNELS: Final = "test_kernels.py"
 _TRL: Final = "test_trl_trainers.py"
 _SHARDING: Final = "../test_sharding_consumers.py"
+_PARALLEL: Final = "test_parallel.py"
+_GENERATION: Final = "test_generation.py"
 _ZERO: Final = "../test_zero_consumers.py"
+_MEETING: Final = "test_resuming_and_meeting.py"
 
 ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
+    "address-refused": (_MEETING, "test_an_address_with_a_user_is_nobody_s"),
+    "automatic-bucket-not-whole": (_MEETING, "test_deepspeed_takes_no_fraction_for_a_bucket"),
+    "deprecated-key": (_MEETING, "test_an_old_key_is_read_as_its_successor"),
+    "engine-settings-overridden": (
+        _MEETING,
+        "test_the_trainer_s_engine_takes_the_place_of_the_launcher_s",
+    ),
+    "fsdp-model-left-in-shards": (_MEETING, "test_shards_are_no_model"),
+    "json-text-refused": (_MEETING, "test_a_mapping_in_python_s_words_is_no_json"),
+    "port-variable-not-read": (_MEETING, "test_torchrun_does_not_read_the_port_s_variable"),
+    "resume-from-a-word": (_MEETING, "test_a_word_is_a_folder"),
+    "resume-of-another-run": (
+        _MEETING,
+        "test_states_are_loaded_into_the_number_of_processes_that_wrote_them",
+    ),
+    "tasks-train-apart": (_MEETING, "test_a_task_of_slurm_is_a_run_of_its_own"),
+    "zero-of-one-process": (_MEETING, "test_one_process_holds_all_states"),
     "accelerate-file-not-read": (_STARTED, "test_only_accelerate_s_launcher_reads_its_file"),
     "adam-is-adamw": (_LIBRARIES, "test_adam_is_adamw"),
     "adam-numbers-unread": (_LIBRARIES, "test_numbers_of_adam_are_for_adam"),
@@ -181,6 +201,19 @@ ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         _STARTED,
         "test_the_rate_falls_for_an_optimizer_without_a_schedule_too",
     ),
+    "generation-beside-loss-only": (
+        _GENERATION,
+        "test_nothing_is_generated_unless_both_say_so",
+    ),
+    "generation-keys-unread": (_GENERATION, "test_nothing_is_generated_unless_both_say_so"),
+    "images-packed": (_TRL, "test_images_are_not_packed"),
+    "reward-head-not-trained": (_PEFT, "test_the_head_of_a_reward_is_trained_by_its_task"),
+    "sequence-attention-differs": (_PARALLEL, "test_the_exchange_is_around_one_attention"),
+    "sequence-groups-uncounted": (
+        _PARALLEL,
+        "test_groups_that_share_a_sequence_are_data_parallel",
+    ),
+    "visible-devices-overridden": (_PARALLEL, "test_a_count_beats_the_visible_devices"),
     "reference-model-beside-zero-3": (_TRL, "test_a_reference_is_a_second_model"),
 }
 """Rule -> (file beside this one, test) where it is more than a row of a table."""
@@ -200,18 +233,18 @@ NOT_PROVEN: Final[Mapping[str, Rules]] = {
         "pure-bf16-refused device-order-unset",
         "quantised-base-under-zero-3",
         "vllm-without-hardware",
-        "merge-into-quantised-base sageattention-of-nf4",
-        "loss-scaling-over-bf16",
+        "sageattention-of-nf4",
+        "loss-scaling-over-bf16 dora-on-quantised-base",
+    ),
+    "the program's loader imports packages that are not in its environment here": _of(
         "four-bits-without-qlora",
     ),
     "it is a process group of several processes that refuses it, or hangs": _of(
         "non-reentrant-adapter-under-zero-3",
         "processes-started-twice more-than-allocated",
-        "visible-devices-overridden",
         "vllm-width-does-not-divide",
-        "muon-needs-whole-gradients sequence-attention-differs sequence-groups-uncounted",
         "tensor-parallel-beside-adapters",
-        "loopback-between-nodes",
+        "loopback-between-nodes generation-under-fsdp-1",
     ),
     "it runs out of memory, and is measured by the memory account's own tests": _of(
         "buckets-fill-device device-memory-exceeded evaluation-batch-above-training",
@@ -224,13 +257,19 @@ NOT_PROVEN: Final[Mapping[str, Rules]] = {
     ),
     "the trainer of the method needs its model, tokenizer and data from a hub": _of(
         "averaged-weights-not-possible",
-        "images-packed video-longer-than-sequence",
+        "video-longer-than-sequence",
         "language-model-tuned-beside-lora",
         "packing-without-varlen prompt-fills-the-sequence",
         "data-sets-share-a-cache",
-        "shifted-attention-ignored",
-        "chat-form-of-another-model rate-of-a-rate-free-optimizer rope-scaling-without-need",
-        "key-outside-its-block",
+        "chat-form-of-another-model rate-of-a-rate-free-optimizer",
+    ),
+    "its script is only in a repository, and its flags were read there": _of(
+        "key-outside-its-block script-cuts-images script-settings-clash",
+        "example-flag-refused example-flag-unread example-flags-refused-together",
+        "flag-not-read-by-llama-cookbook flags-refused-by-llama-cookbook",
+    ),
+    "a trainer of an older release refuses it, of which only the parser is asked here": _of(
+        "trl-pair-of-some-releases",
     ),
     "a checkpoint of several processes is written and read again": _of(
         "adapter-resumed-under-zero-3",

@@ -4,12 +4,14 @@ Runs inside an environment that holds one release of llamafactory. Verb: `read`.
 """
 
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import chdir
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import MagicMock, patch
 
 
 def read(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,10 +30,41 @@ def read(question: Mapping[str, Any]) -> dict[str, Any]:
         for name, text in question.get("files", {}).items():
             Path(folder, name).write_text(text, encoding="utf-8")
         try:
-            parts = parser.get_train_args({"use_cpu": True, **question["config"]})
+            parts = _read(parser, question)
         except BaseException as refusal:  # noqa: BLE001  the refusal is the answer
             return {"refused": "read", "text": f"{type(refusal).__name__}: {refusal}"}
-    return {"values": {key: _plain(value) for part in parts for key, value in vars(part).items()}}
+    values = {key: _plain(value) for part in parts for key, value in vars(part).items()}
+    return {"values": values, "model": _shaped(question["model_config"], parts[0])}
+
+
+def _read(parser: Any, question: Mapping[str, Any]) -> Any:
+    """The classes of a training, or of an export, which is tried with a model that is packed."""
+    config = question["config"]
+    if "export_dir" not in config:
+        return parser.get_train_args({"use_cpu": True, **config})
+    with patch.dict(sys.modules, {"torchaudio": MagicMock()}):  # for data, which nobody reads here
+        from llamafactory.train import tuner
+
+    parts = parser.get_infer_args({**config})
+    model = MagicMock(quantization_method=config.get("quantization_bit") and "bitsandbytes")
+    with (
+        patch.object(tuner, "load_tokenizer", lambda _: {"tokenizer": None, "processor": None}),
+        patch.object(tuner, "get_template_and_fix_tokenizer", lambda *_: None),
+        patch.object(tuner, "load_model", lambda *_: model),
+    ):
+        tuner.export_model({**config})
+    return parts
+
+
+def _shaped(config: Mapping[str, Any], asked: Any) -> dict[str, Any]:
+    """What LLaMA-Factory makes of a model's own config before it loads the model."""
+    from llamafactory.model.model_utils.longlora import configure_longlora
+    from llamafactory.model.model_utils.rope import configure_rope
+
+    held = SimpleNamespace(**config)
+    configure_rope(held, asked)
+    configure_longlora(held, asked, is_trainable=True)
+    return {key: _plain(value) for key, value in vars(held).items()}
 
 
 def _plain(value: Any) -> Any:

@@ -160,7 +160,10 @@ def _llamafactory(example: Example) -> Question:
     name = next(
         each for each in files if each in ("train.yaml", "llamafactory.yaml", "config.yaml")
     )
-    return {"verb": "read", "config": yaml.safe_load(files.pop(name)), "files": files}
+    config = yaml.safe_load(files.pop(name))
+    kind = "qwen2" if "qwen2" in str(config.get("model_name_or_path", "")).lower() else "llama"
+    model = {"model_type": kind, "max_position_embeddings": 8192, "rope_scaling": None}
+    return {"verb": "read", "config": config, "files": files, "model_config": model}
 
 
 PROGRAMS: Final[Mapping[str, Program]] = {

@@ -35,6 +35,7 @@ TAKEN = (
     ("inference-mode-in-training", 0, 0),
     ("loftq-config-mismatch", 1, 8),
     ("lora-alpha-of-zero", 0, 8),
+    ("modules-to-save-as-text", 0, 29),  # nearly all of the model beside the eight of adapters
 )
 
 
@@ -115,3 +116,25 @@ def test_a_rank_under_another_name_is_not_read(tmp_path: Path) -> None:
 def test_trl_unpacks_a_list_of_one_target() -> None:
     trl = pytest.importorskip("trl")
     assert trl.ModelConfig(lora_target_modules=["q_proj"]).lora_target_modules == "q_proj"
+
+
+def tiny_classifier() -> Any:
+    import transformers
+
+    tiny = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "vocab_size": 64}
+    config = transformers.LlamaConfig(num_hidden_layers=1, num_labels=1, **tiny)
+    return transformers.LlamaForSequenceClassification(config)
+
+
+def test_a_classifier_takes_no_adapter_of_a_causal_model() -> None:
+    """reward-head-not-trained: from transformers 4.52 on"""
+    with pytest.raises(AttributeError, match="prepare_inputs_for_generation"):
+        peft.get_peft_model(tiny_classifier(), peft.LoraConfig(task_type="CAUSAL_LM"))
+
+
+@pytest.mark.parametrize(("task", "is_trained"), [(None, False), ("SEQ_CLS", True)])
+def test_the_head_of_a_reward_is_trained_by_its_task(task: str | None, is_trained: bool) -> None:
+    """reward-head-not-trained: silent, where no task asks for what only causal models have"""
+    held = peft.get_peft_model(tiny_classifier(), peft.LoraConfig(task_type=task))
+    heads = [each for name, each in held.named_parameters() if "score" in name]
+    assert any(each.requires_grad for each in heads) is is_trained

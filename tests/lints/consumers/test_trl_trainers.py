@@ -120,6 +120,28 @@ def test_a_reference_is_a_second_model(tmp_path: Path) -> None:
     assert sizes[0] == sizes[1]
 
 
+def test_images_are_not_packed(tmp_path: Path) -> None:
+    """images-packed"""
+    import datasets
+    import transformers
+    from trl import SFTConfig, SFTTrainer
+
+    class Processor(transformers.ProcessorMixin):  # type: ignore[misc]
+        attributes = ("tokenizer",)
+        tokenizer_class = "PreTrainedTokenizerFast"
+
+    ((_, text),) = example("images-packed", "bad", 0).files.items()
+    said = {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", "bf16": False}
+    rows = datasets.Dataset.from_list([{"text": "a b c", "images": ["a.png"]}] * 4)
+    with pytest.raises(ValueError, match="Packing is not supported for vision datasets"):
+        SFTTrainer(
+            model=model(tmp_path / "model"),
+            args=SFTConfig(**said, packing=yaml.safe_load(text)["packing"]),
+            train_dataset=rows,
+            processing_class=Processor(tokenizer()),
+        )
+
+
 def test_kto_of_one_sample_is_refused(tmp_path: Path) -> None:
     """kto-batch-of-one"""
     import datasets

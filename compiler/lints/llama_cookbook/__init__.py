@@ -1,0 +1,1 @@
+"""The flags of llama-cookbook's finetuning module, which was llama-recipes before."""

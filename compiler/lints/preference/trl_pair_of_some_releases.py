@@ -1,0 +1,159 @@
+"""Two settings that TRL's trainers did not take together in some of its releases."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.zero.asked import stage_of
+from tunec.schemas.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two conditions, why they clash, and in which releases."""
+
+    kinds: tuple[str, ...]
+    condition: str
+    other: str
+    why: str
+    releases: str
+    consequence: Consequence | None = None
+
+
+_DPO: Final = ("dpo",)
+_GRPO: Final = ("grpo",)
+_PAIRS: Final = (
+    _Pair(
+        _DPO,
+        "precompute_ref_log_probs",
+        "use_liger_kernel",
+        "Liger DPO loss does not support precomputing reference log probabilities",
+        "trl>=0.29,<1.10",
+    ),
+    _Pair(
+        _DPO,
+        "use_peft",
+        "use_liger_kernel",
+        "Liger DPO loss is not implemented for PEFT models",
+        "trl>=0.29,<1.10",
+        "step",
+    ),
+    _Pair(
+        _GRPO,
+        "importance_sampling_level=sequence",
+        "use_liger_loss",
+        "Liger Kernels currently only support token-level importance sampling",
+        "trl>=0.20,<0.26",
+    ),
+    _Pair(
+        _GRPO,
+        "importance_sampling_level=sequence",
+        "use_liger_kernel",
+        "Liger Kernels currently only support token-level importance sampling",
+        "trl>=0.26,<1.0",
+    ),
+)
+_ENTROPY: Final = ("use_liger_loss", "use_liger_kernel")
+_MASKED: Final = "trl>=0.20,<1.10"
+_PRECOMPUTED: Final = "trl>=0.9,<0.29"
+_LENGTH: Final = ("vllm_max_model_length", "vllm_max_model_len")
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("dpo", "grpo"):
+        if document.is_view:
+            continue
+        for pair in _PAIRS:
+            at, beside = where(document, pair.condition), where(document, pair.other)
+            if document.kind in pair.kinds and at is not None and beside is not None:
+                yield from _refused(run, (at, beside), pair.why, pair.releases, pair.consequence)
+        yield from _masked(run, document.get("top_entropy_quantile"), document.kind)
+        yield from _precomputed(run, where(document, "precompute_ref_log_probs"))
+    for document in run.of("grpo"):
+        gather = document.get("ds3_gather_for_generation")
+        engine = where(document, "use_vllm")
+        if gather is not None and gather.value is False and engine is not None:
+            yield Finding(
+                "ds3_gather_for_generation false cannot stand beside use_vllm",
+                (gather.label("not compatible"), engine.label("", primary=False)),
+                ("vLLM is given whole weights, and nobody gathers those of ZeRO stage 3",),
+                "leave it true, or generate without vLLM",
+                consequence="step",
+                severity=None if stage_of(run).value == 3 else "warning",
+            )
+        yield from _lengths(document.get(_LENGTH[0]) or document.get(_LENGTH[1]))
+
+
+def _refused(
+    run: Run,
+    places: tuple[Place, Place],
+    why: str,
+    releases: str,
+    consequence: Consequence | None = None,
+) -> Iterator[Finding]:
+    holds = run.runs(releases)
+    at, beside = places
+    if holds is False:
+        return
+    yield Finding(
+        f"{at.path} cannot stand beside {beside.path}",
+        (at.label("refused"), beside.label("", primary=False)),
+        (why, *(() if holds else (f"in {releases.replace(',', ' and ')}",))),
+        "turn one of the two off",
+        severity=None if holds else "warning",
+        consequence=consequence,
+    )
+
+
+def _masked(run: Run, at: Place | None, kind: str) -> Iterator[Finding]:
+    number = at.value if at is not None and isinstance(at.value, int | float) else None
+    if at is None or number is None or number >= 1 or kind != "grpo":
+        return
+    found = (where(at.document, key) for key in _ENTROPY)
+    beside = next((each for each in found if each is not None), None)
+    if beside is not None:
+        why = "Liger Kernels don't currently support masking token positions based on entropy"
+        yield from _refused(run, (at, beside), why, _MASKED)
+
+
+def _precomputed(run: Run, at: Place | None) -> Iterator[Finding]:
+    stage = stage_of(run)
+    if at is not None and stage.value == 3 and stage.place is not None:
+        why = "You cannot use precompute_ref_log_probs with Deepspeed ZeRO-3"
+        yield from _refused(run, (at, stage.place), why, _PRECOMPUTED)
+
+
+def _lengths(most: Place | None) -> Iterator[Finding]:
+    completion = most.document.get("max_completion_length") if most is not None else None
+    if most is None or not isinstance(most.value, int) or completion is None:
+        return
+    if isinstance(completion.value, int) and completion.value >= most.value:
+        yield Finding(
+            f"a completion of {completion.value} tokens in a context of {most.value}",
+            (completion.label("never reached"), most.label("vLLM stops here", primary=False)),
+            ("the prompt counts too: completions are cut off, and are masked or badly rewarded",),
+            f"write {most.path} above max_completion_length and the longest prompt",
+            severity="warning",
+            consequence="silent",
+        )
+
+
+RULE = Rule(
+    name="trl-pair-of-some-releases",
+    severity="error",
+    consequence="init",
+    consumers=("trl",),
+    sources=(
+        "trl 0.29.0 to 1.9.0 trainer/dpo_trainer.py `__init__`, `_compute_loss_liger`",
+        (
+            "trl 0.20.0 to 1.9.0 trainer/grpo_trainer.py `__init__`: based on entropy; 0.20.0 to "
+            "0.29.0: token-level importance sampling; none of them in 1.16.0"
+        ),
+        "trl 0.11.4 to 0.28.0 trainer/dpo_trainer.py `__init__`: with Deepspeed ZeRO-3",
+        "trl 0.17.0 to 1.16.0 trainer/grpo_config.py: not compatible with vLLM generation",
+    ),
+    check=_check,
+)

@@ -1,0 +1,119 @@
+"""The fine-tuning script of a vision-language model cuts sequences below its images' tokens."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.adapter.lora import is_minicpm, is_true
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_SIDES: Final = re.compile(r"patch(\d+)(?:-(\d+))?$")
+"""`clip-vit-large-patch14-336`: cells of 14 pixels in images of 336."""
+_SIDE: Final = 224
+_LENGTH_OF_LLAVA: Final = 512
+_INTERNVL: Final = {
+    "force_image_size": 448,
+    "down_sample_ratio": 0.5,
+    "max_dynamic_patch": 12,
+    "max_seq_length": 8192,
+}
+_PATCH: Final = 14
+_QUERIES: Final = ((re.compile(r"(?i)minicpm-llama3-v"), 96), (re.compile(r"(?i)minicpm"), 64))
+"""`query_num` of the models' config.json: MiniCPM-Llama3-V 2.5; MiniCPM-V 2.0, 2.6 and later."""
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("hf", "sft"):
+        if document.is_view or document.format != "shell":
+            continue
+        if document.get("conv_style") and document.get("force_image_size"):
+            yield from _of_internvl(document)
+        elif is_minicpm(document):
+            yield from _of_minicpm(document)
+        elif document.get("vision_tower") and document.get("image_folder"):
+            yield from _of_llava(document)
+
+
+def _of_internvl(document: Document) -> Iterator[Finding]:
+    said = {key: document.get(key) for key in _INTERNVL}
+    if document.unknown & said.keys():
+        return
+    values = {key: at.value if at else _INTERNVL[key] for key, at in said.items()}
+    if not all(isinstance(each, int | float) for each in values.values()):
+        return
+    is_dynamic = is_true(document.value("dynamic_image_size"))
+    tiles = int(values["max_dynamic_patch"]) if is_dynamic else 1
+    tiles += is_dynamic and tiles > 1 and is_true(document.value("use_thumbnail"))
+    cells = int(values["force_image_size"]) // _PATCH
+    tokens = tiles * int(cells**2 * values["down_sample_ratio"] ** 2)
+    note = f"{tiles} tiles x ({cells} x {values['down_sample_ratio']})^2"
+    yield from _cut(said["max_seq_length"], int(values["max_seq_length"]), tokens, (note, "step"))
+
+
+def _of_minicpm(document: Document) -> Iterator[Finding]:
+    at, slices = document.get("model_max_length"), document.get("max_slice_nums")
+    base = document.get("model_name_or_path")
+    if base is None or {"model_max_length", "max_slice_nums"} & document.unknown:
+        return
+    queries = next((n for pattern, n in _QUERIES if pattern.search(str(base.value))), None)
+    most = slices.value if slices is not None else 9
+    length = at.value if at is not None else 2048
+    if queries is None or not isinstance(most, int) or not isinstance(length, int):
+        return
+    note = f"({most} slices + the whole) x {queries} tokens"
+    yield from _cut(at or slices, length, (most + 1) * queries, (note, "step"))
+
+
+def _of_llava(document: Document) -> Iterator[Finding]:
+    at, tower = document.get("model_max_length"), document.get("vision_tower")
+    sides = _SIDES.search(str(tower.value)) if tower is not None else None
+    length = at.value if at is not None else _LENGTH_OF_LLAVA
+    if sides is None or not isinstance(length, int) or "model_max_length" in document.unknown:
+        return
+    tokens = (int(sides[2] or _SIDE) // int(sides[1])) ** 2
+    note = f"({sides[2] or _SIDE} / {sides[1]})^2 tokens of {tower.value if tower else ''}"
+    yield from _cut(at or tower, length, tokens, (note, "silent"))
+
+
+def _cut(
+    at: Place | None, length: int, tokens: int, told: tuple[str, Consequence]
+) -> Iterator[Finding]:
+    note, consequence = told
+    if at is None or tokens < length:
+        return
+    yield Finding(
+        f"an image takes up to {tokens} tokens, and a sequence {length}",
+        (at.label("cuts the sequence"),),
+        (note, "what is behind the image is cut off: no label is left, or the counts do not match"),
+        f"raise the length to {tokens + 256} or more",
+        sum=(Term("one image", tokens, "tokens"), Term("the sequence", length, "tokens")),
+        consequence=consequence,
+    )
+
+
+RULE = Rule(
+    name="script-cuts-images",
+    severity="error",
+    consequence="step",
+    consumers=("transformers",),
+    sources=(
+        (
+            "OpenGVLab/InternVL 2410d1d internvl_chat/internvl/train/internvl_chat_finetune.py "
+            "`DataTrainingArguments`, `main`: num_image_token; dataset.py `preprocess_internlm`"
+        ),
+        (
+            "OpenBMB/MiniCPM-V 0dbb566 finetune/dataset.py `conversation_to_ids`: query_num for "
+            "each slice and for the whole; OpenBMB/MiniCPM-V#523"
+        ),
+        (
+            "haotian-liu/LLaVA c121f04 llava/model/llava_arch.py "
+            "`prepare_inputs_labels_for_multimodal`: tokenizer_model_max_length, Inputs truncated; "
+            "haotian-liu/LLaVA#816"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,127 @@
+"""Writes the flags of diffusers' example scripts, from a clone of its repository.
+
+`python -m tunec.targets.generate_example_flags CLONE RELEASE...` rewrites
+`schemas/json/diffusers/examples.json`: of every script that trains, the flags that its argparse
+takes in any of the releases (tags such as `v0.35.2`), and those that every one of them requires.
+The scripts are read and not run.
+"""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Final
+
+from tunec.targets.generate_schemas import FOLDER
+
+FILE: Final = "diffusers/examples.json"
+_PREFIXES: Final = ("train_", "textual_inversion")
+_LEFT_OUT: Final = ("research_projects", "community", "flax", "test_")
+
+
+@dataclass
+class _Script:
+    """What one script takes, over all releases that have it."""
+
+    flags: set[str] = field(default_factory=set)
+    required: set[str] | None = None
+
+
+@dataclass
+class _Found:
+    scripts: dict[str, _Script] = field(default_factory=dict)
+    types: dict[str, set[str]] = field(default_factory=dict)
+    choices: dict[str, list[Any] | None] = field(default_factory=dict)
+    """By flag; None where some script takes any word."""
+
+    def add(self, name: str, text: str) -> None:
+        """Take in one script of one release."""
+        script = self.scripts.setdefault(name, _Script())
+        required = set()
+        for flag, told in _flags(text):
+            script.flags.add(flag)
+            required |= {flag} if told["required"] else set()
+            self.types.setdefault(flag, set()).add(told["type"])
+            known = self.choices.get(flag, [])
+            words = told["choices"]
+            is_closed = known is not None and words is not None
+            self.choices[flag] = [*dict.fromkeys([*(known or ()), *words])] if is_closed else None
+        before = script.required
+        script.required = required if before is None else before & required
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the file; return the exit status."""
+    clone, *releases = sys.argv[1:] if arguments is None else arguments
+    found = _Found()
+    for release in releases:
+        for path in _git(clone, "ls-tree", "-r", "--name-only", release, "examples").splitlines():
+            if _is_example(path):
+                found.add(PurePath(path).stem, _git(clone, "show", f"{release}:{path}"))
+    target = FOLDER / FILE
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(_document(found, releases), indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _document(found: _Found, releases: Sequence[str]) -> dict[str, Any]:
+    scripts = {
+        name: {"flags": sorted(each.flags), "required": sorted(each.required or ())}
+        for name, each in sorted(found.scripts.items())
+        if each.flags
+    }
+    kinds = {flag: next(iter(kinds)) for flag, kinds in found.types.items() if len(kinds) == 1}
+    return {
+        "$comment": f"argparse of huggingface/diffusers examples, {', '.join(releases)}",
+        "types": dict(sorted((flag, kind) for flag, kind in kinds.items() if kind != "str")),
+        "choices": {flag: words for flag, words in sorted(found.choices.items()) if words},
+        "scripts": scripts,
+    }
+
+
+def _is_example(path: str) -> bool:
+    name = PurePath(path).name
+    is_left_out = any(each in path for each in _LEFT_OUT)
+    return name.endswith(".py") and name.startswith(_PREFIXES) and not is_left_out
+
+
+def _flags(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each `parser.add_argument("--name", ...)` with its type, choices, and whether it must be."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
+            continue
+        names = [_literal(each) for each in node.args]
+        told = {each.arg: each.value for each in node.keywords if each.arg}
+        is_switch = _literal(told.get("action")) in ("store_true", "store_false")
+        kind = "switch" if is_switch else getattr(told.get("type"), "id", "str")
+        choices = _literal(told.get("choices"))
+        for name in names:
+            if isinstance(name, str) and name.startswith("--"):
+                yield (
+                    name[2:],
+                    {
+                        "required": _literal(told.get("required")) is True,
+                        "type": "many" if "nargs" in told else kind,
+                        "choices": choices if isinstance(choices, list | tuple) else None,
+                    },
+                )
+
+
+def _literal(node: ast.expr | None) -> Any:
+    try:
+        return None if node is None else ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+def _git(clone: str, *arguments: str) -> str:
+    """What git says of a clone."""
+    asked = ["git", "-C", clone, *arguments]  # the person who regenerates names the clone
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout  # noqa: S603
+
+
+if __name__ == "__main__":
+    sys.exit(main())
