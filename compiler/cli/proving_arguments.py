@@ -221,7 +221,7 @@ def add_report(commands: "Subparsers") -> None:
     intent_options(parser)
     policy_option(parser)
     parser.add_argument(
-        "-o", "--output", type=place, metavar="FILE", help="where to; stdout if absent"
+        "-o", "--output", type=place, metavar="FILE", help="where to; stdout if absent or -"
     )
     format_option(parser)
 

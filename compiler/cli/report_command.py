@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Final
 
 from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.inputs import asked_targets, judged, load
@@ -9,17 +10,20 @@ from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import plan
 
+_STDOUT: Final = "-"
+
 
 def run(options: Namespace, session: Session) -> int:
     """Write the page; a spec without a plan has one too, which says why, and exit code 1."""
     what = Path(options.what)
     text, said = _fleet(what, options) if what.is_dir() else _plan(options, session)
-    if options.output is not None:
-        write_all({Path(options.output): text})
+    file = None if options.output == _STDOUT else options.output
+    if file is not None:
+        write_all({Path(file): text})
     if session.format == "json":
-        page = {"file": options.output, "page": text if options.output is None else None}
+        page = {"file": file, "page": text if file is None else None}
         session.json({**page, "diagnostics": [each.to_json() for each in said]})
-    elif options.output is None:
+    elif file is None:
         session.result(text)
     return INPUT if has_errors(said) else OK
 

@@ -11,7 +11,7 @@ def test_page_goes_to_the_file_or_to_stdout(tunec, tmp_path):
     assert (result.code, result.out, result.err) == (0, "", "")
     text = (tmp_path / "report.html").read_text("utf-8")
     assert text.startswith("<!doctype html>")
-    assert tunec("report", FIVE).out == text
+    assert tunec("report", FIVE).out == tunec("report", FIVE, "-o", "-").out == text
 
 
 def test_a_spec_that_does_not_fit_has_a_page_and_exit_code_1(tunec, tmp_path):
