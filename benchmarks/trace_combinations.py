@@ -12,11 +12,11 @@ from typing import Any, Final
 from trace_answers import WRITING, answers_of, evaluated
 from trace_models import BY_NAME, MODELS, Model, config_of
 from trace_row import Combination
-from trace_shared import FSDP, FULLY_SHARDED, SHARED, flat, fully_sharded, in_one_bucket, shared
+from trace_shared import FULLY_SHARDED, SHARED, flat, fully_sharded, in_one_bucket, shared
 
 from tunec.compiler.analyses.architecture import derive, image_tokens, vision_tokens
 from tunec.compiler.analyses.memory.lora import is_stack
-from tunec.compiler.analyses.memory.workload import Preference
+from tunec.compiler.analyses.memory.workload import USUAL_FSDP, Preference
 from tunec.compiler.ir.slots import AttentionKernel, Quantization
 from tunec.compiler.tracing.subject import Subject
 from tunec.schemas.models.architecture import Architecture, Module
@@ -351,7 +351,7 @@ def subject(row: Combination) -> Subject:
         **row.zero,
     )
     if row.fsdp:
-        shards = replace(FSDP, sharding=row.fsdp, checkpointing=row.checkpointed)
+        shards = replace(USUAL_FSDP, sharding=row.fsdp, checkpointing=row.checkpointed)
         shards = replace(shards, version=row.version, backward_prefetch=row.prefetch)
         shards = replace(shards, offload_params=row.moved)
         plan = replace(plan, fsdp=shards, nodes=row.nodes)

@@ -6,28 +6,10 @@ from typing import Final
 
 from trace_row import Combination
 
-from tunec.compiler.ir.slots import Fsdp
-
 FULLY_SHARDED: Final = frozenset(
     {"llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b", "qwen2.5-7b", "qwen3-8b", "gemma-2-2b"}
     | {"tinyllama-1.1b", "mistral-7b-v0.3", "glm-4-9b-0414", "olmo2-7b", "phi-3-mini"}
 )
-
-FSDP: Final = Fsdp(
-    version=2,
-    sharding="full",
-    offload_params=False,
-    wrap="transformer",
-    wrap_classes=(),
-    min_parameters=0,
-    backward_prefetch="pre",
-    forward_prefetch=False,
-    use_orig_params=True,
-    state_dict="full",
-    efficient_loading=True,
-    checkpointing=False,
-)
-"""Sharding that accelerate asks FSDP 2 for where it is told nothing else."""
 
 
 def fully_sharded(one: Combination) -> Iterator[Combination]:

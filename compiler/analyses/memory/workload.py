@@ -40,6 +40,22 @@ NO_FSDP: Final = Fsdp(
 )
 """What a run on another engine has."""
 
+USUAL_FSDP: Final = Fsdp(
+    version=2,
+    sharding="full",
+    offload_params=False,
+    wrap="transformer",
+    wrap_classes=(),
+    min_parameters=0,
+    backward_prefetch="pre",
+    forward_prefetch=False,
+    use_orig_params=True,
+    state_dict="full",
+    efficient_loading=True,
+    checkpointing=False,
+)
+"""What a run under FSDP has where nothing else is asked for: a unit a layer, gathered ahead."""
+
 Loss = LossPath
 """TRL's own is `loss_type="chunked_nll"` since 1.4, the default since 1.7, its only way since 1.15.
 """

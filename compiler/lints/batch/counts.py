@@ -21,6 +21,16 @@ def is_positive(value: Any) -> TypeGuard[int | float]:
     return is_number(value) and value > 0
 
 
+def number_of(value: Any) -> float | None:
+    """The number that a reader makes of a value, which may be written as text; None for none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
 def trainer_batch(run: Run) -> tuple[Effective, Effective] | None:
     """The trainer's micro batch and accumulation, if both are known whole numbers above zero."""
     micro = run.effective("trainer", "per_device_train_batch_size")

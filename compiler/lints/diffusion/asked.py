@@ -1,8 +1,9 @@
 """SimpleTuner's flags as config.json, config.env and command lines spell them."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
+from tunec.compiler.lints.batch.counts import number_of
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
@@ -55,13 +56,7 @@ def is_on(at: Place | None) -> bool:
 
 def amount(at: Place | None) -> float | None:
     """The number of a flag, which may be written as text."""
-    value: Any = at.value if at is not None else None
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        return None
+    return number_of(at.value) if at is not None else None
 
 
 def family(document: Document) -> str:

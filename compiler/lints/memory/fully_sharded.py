@@ -1,6 +1,7 @@
 """The FSDP of a run as the memory account knows it, from what its files ask."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.lints.fsdp.asked import Asked, asked, is_false, is_true, words
@@ -39,21 +40,16 @@ def fsdp_of(run: Run) -> "Fsdp | None":
     sharding = _sharding(each)
     if sharding is None:
         return None
-    from tunec.compiler.ir.slots import Fsdp
+    from tunec.compiler.analyses.memory.workload import USUAL_FSDP
 
     policy = each.get("auto_wrap_policy")
     whole = policy is not None and str(policy.value).upper() == "NO_WRAP"
-    return Fsdp(
-        version=each.version or 2,
+    return replace(
+        USUAL_FSDP,
+        version=each.version or USUAL_FSDP.version,
         sharding=sharding,
         offload_params=_offloads(each),
         wrap="none" if whole else "transformer",
-        wrap_classes=(),
-        min_parameters=0,
-        backward_prefetch="pre",
-        forward_prefetch=False,
-        use_orig_params=True,
-        state_dict="full",
         efficient_loading=not is_false(each.get("cpu_ram_efficient_loading")),
         checkpointing=is_true(each.get("activation_checkpointing")),
     )

@@ -1,9 +1,10 @@
 """A small learning rate for an optimizer that finds the rate itself."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.batch.counts import number_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -30,19 +31,10 @@ def _check(run: Run) -> Iterator[Finding]:
                 continue  # another optimizer takes its place
             if found is None or at is None or not isinstance(found.value, str):
                 continue
-            number = _number(at.value)
+            number = number_of(at.value)
             is_free = found.value.lower().startswith(_NAMES)
             if is_free and number is not None and 0 < number < _SMALL:
                 yield _finding(found, at, number)
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        return None
 
 
 def _finding(optimizer: Place, rate: Place, number: float) -> Finding:

@@ -1,11 +1,12 @@
 """FSDP settings that follow from version, sharding and offload; without FSDP all are off."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.memory.workload import NO_FSDP, Workload
+from tunec.compiler.analyses.memory.workload import NO_FSDP, USUAL_FSDP, Workload
 from tunec.compiler.ir.slots import Fsdp
 from tunec.schemas.terms import Checkpointing, FsdpSharding, StateDict
 
@@ -55,18 +56,12 @@ def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsd
     version, sharding, offload = kind
     if not version:
         return NO_FSDP
-    return Fsdp(
+    return replace(
+        USUAL_FSDP,
         version=version,
         sharding=sharding,
         offload_params=offload,
-        wrap="transformer",
-        wrap_classes=(),
-        min_parameters=0,
-        backward_prefetch="pre",
-        forward_prefetch=False,
-        use_orig_params=True,
         state_dict=_state_dict(version, workload),
-        efficient_loading=True,
         checkpointing=checkpointing == "layer",
     )
 

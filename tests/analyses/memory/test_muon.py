@@ -4,21 +4,12 @@ import os
 from math import prod
 
 import pytest
-from workload_builders import LLAMA_32_1B, full, layout, model
+from workload_builders import LLAMA_32_1B, SMALL_LLAMA, full, layout, model
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.muon import Matrix, gathers, halves, operations, working
 
-CONFIG = LLAMA_32_1B | {
-    "hidden_size": 128,
-    "intermediate_size": 512,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "vocab_size": 2048,
-}
-WORKLOAD = full(model(CONFIG), name="muon", kernel="own")
+WORKLOAD = full(model(SMALL_LLAMA), name="muon", kernel="own")
 SHAPES = ((512, 512), (128, 512), (512, 128), (512, 256), (8, 64, 256), (2, 512))
 
 
@@ -75,7 +66,7 @@ def test_halves_are_those_that_deepspeed_tags(update):
     import transformers
     from deepspeed import set_optimizer_flags
 
-    config = transformers.LlamaConfig(**{k: v for k, v in CONFIG.items() if k != "model_type"})
+    config = transformers.LlamaConfig(**{k: v for k, v in SMALL_LLAMA.items() if k != "model_type"})
     with torch.device("meta"):
         built = transformers.LlamaForCausalLM(config)
     set_optimizer_flags(
@@ -116,5 +107,5 @@ def test_exchanging_unlike_matrices_grows_with_the_ranks():
 
 def test_operations_are_those_of_the_products():
     assert operations(WORKLOAD) > 0
-    twice = full(model(CONFIG | {"num_hidden_layers": 6}), name="muon", kernel="own")
+    twice = full(model(SMALL_LLAMA | {"num_hidden_layers": 6}), name="muon", kernel="own")
     assert operations(twice) == 2 * operations(WORKLOAD)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workload_builders import FP32, LLAMA_32_1B, full, layout, lora, model
+from workload_builders import FP32, LLAMA_32_1B, SMALL_LLAMA, full, layout, lora, model
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.counts import count
@@ -15,16 +15,7 @@ from tunec.compiler.ir.slots import Optimizer, States
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-CONFIG = LLAMA_32_1B | {
-    "hidden_size": 128,
-    "intermediate_size": 512,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "vocab_size": 2048,
-    "tie_word_embeddings": False,
-}
+CONFIG = SMALL_LLAMA | {"tie_word_embeddings": False}
 MODEL = model(CONFIG)
 Maker = Callable[[Iterable[Any]], Any]
 

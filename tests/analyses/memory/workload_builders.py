@@ -43,6 +43,15 @@ LLAMA_32_1B = LLAMA_3_8B | {
     "head_dim": 64,
     "tie_word_embeddings": True,
 }
+SMALL_LLAMA = LLAMA_32_1B | {
+    "hidden_size": 128,
+    "intermediate_size": 512,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "vocab_size": 2048,
+}
 LLAMA_32_3B = LLAMA_32_1B | {
     "hidden_size": 3072,
     "num_hidden_layers": 28,
