@@ -71,23 +71,26 @@ def run(folder: Path, jobs: int) -> Taken:
         process = subprocess.Popen(
             [*command, "--format", "csv"], cwd=folder, stdout=log, stderr=log
         )
-        _follow(process, folder / "build/tunec.lock.part")
+        _follow(process, folder / "build")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Taken(time.perf_counter() - start, processor, after.ru_maxrss * 1024)
 
 
-def _follow(process: "subprocess.Popen[bytes]", part: Path) -> None:
-    """Say what a build has taken each time that some more pairs are in the part of its lock."""
-    done, read, told = 0, 0, 0
+def _follow(process: "subprocess.Popen[bytes]", tree: Path) -> None:
+    """Say what a build has taken each time that some more pairs are in the parts of its lock."""
+    done, told = 0, 0
+    read: dict[Path, int] = {}
     while process.poll() is None:
         time.sleep(0.5)
-        if not part.exists():
-            continue
-        with part.open("rb") as stream:
-            stream.seek(read)
-            new = stream.read()
-        read, done = read + len(new), done + new.count(b"\n")
+        for part in tree.glob("tunec.lock.part*"):
+            try:
+                with part.open("rb") as stream:
+                    stream.seek(read.get(part, 0))
+                    new = stream.read()
+            except FileNotFoundError:
+                continue  # all of it is in the lock now
+            read[part], done = read.get(part, 0) + len(new), done + new.count(b"\n")
         if done // _EVERY > told:
             told = done // _EVERY
             seconds, memory = _of_processes(process.pid)

@@ -45,7 +45,10 @@ All were then shown without a device: the first by torch's own FSDP
 the softmax of eager attention works in while it is differentiated (61 peaks on a T4, and then
 `tests/analyses/memory/test_eager.py`), the pinned gradients that FSDP 1 keeps on the host for
 frozen units too, and, in the bound, parameters that ZeRO-3 fetches from the host ahead of the
-device.
+device. The last found the dropout of base models (`tests/analyses/memory/test_dropout.py` holds it
+against traces), the fp32 gradients that DeepSpeed's own Adam keeps beside their flat copy without
+sharding, heads that stage 3 fetches although they are above its limit of live parameters, and two
+copies of ZeRO's flat parts in the step of torch's loop, or of its foreach kernels before torch 2.1.
 """
 
 

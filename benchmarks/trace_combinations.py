@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from trace_answers import WRITING, answers_of, evaluated
+from trace_causes import by_muon, few_inputs, narrow_scores, recomputed, wide_head
+from trace_diffusion import denoisers
+from trace_merged import MERGED, adapter_of, merged
 from trace_models import BY_NAME, MODELS, Model, config_of
+from trace_rewarded import REWARDED, generation_of, preference_of, rewarded
 from trace_row import Combination
 from trace_shared import FULLY_SHARDED, SHARED, flat, fully_sharded, in_one_bucket, shared
 
 from tunec.compiler.analyses.architecture import derive, image_tokens, vision_tokens
 from tunec.compiler.analyses.memory.lora import is_stack
-from tunec.compiler.analyses.memory.workload import USUAL_FSDP, Preference
+from tunec.compiler.analyses.memory.workload import USUAL_FSDP
 from tunec.compiler.ir.slots import AttentionKernel, Quantization
 from tunec.compiler.tracing.subject import Subject
 from tunec.schemas.models.architecture import Architecture, Module
@@ -40,6 +44,10 @@ def combinations() -> Iterator[Combination]:
         yield from _ROWS[model.kind](model)
         if model.name in WRITING:
             yield from evaluated(model)
+        if model.name in REWARDED:
+            yield from rewarded(model)
+        if model.name in MERGED:
+            yield from merged(model)
 
 
 def _dense(model: Model) -> Iterator[Combination]:
@@ -119,16 +127,6 @@ def _llama_8b(one: Combination) -> Iterator[Combination]:
         )
 
 
-def _recomputed(one: Combination) -> Iterator[Combination]:
-    """Recomputation by segments, with gaps, reentrant, and with inputs on the host."""
-    for method in ("full", "lora"):
-        each = replace(one, method=method, loss="chunked")
-        yield replace(each, reentrant=True)
-        yield replace(each, segment=4)
-        yield replace(each, gap=3)
-        yield replace(each, offload=True)
-
-
 def _llama_1b(one: Combination) -> Iterator[Combination]:
     yield from _answers(replace(one, sequence=4096))
     yield from _adapters_in_tiles(one)
@@ -146,10 +144,10 @@ def _llama_1b(one: Combination) -> Iterator[Combination]:
     yield replace(one, optimizer="lion", kernel="own", checkpointed=True)
     yield replace(one, accumulation=4, checkpointed=True)
     yield replace(one, accumulation=4, checkpointed=True, sequence=128)
-    yield from _muon(one)
+    yield from by_muon(one)
     yield replace(one, micro=2, packing=False)
     yield replace(one, sequence=8192, checkpointed=True)
-    yield from _recomputed(replace(one, sequence=4096, checkpointed=True))
+    yield from recomputed(replace(one, sequence=4096, checkpointed=True))
     yield replace(one, engine="ddp", world=2)
     mixed = replace(one, states="mixed", engine="deepspeed", world=4, checkpointed=True)
     for stage in (0, 1, 2, 3):
@@ -169,6 +167,13 @@ def _llama_1b(one: Combination) -> Iterator[Combination]:
         },
     )
     yield replace(mixed, stage=3, checkpointed=False)
+    for stage in (2, 3):
+        yield replace(mixed, stage=stage, kernel="foreach", sequence=512)
+    paged = replace(one, optimizer="paged_adamw_32bit", kernel="bitsandbytes", states="fp32")
+    yield replace(paged, checkpointed=True, sequence=512)
+    yield from few_inputs(one)
+    for states in ("fp32", "autocast"):
+        yield replace(one, states=states, checkpointed=True, loss="chunked")
 
 
 def _sharded(one: Combination) -> Iterator[Combination]:
@@ -201,23 +206,10 @@ _EXTRA: Final[dict[str, Any]] = {
     "qwen2.5-7b": _quantised,
     "mistral-7b-v0.3": _quantised,
     "tinyllama-1.1b": _sharded,
+    "gpt2-xl": narrow_scores,
+    "llama-3-70b": wide_head,
+    "qwen3-0.6b": few_inputs,
 }
-
-
-def _muon(one: Combination) -> Iterator[Combination]:
-    """DeepSpeed's Muon: whole matrices at stages 1 and 2, gathered ones at stage 3."""
-    one = replace(one, states="mixed", engine="deepspeed", optimizer="muon", kernel="own")
-    one = replace(one, checkpointed=True, sequence=512)
-    whole: dict[str, Any] = {"reduce_scatter": False, "reduce_bucket": 16_777_216}
-    yield replace(one, zero=whole)
-    yield replace(one, world=1, stage=1, zero=whole)
-    yield replace(one, world=1, stage=1, zero={**whole, "overlap_comm": True})
-    yield replace(one, world=4, stage=1, accumulation=4, zero=whole)
-    for world in (8, 64):
-        yield replace(one, world=world, stage=2, zero={**whole, "overlap_comm": True})
-        yield replace(one, world=world, stage=3, zero=whole)
-    yield replace(one, method="lora", world=8, stage=2, zero=whole)
-    yield replace(one, world=8, stage=3, zero={**whole, "reduce_bucket": 500_000_000})
 
 
 def _moe(model: Model) -> Iterator[Combination]:
@@ -231,6 +223,7 @@ def _moe(model: Model) -> Iterator[Combination]:
     yield lora_one
     yield replace(one, states="mixed", engine="deepspeed", world=8, stage=2, checkpointed=True)
     if "deepseek" in model.name:
+        yield replace(one, checkpointed=True, engine="fsdp", fsdp="full", world=8)
         return
     yield replace(one, states="mixed", engine="deepspeed", world=8, stage=3, checkpointed=True)
     experts = ("experts.gate_up_proj", "experts.down_proj")
@@ -244,6 +237,10 @@ def _vlm(model: Model) -> Iterator[Combination]:
     yield replace(one, method="lora", checkpointed=True)
     yield replace(one, method="lora")
     yield replace(one, states="mixed", engine="deepspeed", world=8, stage=2, checkpointed=True)
+    text = replace(one, text_only=True)
+    yield text
+    if "qwen" in model.name:
+        yield replace(text, checkpointed=True, engine="fsdp", fsdp="full", world=8)
 
 
 def _encoder_decoder(model: Model) -> Iterator[Combination]:
@@ -253,28 +250,9 @@ def _encoder_decoder(model: Model) -> Iterator[Combination]:
     targets = ("q", "v") if "t5" in model.name else ("q_proj", "v_proj")
     yield replace(one, method="lora", targets=targets)
     yield replace(one, method="lora", targets=targets, checkpointed=True)
-
-
-_SEGMENTED: Final = frozenset({"sd3-medium", "flux.1-dev"})
-"""Families for which SimpleTuner takes an interval."""
-
-
-def _diffusion(model: Model) -> Iterator[Combination]:
-    one = Combination(model.name, sequence=0, packing=False)
-    targets = ("to_q", "to_k", "to_v", "to_out.0")
-    yield one
-    yield replace(one, checkpointed=True, micro=2)
-    yield replace(one, method="lora", states="bf16-adapters", targets=targets)
-    yield replace(one, method="lora", states="bf16-adapters", targets=targets, checkpointed=True)
-    four = replace(one, method="lora", states="bf16-adapters", targets=targets, checkpointed=True)
-    four = replace(four, micro=4)
-    yield four
-    if model.name in _SEGMENTED:
-        yield replace(one, checkpointed=True, segment=4)
-        yield replace(four, segment=2)
-        yield replace(four, gap=1)
-        yield replace(four, segment=2, gap=2)
-        yield replace(four, offload=True)
+    yield replace(one, micro=4)
+    yield replace(one, micro=4, attention="eager")
+    yield replace(one, micro=4, method="lora", targets=targets)
 
 
 _ROWS: Final = {
@@ -283,7 +261,7 @@ _ROWS: Final = {
     "vision-language": _vlm,
     "encoder-decoder": _encoder_decoder,
     "encoder": _encoder_decoder,
-    "diffusion": _diffusion,
+    "diffusion": denoisers,
 }
 _STATES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("full", "bf16"): {},
@@ -309,14 +287,15 @@ def subject(row: Combination) -> Subject:
     architecture = derive(config, processor)
     options: dict[str, Any] = {
         "loss": row.loss,
-        "preference": Preference(2, row.reference) if row.reference else None,  # type: ignore[arg-type]
+        "preference": preference_of(row),
+        "generation": generation_of(row),
         "sequence": row.sequence,
         "packing": row.packing,
         "name": row.optimizer,
         "kernel": row.kernel,
         "attention": AttentionKernel(_attention(row, architecture)),
-        "evaluated": answers_of(row, model),
-        **_images(model, architecture),
+        "evaluated": None if row.rewarded else answers_of(row, model),
+        **({} if row.text_only else _images(model, architecture)),
     }
     method = "full" if row.method == "full" else "adapter"
     if method == "full":
@@ -329,6 +308,7 @@ def subject(row: Combination) -> Subject:
         workload = lora(
             architecture, dropout=row.dropout, adapted=_adapted(row, architecture), **options
         )
+        workload = replace(workload, adapter=adapter_of(row, workload.adapter))
     states = _STATES[method, row.states]
     if row.optimizer == "adamw_8bit":
         states = states | {"optimizer": "int8"}

@@ -12,7 +12,8 @@ from trace_combinations import subject
 from trace_models import BY_NAME
 from trace_row import Combination
 
-from tunec.compiler.analyses.memory.account import account
+from tunec.compiler.analyses.memory.account import account, samples
+from tunec.compiler.tracing.comparison import phase_of
 from tunec.schemas.units import format_bytes
 
 PAGE: Final = Path(__file__).parents[1] / "docs/memory-accuracy.md"
@@ -32,7 +33,10 @@ Activations and FSDP's shards on the host are moved by TRL's and torch's own cod
 no trace shows: the CUDA context, the allocator's rounding and fragmentation, kernels' workspaces,
 DeepSpeed's offload of training state. The account covers these by its margin. Rows with `answers`
 go on to evaluate: a batch's loss, its prompts, and the last of the tokens that transformers'
-`generate` writes. GRPO's generation is traced apart (`tests/analyses/memory/test_generation.py`).
+`generate` writes. Rows with `rewarded` are GRPO's, by TRL's own trainer: the loss over answers, the
+answers with what `unwrap_model_for_generation` makes whole, their log-probabilities by the
+reference and after vLLM, and the walk that hands the weights to vLLM, adapters merged. Rows with
+`merged` end with PEFT's `merge_and_unload`.
 
 `just trace-table` traces anew and writes this page and `tests/tracing/data/traced.json`;
 `tests/tracing` recomputes a sample and holds every row against the account of the day. Published
@@ -51,6 +55,17 @@ def accounted(row: Combination) -> int:
 def error_of(row: dict[str, Any]) -> float:
     """By how much today's account is above a recorded trace, as a share of it."""
     return accounted(combination_of(row)) / float(row["peak_bytes"]) - 1
+
+
+def errors_by_phase(row: dict[str, Any]) -> dict[str, float]:
+    """The same of each phase that the account has, whichever is the peak."""
+    asked = subject(combination_of(row))
+    found = account(asked.workload, asked.layout)
+    lines: dict[str, int] = {}
+    for line in found.lines:
+        name = phase_of(line)
+        lines[name] = max(lines.get(name, 0), line.at(samples(line, asked.layout)))
+    return {n: lines[n] / float(size) - 1 for n, size in row["phases"].items() if n in lines}
 
 
 def combination_of(row: dict[str, Any]) -> Combination:

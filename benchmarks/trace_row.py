@@ -44,7 +44,7 @@ class Combination:
     """Whether FSDP's shards, gradients and optimizer states are on the host."""
     loss: str = "full"
     reference: str = ""
-    """Of DPO, where it is not empty: base, resident or precomputed."""
+    """Of DPO and GRPO, where it is not empty: base, resident or precomputed."""
     reentrant: bool = False
     segment: int = 1
     """Layers recomputed together."""
@@ -53,9 +53,16 @@ class Combination:
     offload: bool = False
     """Whether the inputs of recomputed layers wait in host RAM."""
     answers: int = 0
-    """Tokens that evaluation writes after a prompt, both together a sequence; 0: it writes none."""
+    """Tokens that evaluation, or GRPO, writes after a prompt, both together a sequence; 0: none."""
+    dora: bool = False
+    merged: bool = False
+    """Whether the adapters are merged on the device when the step is done."""
+    rewarded: str = ""
+    """What writes GRPO's answers, where it is not empty: transformers or vllm."""
     beams: int = 1
     """Candidates for each answer."""
+    text_only: bool = False
+    """Whether no sample of a vision-language model has a picture."""
 
     @property
     def title(self) -> str:

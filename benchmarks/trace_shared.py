@@ -61,6 +61,12 @@ def flat(one: Combination) -> Iterator[Combination]:
         yield replace(short, fsdp="none", method="lora")
     yield replace(short, prefetch="post")
     yield replace(short, prefetch="none")
+    away = replace(short, moved=True)
+    yield away
+    yield replace(away, world=2, fsdp="grad_op")
+    yield replace(away, accumulation=2)
+    for method in ("lora", "qlora"):
+        yield replace(away, method=method)
 
 
 def in_one_bucket(one: Combination) -> Iterator[Combination]:
@@ -70,6 +76,10 @@ def in_one_bucket(one: Combination) -> Iterator[Combination]:
     yield replace(each, world=1, stage=1, zero={"overlap_comm": True})
     yield replace(each, world=64, stage=2, zero={"overlap_comm": True})
     yield replace(each, world=64, stage=2, accumulation=2)
+    wide = replace(each, states="mixed-fp32-gradients")
+    yield replace(wide, world=1, stage=2)
+    yield replace(wide, world=8, stage=2)
+    yield replace(wide, world=8, stage=3)
 
 
 SHARED: Final = frozenset(

@@ -16,15 +16,18 @@ from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.gather import Unresolved, gather
 from tunec.compiler.ir.grouped import Grouped
 from tunec.compiler.ir.invariants import breaches
+from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.emitted import objections
 from tunec.compiler.locate import locate
 from tunec.compiler.passes.contract import Outcome, Pass
+from tunec.compiler.passes.fit.fit import GROUPS as FIT
 from tunec.compiler.passes.fit.fit import problem_of
-from tunec.compiler.passes.fit.search import search
-from tunec.compiler.passes.pipeline import PIPELINE
+from tunec.compiler.passes.fit.search import Answer, search
+from tunec.compiler.passes.pipeline import PIPELINE, STAGES
+from tunec.compiler.passes.stage import Stage
 from tunec.compiler.requirements import Asked, contradicted, needs, requirements, torn
 from tunec.compiler.target import Artifact
 from tunec.compiler.version import __version__
@@ -70,7 +73,7 @@ def plan(
     loaded: Loaded,
     asked: Sequence[Asked] = (),
     *,
-    hook: Hook = lambda _pass, _ledger: None,
+    hook: Hook | None = None,
     repairing: bool = True,
 ) -> Planned:
     """Decide every slot of a spec; `asked` targets bring what they cannot do without.
@@ -91,8 +94,9 @@ def plan(
         )
     except Unresolved as unresolved:
         return Planned(loaded, locate((*loaded.diagnostics, *unresolved.diagnostics), loaded))
-    facts = replace(facts, needs=needs(asked))
-    draft, ledger, found = run_passes(facts, hook)
+    needed = needs(asked)
+    facts = replace(facts, needs=needed) if needed else facts
+    draft, ledger, found, answer = _run(facts, hook)
     facts, decided = facts.informed(draft), draft.plan()
     said = (*loaded.diagnostics, *_unanswerable(loaded, asked, facts), *found)
     found = (*said, *_breaches(decided, facts, ledger, fits=not has_errors(found)))
@@ -102,27 +106,43 @@ def plan(
 
             found = tuple(repairs(facts, found, partial(_is_taken, asked)))
         return Planned(loaded, locate(found, loaded), facts, ledger)
-    memory, time = _accounts(facts, draft)
+    memory, time = _accounts(decided, facts, answer or search(problem_of(facts, draft)))
     return Planned(loaded, locate(found, loaded), facts, ledger, decided, memory, time)
 
 
-def _accounts(facts: Facts, draft: Draft) -> tuple[Account, TimeAccount]:
-    """The accounts of a plan; where nothing is pinned its layout is the one that was found."""
-    problem = problem_of(facts, draft)
-    best = None if facts.pins else search(problem).best
-    if best is not None:
-        return account(problem.workload, best.layout), best.time
-    layout = layout_of_plan(draft.plan())
+def _accounts(plan: Plan, facts: Facts, answer: Answer) -> tuple[Account, TimeAccount]:
+    """The accounts of a plan; its layout is the one that was found, unless pins have changed it."""
+    problem, best = answer.problem, answer.best
+    if best is not None and _is_found(best.layout, facts):
+        return account(problem.workload, best.layout, problem.vendor), best.time
+    layout = layout_of_plan(plan)
     time = step_time(problem.workload, layout, problem.machine)
-    return account(problem.workload, layout), time
+    return account(problem.workload, layout, problem.vendor), time
+
+
+def _is_found(layout: Layout, facts: Facts) -> bool:
+    """Whether a layout has what is pinned of it."""
+    said = ((SLOTS[path], pin.value) for path, pin in facts.pins.items())
+    return all(
+        getattr(getattr(layout, slot.group), slot.attribute) == value
+        for slot, value in said
+        if slot.group in FIT
+    )
 
 
 def _unanswerable(loaded: Loaded, asked: Sequence[Asked], facts: Facts) -> Iterator[Diagnostic]:
     """What is wrong with the asked targets, whatever is decided."""
-    yield from torn(asked)
-    for target, version in asked:
-        yield from unsupported(target, version, facts.versions)
+    yield from _UNKNOWN.of((asked, facts.versions), (), partial(_unknown, asked, facts.versions))
     yield from contradicted(loaded, asked)
+
+
+_UNKNOWN: Final = Kept[tuple[Diagnostic, ...]](64)
+
+
+def _unknown(asked: Sequence[Asked], versions: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+    """What is wrong with the releases that are asked for."""
+    outside = (each for target, version in asked for each in unsupported(target, version, versions))
+    return (*torn(asked), *outside)
 
 
 def _is_taken(asked: Sequence[Asked], facts: Facts) -> bool:
@@ -197,23 +217,41 @@ def _digest(text: str) -> str:
 
 
 def run_passes(
-    facts: Facts, hook: Hook = lambda _pass, _ledger: None
+    facts: Facts, hook: Hook | None = None
 ) -> tuple[Draft, Ledger, tuple[Diagnostic, ...]]:
     """Run the pipeline; return the decided groups, every definition, and what was said."""
+    draft, ledger, found, _ = _run(facts, hook)
+    return draft, ledger, found
+
+
+def _run(
+    facts: Facts, hook: Hook | None
+) -> tuple[Draft, Ledger, tuple[Diagnostic, ...], Answer | None]:
+    """The same, with what the search came to.
+
+    Where targets need pins that follow from what is decided, or somebody looks on, the passes are
+    taken one by one.
+    """
     draft = Draft({})
     found: list[Diagnostic] = []
+    answer: Answer | None = None
     ledger = Ledger().add(tuple(facts.pins.values()))
-    for each in PIPELINE:
+    for stage in STAGES if hook is None and not facts.needs else _SINGLE:
         known, facts = facts.pins, facts.informed(draft)
         if facts.pins is not known:
             more = (pin for slot, pin in facts.pins.items() if slot not in known)
             ledger = ledger.add(tuple(more))
-        outcome, groups = each.decide(facts, draft)
-        ledger = ledger.later(partial(_definitions, each, outcome))
-        draft = draft.with_groups(groups)
-        found += outcome.diagnostics
-        hook(each, ledger)
-    return draft, ledger, tuple(found)
+        taken = stage.take(facts, draft)
+        ledger = ledger.later(partial(_definitions, taken.outcomes))
+        draft = draft.with_groups(taken.groups)
+        found += taken.diagnostics
+        answer = taken.answer or answer
+        if hook is not None:
+            hook(stage.passes[-1], ledger)
+    return draft, ledger, tuple(found), answer
+
+
+_SINGLE: Final = tuple(Stage((each,)) for each in PIPELINE)
 
 
 def layout_of_plan(plan: Plan) -> Layout:
@@ -229,9 +267,10 @@ def layout_of_plan(plan: Plan) -> Layout:
     )
 
 
-def _definitions(each: Pass, outcome: Outcome) -> tuple[Definition, ...]:
+def _definitions(outcomes: Sequence[tuple[Pass, Outcome]]) -> tuple[Definition, ...]:
     return tuple(
         Definition(path, d.value, Rank.DERIVED, each.name, d.reason, d.rests, d.beat)
+        for each, outcome in outcomes
         for path, d in outcome.decisions.items()
     )
 

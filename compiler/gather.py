@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from tunec.compiler.analyses.architecture import (
@@ -15,12 +14,18 @@ from tunec.compiler.analyses.architecture import (
     derive,
 )
 from tunec.compiler.analyses.memory.calibration import Calibration
-from tunec.compiler.analyses.selection import select
+from tunec.compiler.analyses.selection import Selection, select
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import shortened
 from tunec.compiler.facts import Facts, ResolvedModel
-from tunec.compiler.frontend.names import check_hardware, check_model, is_path
+from tunec.compiler.frontend.names import (
+    check_hardware,
+    check_model,
+    is_path,
+    is_written_as_path,
+)
 from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
 from tunec.schemas.hardware.catalogue import cluster, device
 from tunec.schemas.hardware.profile import Cluster, Device
@@ -28,7 +33,7 @@ from tunec.schemas.models.architecture import Architecture
 from tunec.schemas.models.card import ModelCard
 from tunec.schemas.models.catalogue import card
 from tunec.schemas.source import Span
-from tunec.schemas.spec import InlineModel, Spec
+from tunec.schemas.spec import DeviceChoice, InlineModel, Spec
 from tunec.schemas.terms import FloatDtype
 
 _Read = TypeVar("_Read")
@@ -57,18 +62,17 @@ def gather(
     Raises Unresolved with a diagnostic for every name that leads nowhere.
     """
     faults: list[Diagnostic] = []
-    read = followed or {}
-    model = _attempt(lambda: resolve_model(spec.model, base, read), "model", faults)
-    hardware = _attempt(lambda: resolve_cluster(spec.hardware, base, read), "hardware", faults)
+    model = _attempt(lambda: resolve_model(spec.model, base, followed), "model", faults)
+    hardware = _attempt(lambda: resolve_cluster(spec.hardware, base, followed), "hardware", faults)
     if model is None or hardware is None:
         raise Unresolved(tuple(faults))
-    devices = devices_of(hardware)
+    devices, selection = _hardware(hardware, spec.devices)
     return Facts(
         spec=spec,
         model=replace(model, calibration=calibration) if calibration else model,
         cluster=hardware,
         devices=devices,
-        selection=select(hardware, devices, spec.devices),
+        selection=selection,
         versions={**hardware.software, **spec.software, **(versions or {})},
         pins=_pins(spec, requires),
     )
@@ -99,14 +103,14 @@ def _words(fault: Exception) -> str:
 
 
 def resolve_model(
-    model: str | InlineModel, base: Path, followed: Mapping[str, Any] = MappingProxyType({})
+    model: str | InlineModel, base: Path, followed: Mapping[str, Any] | None = None
 ) -> ResolvedModel:
     """Find a model by catalogue name, by the path of its config, or by inline facts."""
     if isinstance(model, InlineModel):
         config = model.config
         facts = _config(config, base, followed) if isinstance(config, str) else config
         return ResolvedModel(model.path, _derived(facts), (), model.stored_dtype, None)
-    if is_path(model, base):
+    if _is_path(model, base, followed):
         facts = _config(model, base, followed)
         where = base / model
         directory = where.parent if where.is_file() else where
@@ -114,8 +118,15 @@ def resolve_model(
     return _of_card(card(model).name)
 
 
-def _config(path: str, base: Path, followed: Mapping[str, Any]) -> Mapping[str, Any]:
-    if path in followed:
+def _is_path(name: str, base: Path, followed: Mapping[str, Any] | None) -> bool:
+    """Whether a name means a file or directory; where the frontend has looked, it is not asked."""
+    if followed is None:
+        return is_path(name, base)
+    return name in followed or is_written_as_path(name)
+
+
+def _config(path: str, base: Path, followed: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if followed and path in followed:
         facts: Mapping[str, Any] = followed[path]
         return facts
     found = check_model(path, _NOWHERE, base)
@@ -151,20 +162,33 @@ def _of_card(name: str) -> ResolvedModel:
 
 
 def resolve_cluster(
-    hardware: str | Cluster, base: Path, followed: Mapping[str, Any] = MappingProxyType({})
+    hardware: str | Cluster, base: Path, followed: Mapping[str, Any] | None = None
 ) -> Cluster:
     """Find a cluster by catalogue name or file, or take the inline one."""
     if isinstance(hardware, Cluster):
         return hardware
-    if hardware in followed:
+    if followed and hardware in followed:
         known: Cluster = followed[hardware]
         return known
-    if not is_path(hardware, base):
+    if not _is_path(hardware, base, followed):
         return cluster(hardware)
     found = check_hardware(hardware, _NOWHERE, base)
     if found.cluster is None:
         raise Unresolved(found.faults)
     return found.cluster
+
+
+def _hardware(cluster: Cluster, choice: DeviceChoice) -> tuple[Mapping[str, Device], Selection]:
+    """The devices of a cluster, and those of them that a spec asks for: the same for all specs."""
+
+    def found() -> tuple[Mapping[str, Device], Selection]:
+        devices = devices_of(cluster)
+        return devices, select(cluster, devices, choice)
+
+    return _HARDWARE.of((cluster,), (choice.use, choice.count), found)
+
+
+_HARDWARE: Final = Kept[tuple[Mapping[str, Device], Selection]](4096)
 
 
 def devices_of(hardware: Cluster) -> dict[str, Device]:

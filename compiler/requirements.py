@@ -1,6 +1,7 @@
 """What the asked targets cannot do without: pins of theirs, unless the spec says otherwise."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from packaging.version import Version
@@ -52,13 +53,15 @@ def requirements(asked: Iterable[Asked]) -> list[Definition]:
 
 def needs(asked: Iterable[Asked]) -> tuple[Callable[[Spec, Draft], list[Definition]], ...]:
     """What the asked targets pin once they know the spec, or more of the plan."""
+    return tuple(
+        partial(_needed, target, target.needs) for target, _ in asked if target.needs is not None
+    )
 
-    def of(target: Target) -> Callable[[Spec, Draft], list[Definition]]:
-        return lambda spec, draft: [
-            _pin(target, path, value) for path, value in target.needs(spec, draft).items()
-        ]
 
-    return tuple(of(target) for target, _ in asked)
+def _needed(
+    target: Target, needs: Callable[[Spec, Draft], Mapping[str, Any]], spec: Spec, draft: Draft
+) -> list[Definition]:
+    return [_pin(target, path, value) for path, value in needs(spec, draft).items()]
 
 
 def _pin(target: Target, path: str, value: Any) -> Definition:

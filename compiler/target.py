@@ -117,17 +117,14 @@ class Cannot:
 def supervised(trainer: str) -> Mapping[str, Cannot]:
     """The refusals of a trainer that knows one objective, given texts, and one loss."""
     alone = f"{trainer} trains towards given texts, and nothing else"
+    logits = f"{trainer} computes all logits at once"
     answers = (slot for slot in SLOTS if slot.startswith(("objective.", "generation.")))
     return {
+        "adapter.merge": Cannot("a script of the user's own merges, when training is done"),
         **{slot: Cannot(alone) for slot in answers},
         **evaluating_by_loss(trainer),
         "objective.kind": Cannot(alone, loses=True, harmless=("sft",)),
-        "loss.path": Cannot(
-            f"{trainer} computes all logits at once",
-            loses=True,
-            harmless=("full",),
-            by="objective.kind",
-        ),
+        "loss.path": Cannot(logits, loses=True, harmless=("full",), by="objective.kind"),
     }
 
 
@@ -249,7 +246,7 @@ class Target:
     cannot: Mapping[str, Cannot]
     requires: Mapping[str, Any] = field(default_factory=dict)
     """Slot values without which this target makes no sense (`parallel.engine: deepspeed`)."""
-    needs: Callable[[Spec, Draft], Mapping[str, Any]] = field(default=lambda _s, _d: {})
+    needs: Callable[[Spec, Draft], Mapping[str, Any]] | None = None
     """The same where they depend on the spec, or on groups that are decided already."""
     check: Callable[[Plan, Version], Iterable[Diagnostic]] = field(default=lambda _p, _v: ())
     """What the consumer refuses or silently changes though every key is well formed."""

@@ -64,6 +64,10 @@ class Lora(Shape):
     """Scale by alpha / sqrt(rank) instead (arXiv 2312.03732)."""
     dora: bool = False
     """Train magnitude and direction apart (arXiv 2402.09353)."""
+    merge: Literal["device", "host"] | None = None
+    """Where a script of yours adds the adapters to the base when training is done: `device`, beside
+    all that is there for training, or `host`, into a 16-bit base in host RAM; when absent, nowhere.
+    Plans count the memory of it."""
 
 
 class Qlora(Lora):

@@ -6,6 +6,9 @@ FloatDtype = Literal["bf16", "fp16", "fp32"]
 StateDtype = Literal["bf16", "fp16", "fp32", "int8"]
 QuantFormat = Literal["none", "nf4", "fp4", "int8"]
 AdapterKind = Literal["none", "lora"]
+AdapterMerge = Literal["never", "device", "host"]
+"""Where adapters are added to the base when training is done: nowhere, so that they stay files of
+their own; on a device beside all that it trained with; or in host RAM, from files."""
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
 OptimizerName = Literal[
     "adamw",

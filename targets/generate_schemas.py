@@ -41,6 +41,10 @@ STEMS: Final[Mapping[str, str]] = {
     "SFTConfig": "sft_config",
     "DPOConfig": "dpo_config",
     "GRPOConfig": "grpo_config",
+    "KTOConfig": "kto_config",
+    "RewardConfig": "reward_config",
+    "RLOOConfig": "rloo_config",
+    "GKDConfig": "gkd_config",
     "LoraConfig": "lora_config",
     "BitsAndBytesConfig": "bits_and_bytes_config",
 }

@@ -36,6 +36,10 @@ READERS: Final[Mapping[str, str]] = {
 }
 """Dialects that can be read and are no targets, before the targets: a module with a `TARGET`."""
 
+FURTHER: Final[Mapping[str, str]] = {"trl-methods": "tunec.targets.trl.methods"}
+"""The same after the targets, for a package that one of them writes for: that one and those beside
+it decide which release of it goes with the others."""
+
 
 class UnknownTarget(LookupError):
     """There is no target of that name, or it has no such version."""
@@ -62,8 +66,8 @@ class Targets(Mapping[str, Target]):
         return tuple(self.modules)
 
     def readable(self) -> Mapping[str, Target]:
-        """Every consumer whose files can be read, by name: further dialects, then the targets."""
-        return Targets({**READERS, **self.modules})
+        """Every consumer whose files can be read, by name: dialects about the targets."""
+        return Targets({**READERS, **self.modules, **FURTHER})
 
     def resolve(
         self, name: str, software: Mapping[str, str] | None = None
@@ -85,7 +89,7 @@ class Targets(Mapping[str, Target]):
     def _named(self, key: str) -> Target:
         if key in self.modules:
             return self[key]
-        if key in READERS:
+        if key in READERS or key in FURTHER:
             raise UnknownTarget(f"{key} is a dialect that is read, and never written")
         hint = did_you_mean(nearest(key, self.modules))
         known = f"there are {joined(self.modules, 'and')}"

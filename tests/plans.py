@@ -50,6 +50,7 @@ BASE: Mapping[str, Any] = {
     "adapter.bias": "none",
     "adapter.rslora": False,
     "adapter.dora": False,
+    "adapter.merge": "never",
     "adapter.also_train": (),
     "adapter.frozen": (),
     "adapter.trainable_parameters": 6_815_744,

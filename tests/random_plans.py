@@ -160,6 +160,7 @@ def _adapter(draw: st.DrawFn, values: Values) -> Values:
             "adapter.kind": "none",
             **{f"adapter.{name}": value for name, value in nothing.items()},
             **{f"adapter.{name}": False for name in ("rslora", "dora")},
+            "adapter.merge": "never",
             "adapter.also_train": (),
             "adapter.frozen": (),
         }
@@ -173,6 +174,7 @@ def _adapter(draw: st.DrawFn, values: Values) -> Values:
         "adapter.bias": draw(st.sampled_from(("none", "none", "all", "lora_only"))),
         "adapter.rslora": draw(st.booleans()),
         "adapter.dora": draw(st.booleans()),
+        "adapter.merge": draw(st.sampled_from(("never", "never", "device", "host"))),
         "adapter.also_train": draw(st.just(()) | _MODULES),
         "adapter.frozen": (),
     }

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 
 from tunec.compiler.analyses.architecture import lora_parameters, matching
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import Adapter
 from tunec.schemas.models.architecture import Architecture, Module
 
 
-@lru_cache(maxsize=512)
+@cached(512)
 def adapted_modules(
     architecture: Architecture, targets: str | tuple[str, ...]
 ) -> tuple[Module, ...]:
@@ -23,7 +23,7 @@ def adapted_modules(
         return ()
 
 
-@lru_cache(maxsize=512)
+@cached(512)
 def modules_to_save(architecture: Architecture, names: tuple[str, ...]) -> tuple[Module, ...]:
     """Modules at or below a path that ends in one of the names: PEFT's modules_to_save."""
     return tuple(each for each in architecture.modules if _is_saved(each.path, names))
@@ -35,7 +35,7 @@ def _is_saved(path: str, names: tuple[str, ...]) -> bool:
     return any(p == name or p.endswith(f".{name}") for p in prefixes for name in names)
 
 
-@lru_cache(maxsize=512)
+@cached(512)
 def trained_modules(architecture: Architecture, adapter: Adapter) -> tuple[Module, ...]:
     """Modules trained in full: everything not frozen, or what is trained beside adapters."""
     if adapter.kind != "none":
@@ -47,7 +47,7 @@ def _is_frozen(module: Module, frozen: tuple[str, ...]) -> bool:
     return module.part in frozen or (module.kind == "embedding" and "embeddings" in frozen)
 
 
-@lru_cache(maxsize=512)
+@cached(512)
 def trainable_parameters(architecture: Architecture, adapter: Adapter) -> int:
     """Parameters with gradients: adapters and modules trained in full."""
     return adapter_parameters(architecture, adapter) + sum(
@@ -71,7 +71,7 @@ def adapter_parameters(architecture: Architecture, adapter: Adapter) -> int:
 _RENAMED = {"model.language_model.": r"(model\.language_model|language_model\.model)\."}
 
 
-@lru_cache(maxsize=512)
+@cached(512)
 def name_modules(architecture: Architecture, wanted: tuple[Module, ...]) -> str | tuple[str, ...]:
     """Say modules as PEFT reads it: names by suffix if these match nothing else, or a regex."""
     for parts in (1, 2, 3):

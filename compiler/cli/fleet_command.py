@@ -3,20 +3,22 @@
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from tunec.compiler.cli.inputs import targets_for
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
-from tunec.compiler.fleet.build import Work, build, survey
-from tunec.compiler.fleet.drift import Drift, drifts, orphans, outside, prune, visible
+from tunec.compiler.fleet.build import build
+from tunec.compiler.fleet.drift import Drift, drifts, inside, outside, prune, visible
 from tunec.compiler.fleet.inputs import Reader, digest
-from tunec.compiler.fleet.lock import LOCK, PART, Busy, exclusive, read_lock
-from tunec.compiler.fleet.pair import Builder, Built
+from tunec.compiler.fleet.lock import LOCK, PART, Busy, exclusive, lock_lines
+from tunec.compiler.fleet.pair import Builder
+from tunec.compiler.fleet.processes import Ended
 from tunec.compiler.fleet.progress import Progress
 from tunec.compiler.fleet.selection import Selection, select
 from tunec.compiler.fleet.summary import COLUMNS, FORMATS, HEADERS, Tally, ordered, rows
+from tunec.compiler.fleet.survey import Strays, survey
+from tunec.compiler.review.outcome import Pair
 from tunec.compiler.review.policy import Rules, load_policy
 
 _TOLD: Final = 20
@@ -42,8 +44,8 @@ def run(options: Namespace, session: Session) -> int:
             return _check(builder, session)
         with exclusive(builder.folder):
             return _build(builder, options, session)
-    except Busy as busy:
-        raise Misuse(str(busy)) from None
+    except (Busy, Ended) as fault:
+        raise Misuse(str(fault)) from None
     except BrokenPipeError:
         raise
     except OSError as fault:
@@ -91,21 +93,22 @@ def _check(builder: Builder, session: Session) -> int:
 
 
 def _build(builder: Builder, options: Namespace, session: Session) -> int:
-    work = survey(builder)
+    work = survey(builder, options.jobs)
     session.note(f"{work.fresh:,} pairs are as they should be, {len(work.pending):,} are compiled")
     teller = _Teller(work.builder, session, Progress(len(work.pending), session.stderr))
+    seen = work.strays
     if work.changes:
-        build(work, options.jobs, teller.tell)
+        seen = build(work, options.jobs, teller)
         teller.end()
-    _orphans(_found_orphans(work), builder.folder, options, session)
+    _orphans(_found_orphans(builder, seen), builder.folder, options, session)
     fits = Tally()
-    table = ordered(fits.counting(rows(read_lock(builder.folder, whole=False))), options.sort)
+    table = ordered(fits.counting(rows(lock_lines(builder.folder))), options.sort)
     session.result(FORMATS[options.format](table))
     return OK if fits.all_fit else INPUT
 
 
 class _Teller:
-    """Hears of each built pair: shows the first diagnostics, and how far the build is."""
+    """Hears of a build: shows the first diagnostics, and how far it is."""
 
     def __init__(self, builder: Builder, session: Session, progress: Progress) -> None:
         self.builder = builder
@@ -113,15 +116,17 @@ class _Teller:
         self.progress = progress
         self.told = 0
 
-    def tell(self, built: Built) -> None:
-        """Say what is wrong with a pair, and count it."""
-        if not built.ok:
-            self.told += 1
-            if self.told <= _TOLD:
-                self.progress.end()
-                self.session.note(f"{built.pair}:")
-                self.session.diagnose(*self.builder.explain(built.pair))
+    def done(self) -> None:
+        """Count a pair."""
         self.progress.step()
+
+    def failed(self, pair: Pair) -> None:
+        """Say what is wrong with a pair."""
+        self.told += 1
+        if self.told <= _TOLD:
+            self.progress.end()
+            self.session.note(f"{pair}:")
+            self.session.diagnose(*self.builder.explain(pair))
 
     def end(self) -> None:
         """Close the line of progress."""
@@ -130,12 +135,11 @@ class _Teller:
             self.session.note(f"{self.told - _TOLD:,} more pairs have errors; see the summary")
 
 
-def _found_orphans(work: Work) -> Iterator[Drift]:
-    """Files that belong to no pair; what the survey has seen is not looked for again."""
-    builder = work.builder
-    if work.changes:
-        return orphans(builder.folder, builder.reader.selection)
-    return chain(outside(builder.folder, builder.reader.selection), work.orphans)
+def _found_orphans(builder: Builder, seen: Strays) -> Iterator[Drift]:
+    """Files that belong to no pair; the directories of pairs have been looked into."""
+    yield from outside(builder.folder, builder.reader.selection)
+    for pair, names in sorted(seen.items()):
+        yield from inside(f"{pair.spec}/{pair.cluster}", names)
 
 
 def _orphans(found: Iterable[Drift], folder: Path, options: Namespace, session: Session) -> None:

@@ -27,6 +27,7 @@ def run(options: Namespace, session: Session) -> int:
         return OK
     found = _new(linted.diagnostics, options)
     _show(found, linted.sources, session)
+    _tell_what_was_read(linted, session)
     return _code(found, options.fail_on)
 
 
@@ -62,6 +63,20 @@ def _lint(options: Namespace, session: Session) -> Linted:
         session.note(_unknown_model(environment.model_name))
     allowed = [Allowance(name, "allowed on the command line") for name in _names(options.allow)]
     return lint_files([Path(each) for each in options.files], targets, environment, allowed)
+
+
+_FEW: Final = 3
+
+
+def _tell_what_was_read(linted: Linted, session: Session) -> None:
+    """Say how files were taken together, and which were passed over, where that is not plain."""
+    if len(linted.runs) > 1:
+        session.note(f"read as {len(linted.runs)} runs: files of one kind are not of one run")
+    strange = linted.passed_over
+    if strange:
+        more = f" and {len(strange) - _FEW} more" if len(strange) > _FEW else ""
+        named = ", ".join(strange[:_FEW])
+        session.note(f"passed over, as files of no program that is known: {named}{more}")
 
 
 def _unknown_model(name: str) -> str:

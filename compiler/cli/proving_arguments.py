@@ -125,9 +125,12 @@ def add_lint(commands: "Subparsers") -> None:
         commands,
         "lint",
         "say what is wrong with configs that are there, read together",
-        "Files are recognised by their content, and files that they refer to are read too.\n\n"
+        "Files are recognised by their content, and files that they refer to are read too. They\n"
+        "are one run; where two of them are of one kind, each directory is one, or each of the\n"
+        "files. A folder stands for the configs below it.\n\n"
         "examples:\n  tunec lint ds_config.json training_args.yaml --hardware p100-x1\n"
-        "  tunec lint train.sh --software transformers=4.44 --format sarif",
+        "  tunec lint train.sh --software transformers=4.44 --format sarif\n"
+        "  tunec lint .",
     )
     reading_options(parser)
     parser.add_argument(

@@ -33,7 +33,7 @@ Page = tuple[str, tuple[Diagnostic, ...]]
 
 
 def _fleet(tree: Path, options: Namespace) -> Page:
-    from tunec.compiler.fleet.lock import LOCK, read_lock
+    from tunec.compiler.fleet.lock import LOCK, lock_lines
     from tunec.compiler.fleet.summary import rows
     from tunec.compiler.review.report.fleet_page import fleet_page
 
@@ -44,7 +44,7 @@ def _fleet(tree: Path, options: Namespace) -> Page:
         )
     if not (tree / LOCK).is_file():
         raise Misuse(f"{tree} holds no {LOCK}; `tunec fleet FILE -o {tree}` builds a tree")
-    found = list(rows(read_lock(tree)))
+    found = list(rows(lock_lines(tree)))
     if not found:
         raise Misuse(f"{tree / LOCK} holds no pair")
     return fleet_page(tree.resolve().name, found), ()

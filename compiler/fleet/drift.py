@@ -1,5 +1,6 @@
 """Drift: how a tree differs from what its fleet compiles to, and why."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,11 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
-from tunec.compiler.fleet.lock import LOCK, PART, Locked, lock_lines, read_lock
+from tunec.compiler.fleet.lock import Locked, Vouched, is_own, lock_lines, read_lock
 from tunec.compiler.fleet.pair import Builder
 from tunec.compiler.fleet.pairing import beside, tasks
 from tunec.compiler.fleet.selection import Selection
-from tunec.compiler.fleet.tree import files_below
+from tunec.compiler.fleet.tree import are_older, files_below
 
 Kind = Literal["edited", "missing", "stale", "not built", "orphan"]
 
@@ -30,16 +31,18 @@ class Drift:
         return f"{self.path}: {self.kind}" + (f" ({self.why})" if self.why else "")
 
 
-def strays(folder: Path, artifacts: Mapping[str, str], since: int) -> tuple[str, ...] | None:
+def strays(folder: str, artifacts: Mapping[str, str], said: Vouched) -> tuple[str, ...] | None:
     """Files of a pair's directory that the lock does not name; None where one it names is not so.
 
-    A file that is older than `since` (nanoseconds, when the lock was written) was not touched after
-    it; only younger ones are read.
+    A file that is older than the lock was not touched after it; only younger ones are read. Where
+    it is `said` that files were alone, directories that are older have not been touched either.
     """
-    found = files_below(os.fspath(folder))
+    if said.are_alone and artifacts and are_older(folder, tuple(artifacts), said.since):
+        return ()
+    found = files_below(folder)
     for name, digest in artifacts.items():
         changed = found.get(name, -1)
-        if changed < 0 or (changed > since and _digest(folder / name) != digest):
+        if changed < 0 or (changed > said.since and _digest(f"{folder}/{name}") != digest):
             return None
     return tuple(sorted(found.keys() - artifacts.keys())) if len(found) > len(artifacts) else ()
 
@@ -48,7 +51,7 @@ def file_drifts(root: Path, locked: Locked) -> Iterator[Drift]:
     """What of a pair's files is missing or was edited: every one is read."""
     where = _where(locked)
     for name, digest in locked.artifacts.items():
-        found = _digest(root / where / name)
+        found = _digest(f"{root}/{where}/{name}")
         if found is None:
             yield Drift(f"{where}/{name}", "missing")
         elif found != digest:
@@ -76,9 +79,10 @@ def _where(locked: Locked) -> str:
     return f"{locked.pair.spec}/{locked.pair.cluster}"
 
 
-def _digest(file: Path) -> str | None:
+def _digest(path: str) -> str | None:
     try:
-        return sha256(file.read_bytes()).hexdigest()
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123  a third of the time of a Path
+            return sha256(file.read()).hexdigest()
     except OSError:
         return None
 
@@ -93,7 +97,7 @@ def orphans(root: Path, selection: Selection) -> Iterator[Drift]:
     for line in lock_lines(root):
         if line.pair.spec in selection.specs and line.pair.cluster in sites:
             where = f"{line.pair.spec}/{line.pair.cluster}"
-            there = files_below(os.fspath(root / where)).keys() - line.artifacts().keys()
+            there = files_below(f"{root}/{where}").keys() - json.loads(line.artifacts()).keys()
             yield from inside(where, sorted(there))
 
 
@@ -112,7 +116,7 @@ def outside(root: Path, selection: Selection) -> Iterator[Drift]:
 def _strays(root: Path, selection: Selection, sites: set[str]) -> Iterator[Path]:
     """What lies beside the directories of pairs."""
     for entry in visible(root):
-        if entry.name not in selection.specs and entry.name not in (LOCK, PART):
+        if entry.name not in selection.specs and not is_own(entry.name):
             yield from _files(entry)
     for spec in selection.specs:
         for name in sorted(_names(root / spec) - sites):
@@ -126,7 +130,7 @@ def visible(root: Path) -> list[Path]:
 
 def _names(folder: Path) -> set[str]:
     try:
-        return {entry.name for entry in folder.iterdir()}
+        return set(os.listdir(folder))  # noqa: PTH208  a tenth of the time of as many paths
     except (FileNotFoundError, NotADirectoryError):
         return set()
 

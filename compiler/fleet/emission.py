@@ -6,12 +6,13 @@ same and give the same, so it is answered from memory. Clusters differ in much t
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Self, cast
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.emit import Draft, Said, drafted, emit, rows_of, said_by
 from tunec.compiler.facts import Facts
+from tunec.compiler.fleet.alike import Alike
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.recollection import Recollection
 from tunec.compiler.ir.watched import WatchedPlan
@@ -67,7 +68,7 @@ def _asking(plan: Plan, asked: dict[str, Any]) -> Callable[[str], Any]:
 class _Dialect:
     """What was written in one dialect of a target, by the slots that were asked."""
 
-    whole: Recollection[str, Emitted] = field(default_factory=Recollection)
+    whole: Alike[Emitted] = field(default_factory=Alike)
     files: dict[str, Recollection[str, Draft]] = field(default_factory=dict)
     rows: dict[str, _Rows] = field(default_factory=dict)
 
@@ -86,7 +87,7 @@ class _Dialect:
 
     def forget(self) -> None:
         """Forget files, and keep what rows say, unless that is much."""
-        self.whole = Recollection()
+        self.whole = Alike()
         self.files.clear()
         for each in self.rows.values():
             each.rows = tuple(
@@ -114,9 +115,11 @@ class Emissions:
         """Write a plan of a spec in the words of a target, as `emit` does."""
         self.begin(spec)
         target, version = asked
-        key = (target.name, str(version), tuple(sorted(software.items())))
-        known = self._known.setdefault(key, _Dialect())
-        found = known.whole.recall(plan.__getitem__)
+        key = (target.name, version, tuple(software.items()))
+        if key not in self._known:
+            self._known[key] = _Dialect()
+        known = self._known[key]
+        found = known.whole.recall(plan)
         if found is None:
             watched = WatchedPlan(plan)
             found = emit(
@@ -127,7 +130,7 @@ class Emissions:
                 header=(_HEADER,),
                 drafting=known.drafted,
             )
-            known.whole.keep(watched.asked, found)
+            known.whole.keep(plan, watched.asked, found)
         artifacts, diagnostics = found
         return tuple(_with_header(each, header) for each in artifacts), diagnostics
 
@@ -150,10 +153,9 @@ class Emissions:
 
 def _with_header(artifact: Artifact, header: tuple[str, ...]) -> Artifact:
     """The text with the lines of this plan's header where the other one stands."""
-    at = artifact.text.find(_HEADER)
-    if at < 0:
+    before, mark, after = artifact.text.partition(_HEADER)
+    if not mark:
         return artifact
-    start = artifact.text.rfind("\n", 0, at) + 1
-    before, after = artifact.text[start:at], artifact.text[at + len(_HEADER) :]
-    lines = (f"\n{before}".join(header), after)
-    return replace(artifact, text=artifact.text[:at] + "".join(lines))
+    margin = before[before.rfind("\n") + 1 :]
+    text = f"{before}{f'{chr(10)}{margin}'.join(header)}{after}"
+    return Artifact(artifact.name, artifact.format, text, artifact.values)

@@ -8,10 +8,11 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.fleet.lock import Inputs
+from tunec.compiler.fleet.lock import Inputs, as_json, opening
 from tunec.compiler.fleet.selection import Selection, Site
 from tunec.compiler.frontend.load import Loaded, load_spec
 from tunec.compiler.requirements import Asked
+from tunec.compiler.review.outcome import Pair
 from tunec.compiler.target import Target
 from tunec.compiler.version import __version__
 from tunec.schemas.hardware.catalogue import UnknownName, device
@@ -23,6 +24,10 @@ from tunec.schemas.spec import Spec
 
 _FLEET: Final = "<fleet>"
 """Where a diagnostic says the hardware comes from."""
+
+
+_MARK: Final = "<the cluster's>"
+"""Stands for the name and the digest of a cluster: no spec is called so, and no digest reads so."""
 
 
 def digest(*texts: str) -> str:
@@ -53,6 +58,8 @@ class Reader:
     _specs: dict[_Key, Loaded] = field(default_factory=dict)
     _asked: dict[tuple[_Key, _Software], tuple[Asked, ...]] = field(default_factory=dict)
     _inputs: dict[tuple[_Key, _Software], Inputs] = field(default_factory=dict)
+    _openings: dict[tuple[_Key, _Software], tuple[str, str, str]] = field(default_factory=dict)
+    """Around the cluster's name and its digest."""
     _clusters: dict[str, str] = field(default_factory=dict)
 
     def loaded(self, spec: str, site: Site) -> Loaded:
@@ -84,12 +91,25 @@ class Reader:
         software = _software(site)
         if (key, software) not in self._inputs:
             self._inputs[key, software] = self._made(key, site, self.loaded(spec, site))
-        return replace(self._inputs[key, software], cluster=self._cluster(site))
+        return self._inputs[key, software].on(self._cluster(site))
+
+    def opening(self, spec: str, site: Site) -> str:
+        """How the line of a pair that was made from these begins, as `lock.opening` writes it."""
+        key = (spec, self.selection.overrides(spec, site)), _software(site)
+        if key not in self._openings:
+            inputs = self.inputs(spec, site)
+            if key not in self._inputs:
+                return opening(Pair(spec, site.name), inputs)
+            start, _, rest = opening(Pair(spec, _MARK), inputs.on(_MARK)).partition(_MARK)
+            between, _, end = rest.partition(_MARK)
+            self._openings[key] = start, between, end
+        start, between, end = self._openings[key]
+        return f"{start}{as_json(site.name)[1:-1]}{between}{self._cluster(site)}{end}"
 
     def _read(self, key: _Key, site: Site) -> Loaded:
         if key not in self._specs:
             if not any(known[0] == key[0] for known in self._specs):
-                for each in (self._specs, self._asked, self._inputs):
+                for each in (self._specs, self._asked, self._inputs, self._openings):
                     each.clear()
             self._specs[key] = self._load(key, site)
         return self._specs[key]
@@ -117,7 +137,8 @@ class Reader:
 
 
 def _software(site: Site) -> _Software:
-    return tuple(sorted(site.cluster.software.items())) if site.cluster else ()
+    named = site.cluster.software if site.cluster else None
+    return tuple(sorted(named.items())) if named else ()
 
 
 def _own_files(loaded: Loaded) -> tuple[tuple[str, str], ...]:

@@ -5,11 +5,13 @@ digests of what went in, of what came out, and its decisions. Lines are written 
 stream, so that a fleet is never held in memory.
 
 While a build runs, pairs that are being rewritten are not in the lock: what it says is true at
-every moment. Finished ones are kept in `tunec.lock.part`, from which an interrupted build goes on.
+every moment. Finished ones are kept in `tunec.lock.part` (`tunec.lock.part2` and so on, for each
+process that builds), from which an interrupted build goes on.
 """
 
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -18,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from heapq import merge
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from tunec.compiler.ir.show import plain
 from tunec.compiler.review.outcome import Pair
@@ -52,9 +54,16 @@ class Inputs:
         mine, theirs = self.parts(), other.parts()
         return tuple(name for name in mine if mine[name] != theirs[name])
 
+    def on(self, cluster: str) -> Self:
+        """The same for another cluster, by its digest."""
+        return type(self)(**{**self.parts(), "cluster": cluster})
+
     def parts(self) -> dict[str, Any]:
-        """Every part by its name."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        """Every part by its name, in the order in which they are written."""
+        return {name: getattr(self, name) for name in _PARTS}
+
+
+_PARTS: Final = tuple(each.name for each in fields(Inputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,7 @@ class Locked:
         )
 
 
-_UNREADABLE: Final = (ValueError, KeyError, TypeError)
+UNREADABLE: Final = (ValueError, KeyError, TypeError)
 """What reading a line raises that is not one of ours."""
 
 # A key stands in a text of JSON with its quotes as they are; in a value they have backslashes. No
@@ -104,29 +113,32 @@ _DECISIONS: Final = ',"decisions":'
 
 def opening(pair: Pair, inputs: Inputs) -> str:
     """How the line of a pair that was made from these begins."""
-    spec, cluster = _json(pair.spec), _json(pair.cluster)
-    parts = _json(inputs.parts())
+    spec, cluster = as_json(pair.spec), as_json(pair.cluster)
+    parts = as_json(inputs.parts())
     return f'{{"spec":{spec},"cluster":{cluster}{_INPUTS}{parts}{_ARTIFACTS}'
 
 
 def line_of(locked: Locked, decisions: str) -> str:
     """The line of a pair whose decisions are written already, as the `members` of an object."""
     return (
-        f"{opening(locked.pair, locked.inputs)}{_json(dict(sorted(locked.artifacts.items())))}"
-        f"{_SUMMARY}{_json(dict(locked.summary))}{_DECISIONS}{{{decisions}}}}}\n"
+        f"{opening(locked.pair, locked.inputs)}{as_json(dict(sorted(locked.artifacts.items())))}"
+        f"{_SUMMARY}{as_json(dict(locked.summary))}{_DECISIONS}{{{decisions}}}}}\n"
     )
 
 
 def members(decisions: Mapping[str, Any]) -> str:
     """Slots and values as the members of an object of JSON."""
-    return _json({slot: plain(value) for slot, value in decisions.items()})[1:-1]
+    return as_json({slot: plain(value) for slot, value in decisions.items()})[1:-1]
 
 
-_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_NAMES: Final = re.compile(rf'\{{"spec":"([^"\\]*)","cluster":"([^"\\]*)"{_INPUTS}')
+"""How a line begins where no name has a character that JSON writes in another way."""
+
+as_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""As all of a line is written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A pair's line as it stands in a lock; what is in it is read when it is asked for."""
 
     pair: Pair
@@ -137,14 +149,24 @@ class Line:
         """A line by its text. Raises ValueError or KeyError for one that is torn."""
         if not text.endswith("}\n"):
             raise ValueError("the line has no end")
+        names = _NAMES.match(text)
+        if names is not None:
+            return cls(Pair(*names.groups()), text)
         data = json.loads(f"{text[: text.index(_INPUTS)]}}}")
         return cls(Pair(data["spec"], data["cluster"]), text)
 
-    def artifacts(self) -> dict[str, str]:
-        """SHA-256 of each file."""
-        start = self.text.index(_ARTIFACTS) + len(_ARTIFACTS)
-        found: dict[str, str] = json.loads(self.text[start : self.text.index(_SUMMARY, start)])
+    def artifacts(self) -> str:
+        """SHA-256 of each file by its path, as JSON."""
+        return self._between(_ARTIFACTS, _SUMMARY)
+
+    def summary(self) -> dict[str, Any]:
+        """The row of the summary table."""
+        found: dict[str, Any] = json.loads(self._between(_SUMMARY, _DECISIONS))
         return found
+
+    def _between(self, key: str, following: str) -> str:
+        start = self.text.index(key) + len(key)
+        return self.text[start : self.text.index(following, start)]
 
 
 def read_lock(folder: Path, *, whole: bool = True) -> Iterator[Locked]:
@@ -152,7 +174,7 @@ def read_lock(folder: Path, *, whole: bool = True) -> Iterator[Locked]:
     for line in lock_lines(folder):
         try:
             yield Locked.from_line(line.text, whole=whole)
-        except _UNREADABLE:
+        except UNREADABLE:
             continue
 
 
@@ -164,20 +186,43 @@ def lock_lines(folder: Path) -> Iterator[Line]:
     return _lines(folder / LOCK)
 
 
-def _part_lines(folder: Path) -> Iterator[Line]:
-    """The pairs that a build has finished, sorted; a torn last line is left out."""
-    return _lines(folder / PART)
+def is_own(name: str) -> bool:
+    """Whether a file at the top of a tree is the lock or a part of it, and no spec's."""
+    number = name.removeprefix(PART)
+    return name in (LOCK, PART) or (number != name and number.isdecimal())
 
 
-def fold(folder: Path, version: str) -> None:
-    """Put the pairs of the part into the lock."""
-    write_lock(folder, version, _merged(lock_lines(folder), _part_lines(folder)))
+def _parts(folder: Path) -> list[Path]:
+    """The parts of a tree's lock; the last is `PART` itself, without which there are no others."""
+    found = (each for each in folder.glob(f"{PART}*") if is_own(each.name))
+    return sorted(found, reverse=True)
 
 
-def _merged(old: Iterable[Line], new: Iterable[Line]) -> Iterator[Line]:
-    """Both, sorted; where both have a pair, the new one."""
+def fold(folder: Path, version: str, *, alone: bool = False) -> None:
+    """Put the pairs of the parts into the lock; a torn last line of one is left out.
+
+    `alone`: it is known that nothing but the files of pairs lies in their directories.
+    """
+    lines = _merged(*map(_lines, _parts(folder)), lock_lines(folder))
+    write_lock(folder, version, lines, alone=alone)
+
+
+def fold_parts(folder: Path, version: str) -> None:
+    """Put what an interrupted build had finished into the lock."""
+    if (folder / PART).exists():
+        fold(folder, version)
+        _remove_parts(folder)
+
+
+def _remove_parts(folder: Path) -> None:
+    for each in _parts(folder):
+        each.unlink()
+
+
+def _merged(*sorted_lines: Iterable[Line]) -> Iterator[Line]:
+    """All, sorted; where several have a pair, the line of the first."""
     last: Pair | None = None
-    for each in merge(new, old, key=lambda line: line.pair):
+    for each in merge(*sorted_lines, key=lambda line: line.pair):
         if each.pair != last:
             yield each
         last = each.pair
@@ -196,7 +241,7 @@ def _lines(file: Path) -> Iterator[Line]:
             try:
                 line = Line.of(text)
                 follows = last is None or last < line.pair
-            except _UNREADABLE:
+            except UNREADABLE:
                 continue
             if follows:
                 yield line
@@ -216,7 +261,7 @@ def header(version: str) -> str:
     return json.dumps({"tunec.lock": FORMAT, "tunec": version}) + "\n"
 
 
-def write_lock(folder: Path, version: str, lines: Iterable[Line]) -> None:
+def write_lock(folder: Path, version: str, lines: Iterable[Line], *, alone: bool = False) -> None:
     """Replace the lock by these lines, which come sorted; the old one stands until all is there."""
     folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{LOCK}.", dir=folder)
@@ -225,40 +270,53 @@ def write_lock(folder: Path, version: str, lines: Iterable[Line]) -> None:
             file.write(header(version))
             file.writelines(each.text for each in lines)
         Path(name).chmod(0o644)
-        _sign(Path(name), time.time_ns())
+        _sign(Path(name), time.time_ns(), alone=alone)
         Path(name).replace(folder / LOCK)
     finally:
         with suppress(FileNotFoundError):
             Path(name).unlink()
 
 
-_MARK, _STEP = 714_285, 1_000_000
-"""What the time of a lock that we wrote leaves over when it is divided by a millisecond."""
+_STEP: Final = 1_000_000
+_MARK, _ALONE = 714_285, 714_286
+"""What the time of a lock that we wrote leaves over when it is divided by a millisecond: the second
+where nothing but the files of pairs lay in their directories."""
 
 
-def _sign(file: Path, now: int) -> None:
-    """Give a lock the last marked time before `now`, in nanoseconds."""
-    then = (now // _STEP - 1) * _STEP + _MARK
-    os.utime(file, ns=(then, then))
+class Vouched(NamedTuple):
+    """What the time of a lock says of the tree."""
 
-
-def untouched_since(folder: Path) -> int:
-    """Nanoseconds: what is older has not been touched since the lock was written.
+    since: int
+    """Nanoseconds: a file that is older has not been touched since the lock was written.
 
     0 where the lock was not put there by `write_lock`: a lock that was checked out, copied or
     edited says nothing about the files around it, whatever their time.
     """
+    are_alone: bool
+    """Whether nothing else lay in the directories of pairs then."""
+
+
+def _sign(file: Path, now: int, *, alone: bool) -> None:
+    """Give a lock the last marked time before `now`, in nanoseconds."""
+    then = (now // _STEP - 1) * _STEP + (_ALONE if alone else _MARK)
+    os.utime(file, ns=(then, then))
+
+
+def vouched(folder: Path) -> Vouched:
+    """What can be believed of a tree without reading it."""
     try:
         written = (folder / LOCK).stat().st_mtime_ns
     except FileNotFoundError:
-        return 0
-    return written if written % _STEP == _MARK else 0
+        return Vouched(0, are_alone=False)
+    mark = written % _STEP
+    return Vouched(written if mark in (_MARK, _ALONE) else 0, mark == _ALONE)
 
 
-def vouch(folder: Path, now: int) -> None:
+def vouch(folder: Path, now: int, *, alone: bool) -> None:
     """Say that every file was found to be what the lock says, at `now` in nanoseconds."""
-    if (folder / LOCK).exists() and not untouched_since(folder):
-        _sign(folder / LOCK, now)
+    said = vouched(folder)
+    if (folder / LOCK).exists() and (not said.since or alone > said.are_alone):
+        _sign(folder / LOCK, now, alone=alone)
 
 
 class Busy(RuntimeError):
@@ -300,21 +358,28 @@ def sweep(folder: Path) -> None:
 
 
 @contextmanager
-def part(folder: Path, version: str) -> Iterator[Callable[[str], None]]:
-    """Open the part anew, and take it away at the end, when all of it is in the lock.
+def part(folder: Path, version: str) -> Iterator[None]:
+    """Begin a part, and take all parts away at the end, when what is in them is in the lock."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / PART).write_text(header(version), "utf-8", newline="\n")
+    yield
+    _remove_parts(folder)
+
+
+@contextmanager
+def adding(folder: Path, version: str, number: int = 0) -> Iterator[Callable[[str], None]]:
+    """Open the part of the process of a `number`.
 
     Gives a function that adds the line of a finished pair; each is on its way to the disk when that
     returns, so that it outlives the process.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / PART
-    with file.open("w", encoding="utf-8", newline="\n") as stream:
-        stream.write(header(version))
-        stream.flush()
+    file = folder / (f"{PART}{number + 1}" if number else PART)
+    with file.open("a", encoding="utf-8", newline="\n") as stream:
+        if number:
+            stream.write(header(version))
 
         def add(line: str) -> None:
             stream.write(line)
             stream.flush()
 
         yield add
-    file.unlink()

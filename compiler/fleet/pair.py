@@ -1,10 +1,11 @@
 """One pair of a fleet: planned, written out, and reduced to its line of the lock."""
 
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import Objecting, Planned, header_of, objected, plan
@@ -14,22 +15,23 @@ from tunec.compiler.fleet.lock import Locked, line_of, members
 from tunec.compiler.fleet.selection import Site
 from tunec.compiler.fleet.tree import put
 from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.ir.caches import forget
 from tunec.compiler.ir.grouped import Grouped
 from tunec.compiler.locate import locate
 from tunec.compiler.requirements import Asked
-from tunec.compiler.review.outcome import Outcome, Pair, outcome_of
+from tunec.compiler.review.outcome import Pair, needs_of
 from tunec.compiler.review.policy import Rules, judge
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A finished pair, as one process tells another of it."""
+class Built(NamedTuple):
+    """A finished pair."""
 
-    pair: Pair
     line: str
     """Of the lock."""
     ok: bool
     """Whether it fits, and every file was written."""
+    strays: tuple[str, ...]
+    """Files in its directory that belong to nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +48,21 @@ class Builder:
 
         What would make a spec fit is not searched for: nobody reads it of a thousand clusters.
         """
+        if self.emissions.begin(spec):
+            _forget_plans()
         planned, texts, found = self._compiled(spec, site, repairing=False)
         broken = has_errors(found)
         texts = {} if broken else texts
-        pair = Pair(spec, site.name)
-        put(self.folder / spec / site.name, texts)
-        outcome = outcome_of(planned, pair, with_traits=False)
+        left_over = put(f"{self.folder}/{spec}/{site.name}", texts)
         locked = Locked(
-            pair,
+            Pair(spec, site.name),
             self.reader.inputs(spec, site),
             {name: sha256(text.encode()).hexdigest() for name, text in texts.items()},
-            summary_of(outcome, found),
+            summary_of(planned, found),
         )
-        decided = planned.plan if outcome.fits else None
+        decided = planned.plan if planned.ok else None
         decisions = _DECISIONS.texts(decided).values() if decided is not None else ()
-        return Built(pair, line_of(locked, ",".join(decisions)), not broken)
+        return Built(line_of(locked, ",".join(decisions)), not broken, left_over)
 
     def explain(self, pair: Pair) -> tuple[tuple[Diagnostic, ...], Mapping[str, str]]:
         """All that there is to say of a pair, with what makes it fit; and the texts it is of."""
@@ -101,6 +103,18 @@ class Builder:
         return texts, tuple(found)
 
 
+_MUCH: Final = 256
+"""Results of a cache; what holds fewer is not worth emptying."""
+_YOUNG: Final = 0
+"""The generation of what was made since the last collection."""
+
+
+def _forget_plans() -> None:
+    """Empty the caches of planning that hold much, and collect what the spec before has left."""
+    forget(_MUCH)
+    gc.collect(_YOUNG)
+
+
 _DECISIONS: Final = Grouped(members)
 
 
@@ -112,25 +126,25 @@ _LACKING: Final = "E07"
 """Codes of what does not fit; whatever else refuses a pair is no matter of size."""
 
 
-def summary_of(outcome: Outcome, found: Sequence[Diagnostic]) -> dict[str, Any]:
+def summary_of(planned: Planned, found: Sequence[Diagnostic]) -> dict[str, Any]:
     """The row of a pair in the summary: what fits, how, and how fast."""
     errors = [each for each in found if each.severity == "error"]
-    if outcome.needs is None or errors:
+    plan, needs = planned.plan, needs_of(planned)
+    if plan is None or needs is None or errors:
         lacks = not errors or any(each.id.startswith(_LACKING) for each in errors)
         why = errors[0].message if errors else ""
         return {"fits": False, **({} if lacks else {"refused": True}), "why": why}
-    value, needs = outcome.values, outcome.needs
     return {
         "fits": True,
-        "precision": value["precision.compute"],
-        "engine": value["parallel.engine"],
-        "zero": value["zero.stage"],
-        "offload": value["zero.offload_optimizer"],
-        "checkpointing": value["activation_checkpointing.mode"],
-        "micro": value["batch.micro"],
-        "accumulation": value["batch.accumulation"],
-        "global": value["batch.global"],
-        "devices": value["parallel.world"],
+        "precision": plan.precision.compute,
+        "engine": plan.parallel.engine,
+        "zero": plan.zero.stage,
+        "offload": plan.zero.offload_optimizer,
+        "checkpointing": plan.activation_checkpointing.mode,
+        "micro": plan.batch.micro,
+        "accumulation": plan.batch.accumulation,
+        "global": plan.batch.global_,
+        "devices": plan.parallel.world,
         "required_bytes": needs.required,
         "budget_bytes": needs.budget,
         "tokens_per_second": round(needs.tokens_per_second, 3),

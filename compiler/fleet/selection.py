@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import did_you_mean
-from tunec.compiler.fleet.lock import LOCK, PART
+from tunec.compiler.fleet.lock import is_own
 from tunec.compiler.frontend.document import Document, load_document
 from tunec.compiler.frontend.files import near_files
 from tunec.compiler.frontend.load import load_spec
@@ -161,7 +161,7 @@ def _specs(
         for file in files:
             if not _matches(file.relative_to(base).as_posix(), fleet.specs.exclude):
                 name = _name(file)
-                if name in (LOCK, PART):
+                if is_own(name):
                     message = f"no spec may be called `{name}`: the tree's own file is"
                     faults.append(_fault(message, span, "give it another `name:`"))
                 if found.setdefault(name, file) != file:

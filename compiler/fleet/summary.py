@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import Any, Final
 
-from tunec.compiler.fleet.lock import Locked
+from tunec.compiler.fleet.lock import UNREADABLE, Line
 from tunec.schemas.units import format_bytes
 
 COLUMNS: Final = (
@@ -40,10 +40,14 @@ _MOST: Final = 60
 Row = Mapping[str, Any]
 
 
-def rows(locked: Iterable[Locked]) -> Iterator[Row]:
-    """The rows of a lock, in its order."""
-    for each in locked:
-        yield {"spec": each.pair.spec, "cluster": each.pair.cluster, **each.summary}
+def rows(lines: Iterable[Line]) -> Iterator[Row]:
+    """The rows of a lock, in its order; a line that cannot be read has none."""
+    for each in lines:
+        try:
+            summary = each.summary()
+        except UNREADABLE:
+            continue
+        yield {"spec": each.pair.spec, "cluster": each.pair.cluster, **summary}
 
 
 @dataclass(slots=True)
@@ -115,9 +119,9 @@ def as_markdown(found: Iterable[Row]) -> str:
 def as_csv(found: Iterable[Row]) -> str:
     """Every column of every row."""
     text = StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: row.get(name, "") for name in COLUMNS} for row in found)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([row.get(name, "") for name in COLUMNS] for row in found)
     return text.getvalue()
 
 

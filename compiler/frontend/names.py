@@ -42,12 +42,17 @@ def is_path(name: str, base: Path) -> bool:
     """Whether a name means a file or directory rather than a catalogue entry."""
     if not name:
         return False
-    if name.startswith((".", "/", "~")) or name.endswith((".json", ".yaml", ".yml")):
+    if is_written_as_path(name):
         return True
     try:
         return os.path.isdir(os.path.join(base, name))  # noqa: PTH112, PTH118  in every plan
     except (OSError, ValueError):
         return False
+
+
+def is_written_as_path(name: str) -> bool:
+    """Whether a name can be no catalogue entry, whatever there is on the disk."""
+    return name.startswith((".", "/", "~")) or name.endswith((".json", ".yaml", ".yml"))
 
 
 # ── models ───────────────────────────────────────────────────────────────────────────────────────

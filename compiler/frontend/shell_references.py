@@ -77,8 +77,22 @@ _COOKBOOK_MARKS: Final = frozenset(
     {"enable_fsdp", "use_peft", "peft_method", "batch_size_training", "model_name", "quantization"}
 )
 """meta-llama/llama-cookbook: the module, or the script of its folder that only starts it."""
-SCRIPTS: Final = ("diffusers", "llama-cookbook")
+_ALPACA: Final = re.compile(r"(\A|/)finetune\.py\Z")
+_ALPACA_MARKS: Final = frozenset(
+    {"micro_batch_size", "cutoff_len", "lora_target_modules", "val_set_size", "train_on_inputs"}
+)
+"""tloen/alpaca-lora 8bb8579 finetune.py `train`, and the scripts that were made of it."""
+_SAT_MARKS: Final = frozenset(
+    {
+        *("experiment_name", "model_parallel_size", "train_iters", "resume_dataloader"),
+        *("skip_init", "distributed_backend", "lr_decay_style", "checkpoint_activations"),
+    }
+)
+"""SwissArmyTransformer 0.4.12 sat/arguments.py, of which the scripts of VisualGLM, CogVLM and
+CogAgent take their flags."""
+SCRIPTS: Final = ("diffusers", "llama-cookbook", "alpaca-lora", "sat")
 """Makers whose scripts have no table: rules read their flags as they are written."""
+_FEW: Final = 2
 _OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z|(\A|/)(swift/cli|open_instruct)/")
 """The example scripts of transformers with a loop of their own share some of the flags, and so does
 ms-swift, whose arguments have other defaults (ms-swift 3.0 swift/llm/argument), and Open Instruct,
@@ -116,6 +130,10 @@ def dialect_of(program: str, node: Node) -> str | None:
         return "diffusers"
     if _COOKBOOK.search(program) and len(keys & _COOKBOOK_MARKS) > 1:
         return "llama-cookbook"
+    if _ALPACA.search(program) and "base_model" in keys and keys & _ALPACA_MARKS:
+        return "alpaca-lora"
+    if len(keys & _SAT_MARKS) > _FEW:
+        return "sat"
     found = (name for name, fewest, marks in _MARKS if len(keys & marks) >= fewest)
     return next(found, None)
 

@@ -12,6 +12,7 @@ _Result = TypeVar("_Result")
 _BY_CONTENT: Final[dict[type, Callable[[Any], Any]]] = {
     str: lambda fact: fact,
     int: lambda fact: (int, fact),
+    float: lambda fact: (float, fact),
     dict: lambda fact: tuple(fact.items()),
     set: frozenset,
 }

@@ -20,8 +20,16 @@ _Path = tuple[tuple[Any, Any], ...]
 class _End:
     """Where only one result is left: what has to be answered alike to come to it."""
 
-    rest: _Path
+    path: _Path
+    """From the root on."""
+    start: int
+    """Where in it this is."""
     result: Any
+
+    @property
+    def rest(self) -> _Path:
+        """The questions that are left."""
+        return self.path[self.start :]
 
 
 _Tree = dict[Any, dict[Any, "_Tree | _End"]]
@@ -68,14 +76,18 @@ def _found(at: "_Tree | _End | None", ask: Callable[[Any], Any]) -> Any:
 
 def _grown(at: "_Tree | _End | None", path: _Path, result: Any) -> "_Tree | _End":
     """A tree with one more result."""
-    if not path or at is None:
-        return _End(path, result)
-    if isinstance(at, _End):
-        if not at.rest:
-            return _End(path, result)
-        (question, told), *rest = at.rest
-        at = {question: {told: _End(tuple(rest), at.result)}}
-    (question, told), *rest = path
-    branches = at.setdefault(question, {})
-    branches[told] = _grown(branches.get(told), tuple(rest), result)
-    return at
+    root: dict[Any, Any] = {}
+    branches, told, place = root, None, 0
+    while place < len(path) and at is not None:
+        if isinstance(at, _End):
+            if at.start == len(at.path):
+                break
+            first, said = at.path[at.start]
+            at = {first: {said: _End(at.path, at.start + 1, at.result)}}
+        branches[told] = at
+        question, answer = path[place]
+        branches, told, place = at.setdefault(question, {}), answer, place + 1
+        at = branches.get(told)
+    branches[told] = _End(path, place, result)
+    found: _Tree | _End = root[None]
+    return found

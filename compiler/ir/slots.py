@@ -12,6 +12,7 @@ from typing import Any, Final
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.terms import (
     AdapterKind,
+    AdapterMerge,
     Attention,
     Checkpointing,
     Engine,
@@ -128,6 +129,9 @@ class Adapter:
     bias: str = _slot("none, all or lora_only")
     rslora: bool = _slot("scale by 1/sqrt(rank) (arXiv 2312.03732)")
     dora: bool = _slot("train magnitude apart from direction (arXiv 2402.09353)")
+    merge: AdapterMerge = _slot(
+        "where the adapter is added to the base when training is done: never, device or host"
+    )
     also_train: tuple[str, ...] = _slot("modules trained in full beside the adapter")
     frozen: tuple[str, ...] = _slot("parts that a full fine-tune leaves as they are")
     trainable_parameters: int = _slot("parameters with gradients", "parameters")

@@ -28,7 +28,7 @@ class Pair:
     other: str
     why: str = ""
     since: str = ""
-    """The first release that checks it (`axolotl>=0.19`); empty where every one does."""
+    """The releases that check it (`axolotl>=0.19`); empty where every one does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,15 @@ def severity(run: Run, since: str) -> Severity | None:
 
 def notes(run: Run, why: str, since: str) -> tuple[str, ...]:
     """The reason, and from which release on it is checked where nobody names one."""
-    late = f"checked by {since.replace('>=', ' ')} and later" if severity(run, since) else ""
+    late = _releases(since) if severity(run, since) else ""
     return tuple(each for each in (why, late) if each)
+
+
+def _releases(since: str) -> str:
+    """Releases in words: `axolotl>=0.19` is 0.19 and later, `axolotl>=0.11,<0.16` stays a range."""
+    if "<" in since:
+        return f"checked by {since.replace(',', ' and ')}"
+    return f"checked by {since.replace('>=', ' ')} and later"
 
 
 def refused_pair(run: Run, document: Document, pair: Pair) -> Iterator[Finding]:

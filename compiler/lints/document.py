@@ -1,6 +1,6 @@
 """A document of a run: what was read from one file, or seen of it through another dialect."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -12,11 +12,16 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.target import File, Found, Target
 from tunec.schemas.source import Span
 
-TRAINERS: Final = ("hf", "sft", "dpo", "grpo", "reward", "kto", "orpo", "llamafactory")
+TRL: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo", "gkd")
+"""Kinds that are a config of TRL's, with its ModelConfig beside it."""
+TRAINERS: Final = ("hf", *TRL, "llamafactory")
 """Kinds whose files hold the fields of transformers' TrainingArguments under their own names."""
 
 FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {"trainer": TRAINERS}
 """Names under which `Run` finds documents of several kinds."""
+
+Test = Callable[[str, Any], bool]
+"""Of a path and the value there, and of nothing else."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,6 +79,11 @@ class Document:
             path: Found(plain(each.node), place(each.node)) for path, each in self.found.items()
         }
 
+    @cached_property
+    def written(self) -> Mapping[str, str]:
+        """Every key with its value in words."""
+        return {path: repr(place.value) for path, place in self.found.items()}
+
     @property
     def keys(self) -> tuple[str, ...]:
         """Every dotted path, in the file's order."""
@@ -87,6 +97,13 @@ class Document:
         """What the document itself says at a path."""
         found = self.found.get(path)
         return otherwise if found is None else found.value
+
+    def where(self, test: Test) -> Mapping[str, Place]:
+        """The keys whose place has a path and a value that pass a test, in the file's order.
+
+        What looks for few values in many asks so: then it has to look again only where others pass.
+        """
+        return {key: at for key, at in self.found.items() if test(at.path, at.value)}
 
     def added(self, path: str, value: Any) -> Edit | None:
         """The edit that writes a key which is not there; None where its place cannot be told."""

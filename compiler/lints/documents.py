@@ -30,7 +30,14 @@ from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.target import File, Target
 from tunec.schemas.source import Span
 
-_MOST_FILES: Final = 64
+_MOST_FOLLOWED: Final = 64
+"""Files that are read because others refer to them."""
+_NO_CONFIG: Final = "it is a directory, and no file below it could be a config"
+_COMPANIONS: Final = ("data_backend_config", "lycoris_config")
+"""Keys that name a file which is read too where it is there: SimpleTuner finds it from the folder
+that it runs in."""
+_LYCORIS: Final = frozenset({"algo", "linear_alpha"})
+"""Keys of a LyCORIS file (SimpleTuner's lycoris_config), of which no program has a table."""
 _LONGEST: Final = 500
 """Characters of a file's name."""
 _REFERENCES: Final = ("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config")
@@ -66,19 +73,21 @@ class _Reader:
     """Of files with a fault of their syntax, also where nothing could be read."""
     allowed: list[Allowance] = field(default_factory=list)
     seen: set[Path] = field(default_factory=set)
+    followed: int = 0
 
     def file(self, path: Path) -> None:
         """Read a file that was named, and what it refers to."""
         try:
             content = read_bytes(path)
         except Unreadable as fault:
-            self.faults.append(_unreadable(path, str(fault)))
+            why = _NO_CONFIG if path.is_dir() else str(fault)
+            self.faults.append(_unreadable(path, why))
             return
         self._content(path, content)
 
     def _content(self, path: Path, content: bytes) -> None:
         full = path.resolve()
-        if full in self.seen or len(self.seen) >= _MOST_FILES:
+        if full in self.seen:
             return
         self.seen.add(full)
         self.text(str(path), content, path)
@@ -99,7 +108,7 @@ class _Reader:
             self.allowed += allowances(parsed[0].text, name, root)
 
     def _hosts(self, launcher: Document, path: Path) -> None:
-        """Read the hostfile that a launcher names; a missing one is passed over, as by it."""
+        """Read the hostfile that a launcher names; it passes over one that is not there."""
         named = launcher.get("hostfile") if launcher.kind == "launch" else None
         if named is None or not isinstance(named.value, str) or len(named.value) > _LONGEST:
             return
@@ -113,6 +122,17 @@ class _Reader:
                 name = str(_called_as(each, path))
                 self._document(name, hostfile(name, content.decode("utf-8", "replace")))
             return
+        is_here = not Path(named.value).is_absolute()  # others lie on the cluster
+        if is_here and not _is_written(launcher, Path(named.value).name):
+            self.missing.append(Missing(named, named.value, "there is no such file"))
+
+    def _companions(self, document: Document, path: Path) -> None:
+        for key in _COMPANIONS:
+            at = document.get(key)
+            if document.format == "shell" or at is None or not isinstance(at.value, str):
+                continue
+            if _is_file_name(at.value) and next(_contents(Path(at.value), path), None):
+                self._follow(at, path)
 
     def _document(self, name: str, parsed: Parsed, path: Path | None = None) -> None:
         if parsed.part == "hostfile":
@@ -126,11 +146,7 @@ class _Reader:
             return
         known = recognised(parsed, self.targets, self.readers, name)
         if known is None:
-            if not parsed.part:
-                keys = tuple(parsed.root.fields or ())
-                self.unread.append(Unread(name, parsed.text, keys))
-            elif path is not None:
-                self._follow_named(name, parsed, path)
+            self._of_nobody(name, parsed, path)
             return
         target, file, kind = known
         root = self._unfolded(name, parsed, path) if kind in TRAINERS else parsed.root
@@ -151,16 +167,30 @@ class _Reader:
             for each in (*_references(document), *_named(document, parsed)):
                 self._follow(each, path)
             self._hosts(document, path)
+            self._companions(document, path)
             if kind in TRAINERS:
                 for folder, node in checkpoints(document, partial(_near, path=path)):
                     called = str(_called_as(folder, path))
                     self.documents.append(Document(called, "checkpoint", "folder", "", node))
 
+    def _of_nobody(self, name: str, parsed: Parsed, path: Path | None) -> None:
+        """Keep what no table reads: a LyCORIS file, else a file or the flags of a script."""
+        keys = tuple(parsed.root.fields or ())
+        if frozenset(keys) >= _LYCORIS:
+            root = parsed.root
+            self.documents.append(Document(name, "lycoris", parsed.format, parsed.text, root))
+        elif not parsed.part:
+            self.unread.append(Unread(name, parsed.text, keys))
+        elif path is not None:
+            self._follow_named(name, parsed, path)
+
     def _with_table(self, view: Document) -> Document:
         """A view of what a model is loaded with is read as the trainer's own file would be."""
-        reader = self.targets.get("huggingface") if view.kind == "model" else None
+        by_script = view.origin is not None and view.origin.kind in SCRIPTS
+        is_read = view.kind == "model" or (by_script and view.kind in TRAINERS)
+        reader = self.targets.get("huggingface") if is_read else None
         files = (
-            (each for each in reader.files if kind_of(reader, each) == "model") if reader else ()
+            (each for each in reader.files if kind_of(reader, each) == view.kind) if reader else ()
         )
         file = next(iter(files), None)
         return view if file is None else replace(view, target=reader, file=file)
@@ -175,9 +205,20 @@ class _Reader:
             parsed.root,
             unknown=parsed.unknown,
         )
-        self.documents += [document, *views(document)]
+        self.documents += [document, *map(self._with_table, views(document))]
+        if parsed.reader == "diffusers":
+            self._account(document, parsed.program)
         if path is not None:
             self._follow_named(name, parsed, path)
+
+    def _account(self, document: Document, program: str) -> None:
+        """Add what an example says of memory, by the table of the program that says the same."""
+        from tunec.compiler.lints.diffusion.account import example_view
+
+        told, reader = example_view(document, program), self.targets.get("simpletuner")
+        if told is not None and reader is not None:
+            file = next(each for each in reader.files if kind_of(reader, each) == "simpletuner")
+            self.documents.append(replace(told, target=reader, file=file))
 
     def _unfolded(self, name: str, parsed: Parsed, path: Path | None) -> Node:
         """A trainer's keys, with the mappings that it is given as text, or by a file's name."""
@@ -206,7 +247,9 @@ class _Reader:
 
     def _follow(self, place: Any, path: Path) -> None:
         for each, content in _contents(Path(place.value), path):
-            self._content(_called_as(each, path), content)
+            if self.followed < _MOST_FOLLOWED:
+                self.followed += 1
+                self._content(_called_as(each, path), content)
             return
         if not _is_written(place.document, Path(place.value).name):
             self.missing.append(Missing(place, str(place.value), "there is no such file"))
@@ -279,9 +322,7 @@ def _settled(
 ) -> Iterator[Document]:
     """Give each ds_config.json the table of who reads it: that depends on what else was read."""
     kinds = {each.kind for each in documents}
-    reader = (
-        "huggingface" if kinds & {"hf", "sft", "dpo", "grpo", "llamafactory", "axolotl"} else ""
-    )
+    reader = "huggingface" if kinds & {*TRAINERS, "axolotl"} else ""
     reader = reader or ("simpletuner" if "simpletuner" in kinds else "deepspeed")
     if "deepspeed" in readers:
         reader = "deepspeed"

@@ -57,6 +57,10 @@ CLASSES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "sft": (("sft_config", "trl"), ("training_arguments", "transformers")),
     "dpo": (("dpo_config", "trl"), ("training_arguments", "transformers")),
     "grpo": (("grpo_config", "trl"), ("training_arguments", "transformers")),
+    "kto": (("kto_config", "trl"), ("training_arguments", "transformers")),
+    "reward": (("reward_config", "trl"), ("training_arguments", "transformers")),
+    "rloo": (("rloo_config", "trl"), ("training_arguments", "transformers")),
+    "gkd": (("gkd_config", "trl"), ("training_arguments", "transformers")),
     "llamafactory": (("training_arguments", "transformers"),),
     "peft": (("lora_config", "peft"),),
 }

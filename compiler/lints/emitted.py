@@ -6,6 +6,7 @@ is known of the plan's surroundings: cluster, model, versions.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import count
 from typing import Any, Final
 
@@ -88,14 +89,18 @@ def documents_of(target: Target, artifact: Artifact) -> Iterable[Document]:
 
 def _node(value: Any, file: str, lines: Iterator[int]) -> Node:
     """Data as a document: each value on a line of its own, since places tell values apart."""
-    line = next(lines)
-    span = Span(file, line, 1, line, 2)
-    if isinstance(value, Mapping):
+    span = _line(file, next(lines))
+    if isinstance(value, dict):
         fields = {key: _node(each, file, lines) for key, each in value.items()}
         return Node(span, key_span=span, fields=fields)
     if isinstance(value, list | tuple):
         return Node(span, key_span=span, items=tuple(_node(each, file, lines) for each in value))
     return Node(span, value, span)
+
+
+@lru_cache(maxsize=4096)
+def _line(file: str, number: int) -> Span:
+    return Span(file, number, 1, number, 2)
 
 
 def objections(

@@ -6,11 +6,11 @@ from dataclasses import replace
 from packaging.version import Version
 
 from tunec.compiler.consumers.schemas import class_schema, known_releases
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.environment import Release
 
 _STEM = "training_arguments"
-_KINDS = frozenset({"hf", "sft", "dpo", "grpo"})
+_KINDS = frozenset({"hf", *TRL})
 
 
 def no_older_than_its_keys(release: Release, documents: Iterable[Document]) -> Release:

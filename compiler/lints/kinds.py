@@ -23,6 +23,7 @@ _KINDS: Final = {
     ("trl", "sft.yaml"): "sft",
     ("trl", "dpo.yaml"): "dpo",
     ("trl", "grpo.yaml"): "grpo",
+    **{("trl-methods", f"{method}.yaml"): method for method in ("kto", "reward", "rloo", "gkd")},
 }
 """By target and file; another file is of the kind that its target is called."""
 _CLASSES: Final = {
@@ -31,6 +32,10 @@ _CLASSES: Final = {
     "sft": ("sft_config",),
     "dpo": ("dpo_config",),
     "grpo": ("grpo_config",),
+    "kto": ("kto_config",),
+    "reward": ("reward_config",),
+    "rloo": ("rloo_config",),
+    "gkd": ("gkd_config",),
 }
 LEAST_SHARE: Final = 0.6
 """The share of its keys that a document must share with a kind to be taken for one."""

@@ -43,6 +43,11 @@ def of_somebody(
             yield fault
 
 
+def is_of_nobody(fault: Diagnostic) -> bool:
+    """Whether a fault is of a file of which `of_somebody` only warns."""
+    return _STRANGE in fault.notes
+
+
 def _is_strange(text: str, targets: Mapping[str, Target]) -> bool:
     """Whether few of the words before a colon are keys of a program that is known."""
     keys = set(_KEY.findall(text))

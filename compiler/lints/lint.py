@@ -1,17 +1,20 @@
 """lint: files that are there to everything that is wrong with them, in a stable order."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.diagnostics.allow import Allowance, suppress
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
-from tunec.compiler.lints.documents import Reading, read_files, read_texts
+from tunec.compiler.lints.documents import Reading, read_texts
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.folders import files_of
 from tunec.compiler.lints.index import rule, rule_names
+from tunec.compiler.lints.leniency import is_of_nobody
 from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.runs import read_runs
 from tunec.compiler.lints.silence import outspoken
 from tunec.compiler.lints.telling import check_rule, told
 from tunec.compiler.target import Artifact, Target
@@ -27,11 +30,19 @@ PAGES: Final = "docs/rules.md"
 class Linted:
     """What was found, and what it was found in."""
 
-    run: Run
+    runs: tuple[Run, ...]
+    """One, unless files that were named stand in each other's way."""
     diagnostics: tuple[Diagnostic, ...]
     """Sorted by file, line, column and name; what is allowed is left out."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Text of each file by the name that spans use."""
+    passed_over: tuple[str, ...] = ()
+    """Files below a folder that was named which are none of a known kind."""
+
+    @property
+    def run(self) -> Run:
+        """The run, or the first of several."""
+        return self.runs[0]
 
     @property
     def ok(self) -> bool:
@@ -50,10 +61,19 @@ def lint_files(
     environment: Environment | None = None,
     allowances: Sequence[Allowance] = (),
 ) -> Linted:
-    """Read files, with those that they refer to, as one run, and check it against every rule."""
+    """Read files, with those that they refer to, and check them against every rule.
+
+    They are one run, or several where two of them are of one kind (`tunec.compiler.lints.runs`). A
+    folder stands for the configs below it; its other files are counted in `passed_over`.
+    """
     surroundings = environment or Environment()
-    reading = read_files(paths, targets, surroundings.readers)
-    return _linted(reading, targets, surroundings, allowances)
+    every = dict(files_of(paths))
+    found = frozenset(str(path) for path, is_found in every.items() if is_found)
+    readings = list(read_runs(tuple(every), targets, surroundings.readers))
+    strange = frozenset(name for each in readings for name in _strangers(each)) & found
+    kept = [_without(each, strange) for each in readings]
+    linted = _together([_checked(each, targets, surroundings, allowances) for each in kept])
+    return replace(linted, passed_over=tuple(sorted(strange)))
 
 
 def lint_texts(
@@ -62,10 +82,10 @@ def lint_texts(
     environment: Environment | None = None,
     allowances: Sequence[Allowance] = (),
 ) -> Linted:
-    """The same for texts by file name; nothing is read from disk."""
+    """The same for texts by file name, as one run; nothing is read from disk."""
     surroundings = environment or Environment()
     reading = read_texts(texts, targets, surroundings.readers)
-    return _linted(reading, targets, surroundings, allowances)
+    return _together([_checked(reading, targets, surroundings, allowances)])
 
 
 def check_artifacts(
@@ -83,12 +103,40 @@ def check_artifacts(
     return tuple(each for each in found.diagnostics if each.severity == "error")
 
 
-def _linted(
+def _strangers(reading: Reading) -> Iterator[str]:
+    """The files that are of no known kind, also those of which nothing could be read."""
+    yield from (each.name for each in reading.unread)
+    yield from (_file_of(fault) for fault in reading.faults if is_of_nobody(fault))
+
+
+def _without(reading: Reading, files: Set[str]) -> Reading:
+    unread = tuple(each for each in reading.unread if each.name not in files)
+    faults = tuple(each for each in reading.faults if _file_of(each) not in files)
+    return replace(reading, unread=unread, faults=faults)
+
+
+def _file_of(diagnostic: Diagnostic) -> str:
+    span = diagnostic.primary.span if diagnostic.primary else None
+    return span.file if span else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What was found in one run."""
+
+    run: Run
+    sources: Mapping[str, str]
+    found: tuple[Diagnostic, ...]
+    allowed: tuple[Allowance, ...]
+    unused: frozenset[Allowance]
+
+
+def _checked(
     reading: Reading,
     targets: Mapping[str, Target],
     environment: Environment,
     allowed: Sequence[Allowance],
-) -> Linted:
+) -> _Checked:
     run = Run(
         reading.documents,
         environment,
@@ -99,8 +147,28 @@ def _linted(
     )
     every = (*allowed, *reading.allowances)
     rest = suppress(check(run), every)
-    found = [*reading.faults, *rest.kept, *_unreasoned(every), *_unused(rest.unused, run)]
-    return Linted(run, tuple(sorted(dict.fromkeys(found), key=_order)), reading.sources)
+    found = (*reading.faults, *rest.kept, *_unreasoned(every))
+    return _Checked(run, reading.sources, found, every, frozenset(rest.unused))
+
+
+def _together(runs: Sequence[_Checked]) -> Linted:
+    """What was found in any run, once; an allowance is of use where it hides something in one."""
+    used = {each for run in runs for each in run.allowed if each not in run.unused}
+    found = [*_agreed(runs), *(each for run in runs for each in _unused(run, used))]
+    sources = {name: text for each in runs for name, text in each.sources.items()}
+    every = tuple(sorted(dict.fromkeys(found), key=_order))
+    return Linted(tuple(each.run for each in runs), every, sources)
+
+
+def _agreed(runs: Sequence[_Checked]) -> Iterator[Diagnostic]:
+    """What was found, without fixes on which the runs that share the mended file do not agree."""
+    for run in runs:
+        for each in run.found:
+            edits = each.fix.edits if each.fix is not None and len(runs) > 1 else ()
+            files = {edit.span.file for edit in edits}
+            shared = [other for other in runs if not files.isdisjoint(other.sources)]
+            is_agreed = all(each in other.found for other in shared)
+            yield each if is_agreed else replace(each, fix=None)
 
 
 def check(run: Run) -> Iterator[Diagnostic]:
@@ -127,10 +195,11 @@ def _unreasoned(allowances: Iterable[Allowance]) -> Iterator[Diagnostic]:
             yield without_reason(each.name, each.span, (), form)
 
 
-def _unused(allowances: Iterable[Allowance], run: Run) -> Iterator[Diagnostic]:
+def _unused(run: _Checked, used: Set[Allowance]) -> Iterator[Diagnostic]:
     from tunec.compiler.lints.files.unused_allowance import RULE, findings
 
-    return (told(RULE, each, run) for each in findings(allowances, rule_names()))
+    rest = [each for each in run.allowed if each not in used]
+    return (told(RULE, each, run.run) for each in findings(rest, rule_names()))
 
 
 def catalogue_model(name: str) -> "ResolvedModel | None":

@@ -9,13 +9,13 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
-from tunec.compiler.frontend.nodes import Node, place, plain
-from tunec.compiler.lints.document import Document
+from tunec.compiler.frontend.nodes import Node, place
+from tunec.compiler.lints.document import Document, Test
 from tunec.compiler.lints.place import Place
 from tunec.compiler.target import Found
 
-Cell = tuple[int | str, str]
-"""Something that is read: the number of a document in its run with a key, or a slot."""
+Cell = tuple[int | str, str | Test]
+"""Something that is read: the number of a document in its run with a key or a test, or a slot."""
 Read = tuple[Any, ...]
 """A cell, or a question to the surroundings (`tunec.compiler.lints.questions`)."""
 
@@ -59,21 +59,47 @@ class Noted(Document):
     @cached_property
     def flat(self) -> dict[str, Found]:
         """As `Document.flat`, for tables: what rules get of it is noted by slot."""
-        return {
-            path: Found(plain(each.node), place(each.node))
-            for path, each in self.found.unnoted.items()
-        }
+        found = zip(self.found.unnoted.items(), self._values, strict=True)
+        return {path: Found(value, place(each.node)) for (path, each), value in found}
 
-    def told(self, key: str) -> Any:
+    def where(self, test: Test) -> Mapping[str, Place]:
+        """As `Document.where`."""
+        self._notes.read[self._at, test] = None
+        return {key: self.found[key] for key in self.told(test)}
+
+    def told(self, key: str | Test) -> Any:
         """What a cell says, to be compared with another document's; None: nothing."""
+        if not isinstance(key, str):
+            if key not in self.tests:
+                self.tests[key] = tuple(self._passing(key))
+            return self.tests[key]
         if key == EVERYTHING:
             return self._digest
         return self._keys if key == EVERY_KEY else self.written.get(key)
 
+    def _passing(self, test: Test) -> Iterator[str]:
+        for (key, at), value in zip(self.found.unnoted.items(), self._values, strict=True):
+            if test(at.path, value):
+                yield key
+
+    @cached_property
+    def tests(self) -> dict[Test, tuple[str, ...]]:
+        """The keys that passed each test that somebody asked for."""
+        return {}
+
     @cached_property
     def written(self) -> dict[str, str]:
         """Every key with its value in words."""
-        return {path: repr(place.value) for path, place in self.found.unnoted.items()}
+        return dict(zip(self.found.unnoted, map(repr, self._values), strict=True))
+
+    @cached_property
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(place.value for place in self.found.unnoted.values())
+
+    @cached_property
+    def cells(self) -> dict[Read, str]:
+        """The same by its cells."""
+        return {(self._at, path): words for path, words in self.written.items()}
 
     @cached_property
     def _keys(self) -> str:

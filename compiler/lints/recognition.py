@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.shell_references import OWN, OWN_ENGINE, starts_engine
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.file_names import by_name
 from tunec.compiler.lints.formats import Parsed
 from tunec.compiler.lints.kinds import (
@@ -18,7 +19,7 @@ from tunec.compiler.lints.kinds import (
 )
 from tunec.compiler.target import File, Target
 
-_FIRST: Final = ("axolotl", "llamafactory", "simpletuner", "accelerate", "trl")
+_FIRST: Final = ("axolotl", "llamafactory", "trl-methods", "simpletuner", "accelerate", "trl")
 _LAST: Final = ("glm4", "minicpm-v")
 _TOML: Final = ("simpletuner",)
 """Who reads TOML: another file of that format is of none of the programs that are known."""
@@ -31,11 +32,12 @@ _SEQ2SEQ: Final = frozenset(
     }
 )
 """Fields of Seq2SeqTrainingArguments (transformers 4.40.2 to 5.23.0 training_args_seq2seq.py)."""
-_CLASSED: Final = ("hf", "sft", "dpo", "grpo")
+_CLASSED: Final = ("hf", *TRL)
 """Kinds that are recognised by keys that many programs have."""
 _BLOCKS: Final = ("deepspeed",)
 _PROGRAM: Final = re.compile(
-    r"\Atrl (sft|dpo|grpo)\b|(?:\A|[/.])(sft|dpo|grpo)(?:_[a-z0-9_]*)?(?:\.py)?\Z"
+    r"\Atrl (sft|dpo|grpo|kto|reward|rloo)\b"
+    r"|(?:\A|[/.])(sft|dpo|grpo|kto|rloo|gkd)(?:_[a-z0-9_]*)?(?:\.py)?\Z"
 )
 """trl 0.9 to 1.16 cli, and the scripts in trl/scripts and examples/scripts of its repository."""
 _SHARE_OF_FLAGS: Final = 0.4
@@ -45,6 +47,8 @@ _SHARE_OF_ENGINE: Final = 0.9
 _SHARE_OF_SECTIONS: Final = 0.4
 """The share of a file's keys that DeepSpeed has to know: GPT-NeoX and others put its sections among
 keys of their own."""
+_BY_MARKS: Final = "trl-methods"
+"""Whose files are told by keys of their own: the others are shared by every trainer."""
 _REQUIRED: Final = {"axolotl": "base_model", "llamafactory": "model_name_or_path"}
 """A key without which a program takes no file: others have many of its keys too."""
 _OF_OTHERS: Final = frozenset({"tuner_type", "train_type", "split_dataset_ratio", "model_author"})
@@ -53,6 +57,7 @@ llm/argument)."""
 _LEAST_FLAGS: Final = 2
 """Fields of the trainer, besides `deepspeed`, that a script's flags have at the least: scripts that
 only load a model are given that one too."""
+_OF_TRAINERS: Final = frozenset({"output_dir", "per_device_train_batch_size", "do_train"})
 _NO_FLAGS: Final = ("ds_config.json", "accelerate.yaml")
 """Files that no program takes as flags of its own."""
 
@@ -71,6 +76,7 @@ def recognised(
         found = _of_target(parsed, document, targets)
         if found is not None or parsed.reader in targets:
             return found
+    document = _without_sections(parsed, document)
     named = [targets[name] for name in readers if name in targets]
     others = [targets[name] for name in _in_order(targets) if name not in readers]
     for group in (named, others):
@@ -89,13 +95,24 @@ def recognised(
     return None
 
 
+def _without_sections(parsed: Parsed, document: Any) -> Any:
+    """The keys of TOML's sections beside those at the top: they tell whose file it is."""
+    if parsed.format != "toml" or not isinstance(document, dict):
+        return document
+    below = (each for each in document.values() if isinstance(each, dict))
+    sections = {key: value for each in below for key, value in each.items()}
+    tops = {key: each for key, each in document.items() if not isinstance(each, dict)}
+    return {**sections, **tops}
+
+
 def _by_program(parsed: Parsed, targets: Mapping[str, Target]) -> tuple[Target, File, str] | None:
     """The file of TRL whose flags `trl dpo` takes, or a script that is called as TRL's own is."""
     said = _PROGRAM.search(parsed.program) if parsed.part == "flags" else None
     if said is None or "trl" not in targets or parsed.reader not in (None, "trl", "huggingface"):
         return None
-    trl = targets["trl"]
-    mine = [(trl, file) for file in trl.files if kind_of(trl, file) == (said[1] or said[2])]
+    both = [targets[name] for name in ("trl", "trl-methods") if name in targets]
+    every = [(target, file) for target in both for file in target.files]
+    mine = [each for each in every if kind_of(*each) == (said[1] or said[2])]
     is_own = parsed.reader == "trl" or _knows(mine, parsed, LEAST_SHARE)
     return next(((*each, kind_of(*each)) for each in mine if is_own), None)
 
@@ -105,15 +122,19 @@ def _narrowed(
 ) -> tuple[Target, File, str]:
     """A file of the trainer's own fields, with fields that only TRL's classes have, is TRL's."""
     kind = kind_by_class(frozenset(document)) if found[2] == "hf" else None
-    if kind not in ("sft", "dpo", "grpo"):
+    if kind not in TRL:
         return found
-    trl = ((t, f) for t, f in files if t.name == "trl" and kind_of(t, f) == kind)
+    trl = ((t, f) for t, f in files if t.name.startswith("trl") and kind_of(t, f) == kind)
     return next(((t, f, kind) for t, f in trl), found)
 
 
 def _in_order(targets: Mapping[str, Target]) -> list[str]:
     """Names of targets, those first whose files are told by marks of their own."""
-    return sorted(targets, key=lambda name: (name not in _FIRST, name in _LAST))
+    return sorted(targets, key=lambda name: (_place(name), name in _LAST))
+
+
+def _place(name: str) -> int:
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
 def _of_target(
@@ -129,9 +150,16 @@ def _of_target(
     if target.name == "huggingface":
         files = [each for each in files if kind_of(*each) != "sft" or _says_trl(document)]
     exact = next(((t, f) for t, f in files if _is(f, document)), None)
+    if exact is not None and kind_of(*exact) == "model" and _trains(parsed, document):
+        exact = None
     if exact is not None and kind_of(*exact) != "sft":
         return (*exact, kind_of(*exact))
     return _by_keys(files, document, least=0.0)
+
+
+def _trains(parsed: Parsed, document: Any) -> bool:
+    """Whether flags that name a model are those of a trainer, too."""
+    return parsed.part == "flags" and bool(_OF_TRAINERS & frozenset(document))
 
 
 def _says_trl(document: Any) -> bool:
@@ -161,7 +189,7 @@ def _knows(files: Sequence[tuple[Target, File]], parsed: Parsed, least: float) -
     every = _SEQ2SEQ.union(*(known_keys(*each) for each in files))
     mine = [key for key, each in fields.items() if key in every and _may_be(key, each)]
     loads_only = parsed.part == "flags" and "deepspeed" in mine and "output_dir" not in mine
-    if loads_only and len(mine) - 1 < _LEAST_FLAGS:
+    if loads_only and len(fields_of("hf").intersection(mine)) - 1 < _LEAST_FLAGS:
         return False
     return len(mine) >= least * len(fields)
 
@@ -197,6 +225,8 @@ def _is(file: File, document: Any) -> bool:
 def _is_plausible(found: tuple[Target, File, str], parsed: Parsed) -> bool:
     if parsed.part == "flags":
         return _is_its_own(found[0], found[1], parsed)
+    if found[2].endswith("-data"):
+        return False  # a list of anything has a first and a second: `_is` knows its own
     return found[2] != "deepspeed" or parsed.format == "json"
 
 
@@ -206,6 +236,8 @@ def _may_take(target: Target, document: Any) -> bool:
         return False  # a model's own config, of which a test needs no more
     if target.name == "trl" and isinstance(document, dict) and not set(document) & fields_of("hf"):
         return False  # rank and targets of LoRA alone are many scripts' own
+    if target.name == _BY_MARKS:
+        return False
     required = _REQUIRED.get(target.name)
     return required is None or (isinstance(document, dict) and required in document)
 

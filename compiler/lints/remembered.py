@@ -5,6 +5,7 @@ what it read of the files and asked of their surroundings (`tunec.compiler.lints
 that order: it holds for all files, of whatever spec, and all surroundings that say the same there.
 """
 
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from tunec.compiler.lints.rule import Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.silence import known_rules, proof
 from tunec.compiler.lints.sparing import Sparing
-from tunec.compiler.lints.standing import Grounds, Standing
+from tunec.compiler.lints.standing import Grounds, Revisited, Standing
 from tunec.compiler.lints.surrounded import Surrounded
 from tunec.compiler.lints.telling import check_rule
 from tunec.compiler.lints.views import views
@@ -101,6 +102,8 @@ class _Kind:
     standing: Standing
     rows: dict[str, tuple[Read, ...]] = field(default_factory=dict)
     """The cells of all rows that say a slot."""
+    slots: dict[Read, set[str]] = field(default_factory=dict)
+    """The same the other way round."""
 
 
 @dataclass(slots=True)
@@ -110,7 +113,7 @@ class _Files:
     artifacts: Sequence[Artifact]
     kind: _Kind
     said: Said
-    standing: Standing | None = None
+    standing: Revisited | None = None
     """What rules found in them; None: they are asked for the first time."""
 
 
@@ -151,17 +154,17 @@ class Remembered:
         if files is None:
             run = self._run(target, artifacts, environment)
             kind = self._kind(run, dialect)
-            files = self._files[key] = _Files(artifacts, kind, Said(run, kind.rows))
-        else:
-            run = files.said.run.moved(environment)
-        told = Replies(files.said, run, self._asked(environment), self._model(facts.model))
-        return told_of(_spoken(self._found(files, told), run), target, plan)
+            files = self._files[key] = _Files(artifacts, kind, Said(run, kind.rows, kind.slots))
+        hardware, model = self._asked(environment), self._model(facts.model)
+        told = Replies(files.said, environment, hardware, model)
+        return told_of(_spoken(self._found(files, told), told), target, plan)
 
     def _model(self, model: ResolvedModel) -> int:
         """The number of a model among those that were met."""
-        for at, each in enumerate(self._models):
-            if each is model or each == model:
-                return at
+        for is_it in (operator.is_, operator.eq):
+            for at, each in enumerate(self._models):
+                if is_it(each, model):
+                    return at
         self._models.append(model)
         return len(self._models) - 1
 
@@ -213,7 +216,8 @@ class Remembered:
             else:
                 standing.unsettle(place)
                 yield found.verdict
-        files.standing = files.standing or standing.here()
+        if files.standing is None:
+            files.standing = files.kind.standing.here()
 
     def _recalled(self, memory: _Memory, told: Replies) -> _Found:
         """What a rule finds, recalled where it can be."""
@@ -225,9 +229,9 @@ class Remembered:
         return told.surrounded
 
 
-def _spoken(verdicts: Iterable[Verdict], run: Run) -> Iterator[Diagnostic]:
+def _spoken(verdicts: Iterable[Verdict], told: Replies) -> Iterator[Diagnostic]:
     for each in verdicts:
-        yield from check_rule(each, run) if isinstance(each, Rule) else each
+        yield from check_rule(each, told.run) if isinstance(each, Rule) else each
 
 
 def _noted(target: Target, artifact: Artifact, notes: Notes, at: int) -> Iterator[Document]:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition
+from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.noted import FAULTS, SLOT, Noted, Read
 from tunec.compiler.lints.questions import answer
 from tunec.compiler.lints.run import Run
@@ -12,6 +14,9 @@ from tunec.compiler.lints.schemas import Fault, Schema
 from tunec.compiler.lints.sparing import Sparing
 from tunec.compiler.lints.surrounded import MODEL, Surrounded
 
+SOMETHING: Final = ("at", "environment")
+WORLD: Final = ("at", "environment.world")
+"""The questions to the surroundings whether there are any, and for the number of processes."""
 _HARDWARE: Final = tuple(
     f"environment.{each}" for each in ("cluster", "devices", "weakest", "hosts", "has_")
 )
@@ -28,12 +33,24 @@ class Said:
     """The files, in the surroundings in which they were first met."""
     rows: dict[str, tuple[Read, ...]]
     """The cells of all rows that say a slot, for all files of the kind."""
-    known: dict[Read, Any] = field(default_factory=dict)
+    slots: dict[Read, set[str]]
+    """The slots of all rows that say a cell, of those in `rows`."""
+    known: dict[Read, Any] = field(init=False)
+    """The replies that were looked up, with those of all cells that say something."""
+
+    def __post_init__(self) -> None:
+        """Look into what is noted."""
+        self.known = {}
+        for each in self.run.documents:
+            if isinstance(each, Noted):
+                self.known.update(each.cells)
 
     def cells(self, slot: str) -> tuple[Read, ...]:
         """The cells of all rows that say a slot, of whatever version."""
         if slot not in self.rows:
             self.rows[slot] = tuple(_rows(self.run, slot))
+            for cell in self.rows[slot]:
+                self.slots.setdefault(cell, set()).add(slot)
         return self.rows[slot]
 
     def together(self) -> Iterator[tuple[Any, ...]]:
@@ -58,20 +75,31 @@ class Replies(dict[Read, Any]):
     surrounded: Surrounded | None = None
     """The run as rules are given it; None: none was."""
 
-    def __init__(self, said: Said, run: Run, hardware: dict[Read, Any], model: int) -> None:
+    def __init__(
+        self, said: Said, environment: Environment, hardware: dict[Read, Any], model: int
+    ) -> None:
         """`hardware`: what is known of the cluster and its devices; `model`: its number."""
-        super().__init__()
-        self[MODEL] = model
-        self.said, self.run, self._hardware = said, run, hardware
+        super().__init__(hardware)
+        self[SOMETHING], self[WORLD], self[MODEL] = "something", repr(environment.world), model
+        self.said, self._environment, self._hardware = said, environment, hardware
+
+    @cached_property
+    def run(self) -> Run:
+        """The files in these surroundings."""
+        first = self.said.run
+        return first if first.environment is self._environment else first.moved(self._environment)
 
     def __missing__(self, read: Read) -> Any:
-        about, what = read
-        if about == "at":
-            known = self._hardware if what.startswith(_HARDWARE) else self
-        else:
-            known = self.said.known
+        known = self.said.known
         if read not in known:
-            known[read] = self._reply(read)
+            about, what = read
+            reply = self._reply(read)
+            if about != "at":
+                known[read] = reply
+            elif what.startswith(_HARDWARE):
+                self._hardware[read] = reply
+            self[read] = reply
+            return reply
         found = self[read] = known[read]
         return found
 

@@ -263,7 +263,8 @@ class Run:
     # ── the ledger ───────────────────────────────────────────────────────────────────────────────
 
     def _definitions(self) -> Iterator[Definition]:
-        for document in self.documents:
+        # flags win over the file that a launcher or a program is given beside them
+        for document in sorted(self.documents, key=lambda each: each.format != "shell"):
             if document.target is not None and document.file is not None:
                 if document not in self._said:
                     said = self._said_by(document, document.target, document.file.name)

@@ -84,13 +84,13 @@ def _deepspeed(run: "Run") -> tuple[Schema, ...]:
 
 def _faults(document: Document, schema: Schema) -> Iterator[Fault]:
     sound = None if "allOf" in schema or document.is_view else _sound(schema)
-    for key, place in document.found.items():
+    for key, words in document.written.items():
         if "." in key:
             continue
-        said = document.kind, key, repr(place.value)
+        said = document.kind, key, words
         if sound is not None and said in sound:
             continue
-        found = list(_key(document, key, place, schema))
+        found = list(_key(document, key, document.found[key], schema))
         if sound is not None and not found and len(sound) < _MOST_SOUND:
             sound.add(said)
         yield from found

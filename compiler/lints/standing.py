@@ -66,12 +66,18 @@ class Standing:
         """Take down what a rule rests on that finds nothing in the last run."""
         self.due.discard(place)
         before = self._grounds.get(place, _NONE)
+        if before is grounds:
+            return
         self._rest(place, before.said, grounds.said)
         self._rest(place, before.around, grounds.around)
         self._grounds[place] = grounds
+        for read in grounds.said:
+            if read[0] == SLOT or not isinstance(read[1], str):
+                replies[read]  # what is compared from now on
         if grounds.around:
             self._looking.add(place)
-            self._replies.update((read, replies[read]) for read in grounds.around)
+            for read in grounds.around:
+                self._replies[read] = replies[read]
 
     def unsettle(self, place: int) -> None:
         """Have a rule asked in any case."""
@@ -83,7 +89,9 @@ class Standing:
         if before == now:
             return
         for read in set(before).difference(now):
-            resting = self._resting[read]
+            resting = self._resting.get(read)
+            if resting is None:
+                continue  # of files that come again nobody has to know who read what
             resting.discard(place)
             if not resting:
                 del self._resting[read]
@@ -91,14 +99,10 @@ class Standing:
         for read in now:
             self._resting.setdefault(read, set()).add(place)
 
-    def here(self) -> "Standing":
+    def here(self) -> "Revisited":
         """The same for the last files by themselves, wherever they are met again."""
-        found = Standing(set(self.due), _replies=dict(self._replies), _documents=self._documents)
-        for place in self._looking & self._grounds.keys():
-            around = self._grounds[place].around
-            found._grounds[place] = Grounds((), around)
-            found._rest(place, (), around)
-        return found
+        resting = {read: set(self._resting[read]) for read in self._replies}
+        return Revisited(set(self.due), resting, dict(self._replies))
 
     # ── what differs ─────────────────────────────────────────────────────────────────────────────
 
@@ -110,23 +114,60 @@ class Standing:
             yield from cells
             yield from self._different_slots(cells, replies)
             self._documents = documents
-        yield from self._different_around(replies)
+        yield from _different_replies(self._replies, replies)
 
     def _different_slots(self, cells: set[Read], replies: Replies) -> Iterator[Read]:
         """The slots of which a differing cell speaks, or what cells say together."""
         together = frozenset(replies.said.together())
         slots = {each[0] for each in self._together ^ together}
-        for read in [read for read in self._resting if read[0] == SLOT]:
-            if read[1] in slots or not cells.isdisjoint(replies.said.cells(read[1])):
-                yield read
+        for cell in cells & replies.said.slots.keys():
+            slots |= replies.said.slots[cell]
+        yield from ((SLOT, slot) for slot in slots)
         self._together = together
 
-    def _different_around(self, replies: Replies) -> Iterator[Read]:
-        for read, before in self._replies.items():
-            reply = replies[read]
-            if reply != before:
-                self._replies[read] = reply
-                yield read
+
+@dataclass(slots=True)
+class Revisited:
+    """The same for files that come again: only what is beside them can differ.
+
+    A rule is taken to rest on all that it rested on in any surroundings of these files.
+    """
+
+    due: set[int]
+    _resting: dict[Read, set[int]]
+    _replies: dict[Read, Any]
+    _settled: dict[tuple[int, int], Grounds] = field(default_factory=dict)
+    """What rules rested on, by the rule and the identity of that."""
+
+    def asked(self, replies: Replies) -> list[int]:
+        """As `Standing.asked`."""
+        found = set(self.due)
+        for read in _different_replies(self._replies, replies):
+            found |= self._resting[read]
+        return sorted(found)
+
+    def settle(self, place: int, grounds: Grounds, replies: Replies) -> None:
+        """As `Standing.settle`."""
+        self.due.discard(place)
+        if (place, id(grounds)) in self._settled:
+            return
+        self._settled[place, id(grounds)] = grounds
+        for read in grounds.around:
+            self._resting.setdefault(read, set()).add(place)
+            self._replies[read] = replies[read]
+
+    def unsettle(self, place: int) -> None:
+        """As `Standing.unsettle`."""
+        self.due.add(place)
+
+
+def _different_replies(before: dict[Read, Any], replies: Replies) -> Iterator[Read]:
+    """What is replied in another way than before, which is replaced."""
+    for read, reply in before.items():
+        now = replies[read]
+        if now != reply:
+            before[read] = now
+            yield read
 
 
 def _different_cells(before: Sequence[Document], after: Sequence[Document]) -> Iterator[Read]:
@@ -140,3 +181,4 @@ def _different_cells(before: Sequence[Document], after: Sequence[Document]) -> I
             yield from ((at, EVERYTHING), (at, FAULTS))
         if old.told(EVERY_KEY) != new.told(EVERY_KEY):
             yield at, EVERY_KEY
+        yield from ((at, test) for test in old.tests if old.told(test) != new.told(test))

@@ -56,6 +56,16 @@ _AXOLOTL: Final[Mapping[str, str]] = {
 """Axolotl 0.4 to 0.13 core/builders/base.py, causal.py: what TrainingArguments are given."""
 
 
+_ALPACA: Final[Mapping[str, str]] = {
+    "base_model": "model_name_or_path",
+    "micro_batch_size": "per_device_train_batch_size",
+    "num_epochs": "num_train_epochs",
+    "cutoff_len": "model_max_length",
+    **{key: key for key in ("learning_rate", "output_dir", "group_by_length")},
+}
+"""tloen/alpaca-lora 8bb8579 finetune.py: what TrainingArguments and the tokenizer are given."""
+
+
 def views(document: Document) -> Iterator[Document]:
     """What one document says in other dialects too."""
     if document.kind == "accelerate":
@@ -65,6 +75,8 @@ def views(document: Document) -> Iterator[Document]:
         yield view(document, "hf", found | _axolotl_precision(document))
     if document.kind == "launch" and document.value("launcher") == "accelerate":
         yield from _launched(document)
+    if document.kind == "alpaca-lora":
+        yield from _alpaca(document)
     if document.kind == "glm4":
         found = _below(document, "training_args.")
         if found:
@@ -114,6 +126,23 @@ def _launched(document: Document) -> Iterator[Document]:
         yield view(document, "deepspeed", found)
 
 
+def _alpaca(document: Document) -> Iterator[Document]:
+    """What the script gives to the trainer, and how it loads the base: in 8 bits, under LoRA.
+
+    tloen/alpaca-lora 8bb8579 finetune.py: load_in_8bit, fp16; peft 0.3.0 utils/other.py
+    `prepare_model_for_int8_training`: use_gradient_checkpointing=True.
+    """
+    base = document.get("base_model")
+    found = {new: each for old, new in _ALPACA.items() if (each := document.get(old))}
+    if base is None:
+        return
+    switches = {key: _as(base, value=True) for key in ("fp16", "gradient_checkpointing")}
+    yield view(document, "hf", {**found, **switches})
+    adapter = {key: each for key in ("lora_r", "lora_alpha") if (each := document.get(key))}
+    constants = {key: _as(base, value=True) for key in ("load_in_8bit", "use_peft")}
+    yield view(document, "model", {"model_name_or_path": base, **constants, **adapter})
+
+
 _BITS: Final = {4: "load_in_4bit", 8: "load_in_8bit"}
 
 
@@ -144,9 +173,16 @@ def _as(place: Place, *, value: Any) -> Place:
 
 
 def _axolotl_precision(document: Document) -> dict[str, Place]:
-    """`bf16: auto` and `fp16: auto` are settled by the device; a clear word is passed on."""
+    """`bf16: auto` and `fp16: auto` are settled by the device; a clear word is passed on.
+
+    bf16 turns fp16 off where that is not said (axolotl 0.8.1 to 0.19.0 utils/config/__init__.py
+    `resolve_dtype`); what fp16 does to an absent bf16 differs between releases.
+    """
     both = {key: document.get(key) for key in ("bf16", "fp16")}
-    return {key: each for key, each in both.items() if each and isinstance(each.value, bool)}
+    said = {key: each for key, each in both.items() if each and isinstance(each.value, bool)}
+    if "fp16" in said or "fp16" in document.unknown or "bf16" not in said:
+        return said
+    return said | ({"fp16": _as(said["bf16"], value=False)} if said["bf16"].value else {})
 
 
 def _is_none(value: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NoReturn, cast
 
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import Document, Test
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.questions import Question, answer, document_of, handle_of, is_plain
 from tunec.compiler.lints.run import Run
@@ -270,6 +270,9 @@ class _WatchedDocument:
     def value(self, path: str, otherwise: Any = None) -> Any:
         found = self.get(path)
         return otherwise if found is None else found.value
+
+    def where(self, test: Test) -> Mapping[str, Place]:
+        return {key: at for key, at in self.found.items() if test(at.path, at.value)}
 
     @property
     def found(self) -> Mapping[str, Place]:

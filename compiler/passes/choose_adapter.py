@@ -1,7 +1,6 @@
 """choose_adapter: what is trained: adapters on named modules, modules in full, or the model."""
 
 import re
-from functools import lru_cache
 
 from tunec.compiler.analyses.trainable import (
     adapted_modules,
@@ -10,6 +9,7 @@ from tunec.compiler.analyses.trainable import (
     trainable_parameters,
 )
 from tunec.compiler.facts import Facts
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import Adapter
 from tunec.compiler.passes.contract import Outcome, Scribe, model, slot, spec
@@ -44,6 +44,7 @@ def _no_adapter(scribe: Scribe) -> None:
     scribe.say("adapter.bias", "none", why, spec("method"))
     scribe.say("adapter.rslora", False, why, spec("method"))
     scribe.say("adapter.dora", False, why, spec("method"))
+    scribe.say("adapter.merge", "never", why, spec("method"))
     frozen = full.freeze if full else ()
     told = "the spec freezes these" if frozen else "the spec freezes nothing"
     scribe.say("adapter.frozen", frozen, told, spec("method.full.freeze"))
@@ -61,8 +62,17 @@ def _lora(scribe: Scribe, lora: Lora, name: str) -> None:
     scribe.say("adapter.bias", "none", "adapters leave biases alone", spec(at))
     scribe.say("adapter.rslora", lora.rslora, "as the method says", spec(f"{at}.rslora"))
     scribe.say("adapter.dora", lora.dora, "as the method says", spec(f"{at}.dora"))
+    why = _why_merged(lora, name) if lora.merge else "not given: adapters stay files of their own"
+    scribe.say("adapter.merge", lora.merge or "never", why, spec(f"{at}.merge"))
     _also_train(scribe, lora, at)
     scribe.say("adapter.frozen", (), "adapters freeze the whole base", spec(at))
+
+
+def _why_merged(lora: Lora, name: str) -> str:
+    """peft 0.21 `tuners/lora/bnb.py` packs the sum anew, and warns of rounding errors."""
+    if lora.merge == "device" and name != "lora":
+        return "as the method says; the sum is packed anew, and rounded with it"
+    return "as the method says"
 
 
 def _targets(scribe: Scribe, lora: Lora, at: str) -> None:
@@ -78,7 +88,7 @@ def _targets(scribe: Scribe, lora: Lora, at: str) -> None:
     _check_targets(scribe, targets, scribe.place("adapter.targets", f"{at}.targets"))
 
 
-@lru_cache(maxsize=512)
+@cached(512)
 def _names(architecture: Architecture, asked: str, *, vision: bool) -> str | tuple[str, ...]:
     wanted = tuple(m for m in architecture.modules if _belongs(m, asked, vision=vision))
     return name_modules(architecture, wanted) if wanted else ()

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from functools import cache, lru_cache, partial
+from functools import cache, partial
+from operator import attrgetter
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
 from tunec.compiler.facts import Facts
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.passes.fit.search import Answer
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.shape import Shape
 
@@ -26,6 +29,10 @@ class Outcome:
     """What each slot gets where no pin says otherwise."""
     explain: Callable[[], Mapping[str, Decision]]
     diagnostics: tuple[Diagnostic, ...] = ()
+    groups: Mapping[str, object] | None = None
+    """What `build_group` makes of the values, where it is at hand."""
+    answer: Answer | None = None
+    """What a search came to."""
 
     @property
     def decisions(self) -> Mapping[str, Decision]:
@@ -52,6 +59,8 @@ class Pass:
     """The facts that it is told besides pins, by their paths; None: anything."""
     heeds: tuple[str, ...] = ()
     """Slots of other passes whose pins it looks at, besides those of its own slots."""
+    looks: tuple[str, ...] = ()
+    """The slots of the groups it reads that it looks at, where they are few; none: any of them."""
 
     def decide(self, facts: Facts, draft: Draft) -> Decided:
         """What the pass yields, and the groups that come of it.
@@ -61,19 +70,22 @@ class Pass:
         """
         if self.knows is None:
             return self._decided(facts, draft)
-        groups = tuple(map(draft.groups.__getitem__, self.reads))
+        seen = _slots(self.looks)(draft) if self.looks else ()
+        groups = () if self.looks else map(draft.groups.__getitem__, self.reads)
         told = (*groups, *facts.told(self.knows))
-        equal = self.name, facts.pinned_values(self.minded)
+        equal = self.name, seen, facts.pinned_values(self.minded)
         return _DECIDED.of(told, equal, partial(self._decided, facts, draft))
 
     def _decided(self, facts: Facts, draft: Draft) -> Decided:
         outcome = self.run(facts, draft)
         return outcome, self.groups(outcome, facts)
 
-    def groups(self, outcome: Outcome, facts: Facts) -> dict[str, object]:
+    def groups(self, outcome: Outcome, facts: Facts) -> Mapping[str, object]:
         """The groups that an outcome of this pass decides, pins put in."""
         values = outcome.values
         pinned = {path: facts.pins[path].value for path in values.keys() & facts.pins.keys()}
+        if outcome.groups is not None and all(_is(values[p], to) for p, to in pinned.items()):
+            return outcome.groups
         values = {**values, **pinned} if pinned else values
         return {group: build_group(group, values) for group in self.decides}
 
@@ -88,9 +100,20 @@ class Pass:
         return (self.run.__doc__ or "").partition("\n")[0]
 
 
+def _is(value: Any, other: Any) -> bool:
+    """Whether two values are written alike too: 1 is no True, nor 1.0."""
+    return type(value) is type(other) and bool(value == other)
+
+
 @cache
 def _minded(groups: tuple[str, ...], heeds: tuple[str, ...]) -> frozenset[str]:
     return frozenset({*heeds, *(path for path, each in SLOTS.items() if each.group in groups)})
+
+
+@cache
+def _slots(paths: tuple[str, ...]) -> Callable[[Draft], tuple[Any, ...]]:
+    """Reads some slots of a draft; two at least."""
+    return attrgetter(*(f"{SLOTS[path].group}.{SLOTS[path].attribute}" for path in paths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,25 +262,25 @@ def _refusals(options: Sequence[Option]) -> list[str]:
     return [f"{option.value}: {option.refused}" for option in options]
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def spec(path: str) -> Origin:
     """An origin in the spec."""
     return Origin("spec", path)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def slot(path: str) -> Origin:
     """An origin in an earlier decision."""
     return Origin("slot", path)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def device(name: str, field_path: str) -> Origin:
     """An origin in the device catalogue."""
     return Origin("device", f"{name}.{field_path}")
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def model(path: str, note: str = "") -> Origin:
     """An origin in the model's card or config."""
     return Origin("model", path, note)

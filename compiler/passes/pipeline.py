@@ -1,5 +1,6 @@
 """The pipeline: every pass, in order."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.passes.choose_adapter import choose_adapter
@@ -19,6 +20,7 @@ from tunec.compiler.passes.resolve_model import resolve_model
 from tunec.compiler.passes.schedule_training import schedule_training
 from tunec.compiler.passes.select_devices import select_devices
 from tunec.compiler.passes.set_runtime import set_runtime
+from tunec.compiler.passes.stage import Stage
 
 PIPELINE: Final[tuple[Pass, ...]] = (
     Pass("resolve-model", (), ("model",), resolve_model, ("model",)),
@@ -27,7 +29,10 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         (),
         ("devices",),
         select_devices,
-        ("selection", "cluster", "spec.devices", "spec.budget"),
+        (
+            *("selection", "cluster", "spec.devices.use"),
+            *("spec.budget.gpu_memory", "spec.budget.host_memory"),
+        ),
     ),
     Pass("resolve-data", (), ("data",), resolve_data, ("model", "spec.data")),
     Pass(
@@ -104,6 +109,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("runtime",),
         set_runtime,
         ("selection.node.host.cores", "spec.train"),
+        looks=("devices.per_node", "devices.capability", "precision.compute"),
     ),
     Pass(
         "plan-launch",
@@ -111,6 +117,23 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("launch",),
         plan_launch,
         ("spec.launcher", "spec.train"),
+        looks=(
+            *("model.kind", "devices.visible", "precision.deprecated_fp16"),
+            *("parallel.engine", "parallel.world", "parallel.sequence"),
+        ),
     ),
 )
 """Each with the groups it reads, those it decides, the facts that it knows and pins it heeds."""
+
+
+def _stages() -> Iterator[Stage]:
+    """The pipeline in stretches, each as long as one cluster is told from others by as little."""
+    at = [each.name for each in PIPELINE].index
+    before, found = at("resolve-data"), at("fit")
+    yield from (Stage((each,)) for each in PIPELINE[:before])
+    yield Stage(PIPELINE[before:found])
+    yield from (Stage((each,)) for each in PIPELINE[found:])
+
+
+STAGES: Final = tuple(_stages())
+"""The same passes, those together that rest on a spec and on which devices a cluster has."""

@@ -151,7 +151,7 @@ def _slower(other: Candidate, best: Candidate) -> str:
 def _with_sums(
     problem: Problem, shape: Shape, layout: Layout, state: State, why: str
 ) -> Considered:
-    memory = account(problem.workload, layout)
+    memory = account(problem.workload, layout, problem.vendor)
     time = step_time(problem.workload, layout, problem.machine)
     return _considered(str(shape), _slots(shape), state, why, memory, time)
 
@@ -193,7 +193,7 @@ def _micro_batches(problem: Problem, best: Candidate) -> Iterator[Considered]:
     at = every.index(chosen)
     for size in every[max(0, at - _SIZES) : at + _SIZES + 1]:
         layout = layout_of(problem, best.shape, size, share // size)
-        memory = account(problem.workload, layout)
+        memory = account(problem.workload, layout, problem.vendor)
         time = step_time(problem.workload, layout, problem.machine)
         state, why = _verdict(size, best, memory, time, problem.budget)
         yield _considered(f"micro batch {size}", {"batch.micro": size}, state, why, memory, time)

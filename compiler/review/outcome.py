@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned
@@ -11,8 +11,7 @@ from tunec.compiler.ir.ledger import Ledger
 from tunec.schemas.hardware.profile import Cluster
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Pair:
+class Pair(NamedTuple):
     """A spec and the hardware it is planned for."""
 
     spec: str
@@ -93,14 +92,13 @@ class Outcome:
         return tuple(origin.path for origin in winner.rests)
 
 
-def outcome_of(planned: Planned, pair: Pair, *, with_traits: bool = True) -> Outcome:
+def outcome_of(planned: Planned, pair: Pair) -> Outcome:
     """Reduce a planned spec to what is compared, listed and kept."""
     faults = tuple(each for each in planned.diagnostics if each.severity == "error")
-    traits = traits_of(planned.facts) if planned.facts and with_traits else None
+    traits = traits_of(planned.facts) if planned.facts else None
     if planned.plan is None or planned.facts is None or faults:
         return Outcome(pair, traits, faults=faults)
-    needs = _needs(planned, planned.facts.cluster)
-    return Outcome(pair, traits, planned.plan.values(), planned.ledger, needs)
+    return Outcome(pair, traits, planned.plan.values(), planned.ledger, needs_of(planned))
 
 
 def traits_of(facts: Facts) -> Traits:
@@ -119,9 +117,10 @@ def traits_of(facts: Facts) -> Traits:
     )
 
 
-def _needs(planned: Planned, cluster: Cluster) -> Needs | None:
+def needs_of(planned: Planned) -> Needs | None:
+    """Memory and speed of a planned spec; None where there is no plan."""
     plan, memory, time = planned.plan, planned.memory, planned.time
-    if plan is None or memory is None or time is None:
+    if plan is None or memory is None or time is None or planned.facts is None:
         return None
     return Needs(
         required=memory.required_bytes,
@@ -131,7 +130,7 @@ def _needs(planned: Planned, cluster: Cluster) -> Needs | None:
         step_seconds=time.step_seconds,
         tokens_per_second=time.tokens_per_second,
         samples_per_second=time.samples_per_second,
-        run_cost=_cost(cluster, plan.schedule.steps, time.step_seconds),
+        run_cost=_cost(planned.facts.cluster, plan.schedule.steps, time.step_seconds),
     )
 
 

@@ -98,7 +98,7 @@ def _memory(plan: Plan, memory: Account) -> Iterator[str]:
     yield from _terms({f"margin: {name}": value for name, value in memory.margin.items()})
     for name, terms in memory.phases.items():
         yield f"  {'phase ' + name:<{_WIDTH}} {format_bytes(sum(terms.values())):>12}"
-    if memory.workload.vendor != "nvidia":
+    if memory.vendor != "nvidia":
         return
     shown = format_bytes(_reading(plan, memory))
     yield f"  {'nvidia-smi shows, in 95 % of runs':<{_WIDTH}} {shown:>12} at most"

@@ -7,7 +7,7 @@ from typing import Final
 
 from tunec.compiler.analyses.memory.account import Account, samples
 from tunec.compiler.analyses.memory.phase import Phase
-from tunec.compiler.tracing.recording import SAVING, Tensors, Trace, TracedPhase
+from tunec.compiler.tracing.recording import BESIDE, Tensors, Trace, TracedPhase
 
 _WEIGHTS: Final = frozenset(
     {"frozen weights", "trained weights", "adapters", "gathered parameters"}
@@ -25,6 +25,8 @@ _GRADIENTS: Final = frozenset(
     | {"exchanged matrices", "gathering buffers kept"}
     | {"reduced copy", "waiting gradients", "fp64 gradients"}
 )
+_PART: Final = re.compile(r" (layers|gathering|head)$")
+"""Moments of one phase that the account tells apart."""
 _BACKWARD: Final = re.compile(r"backward|reduction")
 GROUPS: Final = ("weights", "training state", "activations")
 """What a trace and an account can be compared by: weights; optimizer states, gradients and their
@@ -86,8 +88,9 @@ def compare(trace: Trace, account: Account) -> Comparison:
 
 def phase_of(line: Phase) -> str:
     """The traced phase in which a moment of the account lies."""
-    if line.evaluates or line.name == SAVING:
-        return line.name
+    name = _PART.sub("", line.name)
+    if line.evaluates or name in BESIDE:
+        return name
     if "step" in line.name:
         return "optimizer step"
     return "backward" if _BACKWARD.search(line.name) else "forward"

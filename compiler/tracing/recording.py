@@ -20,6 +20,13 @@ EVALUATION: Final = "evaluation"
 PROMPT: Final = "evaluation prompt"
 WRITING: Final = "evaluation answers"
 SAVING: Final = "saving"
+READING: Final = "prompt"
+GENERATION: Final = "generation"
+SCORING: Final = "scoring"
+HANDING: Final = "handing over"
+MERGING: Final = "merging"
+BESIDE: Final = frozenset({SAVING, READING, GENERATION, SCORING, HANDING, MERGING})
+"""Moments that are neither of a training step nor of evaluation."""
 
 
 @dataclass(slots=True, eq=False)

@@ -105,6 +105,7 @@ def device(name: str) -> Device:
     return _device(found)
 
 
+@lru_cache(maxsize=2048)
 def cluster(name: str) -> Cluster:
     """Return the cluster of a name, from its file or built from its parts; raise UnknownName."""
     found = _cluster_spellings().get(_spelled(name))

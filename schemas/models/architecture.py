@@ -8,7 +8,7 @@ are those of the model that will be built.
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import product
-from typing import Literal
+from typing import Final, Literal
 
 from tunec.schemas.frozen import dataclass
 
@@ -114,6 +114,21 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropout:
+    """Where a model that trains drops activations at random, by its own config."""
+
+    states: bool = False
+    """What attention and feed-forward give back to the states that they read."""
+    scores: bool = False
+    """Attention's weights."""
+    inner: bool = False
+    """Between the two projections of a feed-forward."""
+
+
+NO_DROPOUT: Final = Dropout()
+
+
+@dataclass(frozen=True, slots=True)
 class UnetLevel:
     """One resolution of a UNet, down and up path together."""
 
@@ -199,6 +214,7 @@ class Architecture:
     """Dotted name of the token embedding."""
     assumed: tuple[str, ...] = ()
     """Config keys that were absent, so that the config class's own default was taken."""
+    dropout: Dropout = NO_DROPOUT
 
     def __hash__(self) -> int:
         """A hash computed once: architectures key the caches of every account."""

@@ -257,6 +257,11 @@ _REWARDED: Final = (
 )
 
 SFT_ENTRIES: Final = _SFT
+READ_ENTRIES: Final = (
+    *_SHARED,
+    _rate("trl 0.8.6 to 1.16.0 trainer/kto_config.py, reward_config.py, rloo_config.py", ()),
+)
+"""What the files of further methods share with those that are written."""
 DPO_ENTRIES: Final = (
     *_SHARED,
     _rate(_DPO, ((ALWAYS, 5e-5), ("0.12", 1e-6))),

@@ -194,9 +194,9 @@ def test_every_slot_pinned_is_the_same_plan(asked):
 
 def test_the_accounts_hear_of_the_objective():
     pairs, written = decided(objective="dpo"), decided(objective=GRPO)
-    assert preference_of(decided().objective) is None
-    assert preference_of(pairs.objective).sequences == 2
-    assert preference_of(written.objective).sequences == 1
+    assert preference_of(decided().objective, decided().generation) is None
+    assert preference_of(pairs.objective, pairs.generation).sequences == 2
+    assert preference_of(written.objective, written.generation).sequences == 1
     assert written_of(pairs.generation) is None
     assert written_of(written.generation).tokens == 1024
     server = {"grpo": {**GRPO["grpo"], "generator": "vllm_server"}}
@@ -233,7 +233,8 @@ def test_vllm_takes_its_share_of_each_device():
     found = planned(objective=share)
     held = found.memory.terms["generation engine"]
     assert held == round(0.4 * found.plan.devices.memory)
-    assert "key-value cache" not in found.memory.phases["generation"]
+    assert "generation" not in found.memory.phases
+    assert {"scoring", "handing over"} <= set(found.memory.phases)
     own = planned(objective=GRPO)
     assert found.time.terms["generation"] < own.time.terms["generation"]
     server = planned(objective={"grpo": {**GRPO["grpo"], "generator": "vllm_server"}})

@@ -155,7 +155,9 @@ def required(verdict) -> int:
 def test_possible_is_what_no_rule_forbids(hardware):
     """Some shapes are not even asked about: no pin makes them run."""
     given = problem("llama-3.2-1b", "lora", hardware)
-    asked = ({}, *PINS, {"parallel.engine": "deepspeed"}, {"zero.offload_param": "cpu"})
+    counted = ({"parallel.data": 1}, {"parallel.world": 2}, {"parallel.tensor": 2})
+    other = ({"parallel.engine": "deepspeed"}, {"fsdp.sharding": "hybrid"})
+    asked = ({}, *PINS, *counted, *other, {"zero.offload_param": "cpu"})
     for pins in asked:
         each = replace(given, pins=tuple(sorted(pins.items())))
         every = tuple(shape for shape in shapes(each) if impossible(each, shape) is None)

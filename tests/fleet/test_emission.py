@@ -6,6 +6,7 @@ from tests.small import SPEC
 
 from tunec.compiler.driver import compile_spec, header_of, plan
 from tunec.compiler.emit import emit
+from tunec.compiler.fleet.alike import Alike
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.frontend.load import load_text
 from tunec.compiler.ir.watched import WatchedPlan
@@ -83,3 +84,20 @@ def test_what_rules_are_remembered_to_find_is_what_they_find(monkeypatch):
 
 def _said(found):
     return found.id, found.severity, found.message, found.notes, found.help
+
+
+def test_plans_are_alike_in_what_was_asked_so_far():
+    """A result that rests on one slot more is not given to plans that differ there."""
+    known: Alike[str] = Alike()
+    small, large = (
+        plan(load_text(SPEC.replace("lora", f"{{lora: {{rank: {rank}}}}}"))).plan
+        for rank in (8, 16)
+    )
+    known.keep(small, {"zero.stage": small["zero.stage"]}, "of any rank")
+    assert known.recall(large) == "of any rank"
+    other = Alike()
+    other.keep(small, {"zero.stage": small["zero.stage"], "adapter.rank": 8}, "of rank 8")
+    assert (other.recall(small), other.recall(large)) == ("of rank 8", None)
+    other.keep(large, {"zero.stage": large["zero.stage"], "adapter.rank": 16}, "of rank 16")
+    other.keep(small, {"batch.global": 64}, "of 64")
+    assert other.recall(large) == "of rank 16"

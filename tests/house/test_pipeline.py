@@ -109,6 +109,25 @@ class Told:
         return Told(found, below)
 
 
+class Group:
+    """A group of which nothing can be seen but some slots."""
+
+    def __init__(self, name, group, slots):
+        self._name, self._group, self._slots = name, group, slots
+
+    def __getattr__(self, attribute):
+        slot = f"{self._name}.{attribute.rstrip('_')}"
+        assert slot in self._slots, f"{slot} is not among what the pass looks at"
+        return getattr(self._group, attribute)
+
+
+def looked_at(draft: Draft, each) -> Draft:
+    """What a pass may see of a draft."""
+    if not each.looks:
+        return draft
+    return Draft({name: Group(name, whole, each.looks) for name, whole in draft.groups.items()})
+
+
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_passes_know_only_what_they_declare(path):
     """What was decided is remembered by it."""
@@ -117,7 +136,7 @@ def test_passes_know_only_what_they_declare(path):
         outcome, groups = each.decide(facts, draft)
         if each.knows is not None:
             pins = {slot: pin for slot, pin in facts.pins.items() if slot in each.minded}
-            told = each.run(Told(replace(facts, pins=pins), each.knows), draft)
+            told = each.run(Told(replace(facts, pins=pins), each.knows), looked_at(draft, each))
             assert (told.values, told.diagnostics) == (outcome.values, outcome.diagnostics)
         draft = draft.with_groups(groups)
 
@@ -133,6 +152,18 @@ def test_the_problem_is_posed_of_what_is_declared(path):
 def test_what_fits_is_told_by_declared_facts_alone():
     before = PIPELINE[: next(n for n, each in enumerate(PIPELINE) if each.decides == FIT)]
     assert all(each.knows is not None for each in before)
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_stretches_decide_what_their_passes_do_one_by_one(path):
+    facts = facts_of(path)
+    together, ledger, said = run_passes(facts)
+    seen: list[str] = []
+    alone, each_ledger, each_said = run_passes(facts, lambda each, _: seen.append(each.name))
+    assert seen == [each.name for each in PIPELINE]
+    assert (together, said) == (alone, each_said)
+    assert dict(ledger.entries) == dict(each_ledger.entries)
+    assert list(ledger.entries) == list(each_ledger.entries)
 
 
 def test_what_another_pin_decides_is_not_remembered():

@@ -14,9 +14,11 @@ from lint_asking import lint
 
 from tunec.compiler.lints.index import rule_names
 
-CASES: list[dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parent / "data/collected.yaml").read_text("utf-8")
-)
+CASES: list[dict[str, Any]] = [
+    case
+    for file in sorted((Path(__file__).parent / "data").glob("collected*.yaml"))
+    for case in yaml.safe_load(file.read_text("utf-8"))
+]
 MENDED = [case for case in CASES if "mended" in case]
 
 

@@ -63,9 +63,13 @@ def test_a_hostfile_is_known_by_its_lines(name: str, tmp_path: Path) -> None:
     assert (label["path"], label["line"]) == ("worker-1", 4)
 
 
-def test_a_hostfile_that_is_not_there_is_passed_over(tmp_path: Path) -> None:
-    text = "deepspeed --hostfile nowhere train.py --output_dir out --bf16 True\n"
-    assert "missing-file" not in lint(tmp_path, {"t.sh": text}, ["t.sh"]).names
+def test_a_hostfile_that_is_not_there_is_told_unless_it_lies_elsewhere(tmp_path: Path) -> None:
+    text = "deepspeed --hostfile {} train.py --output_dir out --bf16 True\n"
+    (told,) = lint(tmp_path, {"t.sh": text.format("nowhere")}, ["t.sh"]).findings
+    assert (told["id"], told["consequence"]) == ("missing-file", "silent")
+    assert lint(tmp_path, {"t.sh": text.format("/job/hostfile")}, ["t.sh"]).findings == []
+    written = "echo worker-0 slots=8 > nowhere\n" + text.format("nowhere")
+    assert lint(tmp_path, {"t.sh": written}, ["t.sh"]).findings == []
 
 
 def test_trainer_fields_with_those_of_trl_are_trl_s(tmp_path: Path) -> None:

@@ -38,6 +38,18 @@ def test_documents_differ_in_what_they_say(noted: tuple[Noted, Notes]) -> None:
     assert [document.told(key) for key in ("a", "b", "c")] == ["1", "{}", None]
 
 
+def test_to_look_for_a_value_is_to_read_which_keys_have_it(noted: tuple[Noted, Notes]) -> None:
+    document, notes = noted
+    assert list(document.where(_is_one)) == ["a"]
+    assert list(notes.read) == [(0, _is_one), (0, "a")]
+    assert document.told(_is_one) == ("a",)
+    assert list(document.tests) == [_is_one]
+
+
+def _is_one(_: str, value: object) -> bool:
+    return value == 1
+
+
 def test_a_spec_profits_from_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[str] = []
     judge = _Memory.judge

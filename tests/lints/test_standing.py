@@ -16,6 +16,12 @@ from tunec.compiler.lints.surrounded import MODEL
 from tunec.schemas.source import Span
 
 WORLD: Read = ("at", "environment.world")
+
+
+def is_seven(_: str, value: Any) -> bool:
+    return bool(value == 7)
+
+
 GROUNDS: Mapping[int, tuple[Read, ...]] = {
     0: ((0, "a"),),
     1: ((0, "b"), WORLD),
@@ -23,6 +29,7 @@ GROUNDS: Mapping[int, tuple[Read, ...]] = {
     3: ((0, EVERYTHING),),
     4: ((0, FAULTS), MODEL),
     5: (),
+    6: ((0, is_seven),),
 }
 
 
@@ -32,7 +39,7 @@ def replies(values: Mapping[str, Any], world: int = 1, model: int = 0) -> Replie
     root = Node(span, fields={key: Node(span, value) for key, value in values.items()})
     document = Noted(Document("f", "deepspeed", "json", "", root), Notes(), 0)
     run = Sparing((document,), Environment(world=world), {})
-    return Replies(Said(run, {}), run, {}, model)
+    return Replies(Said(run, {}, {}), run.environment, {}, model)
 
 
 def settled(standing: Standing, on: Replies) -> Standing:
@@ -46,8 +53,8 @@ def settled(standing: Standing, on: Replies) -> Standing:
     ("after", "asked"),
     [
         (replies({"a": 1, "b": 2}), []),
-        (replies({"a": 7, "b": 2}), [0, 3, 4]),
-        (replies({"a": 1, "b": 7}), [1, 3, 4]),
+        (replies({"a": 7, "b": 2}), [0, 3, 4, 6]),
+        (replies({"a": 1, "b": 7}), [1, 3, 4, 6]),
         (replies({"a": 1, "b": 2, "c": 3}), [2, 3, 4]),
         (replies({"b": 2}), [0, 2, 3, 4]),
         (replies({"b": 2, "a": 1}), [2]),
@@ -67,9 +74,9 @@ def test_files_that_come_again_are_looked_at_no_more() -> None:
     standing = settled(Standing(set(GROUNDS)), first)
     here = standing.here()
     settled(standing, second)
-    elsewhere = Replies(first.said, second.run, {}, 0)
+    elsewhere = Replies(first.said, second.run.environment, {}, 0)
     assert here.asked(elsewhere) == [1]
-    assert standing.asked(elsewhere) == [0, 3, 4]
+    assert standing.asked(elsewhere) == [0, 3, 4, 6]
 
 
 def test_who_finds_something_is_always_asked() -> None:

@@ -139,6 +139,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         catalogue._index,
         catalogue._device_spellings,
         catalogue._cluster_spellings,
+        catalogue.cluster,
     )
     for cache in caches:
         cache.cache_clear()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from tunec.compiler.analyses.architecture.dropout import dropout_of
 from tunec.compiler.analyses.architecture.facts import (
     Facts,
     Fault,
@@ -41,4 +42,5 @@ def derive(config: Mapping[str, Any], processor: Mapping[str, Any] = _NOTHING) -
     architecture = FAMILIES[family](Facts(config, family, findings=findings, processing=processor))
     if findings.faults:
         raise UnusableConfig(family, findings.faults)
-    return replace(architecture, assumed=tuple(dict.fromkeys(findings.assumed)))
+    assumed = tuple(dict.fromkeys(findings.assumed))
+    return replace(architecture, assumed=assumed, dropout=dropout_of(family, config))

@@ -1,11 +1,13 @@
 """The memory account: where every byte of a run's peak goes, on the device and on its host."""
 
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from tunec.compiler.analyses.memory.activations import text_tokens
 from tunec.compiler.analyses.memory.calibrated import calibrated
 from tunec.compiler.analyses.memory.calibration import TRACED
+from tunec.compiler.analyses.memory.fixed import always_held
 from tunec.compiler.analyses.memory.host import HostAccount, host_account
+from tunec.compiler.analyses.memory.loss import judged_tokens
 from tunec.compiler.analyses.memory.margin import (
     READING,
     apart,
@@ -16,11 +18,14 @@ from tunec.compiler.analyses.memory.margin import (
 )
 from tunec.compiler.analyses.memory.phase import Phase
 from tunec.compiler.analyses.memory.projection import TILE_ROWS, is_tiled
+from tunec.compiler.analyses.memory.reached import reached
 from tunec.compiler.analyses.memory.sharding import sharding_of
 from tunec.compiler.analyses.memory.tensor_parallel import of_rank
-from tunec.compiler.analyses.memory.training import ENCODING, always_held, phases
+from tunec.compiler.analyses.memory.training import ENCODING, phases
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.ir.caches import cached
 from tunec.schemas.frozen import dataclass
+from tunec.schemas.hardware.profile import Vendor
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class Account:
     peak: Phase
     peak_bytes: int
     """Bytes allocated at the peak, without margin."""
+    vendor: Vendor = "nvidia"
+    """Whose drivers and libraries the devices run: what the margin is called by."""
 
     @property
     def phases(self) -> dict[str, dict[str, int]]:
@@ -54,7 +61,7 @@ class Account:
     def margin(self) -> dict[str, int]:
         """Bytes that a device needs beyond the peak, by name."""
         slack_bytes = self._needed_bytes - self.peak_bytes
-        unmoved = apart(self.layout.parallel.world, self.workload.vendor)
+        unmoved = apart(self.layout.parallel.world, self.vendor)
         return {**unmoved, "allocator slack": slack_bytes}
 
     @property
@@ -88,12 +95,18 @@ class Account:
         return host_account(self.workload, self.layout)
 
 
+@cached(4096)
+def required_bytes(workload: Workload, layout: Layout) -> int:
+    """The peak of a layout and its margin, for those who ask for no more."""
+    return account(workload, layout).required_bytes
+
+
 def samples(line: Phase, layout: Layout) -> int:
     """Samples that a phase holds at once."""
     return layout.batch.evaluation if line.evaluates else layout.batch.micro
 
 
-def account(workload: Workload, layout: Layout) -> Account:
+def account(workload: Workload, layout: Layout, vendor: Vendor = "nvidia") -> Account:
     """Account for the memory that a layout needs.
 
     A micro batch of several samples is padded to the longest, unless samples are packed.
@@ -102,7 +115,7 @@ def account(workload: Workload, layout: Layout) -> Account:
     lines = _lines(workload, layout, several=layout.batch.micro > 1, short=short)
     sizes = [line.at(samples(line, layout)) for line in lines]
     most = max(sizes)
-    return Account(workload, layout, lines, lines[sizes.index(most)], most)
+    return Account(workload, layout, lines, lines[sizes.index(most)], most, vendor)
 
 
 def largest_micro_batch(workload: Workload, layout: Layout, budget_bytes: int) -> int:
@@ -124,15 +137,14 @@ def _largest(workload: Workload, layout: Layout, budget_bytes: int, *, short: bo
     The tile takes the less of both, so that a micro batch fits if it does by one of them. What does
     not fit with one sample, which nothing pads, does not with several.
     """
-    alone = _lines(workload, layout, several=False, short=short)
-    one = min(_most(workload, layout, budget_bytes, alone), 1)
+    room = budget_bytes - sum(apart(layout.parallel.world).values())
+    one = min(_most(_bounds(workload, layout, several=False, short=short), room), 1)
     if not one:
         return 0
-    several = _lines(workload, layout, several=True, short=short)
-    return max(_most(workload, layout, budget_bytes, several), one)
+    return max(_most(_bounds(workload, layout, several=True, short=short), room), one)
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def least_bytes(workload: Workload, layout: Layout) -> float:
     """Bytes that a device needs with no sample at all: what is always there, with its margin.
 
@@ -140,20 +152,20 @@ def least_bytes(workload: Workload, layout: Layout) -> float:
     """
     if workload.calibration is not None:
         return 0.0
-    workload = of_rank(workload, layout.parallel.tensor)
+    workload = of_rank(reached(workload, layout.parallel.engine), layout.parallel.tensor)
     plan = sharding_of(workload, layout, accumulates=layout.batch.accumulation > 1)
     held = always_held(workload, plan).total
     return held * (1 + slack(workload).still) + sum(apart(layout.parallel.world).values())
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def _lines(
     workload: Workload, layout: Layout, *, several: bool, short: bool = False
 ) -> tuple[Phase, ...]:
-    compared = workload.preference is not None
+    compared, engine = workload.preference is not None, layout.parallel.engine
     padded = (several or compared) and not workload.data.packing
     lines = phases(
-        of_rank(workload, layout.parallel.tensor, several=several),
+        of_rank(reached(workload, engine), layout.parallel.tensor, several=several),
         layout.parallel,
         layout.states,
         layout.zero,
@@ -162,7 +174,7 @@ def _lines(
         padded=padded,
         share=_share(workload, layout),
         fsdp=layout.fsdp,
-        nodes=layout.nodes,
+        nodes=layout.islands,
         short=short,
     )
     if workload.calibration is None:
@@ -178,7 +190,7 @@ def _sample_rows(workload: Workload) -> int:
     if workload.loss != "chunked" or not is_tiled(workload.version("trl")):
         return TILE_ROWS
     asked = workload.preference
-    return text_tokens(workload) * (asked.sequences if asked is not None else 1)
+    return judged_tokens(workload) * (asked.sequences if asked is not None else 1)
 
 
 def _share(workload: Workload, layout: Layout) -> int:
@@ -187,19 +199,38 @@ def _share(workload: Workload, layout: Layout) -> int:
     return layout.batch.micro * layout.batch.accumulation if goes else 1
 
 
-def _most(workload: Workload, layout: Layout, budget: int, lines: tuple[Phase, ...]) -> int:
-    """Samples that fit by every training phase's line."""
-    room = budget - sum(apart(layout.parallel.world).values())
+class _Bounds(NamedTuple):
+    """What the training phases need of a device, its allocator's slack put in."""
+
+    fixed: float
+    """Bytes of the phase that needs most with no sample at all."""
+    lines: tuple[tuple[float, float], ...]
+    """Bytes with no sample, and what each adds, of the phases that can be the highest with some."""
+
+
+@cached(4096)
+def _bounds(workload: Workload, layout: Layout, *, several: bool, short: bool) -> _Bounds:
     shares = slack(workload)
     still, moving = 1 + shares.still, 1 + shares.moving
-    training = [line for line in lines if not line.evaluates]
-    if any(line.fixed_bytes * still > room for line in training):
+    lines = [
+        (line.fixed_bytes * still, line.sample_bytes * moving)
+        for line in _lines(workload, layout, several=several, short=short)
+        if not line.evaluates
+    ]
+    return _Bounds(max(fixed for fixed, _ in lines), tuple(_highest(lines)))
+
+
+def _highest(lines: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """The lines that are above all others somewhere: of less steep ones those that start higher."""
+    highest = -1.0
+    for fixed, each in sorted(lines, key=lambda line: (-line[1], -line[0])):
+        if each and fixed > highest:
+            highest = fixed
+            yield fixed, each
+
+
+def _most(bounds: _Bounds, room: float) -> int:
+    """Samples that fit in some bytes by every training phase's line."""
+    if bounds.fixed > room:
         return 0
-    return min(
-        (
-            int((room - line.fixed_bytes * still) // (line.sample_bytes * moving))
-            for line in training
-            if line.sample_bytes
-        ),
-        default=1,
-    )
+    return min((int((room - fixed) // each) for fixed, each in bounds.lines), default=1)

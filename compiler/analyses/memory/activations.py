@@ -1,15 +1,16 @@
 """What a model keeps between forward and backward, in bytes a sample of the micro batch."""
 
 from dataclasses import field, replace
-from functools import lru_cache
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.attention import (
+    attention_saved,
     exchanged_saved,
     mask_saved,
     masks_kept,
     scores_working,
 )
+from tunec.compiler.analyses.memory.dropout import dropped_saved
 from tunec.compiler.analyses.memory.experts import experts_saved
 from tunec.compiler.analyses.memory.flavours import flavour
 from tunec.compiler.analyses.memory.layers import (
@@ -22,7 +23,12 @@ from tunec.compiler.analyses.memory.layers import (
     norm_saved,
     reentrant_working,
 )
-from tunec.compiler.analyses.memory.lora import adapters_saved, is_after_attention
+from tunec.compiler.analyses.memory.lora import (
+    adapters_saved,
+    inputs_kept,
+    is_after_attention,
+    is_in_feed_forward,
+)
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.recomputation import (
     Layers,
@@ -34,6 +40,7 @@ from tunec.compiler.analyses.memory.recomputation import (
     recomputed,
 )
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Part, Stack
@@ -62,6 +69,8 @@ class Pass:
     """Whether FSDP keeps the inputs of layers, and their gradients, to the end of the pass."""
     short: bool = False
     """Whether a micro batch has fewer tokens than a tile of the loss has rows."""
+    keeps_inputs: bool = False
+    """Whether frozen linear layers keep what they read, as ZeRO-3's do."""
 
     def split(self, layers: int) -> Recomputed:
         """What becomes of so many layers."""
@@ -101,7 +110,7 @@ def text_tokens(workload: Workload) -> int:
     return workload.data.sequence + workload.data.image_tokens
 
 
-@lru_cache(maxsize=2048)
+@cached(2048)
 def text_activations(workload: Workload, run: Pass) -> Activations:
     """Activations of the language model up to its final norm, in bytes a sample."""
     keys = text_tokens(workload)
@@ -109,7 +118,8 @@ def text_activations(workload: Workload, run: Pass) -> Activations:
     widths = arithmetic(workload, run.states, "text")
     part = part_activations(workload, run, "text", widths, tokens, keys)
     last = _stacks(workload.architecture, "text")[-1]
-    norm = tokens * (norm_saved(last, widths) + final_input_saved(last, widths))
+    read = widths.trained or run.keeps_inputs
+    norm = tokens * (norm_saved(last, widths) + read * final_input_saved(last, widths))
     biases = tokens * _position_biases(last, widths, keys, checkpointed=run.checkpointed)
     mask = tokens * masks_kept(last, widths, tokens, padded=run.padded)
     # a boolean mask is read again only where layers are recomputed
@@ -140,8 +150,14 @@ def part_activations(
     stacks = _stacks(workload.architecture, part)
     layers = sum(stack.layers for stack in stacks)
     adapters = _adapters(workload, part, widths) / layers
+    if run.keeps_inputs and not widths.trained:
+        adapters += inputs_kept(workload, part, widths) / layers
     one = [
-        layer_saved(s, widths, keys) + adapters + _kept_beside(s, widths, keys, run) for s in stacks
+        layer_saved(s, widths, keys)
+        + adapters
+        + _kept_beside(s, widths, keys, run)
+        + dropped_saved(workload.architecture, part, s, widths, keys)
+        for s in stacks
     ]
     again = run.checkpointed
     working = max(layer_working(stack, widths, recomputed=again) for stack in stacks)
@@ -157,7 +173,7 @@ def part_activations(
     )
     split = run.split(layers)
     total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
-    total -= norm_saved(stacks[0], widths) if _begins(workload, run, part) else 0
+    total -= _spared(workload, run, stacks[0], widths, keys) if _begins(workload, run, part) else 0
     held = Layers(*(tokens * size for size in (max(one), total / layers, working, inputs)))
     others, name = beside(held, split), named(part, split)
     halved, layer = tokens * (half + working), held.most + held.working
@@ -197,6 +213,15 @@ def _begins(workload: Workload, run: Pass, part: Part) -> bool:
         return False
     alone = workload.adapter.kind == "lora" and not workload.trained and not run.checkpointed
     return alone and part == "text" and all(each.part == "text" for each in workload.adapted)
+
+
+def _spared(workload: Workload, run: Pass, first: Stack, widths: Arithmetic, keys: float) -> float:
+    """Bytes a token that the first layer does not keep, up to the first adapter in it."""
+    if not all(map(is_after_attention, workload.adapted)):
+        return norm_saved(first, widths)
+    before = attention_saved(first, widths, keys) + _kept_beside(first, widths, keys, run)
+    inside = all(map(is_in_feed_forward, workload.adapted))
+    return before + norm_saved(first, widths) * (max(first.norms - 1, 2) if inside else 1)
 
 
 def _feed_forward(stack: Stack, widths: Arithmetic) -> float:

@@ -1,6 +1,5 @@
 """How one part of a model computes: what every activation formula asks."""
 
-from functools import lru_cache
 from typing import Final
 
 from packaging.version import Version
@@ -21,6 +20,7 @@ from tunec.compiler.analyses.memory.flavours import (
     flavour,
 )
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Module, Part, Stack
@@ -59,6 +59,8 @@ class Arithmetic:
     """Whether the weights of this part get gradients themselves."""
     eager: bool
     """Whether attention scores are made as tensors."""
+    wide_scores: bool
+    """Whether their softmax is in fp32, as autocast has every softmax."""
     half: bool
     """Whether the stream is in fp16: a mask in fp32 or bf16 makes the scores of autocast wider."""
     activation: Activation
@@ -107,7 +109,7 @@ class Arithmetic:
         return self.adapter == self.compute == self.stream
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     """Find how a part of the model computes."""
     trained = part in count(workload).trained_parts
@@ -132,6 +134,7 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         autocast=states.autocast,
         trained=trained,
         eager=_is_eager(workload.attention.implementation, special),
+        wide_scores=states.autocast or not special.narrow_scores,
         half=held == "fp16",
         activation=_activation(special.activation, stacks),
         rotary=special.rotary,

@@ -14,12 +14,14 @@ def attention_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
     `keys`: tokens that each query is compared with.
     """
     saved = kernel_saved(stack, widths) + norms_saved(stack, widths) + copies_saved(stack, widths)
-    if widths.crosses and stack.cross_attention:
+    across = widths.crosses and stack.cross_attention > 0
+    if across:
         saved += kernel_saved(stack, widths)
     if not widths.eager:
         repeated = repeated_saved(stack, widths) if widths.repeats else 0
         return saved + bias_saved(stack, widths, keys) + repeated
-    return saved + repeated_saved(stack, widths) + scores_saved(stack, widths, keys)
+    scores = (1 + across) * scores_saved(stack, widths, keys)
+    return saved + repeated_saved(stack, widths) + scores
 
 
 def bias_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
@@ -45,9 +47,23 @@ def scores_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
 
     A cap on them (Gemma 2) keeps its tanh, in the dtype of the product.
     """
-    cast = widths.compute if widths.compute < _FP32 else 0
     capped = widths.compute if stack.softcap else 0
+    if not widths.wide_scores:
+        return stack.heads * keys * (widths.compute + capped)
+    cast = widths.compute if widths.compute < _FP32 else 0
     return stack.heads * keys * (_FP32 + cast + capped)
+
+
+def scores_forward(widths: Arithmetic) -> int:
+    """Bytes a score that eager attention takes at its softmax where nothing is kept.
+
+    The scores, in bf16 an fp32 copy of them, and the result (torch 2.13
+    `aten/src/ATen/native/SoftMax.cpp`, `softmax`: fp16 is read as it is).
+    """
+    if not widths.wide_scores:
+        return 2 * widths.compute
+    copied = _FP32 if widths.compute < _FP32 and not widths.half else 0
+    return widths.compute + copied + _FP32
 
 
 def scores_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
@@ -60,6 +76,8 @@ def scores_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
     """
     if not widths.eager:
         return 0
+    if not widths.wide_scores:
+        return stack.heads * keys * 3 * widths.compute
     cast = widths.compute if widths.compute < _FP32 else 0
     result = widths.compute if widths.half else _FP32
     return stack.heads * keys * (2 * _FP32 + result - cast)
@@ -82,9 +100,12 @@ def mask_saved(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -
     kernel that takes a mask gives its result in token order.
     """
     repeated = 0.0 if widths.repeats else repeated_saved(stack, widths)
-    bias = 0 if widths.shares_mask else widths.compute * keys
+    bias = 0 if widths.shares_mask or widths.biased else widths.compute * keys
     share = 1 if padded else is_windowed(stack, widths, keys) * stack.windowed_layers / stack.layers
-    return share * (repeated + bias - widths.compute * _ordered(stack, widths))
+    # T5's decoder puts the encoder's mask into its bias of zeros, head by head, in each layer
+    across = padded and widths.biased and stack.cross_attention > 0
+    crossed = widths.compute * stack.heads * keys if across else 0
+    return share * (repeated + bias - widths.compute * _ordered(stack, widths)) + crossed
 
 
 def masks_kept(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -> float:

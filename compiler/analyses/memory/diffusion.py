@@ -5,7 +5,6 @@ SimpleTuner does (`weights.encoders`); their activations do not count.
 """
 
 import re
-from functools import lru_cache
 from typing import Final
 
 from tunec.compiler.analyses.memory.activations import Activations, Pass
@@ -14,6 +13,7 @@ from tunec.compiler.analyses.memory.lora import adapters_saved
 from tunec.compiler.analyses.memory.recomputation import Layers, at_last, beside, kept, named
 from tunec.compiler.analyses.memory.unet import unet_activations
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.caches import cached
 from tunec.schemas.models.architecture import Module, Stack
 
 _FP32: Final = 4
@@ -55,7 +55,7 @@ def denoiser_tokens(workload: Workload) -> int:
     return width * height + TEXT_TOKENS.get(workload.architecture.family, 0)
 
 
-@lru_cache(maxsize=2048)
+@cached(2048)
 def denoiser_activations(workload: Workload, run: Pass) -> Activations:
     """Activations of the denoiser."""
     widths = arithmetic(workload, run.states, "denoiser")
@@ -67,7 +67,10 @@ def denoiser_activations(workload: Workload, run: Pass) -> Activations:
     adapters = _adapters(workload, widths) / (layers * denoiser_tokens(workload))
     seconds = second_attentions(workload)
     second = second_saved(stacks[0], widths) if seconds else 0
-    one = [block_saved(stack, widths) + adapters + second for stack in stacks]
+    one = [
+        block_saved(stack, widths) + modulation_saved(workload, stack, widths) + adapters + second
+        for stack in stacks
+    ]
     working = max(block_working(stack, widths) for stack in stacks)
     final = tokens * final_saved(stacks[-1], widths)
     total = sum(saved * stack.layers for saved, stack in zip(one, stacks, strict=True))
@@ -104,6 +107,29 @@ def block_saved(stack: Stack, widths: Arithmetic) -> float:
     if stack.joint == "single":
         return _single_saved(stack, widths)
     return _double_saved(stack, widths)
+
+
+def modulation_saved(workload: Workload, stack: Stack, widths: Arithmetic) -> float:
+    """Bytes a token that adapters on the modulation of one block make it keep.
+
+    Scale and gate get gradients then, which need what they multiply: the normed hidden state of
+    each norm, and what attention and feed-forward give, in a single block together (traced,
+    diffusers 0.42 `transformer_flux.py`, with an adapter on every linear layer).
+    """
+    if widths.trained or _path_of(stack) not in _modulated_blocks(workload):
+        return 0
+    pairs = 1 if stack.joint == "single" else 2
+    return pairs * (_norm_input(widths) + widths.compute) * stack.hidden
+
+
+def _modulated_blocks(workload: Workload) -> frozenset[str]:
+    """Lists of blocks whose modulation has adapters."""
+    paths = (module.path for module in workload.adapted)
+    return frozenset(path.partition(".")[0] for path in paths if _MODULATION.search(path))
+
+
+def _path_of(stack: Stack) -> str:
+    return "single_transformer_blocks" if stack.joint == "single" else "transformer_blocks"
 
 
 def second_attentions(workload: Workload) -> int:

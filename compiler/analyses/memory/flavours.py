@@ -48,6 +48,8 @@ class Flavour:
     """Whether layers normalise what attention and feed-forward give, and not what they read."""
     eager: bool = False
     """Whether attention makes its scores as tensors unless it is FlashAttention."""
+    narrow_scores: bool = False
+    """Whether eager attention takes its softmax in the dtype of the product, not in fp32."""
 
 
 _T5: Final = frozenset({"t5", "mt5", "umt5"})
@@ -68,6 +70,10 @@ _CONCATENATED: Final = frozenset(
 _NARROW_ROUTER: Final = frozenset({"qwen2_moe", "qwen3_moe", "olmoe", "granitemoe"})
 _DOUBLE_ROUTER: Final = frozenset({"deepseek_v2", "deepseek_v3"})
 _QUICK_TOWERS: Final = frozenset({"llava", "llava_next", "qwen2_vl"})
+_NARROW_SCORES: Final = _ENCODER_DECODER | {"gpt2", "falcon", "bert", "roberta"}
+_ALWAYS_EAGER: Final = frozenset({"bloom", "mpt"})
+"""Families that add a bias a head to scores of their own making (`BloomAttention.forward`,
+`MptAttention.forward`)."""
 _EAGER_TOWERS: Final = frozenset({"minicpmv"})
 """openbmb/MiniCPM-Llama3-V-2_5 and MiniCPM-V-2_6 `modeling_minicpmv.py`, `init_vision_module`: the
 tower is `eager` unless the model asks for `flash_attention_2`."""
@@ -88,6 +94,8 @@ def flavour(family: str, part: Part) -> Flavour:
             shares_norm_inputs=family in _PARALLEL_NORMS,
             crosses=family in _ENCODER_DECODER,
             norms_after=family in _NORMS_AFTER,
+            eager=family in _ALWAYS_EAGER,
+            narrow_scores=family in _NARROW_SCORES,
         )
     if part == "vision":
         activation: Activation = "quick" if family in _QUICK_TOWERS else "single"

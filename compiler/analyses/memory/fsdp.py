@@ -30,6 +30,8 @@ def held(workload: Workload, plan: Sharding) -> Held:
         gathering=_gathering(run, run.layers),
         again=_again(run),
         in_step=in_step(workload, plan, run),
+        begins=_begins(run),
+        in_layer=_in_layer(run),
     )
 
 
@@ -257,6 +259,31 @@ def _reductions(run: Run, layers: int) -> tuple[tuple[float, Terms], ...]:
     )
     alone = units.tail.trained and not run.shares
     return (*of_layers, (1.0, _head(run))) if alone else of_layers
+
+
+def _begins(run: Run) -> Terms:
+    """When the first layer is copied out of its buffer, and a tied embedding's is held still."""
+    units = run.units
+    if _keeps(run) or not run.shares or units.tail.size <= units.layer.size:
+        return {}
+    both = units.tail.size + units.layer.size
+    return {
+        "gathered parameters": units.root.size + both,
+        "gather buffer": both,
+        "accumulated gradients": run.waiting(units.every),
+    }
+
+
+def _in_layer(run: Run) -> Terms:
+    """A layer beside what stays whole, with its buffer; a head of its own comes later."""
+    units = run.units
+    if _keeps(run):
+        return {**_whole(run), "gather buffer": _gather_buffer(run, units.layer)}
+    kept = units.root.size + (units.tail.size if run.shares else 0.0)
+    return {
+        "gathered parameters": kept + units.layer.size,
+        "gather buffer": _gather_buffer(run, units.layer),
+    }
 
 
 def _gathering(run: Run, layers: int) -> tuple[float, Terms]:

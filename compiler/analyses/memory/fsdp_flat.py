@@ -27,6 +27,7 @@ def held_flat(run: Run, counts: Counts, in_step: Terms) -> Held:
         gathering=(0.0, {}),
         again={},
         in_step=in_step,
+        in_layer=_whole(run, max(_after_forward(run), 1.0)),
     )
 
 

@@ -28,6 +28,10 @@ class Held(NamedTuple):
     in_step: Terms
     again: Terms
     """While what was let go of at the end of the forward pass is gathered for the backward pass."""
+    begins: Terms = {}
+    """While the first layer is copied out of its buffer, a tied embedding's whole before it."""
+    in_layer: Terms = {}
+    """While the last layer runs in a pass that keeps nothing."""
 
 
 class Run(NamedTuple):
@@ -38,7 +42,10 @@ class Run(NamedTuple):
     width: int
     """Bytes of one element of a whole gradient."""
     shard: float
-    """Bytes that one trained element takes in a rank's reduced gradients as the pass goes."""
+    """Bytes that one trained element takes in a rank's reduced gradients as the pass goes.
+
+    Version 1 keeps them to its end even where they are copied to the host (torch 2.13
+    `_runtime_utils.py`, `_offload_grad`; `_flat_param.py`, `prepare_gradient_for_optim`)."""
     kept: float
     """The same when the pass is over."""
     passing: float
@@ -82,7 +89,10 @@ def run_of(workload: Workload, plan: Sharding) -> Run:
         units = _where_they_lie(units, trained=mixed)
     width = BYTES[workload.precision.compute] if mixed else plan.parameter
     shards = 1 if plan.fsdp.sharding == "none" else plan.shards
-    kept = 0 if plan.fsdp.offload_params else plan.gradient / shards
+    if plan.fsdp.version == 1 and plan.fsdp.offload_params:
+        units = _with_shards(units, shards) if _comes_as_it_is(workload, plan) else units
+    goes_at_once = plan.fsdp.offload_params and plan.fsdp.version == 2
+    kept = 0 if goes_at_once else plan.gradient / shards
     summed = width / shards if mixed else 0.0
     return Run(
         units=units,
@@ -119,14 +129,43 @@ def _where_they_lie(units: Units, *, trained: bool) -> Units:
     return Units(*(Unit(whole * unit.size, unit.trained) for unit in units))
 
 
+def _comes_as_it_is(workload: Workload, plan: Sharding) -> bool:
+    """Whether version 1 brings shards from the host in the dtype that is gathered.
+
+    Its parameters then show that copy while their unit is whole; shards that are cast on the way
+    are let go of (torch 2.13 `_flat_param.py`, `flat_param_to` and `_use_low_precision_shard`).
+    """
+    mixed, adapted = plan.states.autocast, workload.adapter.kind != "none"
+    same = plan.states.weights == workload.precision.compute if mixed else True
+    return plan.fsdp.use_orig_params and same and (adapted or not mixed)
+
+
+def _with_shards(units: Units, shards: int) -> Units:
+    """Whole units, each beside the shard that it was gathered from."""
+    return Units(*(Unit(unit.size * (1 + 1 / shards), unit.trained) for unit in units))
+
+
 def in_step(workload: Workload, plan: Sharding, run: Run) -> Terms:
-    """Gradients and temporaries while the optimizer steps."""
+    """Gradients and temporaries while the optimizer steps, and what is still whole.
+
+    A frozen unit of version 1 whose input needs no gradient is let go of by the next forward pass
+    (traced).
+    """
+    whole = {"gathered parameters": _left_whole(plan, run)}
     if plan.fsdp.offload_params:
-        return {}
+        return whole
     shards = 1 if plan.fsdp.sharding == "none" else plan.shards
     stepped = plan.counts.trainable / shards
     largest = -(-plan.counts.largest // shards)
     return {
+        **whole,
         "gradients": run.kept * run.units.every.trained,
-        "optimizer temporaries": step_bytes(workload.optimizer, plan.states, stepped, largest),
+        "optimizer temporaries": step_bytes(
+            workload.optimizer, plan.states, stepped, largest, workload.version("torch")
+        ),
     }
+
+
+def _left_whole(plan: Sharding, run: Run) -> float:
+    lets_go = plan.fsdp.version == 1 and plan.fsdp.sharding in ("full", "hybrid")
+    return run.units.root.size + run.units.layer.size if lets_go and run.adapted else 0.0

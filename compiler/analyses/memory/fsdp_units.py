@@ -4,9 +4,9 @@ accelerate makes the embedding and the head units of their own (from 1.14 `utils
 `fsdp2_prepare_model`); the root unit of version 1 holds both.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from packaging.version import Version
@@ -14,6 +14,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.counts import FOUR_BIT, adapter_elements, quantizes
 from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import Fsdp, States
 from tunec.schemas.models.architecture import Module
 from tunec.schemas.terms import FloatDtype
@@ -58,11 +59,11 @@ def computed_states(states: States, compute: FloatDtype, fsdp: Fsdp, *, adapted:
     return replace(states, weights=compute, trainable=compute)
 
 
-@lru_cache(maxsize=512)
+@cached(512)
 def units_of(workload: Workload, fsdp: Fsdp, states: States) -> Units:
     """The units into which accelerate cuts a model."""
     model, size = workload.architecture, _sizes(workload, states)
-    layers: dict[str, list[float]] = {}
+    layers: dict[tuple[str, int], list[float]] = {}
     whole, inside = [0.0, 0.0], [0.0, 0.0]
     ends = {"embedding": [0.0, 0.0], "tail": [0.0, 0.0]}
     for module in model.modules:
@@ -71,10 +72,11 @@ def units_of(workload: Workload, fsdp: Fsdp, states: States) -> Units:
         whole[1] += learnt
         prefix, repeats, _ = module.path.partition("{}")
         if repeats and fsdp.wrap != "none":
-            number = len({place[0] for place in module.places()})
-            found = layers.setdefault(prefix, [0.0, 0.0])
-            found[0] += gathered / number
-            found[1] += learnt / number
+            places = {place[0] for place in module.places()}
+            for place in places:
+                found = layers.setdefault((prefix, place), [0.0, 0.0])
+                found[0] += gathered / len(places)
+                found[1] += learnt / len(places)
             inside[0] += gathered
             inside[1] += learnt
         elif _has_ends(workload, fsdp):
@@ -96,15 +98,15 @@ def units_of(workload: Workload, fsdp: Fsdp, states: States) -> Units:
 def unit_sizes(workload: Workload, fsdp: Fsdp, states: States) -> tuple[tuple[float, int], ...]:
     """Bytes of each unit of version 1 in its parameters' own dtypes, and how many there are."""
     size = _sizes(workload, replace(states, autocast=False))
-    found: dict[str, tuple[float, int]] = {}
+    found: dict[tuple[str, int], float] = {}
     for module in workload.architecture.modules:
         gathered, _ = size(module)
         prefix, repeats, _ = module.path.partition("{}")
         inside = bool(repeats) and fsdp.wrap != "none"
-        number = len({place[0] for place in module.places()}) if inside else 1
-        known = found.get(prefix if inside else "", (0.0, 0))
-        found[prefix if inside else ""] = known[0] + gathered / number, max(known[1], number)
-    return tuple(found.values())
+        units = {(prefix, place[0]) for place in module.places()} if inside else {("", 0)}
+        for unit in units:
+            found[unit] = found.get(unit, 0.0) + gathered / len(units)
+    return tuple(Counter(found.values()).items())
 
 
 def _has_ends(workload: Workload, fsdp: Fsdp) -> bool:

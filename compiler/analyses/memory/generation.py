@@ -1,5 +1,6 @@
 """Generation inside of training: the cache of keys and values, and parameters made whole for it."""
 
+from dataclasses import replace
 from typing import Final
 
 from packaging.version import Version
@@ -42,7 +43,7 @@ def generating(workload: Workload, plan: Sharding, asked: Generation, share: int
     1.16 `models/utils.py`, `unwrap_model_for_generation`); under FSDP units come and go as in any
     forward pass (`grpo_trainer.py`: `summon_full_params(recurse=False)`).
     """
-    found = writing(workload, plan.states, asked)
+    found = writing(workload, generating_states(workload, plan.states), asked)
     number = _sequences(asked, share)
     gathers = asked.gathers and plan.deepspeed and plan.stage == PARAMETERS
     whole = plan.counts.base + plan.counts.adapters
@@ -60,12 +61,17 @@ def prompting(
     `forward`: bytes that a layer works in for one sample of all tokens.
     """
     number = _sequences(asked, share)
-    read = reading(workload, plan.states, asked, forward, asked.tokens)
+    read = reading(workload, generating_states(workload, plan.states), asked, forward, asked.tokens)
     found = generating(workload, plan, asked, share)
     return {
         **{name: number * size for name, size in read.items()},
         "gathered parameters": found["gathered parameters"],
     }
+
+
+def generating_states(workload: Workload, states: States) -> States:
+    """The states by which answers are written: see `inference.casting_nothing`."""
+    return replace(states, autocast=False) if workload.adapted and states.autocast else states
 
 
 def writing(workload: Workload, states: States, asked: Generation) -> Terms:

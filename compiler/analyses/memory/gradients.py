@@ -151,9 +151,11 @@ def at_reduction_on_the_way(plan: Sharding, one: Reduction) -> Terms:
     copied = one.filled if loose else one.copied
     if not plan.zero.reduce_scatter and plan.stage < PARAMETERS:
         copied = 0  # the bucket itself is summed (`gradient_reduction_w_predivide`)
+    holds = one.held or one.own > 0
     return {
         **reduce_buckets(plan),
-        **(_held(plan) if one.held else kept_gradients(plan)),
+        **(_held(plan) if holds else kept_gradients(plan)),
+        "fp32 gradients": float(plan.gradient * one.own),
         "largest gradient": float(plan.parameter * one.apart),
         "waiting gradients": float(plan.parameter * one.filled * loose),
         "reduced copy": float(plan.parameter * copied + _fp32_sums(plan, one)),
@@ -163,11 +165,12 @@ def at_reduction_on_the_way(plan: Sharding, one: Reduction) -> Terms:
 def _fp32_sums(plan: Sharding, one: Reduction) -> float:
     """Bytes that gradients take more where they are summed in fp32.
 
-    At stage 3 they lie in the bucket so, and the rank's part is converted back (deepspeed 0.19.8
-    `runtime/zero/stage3.py`, `__avg_scatter_grads`).
+    At stage 3 they lie in the bucket so, and the rank's part is converted back, or to the dtype of
+    accumulation (deepspeed 0.19.8 `runtime/zero/stage3.py`, `__avg_scatter_grads`).
     """
     if not plan.widens:
-        return 0.0
+        converts = plan.stage == PARAMETERS and plan.gradient > plan.parameter
+        return plan.gradient * one.filled / plan.shards if converts else 0.0
     if plan.stage == PARAMETERS:
         wider = (MASTER_BYTES - plan.parameter) * one.copied
         return wider + plan.gradient * one.filled / plan.shards

@@ -1,12 +1,12 @@
 """The memory of the host: what one node's RAM has to hold, in bytes."""
 
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED
 from tunec.compiler.analyses.memory.fsdp_units import unit_sizes
+from tunec.compiler.analyses.memory.merging import merged_on_host
 from tunec.compiler.analyses.memory.offloaded import moved_activations, power_of_two
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import (
@@ -20,6 +20,7 @@ from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged
 from tunec.compiler.analyses.memory.tensor_parallel import of_rank
 from tunec.compiler.analyses.memory.weights import frozen_bytes, second_shards
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.ir.caches import cached
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import MIB
 
@@ -56,7 +57,7 @@ class HostAccount:
     """The RAM that one node needs: the one that holds rank 0."""
 
     phases: dict[str, dict[str, int]]
-    """Bytes by phase (loading, pinning, training, saving) and by name."""
+    """Bytes by phase (loading, pinning, training, saving, saving states) and by name."""
 
     @property
     def peak_phase(self) -> str:
@@ -74,7 +75,7 @@ class HostAccount:
         return dict(sorted(self.phases[self.peak_phase].items(), key=lambda term: -term[1]))
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def host_account(workload: Workload, layout: Layout) -> HostAccount:
     """Account for the RAM of the node that holds rank 0; the others need no more."""
     accumulates = layout.batch.accumulation > 1
@@ -87,13 +88,23 @@ def host_account(workload: Workload, layout: Layout) -> HostAccount:
     loaded = {**processes, **away.loaded, **loading(workload, plan, ranks)}
     kept = {"offloaded activations": moved_activations(workload, layout).taken * ranks}
     training = {**processes, **away.held, **kept, **_data_loading(workload, layout, ranks)}
+    states = moments_saved(plan, ranks)
     phases = {
         "loading": loaded,
         "pinning": {**processes, **away.pinning} if away.pinning else {},
         "training": training,
         "saving": {**training, **saving(workload, plan, ranks)},
+        "saving states": {**training, **states} if states else {},
+        "merging": _merging(workload),
     }
     return HostAccount({name: _rounded(terms) for name, terms in phases.items() if terms})
+
+
+def _merging(workload: Workload) -> Terms:
+    """A process of its own, which adds adapters to a base when training is done."""
+    if workload.adapter.merge != "host":
+        return {}
+    return {"processes": float(_PROCESS), **merged_on_host(workload)}
 
 
 class _Away(NamedTuple):
@@ -282,6 +293,26 @@ def saving(workload: Workload, plan: Sharding, ranks: int) -> Terms:
         return {"copied weights": ranks * held}
     largest = _FILE[0] if version is not None and version < _SHARDED_FILES else _FILE[1]
     return {"checkpoint file": float(min(BYTES[plan.states.trainable] * saved, largest))}
+
+
+def moments_saved(plan: Sharding, ranks: int) -> Terms:
+    """What a node holds while the optimizer's states are written, after the weights.
+
+    FSDP copies them all to the host: whole on rank 0, or every rank's own (accelerate 1.15
+    `utils/fsdp_utils.py`, `save_fsdp_optimizer`). DeepSpeed hands its tensors to torch, which
+    copies one storage after the other, each as large as a rank's part (0.19.8 `runtime/engine.py`,
+    `_save_zero_checkpoint`; torch 2.13 `serialization.py`, `_save`: `storage.cpu()`).
+    """
+    if plan.optimizer_away:
+        return {}
+    if plan.fsdp.version:
+        share = 1.0 if plan.fsdp.state_dict == "full" else ranks / plan.shards
+        return {"gathered optimizer states": share * moments_of(plan.workload, plan)}
+    if not plan.deepspeed or plan.stage == 0:
+        return {}
+    part = plan.counts.trainable / plan.shards
+    part = min(part, plan.zero.sub_group_size) if plan.stage == PARAMETERS else part
+    return {"states on their way to a file": float(MASTER_BYTES * part * ranks)}
 
 
 def _rounded(terms: Terms) -> dict[str, int]:

@@ -9,7 +9,7 @@ width, a gated RMSNorm layer in bf16 keeps 16h + 4ad + 4kd + 4a + 8f when it is 
 from typing import Final
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
-from tunec.compiler.analyses.memory.attention import attention_saved
+from tunec.compiler.analyses.memory.attention import attention_saved, scores_forward
 from tunec.compiler.analyses.memory.experts import experts_saved, experts_working
 from tunec.compiler.analyses.memory.flavours import Activation
 from tunec.schemas.models.architecture import Stack
@@ -63,13 +63,14 @@ def inputs_saved(stack: Stack, widths: Arithmetic) -> float:
     """
     if not widths.trained:
         return 0
-    copies = widths.readers if widths.casts else min(stack.norms, 2)
+    normed = 3 if widths.crosses and stack.cross_attention else 2
+    copies = widths.readers if widths.casts else min(stack.norms, normed)
     return widths.compute * stack.hidden * copies
 
 
 def final_input_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes a token of the final norm's output, which the head reads."""
-    return widths.compute * stack.hidden if widths.trained else 0
+    return widths.compute * stack.hidden
 
 
 def feed_forward_saved(stack: Stack, widths: Arithmetic) -> float:
@@ -156,12 +157,13 @@ def forward_working(stack: Stack, widths: Arithmetic, keys: float) -> float:
     its norm gives; then come the larger of attention's tensors and the feed-forward's (traced:
     `tests/analyses/memory/test_generation.py`).
     """
-    attention = float(widths.compute * (2 * stack.heads + 2 * stack.kv_heads) * stack.head_dim)
+    made = max(widths.compute, widths.answer)
+    attention = float(made * (2 * stack.heads + 2 * stack.kv_heads) * stack.head_dim)
     if widths.eager:
-        attention += 2 * _FP32 * stack.heads * keys
+        attention += scores_forward(widths) * stack.heads * keys
     inner = stack.ffn
     if stack.experts is not None:
         inner = max(inner, stack.experts.active * stack.experts.ffn + stack.experts.shared_ffn)
-    feed_forward = widths.compute * inner * (3 if stack.gated else 2)
-    around = (2 * widths.stream + widths.compute) * stack.hidden
+    feed_forward = made * inner * (3 if stack.gated else 2)
+    around = (2 * widths.stream + made) * stack.hidden
     return around + max(attention, feed_forward + widths.stream * stack.hidden)

@@ -8,7 +8,7 @@ from typing import Final
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.schemas.models.architecture import Module
+from tunec.schemas.models.architecture import Module, Part
 
 _READS_ATTENTION: Final = re.compile(
     r"(o_proj|out_proj|to_out\.0|to_add_out|attn\.proj|attention\.dense)$"
@@ -46,7 +46,7 @@ def adapters_saved(
     for module in modules:
         if is_stack(module):
             continue
-        source = (module.path.rpartition(".")[0], prod(module.shape[1:]), module.copies)
+        source = _source(module)
         kept = shared and (source in read or _is_kept(module, widths))
         if not kept:
             read.add(source)
@@ -55,12 +55,36 @@ def adapters_saved(
     return saved
 
 
+def inputs_kept(workload: Workload, part: Part, widths: Arithmetic) -> float:
+    """Bytes a token of what frozen linear layers of a part read, where each keeps it.
+
+    At stage 3 every product is DeepSpeed's own, which keeps its input whether or not its weight is
+    trained (0.19.8 `runtime/zero/linear.py`, `LinearFunctionForZeroStage3.setup_context`). Modules
+    beside each other read one tensor, which adapters in its dtype keep anyway.
+    """
+    adapted = workload.adapted if widths.adapters_share_inputs and not widths.drops else ()
+    known = {_source(module) for module in adapted}
+    kept = 0.0
+    for module in workload.architecture.modules:
+        inside = module.kind == "linear" and module.part == part and "{}" in module.path
+        if inside and _source(module) not in known and not _is_kept(module, widths):
+            known.add(_source(module))
+            kept += module.copies * widths.compute * module.shape[-1]
+    return kept
+
+
+def _source(module: Module) -> tuple[str, int, int]:
+    """What tells apart the tensors that modules read."""
+    return module.path.rpartition(".")[0], prod(module.shape[1:]), module.copies
+
+
 def adapters_working(workload: Workload, widths: Arithmetic) -> float:
     """Bytes a token that adapters add to the work of a layer, in a pass that keeps nothing.
 
-    At the widest module that has one: its input is cast to the adapters' dtype, and what the second
-    product gives is scaled, beside the base's own result (peft 0.21 `tuners/lora/layer.py`,
-    `Linear.forward`); a feed-forward's third tensor is not there yet. Traced.
+    At the widest module that has one: its input is cast to another dtype of the adapters, and what
+    the second product gives is scaled, beside the base's own result (peft 0.21
+    `tuners/lora/layer.py`, `Linear.forward`); a feed-forward's third tensor is not there yet.
+    Traced.
     """
     layers = [m for m in workload.adapted if m.part == "text" and m.kind == "linear"]
     outputs = [m.shape[0] for m in layers if "{}" in m.path]
@@ -70,13 +94,19 @@ def adapters_working(workload: Workload, widths: Arithmetic) -> float:
     hidden, ffn = stacks[0].hidden, max(each.ffn for each in stacks)
     product, base = widths.adapter_product, widths.answer
     most = max(outputs)
-    there = base * (ffn + most) + product * (most + hidden) + max(product, base) * most
-    return max(there - 3 * widths.compute * ffn, 0)
+    cast = product * hidden if product != base else 0
+    there = base * (ffn + most) + product * most + cast + max(product, base) * most
+    return max(there - 3 * max(widths.compute, base) * ffn, 0)
 
 
 def is_after_attention(module: Module) -> bool:
     """Whether a layer's module reads what attention gives, or comes behind it."""
     return bool(_READS_ATTENTION.search(module.path) or _FEED_FORWARD.search(module.path))
+
+
+def is_in_feed_forward(module: Module) -> bool:
+    """Whether a layer's module is part of its feed-forward."""
+    return bool(_FEED_FORWARD.search(module.path))
 
 
 def is_stack(module: Module) -> bool:

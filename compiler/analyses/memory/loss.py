@@ -4,7 +4,9 @@ from typing import Final
 
 from packaging.version import Version
 
+from tunec.compiler.analyses.memory.activations import text_tokens
 from tunec.compiler.analyses.memory.projection import LossBytes, chunked, fused
+from tunec.compiler.analyses.memory.scored import scored
 from tunec.compiler.analyses.memory.workload import Workload
 
 _FP32: Final = 4
@@ -44,6 +46,12 @@ _SIXTEEN_BIT: Final = frozenset(
 """Families whose own loss, before that, does not convert the logits to fp32."""
 
 
+def judged_tokens(workload: Workload) -> int:
+    """Tokens of one sequence that the loss is of: all, or an answer that the model wrote."""
+    asked = workload.preference
+    return asked.scored if asked is not None and asked.scored else text_tokens(workload)
+
+
 def loss_bytes(
     workload: Workload,
     logits: int,
@@ -67,7 +75,10 @@ def loss_bytes(
     if workload.loss == "chunked":
         trl = workload.version("trl")
         how = {"head_trained": head_trained, "casts": casts, "short": short}
-        return chunked(model.hidden, model.vocab, trl, **how)
+        return chunked(model.hidden, model.vocab, trl, width=logits, **how)
+    if workload.preference is not None and workload.preference.scored:
+        trl = workload.version("trl")
+        return scored(logits, model.vocab, trl, workload.preference.scored, autocast=autocast)
     version = workload.version("transformers")
     own = has_own_loss(model.family, version)
     wide = not (own and model.family in _SIXTEEN_BIT) or autocast

@@ -9,7 +9,6 @@ as written; torch.compile, which wraps it, fuses some of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from math import prod
 from typing import Final, NamedTuple
@@ -19,6 +18,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.counts import adapter_shapes
 from tunec.compiler.analyses.memory.partition import NO_PARTITION, Partition, in_order, part_of
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.caches import cached
 from tunec.schemas.models.architecture import Module
 
 _OF_ADAM: Final = ("embed", "lm_head")
@@ -74,7 +74,7 @@ class Halves(NamedTuple):
     """Of all matrices of which that rank owns a piece."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def halves(workload: Workload, ranks: int) -> Halves:
     """Split what is trained, and find the rank that needs most in its step.
 
@@ -192,7 +192,7 @@ class Gathers(NamedTuple):
     """By name, at the moment that takes most besides them."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def gathers(workload: Workload, ranks: int, bucket: int, gradient: int) -> Gathers:
     """Follow stage 3 through Muon's half, as many matrices at a time as fit the reduce bucket.
 

@@ -1,11 +1,11 @@
 """Activations that wait in host RAM, in bytes of one device's micro batch."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from tunec.compiler.analyses.memory.samples import activations, pass_of
 from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.ir.caches import cached
 
 
 class Moved(NamedTuple):
@@ -17,7 +17,7 @@ class Moved(NamedTuple):
     """Bytes of the buffers that hold them."""
 
 
-@lru_cache(maxsize=2048)
+@cached(2048)
 def moved_activations(workload: Workload, layout: Layout) -> Moved:
     """What one device's micro batch moves, by the plan's own checkpointing.
 

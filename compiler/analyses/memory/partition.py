@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.counts import adapter_shapes, expert_blocks
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.kept import Kept
 from tunec.schemas.models.architecture import Module
 
@@ -32,6 +33,8 @@ class Partition(NamedTuple):
     """Where the part ends among all trained elements."""
     part: int = 0
     """Elements of each rank's part."""
+    apart: bool = False
+    """Whether the rank adds each of its pieces to an fp32 part by itself."""
 
 
 NO_PARTITION = Partition(0, 0, 0)
@@ -49,7 +52,7 @@ class Tensor(NamedTuple):
     """Whether it lies in the module that holds the layer's experts."""
 
 
-@lru_cache(maxsize=2048)
+@cached(2048)
 def largest_partition(workload: Workload, ranks: int) -> Partition:
     """Find the rank that needs most in its step.
 

@@ -71,6 +71,7 @@ def chunked(
     vocab: int,
     version: Version | None,
     *,
+    width: int = _HALF,
     head_trained: bool,
     casts: bool,
     short: bool,
@@ -78,11 +79,12 @@ def chunked(
     """TRL's loss over pieces of the logits, its default for supervised fine-tuning since 1.8.
 
     Each generation was traced. All keep a copy of the tokens that count, and while they are
-    differentiated its gradient. `casts`: whether autocast reads an fp32 head; `short`: whether a
-    micro batch has fewer tokens than a tile has rows.
+    differentiated its gradient. `width`: bytes of an element in products; `casts`: whether autocast
+    reads an fp32 head; `short`: whether a micro batch has fewer tokens than a tile has rows.
     """
     if version is None or is_tiled(version):
-        return _tiled(hidden, vocab, head_trained=head_trained, casts=casts, short=short)
+        how = {"head_trained": head_trained, "casts": casts, "short": short}
+        return _tiled(hidden, vocab, width, **how)
     rows = _CHUNK * vocab
     if version >= _TRL_NARROW:
         forward, frozen = 16 * rows, 16 * rows
@@ -107,19 +109,22 @@ def is_tiled(version: Version | None) -> bool:
     return version is None or version >= _TRL_TILED
 
 
-def _tiled(hidden: int, vocab: int, *, head_trained: bool, casts: bool, short: bool) -> LossBytes:
-    """One 16-bit tile of logits; gradients are summed in fp32 and copied at the end.
+def _tiled(
+    hidden: int, vocab: int, width: int, *, head_trained: bool, casts: bool, short: bool
+) -> LossBytes:
+    """One tile of logits; gradients are summed in fp32, and copied at the end to another dtype.
 
     The tile has as many rows as there are tokens, up to its own number; an fp32 head is cast in
     slices, of which the backward pass holds two.
     """
-    weight = (_FP32 + _HALF) * vocab * hidden if head_trained else 0
-    slice_ = _HALF * min(vocab, TILE_WIDTH) * hidden if casts else 0
-    row, tile = _HALF * TILE_WIDTH * short, 0 if short else _HALF * TILE_ROWS * TILE_WIDTH
+    copied = width if width < _FP32 else 0
+    weight = (_FP32 + (0 if casts else copied)) * vocab * hidden if head_trained else 0
+    slice_, slices = (width * casts * min(vocab, n * TILE_WIDTH) * hidden for n in (1, 2))
+    row, tile = width * TILE_WIDTH * short, 0 if short else width * TILE_ROWS * TILE_WIDTH
     return LossBytes(
-        _HALF * hidden + _STATISTICS + row,
-        (2 * _HALF + _FP32) * hidden + _KEPT_STATISTICS + _FP32 + row,
-        _HALF * hidden,
+        width * hidden + _STATISTICS + row,
+        (width + copied + _FP32) * hidden + _KEPT_STATISTICS + _FP32 + row,
+        width * hidden,
         fixed=tile + slice_,
-        fixed_backward=tile + 2 * slice_ + weight,
+        fixed_backward=tile + slices + weight,
     )

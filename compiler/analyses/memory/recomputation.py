@@ -4,10 +4,10 @@ Layers are recomputed in segments, each from its first layer's input; the layers
 keep everything. torch's checkpointing of single layers is a segment of one without a gap.
 """
 
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import ActivationCheckpointing
 
 IN_TRANSIT: Final = 4
@@ -50,7 +50,7 @@ class Recomputed(NamedTuple):
         return self.last + (self.segments - 1) * self.first if self.segments else 0
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def recomputed(layers: int, segment: int, gap: int) -> Recomputed:
     """Split layers into segments and gaps; `segment` 0: none is recomputed."""
     if segment == 0 or layers == 0:

@@ -13,12 +13,13 @@ order (`stage3.py`, `reduce_leaf_module_grads`).
 """
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.partition import Partition, Tensor, trained_tensors
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.kept import Kept
 
 
@@ -47,6 +48,8 @@ class Reduction(NamedTuple):
     """Gradients that come later."""
     brings: bool = False
     """Whether this one is the first that brings the rank gradients of its own."""
+    own: int = 0
+    """The largest piece of one gradient in the bucket that the rank adds to an fp32 part."""
 
 
 class Reductions(NamedTuple):
@@ -58,17 +61,25 @@ class Reductions(NamedTuple):
     """Whether the rank has gradients of its own before the last one."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def reductions(
-    workload: Workload, bucket: int, own: Partition, ranks: int = 1, *, blocks: bool = False
+    workload: Workload,
+    bucket: int,
+    own: Partition,
+    ranks: int = 1,
+    *,
+    blocks: bool = False,
+    apart: bool = False,
 ) -> Reductions:
     """The reductions of a backward pass.
 
     `bucket`: elements of the reduce bucket; `own`: the part of the trained elements that the rank
     of interest keeps gradients of; `ranks`: over which stage 3 splits each gradient; `blocks`:
-    whether it gathers blocks of experts as one.
+    whether it gathers blocks of experts as one; `apart`: whether that rank adds each of its pieces
+    to an fp32 part by itself.
     """
     tensors = trained_tensors(workload)
+    own = own._replace(apart=apart)
     made = partial(_highest, tensors, bucket, own, ranks, blocks=blocks)
     return _REDUCTIONS.of((tensors,), (bucket, own, ranks, blocks), made)
 
@@ -90,7 +101,7 @@ def _highest(
     return Reductions(tuple(found), holds)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def reductions_at_end(workload: Workload, bucket: int, own: Partition) -> tuple[Reduction, ...]:
     """The reductions of stage 1, in the order of the model: it waits for all gradients.
 
@@ -112,6 +123,7 @@ def _covers(one: Reduction, other: Reduction) -> bool:
         and one.inside >= other.inside
         and one.is_whole >= other.is_whole
         and one.held >= other.held
+        and one.own >= other.own
     )
 
 
@@ -190,7 +202,7 @@ def _reduction(
 ) -> Reduction:
     filled = sum(each.elements for each in inside)
     whole = 0 if len(inside) == 1 and filled % ranks == 0 else filled
-    copied, summed = _copied(inside, bucket, own.part) if own.part else (whole, filled)
+    copied, summed, mine = _copied(inside, bucket, own) if own.part else (whole, filled, 0)
     apart = (filled if filled > bucket else 0) + (coming.elements + coming.beside if coming else 0)
     return Reduction(
         number,
@@ -203,20 +215,27 @@ def _reduction(
         is_whole=coming is not None and coming.tensor.ends_feed_forward,
         held=held,
         later=coming.begins if coming else 0,
+        own=mine,
     )
 
 
-def _copied(inside: list[_Gradient], bucket: int, part: int) -> tuple[int, int]:
-    """Elements of the largest group of several ranks' pieces, and of the largest at all."""
-    most, largest, group, pieces = 0, 0, 0, 0
-    for _, run in groupby(_pieces(inside, part), key=lambda piece: piece[0]):
-        group, pieces = group + sum(size for _, size in run), pieces + 1
+def _copied(inside: list[_Gradient], bucket: int, own: Partition) -> tuple[int, int, int]:
+    """Elements of the largest group of several ranks' pieces, of the largest at all, and own.
+
+    The last is the largest piece of the rank of interest, where it goes apart.
+    """
+    most, largest, group, pieces, mine = 0, 0, 0, 0, 0
+    for rank, run in groupby(_pieces(inside, own.part), key=lambda piece: piece[0]):
+        sizes = [elements for _, elements in run]
+        group, pieces = group + sum(sizes), pieces + 1
+        if own.apart and rank == own.rank:
+            mine, pieces = max(mine, *sizes), pieces + len(sizes) - 1
         largest = max(largest, group)
         if pieces > 1:
             most = max(most, group)
         if group > bucket:
             group, pieces = 0, 0
-    return most, largest
+    return most, largest, mine
 
 
 def _pieces(inside: list[_Gradient], part: int) -> Iterator[tuple[int, int]]:

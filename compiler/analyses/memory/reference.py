@@ -10,6 +10,6 @@ def reference_forward(workload: Workload, kept: Terms, working: Terms, logits: f
     `logits`: bytes of a sequence's logits and what was made of them, the trained model's first.
     """
     asked = workload.preference
-    if asked is None or asked.reference not in ("resident", "base"):
+    if asked is None or asked.scored or asked.reference not in ("resident", "base"):
         return NOTHING
     return group(kept, working, {"logits and loss": logits})

@@ -1,7 +1,6 @@
 """What one sample of a micro batch adds at each moment of a training step."""
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from tunec.compiler.analyses.memory.activations import (
@@ -27,7 +26,7 @@ from tunec.compiler.analyses.memory.lora import (
     experts_merged,
     experts_merging,
 )
-from tunec.compiler.analyses.memory.loss import loss_bytes
+from tunec.compiler.analyses.memory.loss import judged_tokens, loss_bytes
 from tunec.compiler.analyses.memory.phase import (
     NOTHING,
     Group,
@@ -37,8 +36,10 @@ from tunec.compiler.analyses.memory.phase import (
 )
 from tunec.compiler.analyses.memory.projection import LossBytes
 from tunec.compiler.analyses.memory.reference import reference_forward
+from tunec.compiler.analyses.memory.sharding import PARAMETERS
 from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Workload
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import ActivationCheckpointing, Fsdp, Parallel, States
 from tunec.schemas.models.architecture import Part
 
@@ -47,6 +48,8 @@ class Samples(NamedTuple):
     """What one sample adds, and what autocast copies, at each moment of a step."""
 
     at_images: Group
+    embedded: Group
+    """The embedding's result."""
     at_loss: Group
     at_loss_backward: Group
     at_last_layer: Group
@@ -68,6 +71,8 @@ class Samples(NamedTuple):
     after_text: Group
     at_images_backward: Group
     in_evaluation: Group
+    in_scoring: Group
+    """While what was written is scored: in a pass that keeps nothing, when its layers are done."""
     forward: Group
     """What a layer works in, in a pass that keeps nothing."""
     adapting: Group
@@ -99,8 +104,9 @@ def pass_of(
     *,
     padded: bool,
     fsdp: Fsdp = NO_FSDP,
+    stage: int = 0,
 ) -> Pass:
-    """How one forward and backward pass of a layout runs."""
+    """How one forward and backward pass of a layout runs; `stage`: of DeepSpeed's ZeRO."""
     return Pass(
         states=computed_states(
             states, workload.precision.compute, fsdp, adapted=bool(workload.adapted)
@@ -114,10 +120,11 @@ def pass_of(
         offload=checkpointing.offload,
         reentrant=checkpointing.reentrant,
         retains=retains_inputs(workload, checkpointing, fsdp),
+        keeps_inputs=stage == PARAMETERS and parallel.engine == "deepspeed",
     )
 
 
-@lru_cache(maxsize=2048)
+@cached(2048)
 def samples_of(workload: Workload, run: Pass) -> Samples:
     """What one sample of a workload adds at each moment; remembered for all layouts that run so.
 
@@ -139,10 +146,11 @@ def _samples(workload: Workload, run: Pass) -> Samples:
     at_once = workload.loss == "full"
     widths = arithmetic(workload, run.states, main_part(workload))
     tokens = text_tokens(workload) / run.sequence_parallel
+    judged = judged_tokens(workload) / run.sequence_parallel
     kept = {**images.kept, **passed.kept}
     waiting = {name: size for name, size in kept.items() if name != "final norm"}
     held = loss.kept if workload.loss != "full" else loss.forward
-    evaluated = _evaluated(workload, widths, tokens, loss.forward)
+    evaluated = _evaluated(workload, widths, tokens, judged * loss.forward)
     predicted = kept_logits(workload, widths, run.gathered)
     adapting = {"adapters' products": tokens * adapters_working(workload, widths)}
     copies = {"checkpointed": run.checkpointed and not run.gap}
@@ -152,8 +160,9 @@ def _samples(workload: Workload, run: Pass) -> Samples:
     retaining = retained(passed.kept, layers) if run.retains else {}
     return Samples(
         at_images=group(images.forward),
-        at_loss=group(kept, {"logits and loss": tokens * loss.forward}),
-        at_loss_backward=group(kept, {"logits and loss": tokens * loss.backward}),
+        embedded=group(_embedded(workload, widths, tokens)),
+        at_loss=group(kept, {"logits and loss": judged * loss.forward}),
+        at_loss_backward=group(kept, {"logits and loss": judged * loss.backward}),
         at_last_layer=group(
             waiting if main_part(workload) == "text" else kept,
             passed.last_layer,
@@ -172,6 +181,7 @@ def _samples(workload: Workload, run: Pass) -> Samples:
         after_text=NOTHING if images.after_embedding else group(images.kept),
         at_images_backward=group(images.kept, images.backward) if images.backward else NOTHING,
         in_evaluation=group(_larger({**passed.forward, **adapting}, evaluated), predicted),
+        in_scoring=group(evaluated) if workload.preference is not None else NOTHING,
         forward=group(passed.forward),
         adapting=group(adapting),
         head_copy=group(head_cast(counts, widths)),
@@ -185,11 +195,17 @@ def _samples(workload: Workload, run: Pass) -> Samples:
             merged,
         ),
         merging=group(experts_merging(workload, widths, **copies)),
-        loss_buffers=group({"loss buffers": loss.fixed}) if loss.fixed else NOTHING,
-        loss_buffers_backward=group({"loss buffers": loss.fixed_backward})
-        if loss.fixed_backward
-        else NOTHING,
+        loss_buffers=_buffers(loss.fixed),
+        loss_buffers_backward=_buffers(loss.fixed_backward),
     )
+
+
+def _buffers(size: float) -> Group:
+    return group({"loss buffers": size}) if size else NOTHING
+
+
+def _embedded(workload: Workload, widths: Arithmetic, tokens: float) -> Terms:
+    return {"text layer inputs": tokens * widths.stream * workload.architecture.hidden}
 
 
 def _evaluated(workload: Workload, widths: Arithmetic, tokens: float, loss: float) -> Terms:
@@ -200,7 +216,8 @@ def _evaluated(workload: Workload, widths: Arithmetic, tokens: float, loss: floa
     model = workload.architecture
     capped = widths.compute * model.vocab if model.logit_softcap and workload.loss == "full" else 0
     hidden = widths.stream * model.hidden
-    return {"logits and loss": tokens * (loss - capped), "final norm": tokens * hidden}
+    made = loss - judged_tokens(workload) * capped
+    return {"logits and loss": made, "final norm": tokens * hidden}
 
 
 def _larger(first: Terms, second: Terms) -> Terms:
@@ -230,7 +247,7 @@ def activations(workload: Workload, run: Pass) -> Activations:
     return text_activations(workload, run)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def loss_of(workload: Workload, states: States, *, short: bool = False) -> LossBytes:
     """What the loss of this workload holds, in bytes a token."""
     counts = count(workload)

@@ -3,8 +3,10 @@
 from math import prod
 
 from tunec.compiler.analyses.memory.dtypes import BYTES
+from tunec.compiler.analyses.memory.fsdp_units import unit_sizes
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
+from tunec.compiler.analyses.memory.weights import second_shards
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 
 
@@ -17,17 +19,36 @@ def saves_whole(layout: Layout) -> bool:
 
 
 def saved(workload: Workload, plan: Sharding) -> Terms:
-    """The parameter that is whole while it goes to the host, in bytes: at most the largest.
+    """What is whole while it goes to the host, in bytes: at most the largest.
 
     DeepSpeed gathers what a module has of its own (0.19.8 `runtime/engine.py`,
-    `_zero3_consolidated_16bit_state_dict`), torch one parameter (2.13
-    `distributed/_state_dict_utils.py`, `_gather_state_dict`). Traced.
+    `_zero3_consolidated_16bit_state_dict`), torch one parameter, and then one of its moments (2.13
+    `distributed/_state_dict_utils.py`, `_gather_state_dict`), version 1 of FSDP a unit
+    (`distributed/fsdp/_unshard_param_utils.py`, `_unshard_fsdp_state_params`). Traced.
     """
-    if plan.fsdp.version:
-        whole = plan.fsdp.sharding != "none" and plan.fsdp.state_dict == "full"
-        size = plan.parameter if plan.counts.trained else BYTES[plan.states.weights]
-    else:
-        whole = plan.stage == PARAMETERS and plan.zero.gather_on_save
-        size = BYTES[plan.states.weights]
+    if not _gathers(plan):
+        return {}
+    if plan.fsdp.version == 1:
+        units = unit_sizes(workload, plan.fsdp, plan.states)
+        return {"gathered parameters": max(size for size, _ in units)}
+    wide = plan.fsdp.version and plan.counts.trained
+    size = plan.parameter if wide else BYTES[plan.states.weights]
     largest = max((prod(m.shape) for m in workload.architecture.modules), default=0)
-    return {"gathered parameters": float(size * largest)} if whole else {}
+    second = {} if plan.fsdp.version else _made_again(plan)
+    return {"gathered parameters": float(size * largest), **second}
+
+
+def _made_again(plan: Sharding) -> Terms:
+    """Second shards, which the step has let go and each release makes anew (`second_shards`).
+
+    The last is made before its parameter goes (deepspeed 0.19.8 `runtime/zero/
+    partition_parameters.py`, `_partition_param_sec`); traced with a tied head and one of its own.
+    """
+    shards = 0.0 if plan.parameters_away else second_shards(plan)
+    return {"second shards": shards} if shards else {}
+
+
+def _gathers(plan: Sharding) -> bool:
+    if plan.fsdp.version:
+        return plan.fsdp.sharding != "none" and plan.fsdp.state_dict == "full"
+    return plan.stage == PARAMETERS and plan.zero.gather_on_save

@@ -6,7 +6,6 @@ share the shards.
 """
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final
 
 from packaging.version import Version
@@ -29,6 +28,7 @@ from tunec.compiler.analyses.memory.reductions import (
 )
 from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged, moment_bytes, paged_bytes
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import Fsdp, Parallel, States, Zero
 from tunec.schemas.frozen import dataclass
 
@@ -89,8 +89,20 @@ class Sharding:
 
     @property
     def _on_the_way(self) -> Reductions:
-        bucket, blocks = self.zero.reduce_bucket, self.leaf > 0
-        return reductions(self.workload, bucket, self.partition, self.shards, blocks=blocks)
+        how = {"blocks": self.leaf > 0, "apart": self.adds_in_fp32}
+        return reductions(
+            self.workload, self.zero.reduce_bucket, self.partition, self.shards, **how
+        )
+
+    @property
+    def adds_in_fp32(self) -> bool:
+        """Whether stage 2 adds a rank's 16-bit gradients to an fp32 part of its own.
+
+        Each is widened for the sum, one after the other (deepspeed 0.19.8
+        `runtime/zero/stage_1_and_2.py`, `_add_to_grad_partition_buffer`; traced).
+        """
+        away = self.optimizer_away or self.halves is not None
+        return self.stage == GRADIENTS and self.gradient > self.parameter and not away
 
     @property
     def reductions_at_end(self) -> tuple[Reduction, ...]:
@@ -126,7 +138,7 @@ class Sharding:
         return elements / self.shards if self.stage >= from_stage else elements
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def sharding(
     workload: Workload,
     parallel: Parallel,
@@ -182,7 +194,7 @@ def sharding_of(workload: Workload, layout: Layout, *, accumulates: bool) -> Sha
         layout.zero,
         accumulates=accumulates,
         fsdp=layout.fsdp,
-        nodes=layout.nodes,
+        nodes=layout.islands,
     )
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+from packaging.version import Version
+
 from tunec.compiler.analyses.memory.counts import Counts
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.ir.slots import Optimizer, States
@@ -10,6 +12,9 @@ from tunec.schemas.terms import OptimizerName
 
 MASTER_BYTES: Final = 4
 """An fp32 copy of a trained parameter (ZeRO, arXiv 1910.02054, section 3.1)."""
+
+_ADDS_IN_PLACE: Final = Version("2.1")
+"""The first release of torch whose foreach Adam makes no second copy (its pull request 104898)."""
 
 MOMENTS: Final[dict[OptimizerName, int]] = {
     "adamw": 2,
@@ -81,15 +86,21 @@ _PAGED_FROM: Final = 100_000
 """Elements: "> 1 MB", as bitsandbytes has it."""
 
 
-def step_bytes(optimizer: Optimizer, states: States, stepped: float, largest: int) -> float:
+def step_bytes(
+    optimizer: Optimizer,
+    states: States,
+    stepped: float,
+    largest: int,
+    torch: Version | None = None,
+) -> float:
     """Bytes that the optimizer allocates while it steps over `stepped` elements.
 
     torch's foreach kernels hold one more copy of what they step (traced with torch 2.13,
     `torch/optim/adam.py`, `_multi_tensor_adam`: the denominators); the loop holds two of one tensor
-    (`_single_tensor_adam`: a root and its quotient); fused and bitsandbytes kernels
-    hold none. transformers' Adafactor takes each gradient and parameter in fp32,
-    copies of what is not, and holds two tensors of its update at once (5.23 `optimization.py`,
-    `Adafactor.step`). The optimizers' tests measure all of them.
+    (`_single_tensor_adam`: a root and its quotient), the largest or, of ZeRO's flat parts, all that
+    is stepped; fused and bitsandbytes kernels hold none. transformers' Adafactor takes each
+    gradient and parameter in fp32, copies of what is not, and holds two tensors of its update at
+    once (5.23 `optimization.py`, `Adafactor.step`). The optimizers' tests measure all of them.
     """
     size = MASTER_BYTES if states.master_weights else BYTES[states.trainable]
     if optimizer.name == "adafactor":
@@ -98,5 +109,5 @@ def step_bytes(optimizer: Optimizer, states: States, stepped: float, largest: in
     if optimizer.name == "sgd":
         return 0
     if optimizer.kernel == "foreach":
-        return size * stepped
-    return 2 * size * largest if optimizer.kernel == "loop" else 0
+        return size * stepped * (2 if (torch or _ADDS_IN_PLACE) < _ADDS_IN_PLACE else 1)
+    return 2 * size * (largest or stepped) if optimizer.kernel == "loop" else 0

@@ -25,18 +25,34 @@ def optimizer_step(workload: Workload, plan: Sharding) -> Terms:
     """Gradients and temporaries while the optimizer steps, in bytes."""
     if plan.halves is not None:
         return max(_of_muon(plan, plan.halves), key=lambda terms: sum(terms.values()))
-    terms = dict(_step_gradients(plan))
-    if not plan.optimizer_away:
-        stepped = plan.shard(plan.counts.trainable, 1)
-        if plan.stage == PARAMETERS:
-            stepped = min(stepped, plan.zero.sub_group_size)
-        largest = plan.counts.largest if plan.stage == 0 else 0
-        if is_paged(workload.optimizer):
-            terms["paged states of a tensor"] = _paged_tensor(workload, plan)
-        terms["optimizer temporaries"] = step_bytes(
-            workload.optimizer, plan.states, stepped, largest
-        )
-    return terms
+    before = _step_gradients(plan)
+    if plan.optimizer_away:
+        return before
+    stepped = plan.shard(plan.counts.trainable, 1)
+    if plan.stage == PARAMETERS:
+        stepped = min(stepped, plan.zero.sub_group_size)
+    largest = plan.counts.largest if plan.stage == 0 else 0
+    terms = dict(_stepped_gradients(plan, before, stepped))
+    if is_paged(workload.optimizer):
+        terms["paged states of a tensor"] = _paged_tensor(workload, plan)
+    terms["optimizer temporaries"] = step_bytes(
+        workload.optimizer, plan.states, stepped, largest, workload.version("torch")
+    )
+    return max(before, terms, key=lambda each: sum(each.values()))
+
+
+def _stepped_gradients(plan: Sharding, before: Terms, stepped: float) -> Terms:
+    """Gradients while the optimizer itself steps, when those they were made of are let go.
+
+    deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py` and `stage3.py`, `step`: `averaged_gradients`
+    become None first.
+    """
+    if plan.stage == 0 or accumulates_whole_fp32(plan):
+        return before
+    if plan.gradient > plan.parameter and plan.stage < PARAMETERS:
+        return {"accumulated gradients": plan.gradient * stepped}
+    size = MASTER_BYTES if plan.states.master_weights else plan.gradient
+    return {"fp32 gradients": float(size * stepped)}
 
 
 def _step_gradients(plan: Sharding) -> Terms:
@@ -108,9 +124,19 @@ def _flattened(plan: Sharding, elements: float) -> Terms:
 
 
 def _stage0_step(plan: Sharding) -> Terms:
+    """Gradients, each in fp32 too; for DeepSpeed's own Adam those are then laid out as one tensor.
+
+    deepspeed 0.19.8 `runtime/fp16/fused_optimizer.py`, `FP16_Optimizer.step`, which
+    `runtime/engine.py`, `_configure_fp16_optimizer`, takes for FusedAdam alone, in bf16 as in fp16;
+    the same in 0.14.5 and 0.16.2.
+    """
     terms = {"gradients": float(plan.gradient * plan.counts.trainable)}
     if plan.deepspeed:
-        terms["fp32 gradients"] = _fp32_gradients(plan, plan.counts.trainable)
+        widened = _fp32_gradients(plan, plan.counts.trainable)
+        terms["fp32 gradients"] = widened
+        optimizer = plan.workload.optimizer
+        if optimizer.kernel == "own" and optimizer.name == "adamw":
+            terms["flat fp32 gradients"] = widened
     return terms
 
 

@@ -34,6 +34,8 @@ class Level:
     """Channels that those blocks read, together."""
     inputs_up: int
     """Of these, what the blocks on the way up read."""
+    first: int
+    """What the first block on the way up reads."""
     last: int
     """What the last block on the way up reads."""
 
@@ -68,10 +70,10 @@ def levels(workload: Workload, *, trained: bool = True) -> tuple[Level, ...]:
 
 def _blocks(
     every: tuple[UnetLevel, ...], index: int, *, goes_down: bool
-) -> tuple[int, int, int, int]:
+) -> tuple[int, int, int, int, int]:
     """How many residual blocks a level has, and the channels that they read together.
 
-    Then what those read that go up, and the last of them.
+    Then what those read that go up, and the first and the last of them.
 
     n blocks go down and n + 1 up (2n + 1 in all, and two in the middle of the last level). The
     first down reads the level above, the others this one; each up reads this level's width from
@@ -82,7 +84,7 @@ def _blocks(
     below = every[min(index + 1, len(every) - 1)].channels
     down = (level.resnets - 1 - middle) // 2
     going_up = (below + above) + (2 * down + middle) * level.channels
-    ends = going_up, level.channels + above
+    ends = going_up, level.channels + below, level.channels + above
     if not goes_down:
         return down + 1 + middle, going_up, *ends
     return level.resnets, going_up + above + (down - 1) * level.channels, *ends
@@ -125,10 +127,11 @@ def resnets_saved(at: Level, widths: Arithmetic) -> float:
     """Bytes a position that residual blocks keep.
 
     The input of each norm, of each SiLU and of each convolution, twice: autograd keeps a
-    convolution's input whether its weight is trained or not (traced).
+    convolution's input whether its weight is trained or not (traced). Autocast gives a norm's
+    result in fp32, which SiLU reads.
     """
-    norms, others = (_FP32 if widths.autocast else widths.stream), widths.compute
-    return (norms + 2 * others) * (at.inputs + at.blocks * at.level.channels)
+    norms = _FP32 if widths.autocast else widths.stream
+    return (2 * norms + widths.compute) * (at.inputs + at.blocks * at.level.channels)
 
 
 def transformer_ends(at: Level, widths: Arithmetic, *, convolved: bool) -> float:
@@ -136,8 +139,9 @@ def transformer_ends(at: Level, widths: Arithmetic, *, convolved: bool) -> float
 
     A projection that is a convolution (Stable Diffusion 1.5) keeps its input, trained or not.
     """
-    tensors = 4 if widths.trained else 2 + convolved
-    return at.level.transformers * widths.compute * at.level.channels * tensors
+    others = 3 if widths.trained else 1 + convolved
+    norm = _FP32 if widths.autocast else widths.stream
+    return at.level.transformers * (norm + widths.compute * others) * at.level.channels
 
 
 def layer_saved(level: UnetLevel, widths: Arithmetic) -> float:
@@ -196,10 +200,17 @@ def resnet_working(at: Level, widths: Arithmetic) -> float:
     """Bytes a position of a residual block, recomputed and differentiated.
 
     Traced: eight tensors where it is trained; where only gradients pass, three of the input's width
-    and five of the output's, in the last block, before which all else is there.
+    and five of the output's, in the last block, before which all else is there. Autocast's norms
+    read and give fp32, as their gradients and SiLU's are: most is there at the first norm of the
+    widest block, the first on the way up, when the inputs of those above are gone, or at the second
+    norm of the last.
     """
     if widths.trained:
         return 2 * 8 * (at.inputs / at.blocks + at.level.channels)
+    if widths.autocast:
+        first = (4 * _FP32 + widths.compute) * at.first - 2 * (at.inputs_up - at.first)
+        last = (2 * _FP32 + widths.compute) * at.last
+        return max(first, last + (4 * _FP32 + 2 * widths.compute) * at.level.channels)
     return 2 * (3 * at.last + 5 * at.level.channels)
 
 

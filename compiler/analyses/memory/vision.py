@@ -1,7 +1,6 @@
 """The vision tower and the projector, in bytes a sample of the micro batch."""
 
 from dataclasses import replace
-from functools import lru_cache
 from math import inf
 from typing import Final
 
@@ -12,6 +11,7 @@ from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import Counts, count
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.caches import cached
 from tunec.schemas.frozen import dataclass
 
 _NEVER_CHECKPOINTED: Final = frozenset({"chatglm"})
@@ -54,7 +54,7 @@ class Images:
 NO_IMAGES: Final = Images({}, {}, {})
 
 
-@lru_cache(maxsize=2048)
+@cached(2048)
 def image_activations(workload: Workload, run: Pass) -> Images:
     """Activations of vision tower and projector.
 

@@ -125,8 +125,17 @@ def gathered(plan: Sharding, *, checkpointed: bool) -> Terms:
     followed one by one (`fetches`).
     """
     found = _followed(plan, checkpointed=checkpointed)
-    kept = _kept(plan, checkpointed=checkpointed) if found is None else found.turn
+    if found is not None:
+        return _whole(plan, found.turn, plan.counts.output)
+    kept = min(_kept(plan, checkpointed=checkpointed), plan.counts.base - _passed(plan))
     return _whole(plan, kept, plan.counts.output)
+
+
+def _passed(plan: Sharding) -> int:
+    """Elements that no backward pass comes to: of an embedding that is frozen and used once."""
+    model = plan.workload.architecture
+    comes = plan.counts.embedding or plan.counts.tied or model.tied or model.embedding is None
+    return 0 if comes else model.vocab * model.hidden
 
 
 def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool) -> Terms:
@@ -157,8 +166,8 @@ def gathered_together(plan: Sharding, *, checkpointed: bool) -> tuple[float, Ter
     """The same while parameters are copied out of the buffers in which several come at once.
 
     With the share of the layers that a forward pass has reached by then. deepspeed 0.19.8
-    `runtime/zero/partition_parameters.py`, `AllGatherCoalescedHandle`. Followed only where blocks
-    of experts are gathered.
+    `runtime/zero/partition_parameters.py`, `AllGatherCoalescedHandle`. Followed only as
+    `_followed` says.
     """
     found = _followed(plan, checkpointed=checkpointed)
     if found is None:
@@ -167,9 +176,33 @@ def gathered_together(plan: Sharding, *, checkpointed: bool) -> tuple[float, Ter
     return found.reached, {**_whole(plan, found.beside, 0), **buffer}
 
 
+def fetched(plan: Sharding) -> Terms:
+    """The buffer in which layers' parameters come together at stage 3, in bytes.
+
+    Modules are fetched whole, in their order, until there are as many elements as a prefetch takes
+    (deepspeed 0.19.8 `runtime/zero/partitioned_param_coordinator.py`, `fetch_sub_module`).
+    """
+    if plan.stage < PARAMETERS or lies_whole(plan):
+        return {}
+    sizes = [prod(m.shape) for m in plan.workload.architecture.modules if "{}" in m.path]
+    asked, together = plan.zero.prefetch_bucket, 0
+    turns = -(-asked // max(sum(sizes), 1))
+    for size in sizes * turns:
+        together += size
+        if together >= asked:
+            break
+    return {"gather buffer": float(BYTES[plan.states.weights] * min(together, plan.counts.base))}
+
+
 def _followed(plan: Sharding, *, checkpointed: bool) -> Live | None:
-    """Whole elements visit by visit, where stage 3 gathers blocks of experts."""
-    if plan.stage < PARAMETERS or not plan.leaf:
+    """Whole elements visit by visit, where stage 3 gathers blocks of experts.
+
+    So too where the head alone has more than `max_live_parameters` elements: it is fetched while
+    layers have as many (BLOOM, mT5).
+    """
+    most = plan.zero.max_live_parameters
+    ahead = plan.counts.output > most > plan.counts.inner
+    if plan.stage < PARAMETERS or not (plan.leaf or ahead) or lies_whole(plan):
         return None
     workload = plan.workload
     apart = experts_apart(workload)
@@ -189,7 +222,7 @@ def _unit(plan: Sharding, layers: int) -> float:
 
 def _whole(plan: Sharding, elements: float, unit: float) -> Terms:
     """So many elements, at least a unit's; what is whole since its first use has no second part."""
-    if plan.stage < PARAMETERS:
+    if plan.stage < PARAMETERS or lies_whole(plan):
         return {}
     base, size = plan.counts.base + plan.counts.adapters, BYTES[plan.states.weights]
     live = min(base - _persistent(plan), max(elements, unit))
@@ -197,6 +230,14 @@ def _whole(plan: Sharding, elements: float, unit: float) -> Terms:
         "gathered parameters": size * live,
         "second shards": second_shards(plan) * (1 - min(elements / base, 1)),
     }
+
+
+def lies_whole(plan: Sharding) -> bool:
+    """Whether a parameter's only shard is the parameter, so that gathering makes nothing.
+
+    deepspeed 0.19.8 `runtime/zero/partition_parameters.py`, `_no_gather_coalesced`.
+    """
+    return plan.shards == 1 and not plan.parameters_away
 
 
 def _persistent(plan: Sharding) -> int:

@@ -20,7 +20,6 @@ from tunec.compiler.ir.slots import (
     Zero,
 )
 from tunec.schemas.frozen import dataclass
-from tunec.schemas.hardware.profile import Vendor
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.terms import LossPath, Reference
 
@@ -68,6 +67,12 @@ class Preference:
     sequences: int
     """Sequences of one sample: two of a pair (DPO, ORPO), one otherwise (KTO, GRPO)."""
     reference: Reference
+    scored: int = 0
+    """Tokens of an answer that the model wrote, of which alone the loss is, and whose reference
+    is asked before the step (GRPO); 0: all tokens, and in the step itself."""
+    engine: bool = False
+    """Whether vLLM writes the answers: weights are handed to it, and the model scores what it
+    wrote (GRPO)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +137,6 @@ class Workload:
     """Whether moving such logits by a token copies them: not those of one sample."""
     expandable_segments: bool = False
     """Whether PYTORCH_CUDA_ALLOC_CONF holds `expandable_segments:True`."""
-    vendor: Vendor = "nvidia"
-    """Whose drivers and libraries the devices run: what the margin is called by."""
     kept_components: tuple[Architecture, ...] = ()
     """Of the components, those that stay through training."""
     calibration: Calibration | None = None
@@ -156,6 +159,11 @@ class Layout:
     fsdp: Fsdp = NO_FSDP
     nodes: int = 1
     """Nodes over which the ranks are spread: each has a host, and hybrid sharding splits inside."""
+
+    @property
+    def islands(self) -> int:
+        """Groups of nodes that each hold all parameters: the nodes, where FSDP shards inside."""
+        return self.nodes if self.fsdp.sharding == "hybrid" else 1
 
     def __hash__(self) -> int:
         """From what tells the layouts of a search apart: every account asks for it."""

@@ -1,13 +1,16 @@
 """The time account: where the seconds of an optimizer step go."""
 
+from typing import NamedTuple
+
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.answers import answers
-from tunec.compiler.analyses.time.communication import communication
-from tunec.compiler.analyses.time.compute import compute, sequences
+from tunec.compiler.analyses.time.communication import Volume, communication, volume_of
+from tunec.compiler.analyses.time.compute import Work, compute, rate_at, sequences, work_of
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.offloading import offloading
 from tunec.compiler.analyses.time.tokens import sample_tokens
-from tunec.compiler.analyses.time.update import update
+from tunec.compiler.analyses.time.update import Moved, moved_of, update
+from tunec.compiler.ir.caches import cached
 from tunec.schemas.frozen import dataclass
 
 
@@ -38,6 +41,29 @@ class TimeAccount:
         return self.tokens / self.step_seconds
 
 
+class _Asked(NamedTuple):
+    """What one optimizer step of a layout asks of any machine."""
+
+    work: Work
+    volume: Volume
+    moved: Moved
+    samples: int
+    """Over all devices, as the next."""
+    tokens: float
+
+
+@cached(4096)
+def _asked(workload: Workload, layout: Layout) -> _Asked:
+    samples = layout.batch.micro * layout.batch.accumulation * layout.parallel.data
+    return _Asked(
+        work_of(workload, layout),
+        volume_of(workload, layout),
+        moved_of(workload, layout),
+        samples,
+        samples * sequences(workload) * sample_tokens(workload),
+    )
+
+
 def step_time(workload: Workload, layout: Layout, machine: Machine) -> TimeAccount:
     """Account for the time of one optimizer step.
 
@@ -45,17 +71,14 @@ def step_time(workload: Workload, layout: Layout, machine: Machine) -> TimeAccou
     rank layouts of one workload on one machine, and is off by tens of percent between devices.
     Raises `ValueError` where a layout offloads to NVMe and the machine has none.
     """
-    micro_batch = compute(workload, layout, machine)
-    computed = {name: s * layout.batch.accumulation for name, s in micro_batch.items()}
-    exchanged = communication(workload, layout, machine, sum(computed.values()))
-    terms = {**computed, **exchanged, **update(workload, layout, machine)}
+    asked, times = _asked(workload, layout), layout.batch.accumulation
+    terms = {name: seconds * times for name, seconds in compute(asked.work, machine).items()}
+    forward = terms["forward"]
+    terms |= communication(asked.volume, machine, sum(terms.values()))
+    terms |= update(asked.moved, machine, rate_at(asked.work.width, machine))
     if layout.activation_checkpointing.offload:
-        terms |= offloading(workload, layout, machine, computed["forward"])
+        terms |= offloading(workload, layout, machine, forward)
     if workload.preference is not None:
         terms |= answers(workload, layout, machine)
-    samples = layout.batch.micro * layout.batch.accumulation * layout.parallel.data
-    return TimeAccount(
-        terms={name: seconds for name, seconds in terms.items() if seconds},
-        samples=samples,
-        tokens=samples * sequences(workload) * sample_tokens(workload),
-    )
+    spent = {name: seconds for name, seconds in terms.items() if seconds}
+    return TimeAccount(spent, asked.samples, asked.tokens)

@@ -50,16 +50,13 @@ class Volume(NamedTuple):
     """Bytes that each rank sends to other nodes for gradients, where all else stays inside one."""
 
 
-def communication(
-    workload: Workload, layout: Layout, machine: Machine, busy: float
-) -> dict[str, float]:
+def communication(volume: Volume, machine: Machine, busy: float) -> dict[str, float]:
     """Seconds of exchange that computing does not hide, in one optimizer step.
 
     `busy`: seconds that one device computes in that step. Volumes after ZeRO (arXiv 1910.02054,
     section 7): data parallelism moves 2 parameters' worth a step, stage 3 3, of which the gathered
     parameters move once more for every micro batch.
     """
-    volume = volume_of(workload, layout)
     inside = replace(machine, nodes=1) if volume.replicas else machine
     gradients = ring_seconds(volume.gradients, inside) + ring_seconds(volume.replicas, machine)
     parameters = ring_seconds(volume.parameters, inside)
@@ -76,7 +73,6 @@ def communication(
     }
 
 
-@lru_cache(maxsize=4096)
 def volume_of(workload: Workload, layout: Layout) -> Volume:
     """What the ranks of a layout exchange."""
     ranks = layout.parallel.data * layout.parallel.sequence

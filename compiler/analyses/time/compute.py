@@ -12,6 +12,7 @@ from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.flops import module_tokens, operations
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.analyses.time.tokens import PARTS, kept_bytes, part_tokens
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
 
 PEAK_SHARE: Final = 0.75
@@ -50,6 +51,9 @@ same table take longer than its LoRA rows (Mistral-7B, `accelerated-peft-bnb`)."
 class Work(NamedTuple):
     """What one micro batch takes of one device, whatever the device."""
 
+    width: int
+    """Hidden width of the widest stack, by which products reach more or less of the rate."""
+
     forward: float
     """Operations, as the next three."""
     backward: float
@@ -65,9 +69,9 @@ class Work(NamedTuple):
     """Seconds from the first kernel's launch to the last, where the device waits for Python."""
 
 
-def compute(workload: Workload, layout: Layout, machine: Machine) -> dict[str, float]:
+def compute(work: Work, machine: Machine) -> dict[str, float]:
     """Seconds of one micro batch on one device, by what they are spent on; one after the other."""
-    work, rate = work_of(workload, layout), product_rate(workload, machine)
+    rate = rate_at(work.width, machine)
     busy = {
         "forward": work.forward / rate,
         "backward": work.backward / rate,
@@ -79,10 +83,10 @@ def compute(workload: Workload, layout: Layout, machine: Machine) -> dict[str, f
     }
     # Launches cost nothing while the device is far behind, and all their time where it waits.
     total = sum(busy.values())
-    return {**busy, "kernel launches": hypot(total, work.launched) - total}
+    busy["kernel launches"] = hypot(total, work.launched) - total
+    return busy
 
 
-@lru_cache(maxsize=4096)
 def work_of(workload: Workload, layout: Layout) -> Work:
     """The work of one micro batch of a layout."""
     done, parallel = operations(workload), layout.parallel
@@ -91,6 +95,7 @@ def work_of(workload: Workload, layout: Layout) -> Work:
     moved = _moved(workload, layout.states, repeated=repeated)
     samples = layout.batch.micro * sequences(workload) / (parallel.sequence * parallel.tensor)
     return Work(
+        width=_widest(workload),
         forward=samples * done.forward,
         backward=samples * done.backward,
         recomputation=samples * done.layers * repeated,
@@ -104,7 +109,11 @@ def work_of(workload: Workload, layout: Layout) -> Work:
 
 def product_rate(workload: Workload, machine: Machine) -> float:
     """Operations a second that matrix products of the widest stack reach."""
-    width = _widest(workload)
+    return rate_at(_widest(workload), machine)
+
+
+def rate_at(width: int, machine: Machine) -> float:
+    """The same for the hidden width of that stack."""
     return machine.rate * PEAK_SHARE * width / (width + HALF_WIDTH)
 
 
@@ -126,7 +135,7 @@ class _Moved(NamedTuple):
     """Kernels of one micro batch, forward, backward and repeated."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _moved(workload: Workload, states: States, *, repeated: float) -> _Moved:
     return _Moved(
         _traffic_bytes(workload, states, repeated=repeated),

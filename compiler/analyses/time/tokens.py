@@ -1,6 +1,5 @@
 """How many tokens of one sample each part of a model works on, and what they keep."""
 
-from functools import lru_cache
 from typing import Final
 
 from tunec.compiler.analyses.memory.activations import Pass, part_activations, text_tokens
@@ -11,6 +10,7 @@ from tunec.compiler.analyses.memory.diffusion import (
     image_elements,
 )
 from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
 from tunec.schemas.models.architecture import Part
 
@@ -18,7 +18,7 @@ PARTS: Final[tuple[Part, ...]] = ("text", "vision", "projector", "denoiser")
 """The parts that compute in every step."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def part_tokens(workload: Workload, part: Part) -> float:
     """Tokens of one sample in one part; 0 where the model has no such part."""
     if not any(module.part == part for module in workload.architecture.modules):
@@ -46,7 +46,7 @@ def sample_tokens(workload: Workload) -> float:
     return part_tokens(workload, "text") or part_tokens(workload, "denoiser")
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def kept_bytes(workload: Workload, states: States, part: Part) -> float:
     """Bytes of one sample that a part's layers keep without checkpointing."""
     tokens = part_tokens(workload, part)

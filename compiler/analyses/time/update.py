@@ -1,6 +1,5 @@
 """Seconds of the optimizer's step, on the device or on the host, and of what is moved for it."""
 
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory import muon
@@ -14,7 +13,6 @@ from tunec.compiler.analyses.memory.sharding import (
 from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged
 from tunec.compiler.analyses.memory.tensor_parallel import of_rank
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.compiler.analyses.time.compute import product_rate
 from tunec.compiler.analyses.time.machine import Machine
 
 _FOREACH: Final = 3
@@ -29,6 +27,8 @@ judgement."""
 class Moved(NamedTuple):
     """What one optimizer step moves, whatever the machine; bytes, in all its micro batches."""
 
+    ranks: int
+    """That share the optimizer's states."""
     device: float
     """Through a device's memory, where the optimizer's states are on it."""
     host: float
@@ -41,12 +41,18 @@ class Moved(NamedTuple):
     """From NVMe to one device."""
     stored_states: float
     """From NVMe and back again, by all ranks together."""
+    paged: float
+    """Moments in managed memory, which wait on the host while layers are differentiated."""
+    orthogonalised: float
+    """Operations of one device, in matrix products."""
 
 
-def update(workload: Workload, layout: Layout, machine: Machine) -> dict[str, float]:
-    """Seconds of one optimizer step and of offloading in the micro batches before it."""
-    moved, ranks = moved_of(workload, layout), layout.parallel.data * layout.parallel.sequence
-    on_node, pcie = machine.per_node, REACHED * machine.pcie
+def update(moved: Moved, machine: Machine, rate: float) -> dict[str, float]:
+    """Seconds of one optimizer step and of offloading in the micro batches before it.
+
+    `rate`: operations a second that matrix products reach.
+    """
+    ranks, on_node, pcie = moved.ranks, machine.per_node, REACHED * machine.pcie
     terms = {
         "optimizer step": moved.device / machine.bandwidth,
         "offloaded parameters": moved.parameters / pcie,
@@ -54,14 +60,11 @@ def update(workload: Workload, layout: Layout, machine: Machine) -> dict[str, fl
         # All ranks of a node share its memory bus and its drive.
         "host optimizer step": moved.host * on_node / ranks / (REACHED * machine.host_bandwidth),
     }
-    if is_paged(workload.optimizer):
+    if moved.paged:
         # as where memory is short: out while layers are differentiated, and back for the step
-        paged = paged_moments(workload, sharding_of(workload, layout, accumulates=False))
-        terms["paged optimizer states"] = 2 * paged / pcie
-    if workload.optimizer.name == "muon":
-        sharing = ranks if layout.zero.stage else 1
-        done = muon.operations(workload) / sharing
-        terms["orthogonalisation"] = done / product_rate(workload, machine)
+        terms["paged optimizer states"] = 2 * moved.paged / pcie
+    if moved.orthogonalised:
+        terms["orthogonalisation"] = moved.orthogonalised / rate
     if moved.stored_parameters:
         terms["NVMe parameters"] = moved.stored_parameters * on_node / (REACHED * _read(machine))
     if moved.stored_states:
@@ -70,9 +73,11 @@ def update(workload: Workload, layout: Layout, machine: Machine) -> dict[str, fl
     return terms
 
 
-@lru_cache(maxsize=4096)
 def moved_of(workload: Workload, layout: Layout) -> Moved:
     """What one optimizer step of a layout moves."""
+    ranks = layout.parallel.data * layout.parallel.sequence
+    paged = _paged(workload, layout) if is_paged(workload.optimizer) else 0.0
+    orthogonalised = _orthogonalised(workload, ranks if layout.zero.stage else 1)
     workload = of_rank(workload, layout.parallel.tensor)
     plan = sharding_of(workload, layout, accumulates=False)
     times = layout.batch.accumulation
@@ -81,13 +86,25 @@ def moved_of(workload: Workload, layout: Layout) -> Moved:
     away = plan.optimizer_away
     stored = moments_of(workload, plan) + MASTER_BYTES * plan.counts.trainable
     return Moved(
+        ranks=ranks,
         device=0 if away else _device_step(workload, plan),
         host=_host_step(workload, plan) if away else 0,
         gradients=_offloaded_gradients(plan, times) if away else 0,
         parameters=shards,
         stored_parameters=shards if on_nvme else 0,
         stored_states=stored if away and plan.zero.offload_optimizer == "nvme" else 0,
+        paged=paged,
+        orthogonalised=orthogonalised,
     )
+
+
+def _paged(workload: Workload, layout: Layout) -> float:
+    return paged_moments(workload, sharding_of(workload, layout, accumulates=False))
+
+
+def _orthogonalised(workload: Workload, sharing: int) -> float:
+    """Operations of Muon's own that each of the ranks does that share them."""
+    return muon.operations(workload) / sharing if workload.optimizer.name == "muon" else 0.0
 
 
 def _device_step(workload: Workload, plan: Sharding) -> float:

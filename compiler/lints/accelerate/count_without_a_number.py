@@ -1,6 +1,7 @@
 """A count in accelerate's file that is text."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.place import Place
@@ -12,6 +13,9 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("accelerate"):
         if document.is_view:
             continue
+        port = document.get("main_process_port")
+        if port is not None and _is_text(port):
+            yield _finding(port, "TypeError: the port is asked for as a number")
         machines, processes = document.get("num_machines"), document.get("num_processes")
         if machines is not None and _is_text(machines):
             yield _finding(machines, "TypeError: '>' not supported between str and int")
@@ -33,13 +37,16 @@ def _is_open(text: str) -> bool:
     return any(sign in text for sign in "${<")
 
 
+_HELP: Final = {"num_processes": "write the number, of processes over all machines"}
+
+
 def _finding(at: Place, why: str) -> Finding:
     number = int(at.value) if at.value.strip().isdigit() else None
     return Finding(
         f"{at.path} is the text {at.value!r}, and no number",
         (at.label("text"),),
         (why,),
-        "write the number, of processes over all machines" if number is None else f"write {number}",
+        _HELP.get(at.path, "write the number") if number is None else f"write {number}",
         Fix((at.replaced(number),), "safe") if number is not None else None,
     )
 

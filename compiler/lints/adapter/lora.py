@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
 
@@ -51,12 +51,15 @@ _MINICPM: Final = {
     "bias": "lora_bias",
 }
 """OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py `train`: LoraConfig."""
+_ALPACA: Final = {"r": "lora_r", "target_modules": "lora_target_modules"}
+"""tloen/alpaca-lora 8bb8579 finetune.py `train`: LoraConfig."""
 _ONLY: Final[Mapping[str, frozenset[str]]] = {
     "sft": frozenset({*_TRL, "lora_alpha", "lora_dropout", "use_rslora", "use_dora"}),
     "llamafactory": frozenset(
         {*_LLAMAFACTORY, "lora_alpha", "lora_dropout", "use_rslora", "use_dora"}
     ),
     "axolotl": frozenset({*_AXOLOTL, "lora_alpha", "lora_dropout"}),
+    "alpaca-lora": frozenset({*_ALPACA, "lora_alpha", "lora_dropout"}),
     "minicpm-v": frozenset({*_MINICPM, "lora_alpha", "lora_dropout"}),
 }
 """The names that a dialect has at all; PEFT's own files and GLM-4's `peft_config` have all."""
@@ -97,12 +100,14 @@ class Lora:
         value = self.value("target_modules")
         if self.document.kind == "llamafactory":
             return _commas(value)
+        if self.document.kind == "alpaca-lora":
+            return _literal(value)
         if self.document.kind == "axolotl" and self.document.value("lora_target_linear"):
             return ALL_LINEAR
         if isinstance(value, str):
             return value or None
         names = _names(value)
-        is_one = len(names) == 1 and self.document.kind in ("sft", "dpo", "grpo")
+        is_one = len(names) == 1 and self.document.kind in TRL
         return names[0] if is_one and names[0] == ALL_LINEAR else names or None
 
     @property
@@ -142,12 +147,14 @@ def _lora(document: Document) -> Lora | None:
     if is_minicpm(document):
         is_on = is_true(document.value("use_lora"))
         return Lora(document, _MINICPM, _ONLY["minicpm-v"]) if is_on else None
-    if kind in ("sft", "dpo", "grpo") and is_true(document.value("use_peft")):
+    if kind in TRL and is_true(document.value("use_peft")):
         return Lora(document, _TRL, _ONLY["sft"])
     if kind == "axolotl" and document.value("adapter") in ("lora", "qlora"):
         return Lora(document, _AXOLOTL, _ONLY["axolotl"])
     if kind == "llamafactory" and document.value("finetuning_type", "lora") == "lora":
         return Lora(document, _LLAMAFACTORY, _ONLY["llamafactory"])
+    if kind == "alpaca-lora":
+        return Lora(document, _ALPACA, _ONLY["alpaca-lora"])
     if kind == "glm4" and document.value("peft_config.peft_type") == "LORA":
         return Lora(document, {}, prefix="peft_config.")
     return None
@@ -164,6 +171,17 @@ def _commas(value: Any) -> Targets | None:
         return ALL_LINEAR if names == ("all",) else names or None
     names = _names(value)
     return ALL_LINEAR if names == ("all",) else names or None
+
+
+def _literal(value: Any) -> Targets | None:
+    """A list as python-fire reads one word: `[q_proj,v_proj]`; a bare word is a regex to PEFT."""
+    if not isinstance(value, str):
+        return _names(value) or None
+    text = value.strip()
+    if not (text.startswith("[") and text.endswith("]")):
+        return text or None
+    names = (part.strip().strip("\"'") for part in text[1:-1].split(","))
+    return tuple(each for each in names if each) or None
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.adapter.lora import ALL_LINEAR, Lora, is_plain, loras
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -24,7 +25,7 @@ def _as_text(lora: Lora, at: Place, text: str) -> Iterator[Finding]:
     if not is_plain(text) or "." in text:
         return
     names = [part.strip() for part in text.split(",") if part.strip()]
-    flags = lora.document.format == "shell" or lora.document.kind in ("sft", "dpo", "grpo")
+    flags = lora.document.format == "shell" or lora.document.kind in TRL
     yield Finding(
         f"target_modules is the text {text}, which matches no module",
         (at.label("a regular expression over the whole name"),),
@@ -36,7 +37,7 @@ def _as_text(lora: Lora, at: Place, text: str) -> Iterator[Finding]:
 
 def _is_one_of_trl(run: Run, lora: Lora) -> bool:
     names = lora.targets
-    is_trl = lora.document.kind in ("sft", "dpo", "grpo") and run.runs("trl>=0.10") is not False
+    is_trl = lora.document.kind in TRL and run.runs("trl>=0.10") is not False
     return is_trl and isinstance(names, tuple) and len(names) == 1 and is_plain(names[0])
 
 

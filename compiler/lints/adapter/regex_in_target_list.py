@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.adapter.lora import Lora, is_plain, loras
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -23,7 +24,7 @@ def _targets(lora: Lora, at: Place) -> Iterator[Finding]:
     names = lora.targets
     if not isinstance(names, tuple):
         return
-    if len(names) == 1 and lora.document.kind in ("sft", "dpo", "grpo"):
+    if len(names) == 1 and lora.document.kind in TRL:
         return  # TRL makes a string of it
     lost = [each for each in names if not is_plain(each)]
     if not lost:

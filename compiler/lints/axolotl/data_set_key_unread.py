@@ -9,6 +9,7 @@ from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.axolotl.asked import configs
 from tunec.compiler.lints.conditions import items
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.keys.tools import keys_ever
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -32,6 +33,18 @@ def _check(run: Run) -> Iterator[Finding]:
             for name, at in items(document, key):
                 if name not in known:
                     yield _finding(name, at, known)
+        for path, at in document.found.items():
+            if "." not in path and path in known and path not in keys_ever("axolotl"):
+                yield _at_the_top(path, at)
+
+
+def _at_the_top(path: str, at: Place) -> Finding:
+    return Finding(
+        f"`{path}` is a key of a data set, and stands at the top of the file",
+        (at.key_label("not read"),),
+        ("what the schema does not have is dropped without a word",),
+        f"write {path} below the data set in datasets",
+    )
 
 
 def _known(document: Document) -> frozenset[str]:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.axolotl.asked import FLASH, configs
-from tunec.compiler.lints.conditions import Need, refused_alone
+from tunec.compiler.lints.conditions import Need, items, refused_alone
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -15,6 +16,7 @@ _VARLEN_WORDS: Final = (
     "attn_implementation~kernels-community/",
 )
 _FLEX: Final = ("attn_implementation=flex_attention", "flex_attention")
+_KERNELS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
 _V2: Final = ("fsdp_version=2", "fsdp_config.fsdp_version=2", "fsdp_config.version=2")
 
 _NEEDS: Final[tuple[Need, ...]] = tuple(
@@ -74,6 +76,35 @@ _NEEDS: Final[tuple[Need, ...]] = tuple(
         ("batch_flattening=true", (*_VARLEN, *_VARLEN_WORDS), "samples would mix", ""),
         ("context_parallel_size>1", FLASH, "the ring is FlashAttention's", "axolotl>=0.13"),
         ("sequence_parallel_degree>1", FLASH, "the ring is FlashAttention's", ""),
+        *(
+            (f"{each} & fsdp_config", _V2, "FSDP1 flattens the factors", "axolotl>=0.12")
+            for each in _KERNELS
+        ),
+        (
+            "optimizer=q_galore_adamw8bit & fsdp_config",
+            ("fsdp_config.use_orig_params",),
+            "projections are kept by parameter",
+            "axolotl>=0.19",
+        ),
+        ("optimizer=polora & fsdp_config", _V2, "FSDP1 flattens the factors", "axolotl>=0.19"),
+        (
+            "liger_use_token_scaling & plugins~liger",
+            ("liger_fused_linear_cross_entropy",),
+            "it is that loss which scales",
+            "axolotl>=0.14",
+        ),
+        (
+            "cut_cross_entropy & plugins~cut_cross",
+            ("bf16", "fp16", "bfloat16", "float16"),
+            "its backward pass is for half precision",
+            "",
+        ),
+        (
+            "selective_checkpointing",
+            ("gradient_checkpointing",),
+            "nothing is kept",
+            "axolotl>=0.19",
+        ),
         ("rl=ebft", ("ebft",), "the method has a section of its own", "axolotl>=0.19"),
     )
 )
@@ -83,6 +114,7 @@ _NEEDS: Final[tuple[Need, ...]] = tuple(
 def _check(run: Run) -> Iterator[Finding]:
     for document in configs(run):
         yield from _data(document)
+        yield from _templates(document)
         for need in _NEEDS:
             yield from refused_alone(run, document, need)
 
@@ -100,6 +132,24 @@ def _data(document: Document) -> Iterator[Finding]:
         )
 
 
+def _templates(document: Document) -> Iterator[Finding]:
+    """The template of one data set: its text is a key beside it."""
+    for key in ("datasets", "test_datasets"):
+        said = dict[str, dict[str, Place]]()
+        for name, at in items(document, key):
+            said.setdefault(at.path.rpartition(".")[0], {})[name] = at
+        for each in said.values():
+            template = each.get("chat_template")
+            is_text = template is not None and template.value == "jinja"
+            if template is not None and is_text and "chat_template_jinja" not in each:
+                yield Finding(
+                    "chat_template jinja is refused without chat_template_jinja",
+                    (template.label("refused"),),
+                    ("the template is its text",),
+                    "write chat_template_jinja beside it",
+                )
+
+
 RULE = Rule(
     name="refused-alone",
     severity="error",
@@ -111,7 +161,9 @@ RULE = Rule(
             "config.py, fsdp.py: the ValueErrors of its validators, such as "
             "`check_dataset_or_pretraining_dataset`, `check_batch_size_fields`, "
             "`check_pretraining_w_max_steps`, `check_early_stopping`, `check_relora`, "
-            "`check_activation_offloading_wo_gc`, `check_fp32_norms`, `check_dpo`"
+            "`check_activation_offloading_wo_gc`, `check_fp32_norms`, `check_dpo`, "
+            "`check_multigpu_lora_kernels`, `check_polora`, `check_qgalore`; datasets.py "
+            "`check_chat_template_config`; integrations/liger, cut_cross_entropy args.py"
         ),
     ),
     check=_check,

@@ -5,8 +5,9 @@ from itertools import combinations
 from typing import Final
 
 from tunec.compiler.lints.axolotl.asked import configs
-from tunec.compiler.lints.conditions import Pair, refused_beside, refused_pair, where
+from tunec.compiler.lints.conditions import Pair, is_checked, refused_beside, refused_pair, where
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -38,6 +39,15 @@ _MISTRAL: Final = (
     "added_tokens_overrides",
     "processor_kwargs",
 )
+_LIGER: Final = "plugins~liger"
+_NO_IPO: Final = "the fused loss has no IPO"
+_UNTRAINED: Final = "it updates the factors of the adapter and nothing else"
+_OWN_RATES: Final = "it sets the step of each factor itself"
+_BESIDE_FACTORS: Final = (
+    *("lora_modules_to_save", "unfrozen_parameters", "peft_use_dora", "reward_model"),
+    *("peft_trainable_token_indices", "lisa_step_interval", "process_reward_model"),
+)
+_RATES: Final = ("loraplus_lr_ratio", "lr_groups", "embedding_lr", "embedding_lr_scale")
 _FROM_ONE: Final = "each follows from the other"
 _NOT_SHARDED: Final = "its trainer does not shard quantised weights by FSDP2"
 _FIRST: Final = "only the first process has quantised weights then"
@@ -126,9 +136,93 @@ _PAIRS: Final[tuple[Pair, ...]] = tuple(
         ),
         ("optimizer=polora", "deepspeed", "it needs whole factors", "axolotl>=0.19"),
         *(
-            (each, "trust_remote_code", "the kernels patch known classes", "axolotl>=0.19")
+            (each, "trust_remote_code", "the kernels patch known classes", "axolotl>=0.15")
             for each in _KERNELS
         ),
+        *(
+            (each, "rl", "the kernels were for the trainer of samples", "axolotl>=0.11,<0.16")
+            for each in _KERNELS
+        ),
+        *((each, "peft_use_dora", "they had no DoRA", "axolotl>=0.12,<0.16") for each in _KERNELS),
+        ("load_in_4bit", "qat", "quantised weights are not trained", "axolotl>=0.11"),
+        ("load_in_8bit", "qat", "quantised weights are not trained", "axolotl>=0.11"),
+        ("dataset_exact_deduplication", "streaming", "a stream is not compared", "axolotl>=0.14"),
+        (
+            "dataset_exact_deduplication",
+            "pretraining_dataset",
+            "a stream is not compared",
+            "axolotl>=0.14",
+        ),
+        (
+            "dataset_exact_deduplication",
+            "skip_prepare_dataset",
+            "samples are compared where they are prepared",
+            "axolotl>=0.15",
+        ),
+        (
+            "pretrain_multipack_buffer_size",
+            "streaming_multipack_buffer_size",
+            "the second is its new name",
+            "axolotl>=0.13",
+        ),
+        ("dpo_use_liger_kernel", "rl=ipo", _NO_IPO, "axolotl>=0.19"),
+        ("dpo_use_liger_kernel", "dpo_loss_type~['ipo'", _NO_IPO, "axolotl>=0.19"),
+        (
+            f"liger_swiglu & {_LIGER}",
+            "liger_glu_activation",
+            "the second is its new name",
+            "axolotl>=0.10",
+        ),
+        (
+            f"tiled_mlp & {_LIGER} & tiled_mlp_use_original_mlp!=true",
+            "liger_glu_activation",
+            "each replaces the feed-forward layers",
+            "axolotl>=0.12",
+        ),
+        (
+            f"liger_rms_norm & {_LIGER}",
+            "tensor_parallel_size>1",
+            "linkedin/Liger-Kernel#826",
+            "axolotl>=0.12",
+        ),
+        (
+            f"liger_fused_linear_cross_entropy & {_LIGER}",
+            "tensor_parallel_size>1",
+            "the loss wants the whole vocabulary",
+            "axolotl>=0.12",
+        ),
+        (
+            "selective_checkpointing",
+            "gradient_checkpointing_kwargs.use_reentrant",
+            "only the other kind asks what to keep",
+            "axolotl>=0.19",
+        ),
+        (
+            "selective_checkpointing & activation_offloading!=hidden_states",
+            "activation_offloading",
+            "the offloader takes the place of recomputation",
+            "axolotl>=0.19",
+        ),
+        (
+            "gemma4_hybrid_attn_impl & attn_implementation!=flash_attention_2",
+            "attn_implementation",
+            "windows run by FlashAttention",
+            "axolotl>=0.19",
+        ),
+        (
+            "trl.multi_objective_aggregation=sum_then_normalize",
+            "rl=gdpo",
+            "that sum is GRPO's",
+            "axolotl>=0.13",
+        ),
+        (
+            "fp8_enable_fsdp_float8_all_gather",
+            "fp8_config.recipe=rowwise",
+            "gathered weights have one scale",
+            "axolotl>=0.19",
+        ),
+        *((each, "optimizer=polora", _UNTRAINED, "axolotl>=0.19") for each in _BESIDE_FACTORS),
+        *((each, "optimizer=polora", _OWN_RATES, "axolotl>=0.19") for each in _RATES),
         *(
             (each, "attn_implementation", "the second is its new form", "axolotl>=0.19")
             for each in _SWITCHES
@@ -154,6 +248,9 @@ def _check(run: Run) -> Iterator[Finding]:
             yield from refused_pair(run, document, pair)
         yield from _table(run, document)
         yield from _attentions(run, document)
+        yield from _packed_streams(run, document)
+        yield from _betas(document)
+        yield from _in_processes(run, document)
 
 
 def _attentions(run: Run, document: Document) -> Iterator[Finding]:
@@ -189,6 +286,43 @@ def _table(run: Run, document: Document) -> Iterator[Finding]:
     yield refused_beside(run, shown, packed, (why, ""))
 
 
+def _packed_streams(run: Run, document: Document) -> Iterator[Finding]:
+    stream, packed = where(document, "streaming"), where(document, "sample_packing")
+    named = document.value("datasets")
+    is_several = isinstance(named, list) and len(named) > 1
+    if stream is not None and packed is not None and is_several and is_checked(run, _STREAMS):
+        yield refused_beside(run, packed, stream, ("of one data set alone", _STREAMS))
+
+
+def _betas(document: Document) -> Iterator[Finding]:
+    at, inner = where(document, "beta"), where(document, "trl.beta")
+    if at is not None and inner is not None and at.value != inner.value:
+        yield _of_two_numbers(at, inner)
+
+
+def _of_two_numbers(at: Place, inner: Place) -> Finding:
+    """Two numbers for one decision."""
+    return Finding(
+        f"{at.path} {at.value} cannot stand beside {inner.path} {inner.value}",
+        (at.label("refused"), inner.label("", primary=False)),
+        ("both are the weight of the reference",),
+        f"keep {inner.path}",
+    )
+
+
+def _in_processes(run: Run, document: Document) -> Iterator[Finding]:
+    """What several processes of one run may not do."""
+    world = run.world.value if run.world is not None else None
+    at = where(document, "gradient_checkpointing_kwargs.use_reentrant & gradient_checkpointing")
+    method = where(document, "rl & adapter=qlora & load_in_4bit")
+    is_several = isinstance(world, int) and world > 1
+    if at is not None and method is not None and is_several and is_checked(run, _SINCE_RL):
+        yield refused_beside(run, at, method, (f"with {world} processes over QLoRA", _SINCE_RL))
+
+
+_STREAMS: Final = "axolotl>=0.13"
+_SINCE_RL: Final = "axolotl>=0.11"
+
 RULE = Rule(
     name="refused-pair",
     severity="error",
@@ -201,6 +335,13 @@ RULE = Rule(
             "`check_saves`, `check_evals`, `check_eval_packing`, `check_relora`, "
             "`check_cross_entropy_conflicts`, `normalize_attn_implementation`, "
             "`check_muon_deepspeed_fsdp`, `check_lora_kernels_8bit`"
+        ),
+        (
+            "axolotl 0.10.0 to 0.19.0 utils/schemas/validation.py `check_lora_kernels_rl`, "
+            "`check_lora_kernels_dora` (until 0.15), `check_streaming_w_multiple_datasets`, "
+            "`check_polora`, `check_rl_config_gradient_checkpointing`, config.py "
+            "`check_qat_config`, `check_beta_and_trl_beta_match`, "
+            "`check_deduplication_with_skip_prepare`; integrations/liger/args.py"
         ),
         (
             "axolotl 0.8.1 utils/schemas/config.py `check_sample_packing_w_xformers`, 0.8.1 and "

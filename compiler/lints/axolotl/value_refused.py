@@ -47,6 +47,7 @@ _ATTENTION: Final = (
 _SHORT: Final = {"flash": "flash_attention_2", "flex": "flex_attention", "sdp": "sdpa"}
 _ADAPTERS: Final = ("lora", "qlora", "llama-adapter")
 _METRICS: Final = ("sacrebleu", "comet", "ter", "chrf", "perplexity")
+_HEADS: Final = ("auto", "sdpa", "triton_flash")
 _RESIZES: Final = ("bilinear", "bicubic", "lanczos")
 
 
@@ -78,6 +79,7 @@ def _words(run: Run, document: Document) -> Iterator[Finding]:
         ("attn_implementation", _ATTENTION, "axolotl>=0.19"),
         ("adapter", _ADAPTERS, "axolotl>=0.19"),
         ("image_resize_algorithm", _RESIZES, ""),
+        ("large_head_attention", _HEADS, "axolotl>=0.19"),
     ):
         at = document.get(key)
         if at is None or not isinstance(at.value, str) or at.value.lower() in ("", *words):
@@ -124,6 +126,7 @@ def _sets(document: Document) -> Iterator[Finding]:
 
 
 def _amounts(document: Document) -> Iterator[Finding]:
+    yield from _rate(document)
     at = document.get("neftune_noise_alpha")
     if at is not None and is_number(at.value) and at.value <= 0:
         yield Finding(
@@ -141,6 +144,22 @@ def _amounts(document: Document) -> Iterator[Finding]:
             (at.label("refused"),),
             (),
             "write revision_of_model or trust_remote_code at the top",
+        )
+
+
+def _rate(document: Document) -> Iterator[Finding]:
+    """A rate may be a text, as YAML 1.1 reads 2e-4, and is turned into a number."""
+    at = document.get("learning_rate")
+    if at is None or not isinstance(at.value, str) or "learning_rate" in document.unknown:
+        return
+    try:
+        float(at.value)
+    except ValueError:
+        yield Finding(
+            f"learning_rate {at.value} is no number",
+            (at.label("refused"),),
+            ("could not convert string to float",),
+            "write a number, such as 2.0e-4",
         )
 
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.checkpointing.asked import has_adapter, recomputes, reentrant_place
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _FORCES: Final = "trl>=0.28"
-_TRL: Final = ("sft", "dpo", "grpo")
+_TRL: Final = TRL
 
 
 def _check(run: Run) -> Iterator[Finding]:

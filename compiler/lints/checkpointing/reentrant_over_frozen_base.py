@@ -8,11 +8,16 @@ from tunec.compiler.lints.checkpointing.asked import (
     reentrant,
     reentrant_place,
 )
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
-_OWN = ("sft", "dpo", "grpo", "kto", "orpo", "reward", "llamafactory", "axolotl", "simpletuner")
+_OWN = (
+    *TRL,
+    *("llamafactory", "axolotl", "simpletuner"),
+    "alpaca-lora",
+)
 """Trainers that let the input of the first layer require a gradient themselves."""
 
 

@@ -10,6 +10,8 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _FAMILIES: Final = frozenset({"flux", "sana", "sdxl", "sd3", "chroma"})
+_NOT_LATER: Final = frozenset({"sdxl", "sd1x", "kolors", "omnigen", "deepfloyd"})
+"""Families that 4.10.1's list leaves out."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -20,6 +22,8 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         if family(document) not in _FAMILIES and run.runs("simpletuner<3.2") is not False:
             yield _ignored(at, f"{family(document) or 'this family'} has no such interval")
+        elif family(document) in _NOT_LATER and run.runs("simpletuner>=4.0") and every > 1:
+            yield _ignored(at, f"{family(document)} has no such interval any more")
         elif every == 0:
             yield Finding(
                 "gradient_checkpointing_interval is 0",
@@ -55,7 +59,7 @@ RULE = Rule(
         (
             "simpletuner 3.1.6 helpers/training/default_settings/safety_check.py: Gradient "
             "checkpointing interval must be greater than 0; supported models flux, sana, sdxl, "
-            "sd3, chroma"
+            "sd3, chroma; 4.10.1: a list of transformers, without sdxl"
         ),
     ),
     check=_check,

@@ -14,6 +14,18 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "crop_style": ("random", "corner", "center", "centre", "face"),
     "resolution_type": ("pixel", "area", "pixel_area"),
 }
+_STORAGE: Final[Mapping[str, tuple[str, ...]]] = {
+    "type": ("local", "aws", "csv", "huggingface", "webshart", "memory"),
+    "metadata_backend": (
+        *("discovery", "json", "filesystem", "parquet", "huggingface", "webshart", "csv"),
+    ),
+    "caption_strategy": (
+        *("filename", "textfile", "parquet", "instanceprompt", "csv", "huggingface", "webshart"),
+    ),
+}
+"""simpletuner 4.10.1 helpers/data_backend/factory.py `_configure_backend_by_type`: Unknown data
+backend type; `_configure_metadata_backend`: Unknown metadata backend type; helpers/prompts.py
+`PromptHandler.magic_prompt`: Unsupported caption strategy; 3.1.6 has fewer."""
 _KINDS: Final = (
     *("image", "video", "audio", "conditioning", "eval", "text_embeds", "image_embeds"),
     *("conditioning_image_embeds", "distillation_cache", "caption", "grounding"),
@@ -71,20 +83,10 @@ def _of(each: DataSet) -> Iterator[Finding]:
             (),
             "write a side in pixels",
         )
+    yield from _words(each, _STORAGE)
     if each.kind not in _PICTURES:
         return
-    for key, words in _WORDS.items():
-        at = each.place(key)
-        if at is None or not isinstance(at.value, str) or at.value in words:
-            continue
-        near = nearest(at.value, words)[:1]
-        yield Finding(
-            f"{key} cannot be {at.value}",
-            (at.label("refused"),),
-            (f"taken: {quoted(sorted(words))}",),
-            f"did you mean {quoted(near)}?" if near else "write one of these",
-            Fix((at.replaced(near[0]),), "unsafe") if near else None,
-        )
+    yield from _words(each, _WORDS)
     aspect = each.place("crop_aspect")
     if (
         aspect is not None
@@ -107,6 +109,21 @@ def _of(each: DataSet) -> Iterator[Finding]:
             (),
             "write vae_cache_disable",
             Fix((gone.renamed("vae_cache_disable"),), "safe"),
+        )
+
+
+def _words(each: DataSet, known: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+    for key, words in known.items():
+        at = each.place(key)
+        if at is None or not isinstance(at.value, str) or at.value in words:
+            continue
+        near = nearest(at.value, words)[:1]
+        yield Finding(
+            f"{key} cannot be {at.value}",
+            (at.label("refused"),),
+            (f"taken: {quoted(sorted(words))}",),
+            f"did you mean {quoted(near)}?" if near else "write one of these",
+            Fix((at.replaced(near[0]),), "unsafe") if near else None,
         )
 
 

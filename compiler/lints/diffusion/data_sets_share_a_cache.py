@@ -27,7 +27,7 @@ def _check(run: Run) -> Iterator[Finding]:
                     continue
                 path = folder.value.rstrip("/")
                 if path in folders and path:
-                    yield _shared(folder, folders[path])
+                    yield _shared(folder, folders[path], key)
                 folders.setdefault(path, folder)
 
 
@@ -42,7 +42,9 @@ def _named(at: Place, first: Place) -> Finding:
     )
 
 
-def _shared(at: Place, first: Place) -> Finding:
+def _shared(at: Place, first: Place, key: str) -> Finding:
+    """Latents are kept apart from everything else, or refused; text embeddings mix."""
+    is_text = key == "cache_dir" and first.path.endswith(".cache_dir")
     return Finding(
         f"two data sets keep their cache in {at.value}",
         (at.label("shared"), first.label("the first", primary=False)),
@@ -54,19 +56,25 @@ def _shared(at: Place, first: Place) -> Finding:
             ),
         ),
         "give each a folder of its own",
+        severity="warning" if is_text else None,
+        consequence="silent" if is_text else None,
     )
 
 
 RULE = Rule(
     name="data-sets-share-a-cache",
-    severity="warning",
-    consequence="silent",
+    severity="error",
+    consequence="init",
     consumers=("simpletuner",),
     sources=(
         (
             "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/factory.py: You can only have one "
-            "backend named ...; helpers/caching/vae.py `generate_vae_cache_filename`: by the "
-            "picture's own file name"
+            "backend named ...; VAE image embed cache directory ... is the same as another VAE "
+            "image embed cache directory; ... as the text embed cache directory"
+        ),
+        (
+            "helpers/caching/text_embeds.py `hash_prompt_with_path`: by the prompt, and the "
+            "model's own encoders of each data set write to one file"
         ),
     ),
     check=_check,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.conditions import is_unknown, told, where
 from tunec.compiler.lints.diffusion.examples import commands
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -17,6 +17,19 @@ _PROVIDED: Final = (
         *("class_prompt", "with_prior_preservation"),
         "the prompt of the class is read for prior preservation alone",
     ),
+    (
+        *("prior_loss_weight", "with_prior_preservation"),
+        "it weighs the loss of the class's images",
+    ),
+    (
+        *("num_class_images", "with_prior_preservation"),
+        "images of the class are made for prior preservation alone",
+    ),
+    (
+        *("lr_num_cycles", "lr_scheduler=cosine_with_restarts"),
+        "get_scheduler gives cycles to that schedule alone",
+    ),
+    ("lr_power", "lr_scheduler=polynomial", "get_scheduler gives a power to that schedule alone"),
     ("hub_model_id", "push_to_hub", "nothing is sent"),
     (
         *("text_encoder_lr", "train_text_encoder | train_text_encoder_ti"),
@@ -50,14 +63,14 @@ def _check(run: Run) -> Iterator[Finding]:
         for flag, needed, why in _PROVIDED:
             others = [each.strip() for each in needed.split("|")]
             at = where(document, flag)
-            if at is None or any(each in document.unknown for each in others):
+            if at is None or any(is_unknown(document, each) for each in others):
                 continue
             if not any(where(document, each) for each in others):
                 yield Finding(
-                    f"{flag} does nothing without {others[0]}",
+                    f"{flag} does nothing without {told(others[0])}",
                     (at.label("not read"),),
                     (why,),
-                    f"write --{others[0]}, or remove {flag}",
+                    f"write --{others[0].replace('=', ' ')}, or remove {flag}",
                 )
         for flag, other, why in _BESIDE:
             at, beside = where(document, flag), where(document, other)

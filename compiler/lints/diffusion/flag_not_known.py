@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
-from tunec.compiler.lints.diffusion.asked import configs
+from tunec.compiler.lints.diffusion.asked import configs, extra
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -17,7 +17,18 @@ from tunec.compiler.lints.run import Run
 _RELEASES: Final = ("3.1.6", "4.10.1")
 _NUMBERS: Final = {"#/$defs/integer": "a whole number", "#/$defs/number": "a number"}
 _NUMBER: Final = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
+_WHOLE: Final = re.compile(r"\s*[-+]?\d+\s*")
 _LIKE: Final = 0.88
+_KNOWN: Final = "simpletuner>=3.1"
+_ELSEWHERE: Final = "no release from 3.1.6 on has it; an earlier one, or another program, may"
+_SINCE: Final = {
+    "use_prodigy_optimizer": "write optimizer: prodigy",
+    "use_8bit_adam": "write optimizer: bnb-adamw8bit",
+    "adam_bfloat16": "write optimizer: adamw_bf16",
+    "use_adafactor_optimizer": "write optimizer: torch-adafactor",
+    **{name: f"write model_family: {name}" for name in ("flux", "sd3", "kolors")},
+}
+"""What flags of bghira/SimpleTuner v0.9.8 helpers/arguments.py became."""
 _OLD: Final = frozenset(
     {
         *("vae_cache_preprocess", "save_total_limit", "aspect_ratio_bucketing", "repeats"),
@@ -30,22 +41,22 @@ _OLD: Final = frozenset(
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in configs(run):
-        if document.format not in ("json", "toml"):
-            continue
-        for path, place in document.found.items():
+        is_data = document.format in ("json", "toml")
+        found = document.found if is_data else extra(document)
+        for path, place in found.items():
             name = path.lstrip("-")
-            if "." in path or name in _OLD:
+            if "." in path or name in _OLD or (place.node.fields and name not in _flags()):
                 continue
             if name in _flags():
                 yield from _value(name, place)
             else:
-                yield from _misspelt(name, place, frozenset(document.found))
+                yield from _unknown(run, name, place, frozenset(found))
 
 
 def _value(name: str, place: Place) -> Iterator[Finding]:
     kinds = {each.get("$ref") for each in _flags()[name]}
     wanted = _NUMBERS.get(str(next(iter(kinds)))) if len(kinds) == 1 else None
-    text = place.value
+    text = _typed(place.value)
     if wanted == "a whole number" and isinstance(text, float):
         yield Finding(
             f"{place.path} is {text}, and no whole number",
@@ -65,20 +76,37 @@ def _value(name: str, place: Place) -> Iterator[Finding]:
     )
 
 
-def _misspelt(name: str, place: Place, written: frozenset[str]) -> Iterator[Finding]:
-    if any(each.startswith(name) for each in _flags()):
+def _typed(value: Any) -> Any:
+    """The text of a number with a point or an exponent as that number."""
+    is_part = isinstance(value, str) and _NUMBER.fullmatch(value) and not _WHOLE.fullmatch(value)
+    return float(value) if is_part else value
+
+
+def _unknown(run: Run, name: str, place: Place, written: frozenset[str]) -> Iterator[Finding]:
+    if _is_short_for_one(name):
         return  # argparse takes the beginning of a flag for the flag
     near = nearest(name, frozenset(_flags()) - {each.lstrip("-") for each in written})[:1]
-    if not near or SequenceMatcher(None, name, near[0]).ratio() < _LIKE:
-        return
-    dashes = place.path[: len(place.path) - len(name)]
+    is_near = bool(near) and SequenceMatcher(None, name, near[0]).ratio() >= _LIKE
+    dashes = place.path[: len(place.path) - len(name)] if name in place.path else ""
+    fix = Fix((place.renamed(dashes + near[0]),), "unsafe") if is_near and dashes else None
+    gone = _SINCE.get(name)
     yield Finding(
         f"SimpleTuner has no flag `{name}`",
         (place.key_label("refused"),),
-        ("every key becomes a flag: unrecognized arguments",),
-        f"did you mean `{near[0]}`?",
-        Fix((place.renamed(dashes + near[0]),), "unsafe"),
+        (
+            "every key becomes a flag: unrecognized arguments",
+            *(() if is_near or run.runs(_KNOWN) else (_ELSEWHERE,)),
+        ),
+        gone or (f"did you mean `{near[0]}`?" if is_near else "remove it"),
+        fix,
+        severity=None if is_near or run.runs(_KNOWN) else "warning",
     )
+
+
+def _is_short_for_one(name: str) -> bool:
+    """Whether some release has one flag alone that begins so; of several, none is taken."""
+    every = [schema(f"simpletuner/{each}.json")["properties"] for each in _RELEASES]
+    return any(sum(flag.startswith(name) for flag in each) == 1 for each in every)
 
 
 @cache

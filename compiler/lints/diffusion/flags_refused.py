@@ -127,6 +127,7 @@ def _of_methods(document: Document) -> Iterator[Finding]:
             (control.label("refused"),),
             (f"it is there for {', '.join(_CONTROLLED)}",),
             "remove it, or take another family",
+            consequence="init",
         )
     quantised = said(document, "quantization_config")
     if quantised is not None and _is_text(quantised) and not is_lora(document):

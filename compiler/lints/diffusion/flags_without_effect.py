@@ -24,6 +24,10 @@ _WAVES: Final = ("cosine", "sine")
 """simpletuner 3.1.6 and 4.10.1 helpers/training/custom_schedule.py, run: lr_warmup_steps is T_0 of
 `CosineAnnealingHardRestarts` and `Sine`: Cosine learning rate expects to use warmup steps as its
 interval."""
+_DROPPED: Final = (
+    *("repeats", "aspect_ratio_bucketing", "aspect_ratio_bucket_min", "aspect_ratio_bucket_max"),
+)
+"""simpletuner 3.1.6 and 4.10.1 helpers/configuration/cli_utils.py `_LEGACY_ARG_HANDLERS`."""
 _CADENCE: Final = {
     "checkpointing_steps": "a checkpoint",
     "checkpoint_step_interval": "a checkpoint",
@@ -39,6 +43,53 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _schedule(document)
         yield from _decomposed(document)
         yield from _of_deepspeed(document)
+        yield from _processes(document)
+        yield from _of_data(document)
+        yield from _unseen(document)
+
+
+def _of_data(document: Document) -> Iterator[Finding]:
+    for flag in _DROPPED:
+        at = said(document, flag)
+        if at is not None and document.format in ("json", "toml"):
+            yield Finding(
+                f"{flag} does nothing in {document.name}: it is a data set's",
+                (at.label("left out"),),
+                (),
+                "write it in the entry of multidatabackend.json",
+            )
+
+
+def _unseen(document: Document) -> Iterator[Finding]:
+    """A loss of evaluation is told to a tracker alone."""
+    report = said(document, "report_to")
+    if report is not None and word(document, "report_to") != "none":
+        return
+    for flag in ("eval_steps_interval", "eval_epoch_interval"):
+        at = said(document, flag)
+        if at is not None and (amount(at) or 0) > 0 and "report_to" not in document.unknown:
+            yield Finding(
+                f"{flag} {at.value} without a tracker: nobody sees the loss",
+                (at.label("computed"), *([report.label("", primary=False)] if report else [])),
+                (),
+                "write report_to: tensorboard, or remove it",
+            )
+
+
+def _processes(document: Document) -> Iterator[Finding]:
+    """The launcher's number is in its own variable, or in the flag of its command."""
+    at = said(document, "num_processes")
+    if at is not None and document.format in ("json", "toml") and (amount(at) or 0) > 1:
+        yield Finding(
+            f"num_processes {at.value} is not read by `simpletuner train`",
+            (at.label("one process is started"),),
+            (
+                "the launcher reads TRAINING_NUM_PROCESSES, of config.env or the surroundings",
+                "`simpletuner jobs`, which comes with 4.x, reads it here",
+            ),
+            f"write TRAINING_NUM_PROCESSES={at.value} in config.env, or start with "
+            f"--num_processes={at.value}",
+        )
 
 
 def _switches(document: Document) -> Iterator[Finding]:
@@ -142,6 +193,10 @@ RULE = Rule(
             "global_step % interval == 0"
         ),
         "diffusers 0.40.0 optimization.py `get_scheduler`: CONSTANT is built without warm-up",
+        (
+            "simpletuner 4.10.1 cli/train.py: --num_processes={training_env.get("
+            "'TRAINING_NUM_PROCESSES', '1')}; cli/jobs.py: config.get('num_processes')"
+        ),
     ),
     check=_check,
 )

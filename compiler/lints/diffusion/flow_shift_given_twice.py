@@ -1,11 +1,15 @@
 """The timestep shift of flow matching is given, and is to be found by itself."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.diffusion.asked import amount, configs, is_on, said
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
+
+_REFUSED: Final = "simpletuner<3.2"
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -19,6 +23,10 @@ def _check(run: Run) -> Iterator[Finding]:
         amount_ = amount(shift) if shift is not None else 3.0
         if amount_ is None or amount_ <= 0:
             continue
+        if run.runs(_REFUSED) is not True:
+            if shift is not None:
+                yield _unread(shift, auto)
+            continue
         yield Finding(
             f"flow_schedule_auto_shift cannot stand beside a flow_schedule_shift of {amount_:g}",
             (
@@ -31,16 +39,28 @@ def _check(run: Run) -> Iterator[Finding]:
         )
 
 
+def _unread(shift: Place, auto: Place) -> Finding:
+    return Finding(
+        f"flow_schedule_shift {shift.value} does nothing beside flow_schedule_auto_shift",
+        (shift.label("set to 0"), auto.label("", primary=False)),
+        ("the shift is found from the size of each sample; up to 3.1 the pair is refused",),
+        "write flow_schedule_shift: 0, or remove flow_schedule_auto_shift",
+        Fix((shift.replaced(0),), "safe"),
+        severity="warning",
+        consequence="silent",
+    )
+
+
 RULE = Rule(
     name="flow-shift-given-twice",
     severity="error",
     consequence="init",
-    consumers=("simpletuner<3.2",),
+    consumers=("simpletuner",),
     sources=(
         (
             "simpletuner 3.1.6 helpers/training/default_settings/safety_check.py: "
             "--flow_schedule_auto_shift cannot be combined with --flow_schedule_shift; "
-            "cmd_args.py: its default is 3; 4.10.1 takes the pair"
+            "cmd_args.py: its default is 3; 4.10.1 safety_check.py: args.flow_schedule_shift = 0"
         ),
     ),
     check=_check,

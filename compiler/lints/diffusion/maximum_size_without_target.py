@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tunec.compiler.lints.diffusion.asked import amount, configs, said
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
 
@@ -17,15 +17,16 @@ def _check(run: Run) -> Iterator[Finding]:
         for name in document.found:
             at = document.get(f"{name}.maximum_image_size")
             if at is not None and at.value and not document.value(f"{name}.target_downsample_size"):
-                yield _finding(at)
+                yield _finding(at, "init")
 
 
-def _finding(at: Place) -> Finding:
+def _finding(at: Place, when: Consequence = "parse") -> Finding:
     return Finding(
         "maximum_image_size is written without target_downsample_size",
         (at.label("refused alone"),),
         ("a picture above the limit is scaled down to the target before it is cropped",),
         "write target_downsample_size too",
+        consequence=when,
     )
 
 

@@ -19,6 +19,7 @@ def _check(run: Run) -> Iterator[Finding]:
         if document.is_view:
             continue  # Axolotl evaluates wherever eval_steps is written
         yield from _evaluation(document)
+        yield from _delay(document)
         for steps, strategy in _OTHERS:
             place, said = document.get(steps), document.get(strategy)
             if place is None or said is None or not is_positive(place.value):
@@ -34,6 +35,17 @@ def _evaluation(document: Document) -> Iterator[Finding]:
     if never_evaluates(document) or (said is not None and said.value == "epoch"):
         what = f"{said.path} {_word(said)}" if said else "no eval_strategy"
         yield _finding(place, said, what)
+
+
+def _delay(document: Document) -> Iterator[Finding]:
+    delay, said = document.get("eval_delay"), strategy_of(document)
+    if delay is not None and is_positive(delay.value) and never_evaluates(document):
+        yield Finding(
+            f"eval_delay {delay.value} does nothing: there is no evaluation to wait with",
+            (delay.label("not used"), *([said.label("", primary=False)] if said else [])),
+            ("eval_strategy is no by default",),
+            "write eval_strategy: steps, or remove it",
+        )
 
 
 def _word(said: Place) -> str:

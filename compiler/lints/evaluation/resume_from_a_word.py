@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -11,7 +12,7 @@ _WORDS: Final = ("true", "false", "none", "null", "auto", "last", "latest", "yes
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("hf", "sft", "dpo", "grpo", "llamafactory"):
+    for document in run.of("hf", *TRL, "llamafactory"):
         place = document.get("resume_from_checkpoint")
         if place is None or document.is_view:
             continue

@@ -1,12 +1,20 @@
 """A file that is of no kind that is known."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.schemas.source import Span
+
+_OTHERS: Final = "say who reads it with --from NAME"
+_OWN: Final = {
+    "tunec": "it is a spec: `tunec plan` says what is wrong with it",
+    "fleet": "it is a fleet: `tunec fleet` says what is wrong with it",
+}
+"""By the first key of tunec's own files."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -18,7 +26,7 @@ def _check(run: Run) -> Iterator[Finding]:
             f"{each.name} is no config that tunec knows",
             (Label("not checked", Span(each.name, 1, 1, 1, 1)),),
             (said, f"known: {', '.join(run.targets)}"),
-            "say who reads it with --from NAME",
+            _OWN.get(each.keys[0], _OTHERS) if each.keys else _OTHERS,
         )
 
 

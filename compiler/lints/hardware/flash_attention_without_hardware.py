@@ -1,14 +1,18 @@
 """FlashAttention on devices that it has no kernels for."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.hardware.capability import below, with_capability
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
+_PATCHED: Final = re.compile(r"(^|/)(llava|fastchat)/train/train_mem\.py$")
+"""Scripts that put FlashAttention in themselves."""
 _LEAST: Final = {"flash_attention_2": (8, 0), "flash_attention_3": (9, 0)}
 
 
@@ -26,7 +30,9 @@ def _check(run: Run) -> Iterator[Finding]:
         f"{with_capability(device)} has no kernels of {word}",
         (place.label(f"needs {least}"),),
         ("the first forward pass ends in `FlashAttention only supports Ampere GPUs or newer`",),
-        "use sdpa: torch picks what the device has",
+        "use sdpa: torch picks what the device has"
+        if place.path != "script"
+        else "start train.py, or train_xformers.py, of the same folder",
         Fix((place.replaced("sdpa"),), "safe") if is_word else None,
     )
 
@@ -36,12 +42,19 @@ def _asked(run: Run) -> tuple[str, Place] | None:
     place = run.place(observed)
     if observed is not None and place is not None and observed.value in _LEAST:
         return str(observed.value), place
-    for kind in ("model", "sft", "dpo", "grpo", "hf", "axolotl"):
+    for kind in ("model", *TRL, "hf", "axolotl"):
         for key in ("attn_implementation", "model_init_kwargs.attn_implementation"):
             for each in run.each(kind, key):
                 if isinstance(each.value, str) and each.value in _LEAST:
                     return each.value, each
-    return None
+    started = (each.get("script") for each in run.of("launch"))
+    patched = (at for at in started if at is not None and _PATCHED.search(_first(at)))
+    return next((("flash_attention_2", at) for at in patched), None)
+
+
+def _first(at: Place) -> str:
+    words = at.value if isinstance(at.value, list) else [at.value]
+    return str(words[0]) if words else ""
 
 
 RULE = Rule(
@@ -53,6 +66,11 @@ RULE = Rule(
         (
             "Dao-AILab/flash-attention 2.8 csrc/flash_attn/flash_api.cpp `mha_fwd`: FlashAttention "
             "only supports Ampere GPUs or newer; README: FlashAttention-3 needs H100 or H800"
+        ),
+        (
+            "haotian-liu/LLaVA c121f04 llava/train/train_mem.py: attn_implementation="
+            "'flash_attention_2'; lm-sys/FastChat 0e6d3e4 fastchat/train/train_mem.py: "
+            "replace_llama_attn_with_flash_attn; haotian-liu/LLaVA#641"
         ),
         "unslothai/unsloth#2838, huggingface/trl#1230",
     ),

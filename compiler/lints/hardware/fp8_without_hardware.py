@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.lints.hardware.capability import below, with_capability
-from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
@@ -29,7 +29,12 @@ def _check(run: Run) -> Iterator[Finding]:
                     (place.label("needs 8.9"),),
                     ("the first scaled product fails: torch._scaled_mm asks for 8.9 (Ada) or 9.0",),
                     "use bf16 where the device has it, else fp16",
+                    consequence=_parsed(run) if kind == "axolotl" else None,
                 )
+
+
+def _parsed(run: Run) -> Consequence | None:
+    return None if run.runs("axolotl>=0.13") is False else "parse"
 
 
 RULE = Rule(
@@ -43,6 +48,7 @@ RULE = Rule(
             "CUDA devices with compute capability >= 9.0 or 8.9"
         ),
         "accelerate 1.15.0 utils/transformer_engine.py, utils/ao.py: fp8 recipes",
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/config.py `check_fp8`: not supported on this GPU",
     ),
     check=_check,
 )

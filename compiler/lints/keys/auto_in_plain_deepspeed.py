@@ -1,7 +1,7 @@
 """`auto` in a file that DeepSpeed reads itself."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.effective import default_of
@@ -23,12 +23,16 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("deepspeed"):
         if document.is_view:
             continue
-        said = {path: place for path, place in document.found.items() if place.value == "auto"}
+        said = document.where(_is_auto)
         if said and is_plain:
             for path, place in said.items():
                 yield _one(run, path, place)
         elif said:
             yield _maybe(said)
+
+
+def _is_auto(_: str, value: Any) -> bool:
+    return bool(value == "auto")
 
 
 def _one(run: Run, path: str, place: Place) -> Finding:
@@ -45,7 +49,7 @@ def _one(run: Run, path: str, place: Place) -> Finding:
     )
 
 
-def _maybe(said: dict[str, Place]) -> Finding:
+def _maybe(said: Mapping[str, Place]) -> Finding:
     labels: list[Label] = []
     for place in said.values():
         labels.append(place.label("auto", primary=not labels))

@@ -1,7 +1,7 @@
 """`auto` at a key that no trainer fills in."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import default_of, filled_keys
@@ -40,13 +40,15 @@ def _check(run: Run) -> Iterator[Finding]:
     if run.deepspeed_reader != "trainer":
         return
     for document in run.of("deepspeed"):
-        for path, place in document.found.items():
-            if document.is_view or place.value != "auto" or path in _ACCELERATE:
-                continue
-            if path.startswith(_OWN):
+        for path, place in () if document.is_view else document.where(_is_auto).items():
+            if path in _ACCELERATE or path.startswith(_OWN):
                 continue
             if path not in filled_keys(run) and not _is_unknown(run, document, path):
                 yield _finding(run, path, place)
+
+
+def _is_auto(_: str, value: Any) -> bool:
+    return bool(value == "auto")
 
 
 def _is_unknown(run: Run, document: Document, path: str) -> bool:

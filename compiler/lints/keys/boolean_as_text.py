@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of
@@ -21,7 +22,7 @@ self.flops_profiler_config.enabled`, a TypeError for a text."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("deepspeed", "hf", "sft", "dpo", "grpo", "llamafactory"):
+    for document in run.of("deepspeed", "hf", *TRL, "llamafactory"):
         if document.format == "shell" or document.is_view:
             continue
         for fault in faults(run, document):

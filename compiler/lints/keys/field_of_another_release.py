@@ -6,10 +6,18 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.keys.known import fields_of
-from tunec.compiler.lints.keys.tools import CLASSES, around, having, package_of, releases_of
+from tunec.compiler.lints.keys.tools import (
+    CLASSES,
+    around,
+    having,
+    keys_ever,
+    package_of,
+    releases_of,
+)
 from tunec.compiler.lints.kinds import OF_SCRIPTS, own_keys
 from tunec.compiler.lints.kinds import fields_of as class_fields
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.preference.asked import is_started_by_trl
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -53,6 +61,48 @@ def _check(run: Run) -> Iterator[Finding]:
                 known = having(kind, path, releases_of(kind))
                 if known:
                     yield _finding(run, kind, path, place, known)
+                elif kind in CLASSES and _is_trls(run, document):
+                    yield from _of_another_method(kind, path, place)
+            if kind in CLASSES and run.runs(_WITHOUT_TORCH):
+                yield from _of_the_model(run, document)
+
+
+def _of_another_method(kind: str, path: str, place: Place) -> Iterator[Finding]:
+    """A key that only the class of another method has: no class of this script takes it."""
+    owners = [each for each in CLASSES if path in keys_ever(each)]
+    if not owners or path in _SHARED:
+        return
+    yield Finding(
+        f"{kind} has no key `{path}`",
+        (place.key_label("of another method"),),
+        (f"it is one of {', '.join(owners)}", "a key that no class of the script has is refused"),
+        "remove it",
+        severity="warning",
+    )
+
+
+def _is_trls(run: Run, document: Document) -> bool:
+    return document.format != "shell" or is_started_by_trl(run, document)
+
+
+_SHARED: Final = frozenset({"reward_model_path", "sft_model_path", "missing_eos_penalty"})
+"""Of PPO and RLOO, whose releases before 0.20 nobody reads here."""
+_WITHOUT_TORCH: Final = "trl>=0.27"
+
+
+def _of_the_model(run: Run, document: Document) -> Iterator[Finding]:
+    """`torch_dtype` of ModelConfig, which the scripts of TRL read from the same file."""
+    at = document.get("torch_dtype")
+    if at is None or document.is_view or not _is_trls(run, document):
+        return
+    is_free = document.get("dtype") is None
+    yield Finding(
+        f"{run.release('trl')} has no key `torch_dtype`",
+        (at.key_label("not in this release"),),
+        ("0.25 and 0.26 have both names", "a key that no class of the script has is refused"),
+        "write `dtype`" if is_free else "remove it",
+        Fix((at.renamed("dtype"),), "safe") if is_free else None,
+    )
 
 
 def _is_of_another_script(document: Document) -> bool:
@@ -104,7 +154,8 @@ RULE = Rule(
     sources=(
         (
             "trl 0.10.1 to 1.16.0 trainer/sft_config.py, dpo_config.py, grpo_config.py: fields by "
-            "release; scripts/utils.py `TrlParser.parse_args_and_config`: some keys are not used"
+            "release; scripts/utils.py `TrlParser.parse_args_and_config`: some keys are not used; "
+            "trainer/model_config.py: torch_dtype until 0.26, dtype from 0.25 on"
         ),
         "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`: HfArgumentParser.parse_dict",
         (

@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
+from packaging.version import Version
+
+from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.keys.known import is_whole, known_in_other_releases
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.effective import releases_around
+from tunec.compiler.lints.keys.known import fields_of, is_whole, known_in_other_releases
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -30,8 +34,11 @@ _HELP: Final = {
     "fsdp_min_num_params": "write fsdp_config.min_num_params",
     "fsdp_transformer_layer_cls_to_wrap": "write fsdp_config.transformer_layer_cls_to_wrap",
 }
-_GONE: Final = {"sharded_ddp": "write fsdp, or deepspeed"}
-"""Fields that no release from 4.40 on has: huggingface/transformers#25702."""
+_GONE: Final = {
+    "sharded_ddp": "write fsdp, or deepspeed",
+    "evaluate_during_training": "write eval_strategy: steps",
+}
+"""Fields that no release from 4.40 on has: huggingface/transformers#25702, #9206."""
 _SINCE_0_10: Final = tuple(
     f"zero_optimization.{key}"
     for key in (
@@ -51,10 +58,11 @@ refused by name, while other keys at the top that are not known are ignored."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("hf", "sft", "dpo", "grpo"):
+    for document in run.of("hf", *TRL):
         for path, place in document.found.items():
             if "." not in path and not document.is_view:
                 yield from _field(run, document, path, place)
+        yield from _gone_later(run, document)
     for document in run.of("deepspeed"):
         if not is_whole(document):
             continue
@@ -110,6 +118,30 @@ def _refused_later(run: Run, document: Document) -> Iterator[Finding]:
                 severity="warning",
                 consequence="init",
             )
+
+
+def _gone_later(run: Run, document: Document) -> Iterator[Finding]:
+    """Fields of the release that is taken to run, which the newest one has not: told together."""
+    release = run.release("transformers")
+    if release.is_named or document.is_view or document.is_compiled:
+        return
+    stem, newest = "training_arguments", max(known_releases("training_arguments"), key=Version)
+    around = releases_around(stem, str(release.version))
+    here = frozenset(name for each in around for name in fields_of(stem, each))
+    gone = [
+        place
+        for path, place in document.found.items()
+        if "." not in path and path in here and path not in fields_of(stem, newest)
+    ]
+    if gone:
+        names = ", ".join(place.path for place in gone)
+        yield Finding(
+            f"transformers {newest} has no key {names}",
+            tuple(place.key_label("gone", primary=place is gone[0]) for place in gone),
+            (f"nobody names the version of transformers; {release} still has them",),
+            next((_HELP[place.path] for place in gone if place.path in _HELP), "remove it"),
+            severity="warning",
+        )
 
 
 def _field(run: Run, document: Document, path: str, place: Place) -> Iterator[Finding]:

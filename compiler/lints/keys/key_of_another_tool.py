@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.keys.tools import TOOLS, keys_ever
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
@@ -22,12 +22,23 @@ _CONCEPTS: Final[tuple[Mapping[str, str], ...]] = (
     {"hf": "lr_scheduler_type", "axolotl": "lr_scheduler"},
     {"hf": "model_name_or_path", "axolotl": "base_model"},
     {"sft": "max_length", "axolotl": "sequence_len", "llamafactory": "cutoff_len"},
+    {"trl": "max_seq_length", "axolotl": "sequence_len", "llamafactory": "cutoff_len"},
     {"sft": "packing", "axolotl": "sample_packing", "llamafactory": "packing"},
     {"peft": "lora_r", "axolotl": "lora_r", "llamafactory": "lora_rank"},
     {
         "peft": "lora_target_modules",
         "axolotl": "lora_target_modules",
         "llamafactory": "lora_target",
+    },
+    {"peft": "use_rslora", "axolotl": "peft_use_rslora", "llamafactory": "use_rslora"},
+    {"peft": "lora_use_rslora", "axolotl": "peft_use_rslora", "llamafactory": "use_rslora"},
+    {"peft": "use_dora", "axolotl": "peft_use_dora", "llamafactory": "use_dora"},
+    {"peft": "lora_use_dora", "axolotl": "peft_use_dora", "llamafactory": "use_dora"},
+    {"peft": "target_modules", "axolotl": "lora_target_modules", "llamafactory": "lora_target"},
+    {
+        "peft": "modules_to_save",
+        "axolotl": "lora_modules_to_save",
+        "llamafactory": "additional_target",
     },
     {"hf": "gradient_checkpointing", "axolotl": "gradient_checkpointing"},
     {"axolotl": "val_set_size", "llamafactory": "val_size"},
@@ -43,6 +54,7 @@ _WORDS: Final = {
     "llamafactory": "LLaMA-Factory",
     "deepspeed": "DeepSpeed",
     "sft": "TRL",
+    "trl": "TRL",
     "peft": "PEFT",
 }
 _ONLY_DEEPSPEED: Final = frozenset(
@@ -61,7 +73,7 @@ def _check(run: Run) -> Iterator[Finding]:
         for path, place in document.found.items():
             if "." not in path and path not in keys_ever(document.kind):
                 yield from foreign(document, path, place)
-    for document in run.of("hf", "sft", "dpo", "grpo"):
+    for document in run.of("hf", *TRL):
         if not document.is_view:
             yield from _engine(document)
 

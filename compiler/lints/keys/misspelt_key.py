@@ -24,7 +24,7 @@ def _check(run: Run) -> Iterator[Finding]:
             for path, place in document.found.items():
                 if "." in path or document.is_view or _is_known(kind, path):
                     continue
-                near = _near(path, keys - frozenset(document.found))
+                near = _near(path, keys - frozenset(document.found)) or _near(path, keys)
                 if near is not None:
                     yield _finding(kind, place, near)
 
@@ -47,13 +47,13 @@ def is_near(name: str, keys: frozenset[str]) -> bool:
 
 
 def _finding(kind: str, place: Place, near: str) -> Finding:
-    silent = kind == "axolotl"
+    silent, is_free = kind == "axolotl", near not in place.document.found
     return Finding(
         f"{kind} has no key `{place.path}`",
         (place.key_label("ignored" if silent else "refused"),),
         ("it is dropped without a word",) if silent else (),
-        f"did you mean `{near}`?",
-        Fix((place.renamed(near),), "unsafe"),
+        f"did you mean `{near}`?" if is_free else f"remove it: `{near}` is there",
+        Fix((place.renamed(near) if is_free else place.removed(),), "unsafe"),
         consequence="silent" if silent else "parse",
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -11,7 +12,7 @@ _KEYS: Final = ("eval_strategy", "evaluation_strategy", "save_strategy", "loggin
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("hf", "sft", "dpo", "grpo", "llamafactory", "axolotl"):
+    for document in run.of("hf", *TRL, "llamafactory", "axolotl"):
         if document.is_view:
             continue
         for key in _KEYS:

@@ -1,7 +1,7 @@
 """A number that is text: in quotes, or of a form that YAML 1.1 does not read as one."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -10,7 +10,7 @@ from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.keys.known import kind_behind
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of
 
@@ -23,6 +23,15 @@ _COERCED: Final = frozenset({"llamafactory", "axolotl"})
 _YAML_1_2: Final = "glm4"
 """Whose reader takes such a number for one: GLM-4 3f79b54 finetune/finetune.py reads its file with
 ruamel.yaml, by YAML 1.2."""
+
+_LATER: Final[Mapping[str, Consequence]] = {
+    "save_total_limit": "save",
+    "neftune_noise_alpha": "step",
+    "per_device_eval_batch_size": "step",
+    "eval_accumulation_steps": "step",
+}
+"""Fields that the trainer first looks at when it saves, steps or evaluates: transformers 4.40.2 to
+5.23.0 `rotate_checkpoints` (trainer.py, trainer_utils.py): save_total_limit <= 0."""
 
 
 def number_of(text: str) -> int | float | None:
@@ -49,7 +58,8 @@ def _check(run: Run) -> Iterator[Finding]:
             if number is None or not wanted or _is_read(run, document, fault):
                 continue
             if not (kind_behind(document) == _YAML_1_2 and fault.place.node.written is not None):
-                yield _finding(fault.place, fault.path, value, number)
+                found = _finding(fault.place, fault.path, value, number)
+                yield replace(found, consequence=_LATER.get(fault.path))
 
 
 def _stage(run: Run) -> Iterator[Finding]:

@@ -7,13 +7,14 @@ from typing import Final
 from packaging.version import InvalidVersion, Version
 
 from tunec.compiler.consumers.schemas import known_releases
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.keys.known import fields_of
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.run import Run
 
 TOOLS: Final = ("llamafactory", "axolotl", "accelerate")
 """Kinds of documents that have a JSON Schema of the whole file for each release."""
-CLASSES: Final = ("sft", "dpo", "grpo")
+CLASSES: Final = TRL
 """Kinds whose keys are the fields of a class of TRL."""
 _FILES: Final = {
     "llamafactory": ("0.9.1", "0.9.3", "0.9.5"),

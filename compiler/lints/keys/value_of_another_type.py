@@ -6,7 +6,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, shown
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.keys.known import is_whole
 from tunec.compiler.lints.keys.number_as_text import number_of
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
@@ -45,7 +45,7 @@ _ASKED_HOW_MANY: Final[Mapping[str, str]] = {
 multiplies, and which strategy has to be by steps for that."""
 _AS_TRUTH: Final = frozenset({"0", "1", "on", "off", "t", "f", "y", "n", "yes", "no"})
 """Words that pydantic takes for true and false beside these themselves, in blocks of DeepSpeed."""
-_KINDS: Final = ("hf", "sft", "dpo", "grpo", "llamafactory")
+_KINDS: Final = ("hf", *TRL, "llamafactory")
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -177,7 +177,8 @@ def _is_refused_flag(fault: Fault) -> bool:
     kinds = set(kinds_of(fault.schema))
     is_plain = bool(kinds & {"boolean", "integer", "number"})
     is_text = isinstance(fault.place.value, str) and fault.place.value.strip(".") != ""
-    return is_plain and is_text and not kinds & {"string", "array", "object"}
+    is_share = isinstance(fault.place.value, float) and "number" not in kinds
+    return is_plain and (is_text or is_share) and not kinds & {"string", "array", "object"}
 
 
 def _finding(run: Run, document: Document, fault: Fault) -> Finding:

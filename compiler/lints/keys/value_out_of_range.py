@@ -9,14 +9,14 @@ from packaging.version import Version
 from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.keys.known import is_whole
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults
 
-_KINDS: Final = ("hf", "sft", "dpo", "grpo", "llamafactory")
+_KINDS: Final = ("hf", *TRL, "llamafactory")
 
 
 def _check(run: Run) -> Iterator[Finding]:

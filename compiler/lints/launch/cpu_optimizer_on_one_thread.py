@@ -14,7 +14,7 @@ def _check(run: Run) -> Iterator[Finding]:
     where = run.place(offload)
     if offload is None or offload.value not in ("cpu", "nvme"):
         return
-    for document in launches(run, "torchrun", "accelerate"):
+    for document in launches(run, "torchrun", "accelerate", "deepspeed"):
         place = _single(document)
         if place is None:
             continue
@@ -40,7 +40,7 @@ def _single(document: Document) -> Place | None:
     said = variable(document, "OMP_NUM_THREADS")
     if said is not None:
         return said if count(said) == 1 else None
-    if "environment.OMP_NUM_THREADS" in document.unknown:
+    if "environment.OMP_NUM_THREADS" in document.unknown or _leaves_threads(document):
         return None
     if document.value("launcher") == "accelerate":
         threads = document.get("flags.num_cpu_threads_per_process")
@@ -48,6 +48,11 @@ def _single(document: Document) -> Place | None:
         return (threads or document.get("launcher")) if is_one else None
     started = per_node(document)
     return started[1] if started is not None and started[0] > 1 else None
+
+
+def _leaves_threads(document: Document) -> bool:
+    """deepspeed 0.14.5 to 0.19.8 launcher/launch.py sets the variable only to bind cores."""
+    return bool(document.value("launcher") == "deepspeed")
 
 
 RULE = Rule(

@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.launch.hosts import hostfiles
 from tunec.compiler.lints.launch.more_than_allocated import given_to
-from tunec.compiler.lints.launch.scripts import batch_of, launches
+from tunec.compiler.lints.launch.scripts import batch_of, launches, listed, variable
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -19,6 +19,8 @@ _NUMBERS: Final = re.compile(r"[\d,\s-]+")
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in launches(run, "deepspeed"):
+        if run.runs("deepspeed<0.15") is True:
+            yield from _not_from_zero(document)
         for key in ("flags.include", "flags.exclude"):
             place = document.get(key)
             why = None if place is None else _why(str(place.value), document.get("hostfile"))
@@ -28,6 +30,30 @@ def _check(run: Run) -> Iterator[Finding]:
                 yield from _beyond(run, place)
             elif place is not None:
                 yield from _beyond_node(run, document, place)
+
+
+def _not_from_zero(document: Document) -> Iterator[Finding]:
+    """0.14 counts the devices that it sees, and looks for the variable's numbers among them."""
+    visible, names = variable(document, "CUDA_VISIBLE_DEVICES"), tuple[str, ...]()
+    if not any(document.get(key) for key in (*_SELECTIONS, "hostfile")):
+        names = listed(visible) or ()
+    beyond = [each for each in names if each.isdigit() and int(each) >= len(names)]
+    if visible is not None and beyond:
+        yield Finding(
+            f"CUDA_VISIBLE_DEVICES {','.join(names)}: the launcher counts {len(names)} devices, "
+            f"and finds no device {beyond[0]}",
+            (visible.label("refused"),),
+            (
+                (
+                    "it hands the variable to --include, whose numbers it looks for among 0 to "
+                    f"{len(names) - 1}"
+                ),
+            ),
+            f"unset it, and write --include localhost:{','.join(names)}",
+        )
+
+
+_SELECTIONS: Final = ("include", "exclude", "flags.include", "flags.exclude", "flags.num_gpus")
 
 
 def _why(text: str, hostfile: Place | None) -> tuple[str, bool] | None:
@@ -117,6 +143,10 @@ RULE = Rule(
         ),
         "deepspeedai/DeepSpeed#1331 (numbers of the node in a job of Slurm)",
         "deepspeedai/DeepSpeed#3624",
+        (
+            "deepspeed 0.14.5 launcher/runner.py `main`; deepspeedai/DeepSpeed#4248, #5818, ended "
+            "by #6530"
+        ),
     ),
     check=_check,
 )

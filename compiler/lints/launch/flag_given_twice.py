@@ -6,7 +6,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.nodes import Node, place
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.launch.scripts import launches
 from tunec.compiler.lints.rule import Finding, Rule
@@ -34,7 +34,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 def _is_of_the_trainer(name: str) -> bool:
     """Whether it is a field of a class that takes one value: other programs may collect several."""
-    return any(name in fields_of(kind) for kind in ("hf", "sft", "dpo", "grpo"))
+    return any(name in fields_of(kind) for kind in ("hf", *TRL))
 
 
 def _flag(item: Node) -> str:

@@ -9,6 +9,10 @@ from tunec.compiler.lints.run import Run
 
 _NAMES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
+_BRIDGES: Final = ("docker", "virbr", "veth")
+"""Networks within a host, for containers and virtual machines; NCCL leaves docker's and lo out by
+itself where it may choose."""
+
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in launches(run):
@@ -17,10 +21,12 @@ def _check(run: Run) -> Iterator[Finding]:
             place = variable(document, name)
             if place is None or nodes is None or (count(nodes) or 0) < 2:
                 continue
-            if str(place.value).lstrip("=") in ("lo", "lo0"):
+            word = str(place.value).lstrip("=")
+            if word in ("lo", "lo0") or word.startswith(_BRIDGES):
+                kind = "a bridge of this host" if word.startswith(_BRIDGES) else "the loopback"
                 yield Finding(
                     f"{nodes.value} nodes over {name}={place.value}, which leads to none of them",
-                    (place.label("the loopback"), nodes.label("", primary=False)),
+                    (place.label(kind), nodes.label("", primary=False)),
                     ("each node offers the others an address that is only its own",),
                     "name the interface of the network, as `ip addr` shows it",
                 )

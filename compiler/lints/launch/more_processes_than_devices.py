@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -16,10 +17,16 @@ def _check(run: Run) -> Iterator[Finding]:
         if said.rank == Rank.OBSERVED and place and said.value > cluster.device_count:
             yield Finding(
                 f"{said.value} processes, but {cluster.name} has {cluster.device_count} devices",
-                (place.label("processes"),),
+                (_number(place).label("processes"),),
                 ("each process takes a device of its own: the extra ones find none",),
                 f"start {cluster.device_count}",
             )
+
+
+def _number(place: Place) -> Place:
+    """Of accelerate's two counts, that of the processes."""
+    both = place.document.get("num_processes") if place.path == "num_machines" else None
+    return place if both is None else both
 
 
 RULE = Rule(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.launch.scripts import batch_of, count, launches, per_node
+from tunec.compiler.lints.launch.scripts import batch_of, count, is_unknown, launches, per_node
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -18,13 +18,24 @@ def _check(run: Run) -> Iterator[Finding]:
         batch = batch_of(run, document)
         if batch is None:
             continue
-        started, given = per_node(document), given_to(batch)
+        started, given = per_node(document) or _of_file(run, document), given_to(batch)
         if started is not None and given is not None and started[0] > given[0]:
             yield _devices(*started, *given)
         nodes, allocated = document.get("nodes"), batch.get("nodes")
         wanted, have = count(nodes), count(allocated)
         if nodes and allocated and wanted and have and wanted > have:
             yield _nodes(nodes, allocated)
+
+
+def _of_file(run: Run, document: Document) -> tuple[int, Place] | None:
+    """Processes of a node by accelerate's file, where its command says no number."""
+    files = run.of("accelerate") if document.value("launcher") == "accelerate" else ()
+    said = ("processes", "flags.num_processes", "nodes", "flags.num_machines")
+    if len(files) != 1 or any(document.get(key) or is_unknown(document, key) for key in said):
+        return None
+    place = files[0].get("num_processes")
+    number, nodes = count(place), count(files[0].get("num_machines")) or 1
+    return (number // nodes, place) if number and place and number % nodes == 0 else None
 
 
 def given_to(batch: Document) -> tuple[int, Place] | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.launch.scripts import count, launches, listed
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -11,10 +12,9 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("accelerate"):
         kind, chosen = document.get("distributed_type"), document.get("gpu_ids")
         nodes = count(document.get("num_machines")) or 1
-        names = None if chosen is None or chosen.value == "all" else listed(chosen)
         if kind is None or chosen is None or kind.value != "MULTI_GPU" or nodes > 1:
             continue
-        if names is not None and len(names) == 1:
+        if _is_one(chosen):
             yield Finding(
                 f"MULTI_GPU with gpu_ids {chosen.value}",
                 (chosen.label("one device"), kind.label("", primary=False)),
@@ -23,6 +23,14 @@ def _check(run: Run) -> Iterator[Finding]:
             )
     for document in launches(run, "accelerate"):
         flag, processes = document.get("flags.multi_gpu"), document.get("processes")
+        listed_one = document.get("flags.gpu_ids")
+        if flag is not None and listed_one is not None and _is_one(listed_one):
+            yield Finding(
+                f"--multi_gpu with --gpu_ids {listed_one.value}",
+                (listed_one.label("one device"), flag.key_label("", primary=False)),
+                ("accelerate: Less than two GPU ids were configured",),
+                "leave --multi_gpu out, or list more devices",
+            )
         if flag is not None and processes is not None and count(processes) == 1:
             yield Finding(
                 "--multi_gpu with --num_processes 1",
@@ -30,6 +38,12 @@ def _check(run: Run) -> Iterator[Finding]:
                 ("accelerate: You need to use at least 2 processes to use `--multi_gpu`",),
                 "leave --multi_gpu out",
             )
+
+
+def _is_one(place: Place) -> bool:
+    """Whether one device is listed, and not all."""
+    names = listed(place)
+    return str(place.value) != "all" and names is not None and len(names) == 1
 
 
 RULE = Rule(

@@ -12,6 +12,8 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _KEYS: Final = ("flags.master_port", "flags.main_process_port")
+_FIRST: Final = 1_024
+"""Linux ip-sysctl, ip_unprivileged_port_start."""
 _MOST: Final = 65_535
 _DEFAULT: Final = 29_500
 _BEHIND: Final = re.compile(r"(?<![&>|<])&(?![&>])[ \t]*(?:\n|$|;|#)")
@@ -26,6 +28,14 @@ def _check(run: Run) -> Iterator[Finding]:
                 (place.label("refused"),),
                 (),
                 "write a number from 1024 to 65535",
+            )
+        elif type(place.value) is int and 0 < place.value < _FIRST:
+            yield Finding(
+                f"port {place.value} is one of the system's",
+                (place.label("refused to users"),),
+                (f"ports below {_FIRST} are for root: Permission denied, where root may not",),
+                "write a number from 1024 to 65535",
+                severity="warning",
             )
     for document in {each.name: each for each in launches(run)}.values():
         yield from _shared(run, document)

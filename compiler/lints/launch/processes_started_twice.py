@@ -1,6 +1,7 @@
 """Slurm starts a launcher once for each device, and the launcher a process for each again."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.launch.scripts import batch_of, count, launches, per_node
@@ -10,6 +11,7 @@ from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _within(run)
     for document in launches(run, "srun"):
         tasks = _tasks(run, document)
         inner = next(
@@ -38,6 +40,25 @@ def _check(run: Run) -> Iterator[Finding]:
             ),
             "use --ntasks-per-node 1 with the launcher, or srun without it",
         )
+
+
+def _within(run: Run) -> Iterator[Finding]:
+    """A launcher whose script is a launcher, once for each process."""
+    for document in launches(run, "torchrun", "accelerate", "deepspeed"):
+        script, number = document.get("script"), per_node(document)
+        words = script.value if script is not None and isinstance(script.value, list) else []
+        if script is None or not words or str(words[0]) not in _LAUNCHERS:
+            continue
+        times = f"{number[0]} times on a node" if number else "once for each device"
+        yield Finding(
+            f"{document.value('launcher')} starts {words[0]} {times}",
+            (script.label("a launcher by itself"),),
+            ("each starts its processes, and all want the same port and devices",),
+            f"leave one of them out: {document.value('launcher')} starts the script itself",
+        )
+
+
+_LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
 
 
 def _tasks(run: Run, document: Document) -> tuple[int, Place] | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -15,7 +15,7 @@ def _check(run: Run) -> Iterator[Finding]:
         again = batch.get("requeue")
         if again is None or again.value is False:
             continue
-        documents = run.of("hf", "sft", "dpo", "grpo", "llamafactory", "axolotl")
+        documents = run.of("hf", *TRL, "llamafactory", "axolotl")
         mine = [each for each in documents if not each.is_view]
         if any(_resumes(each) for each in mine):
             continue

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.launch.more_than_allocated import given_to
 from tunec.compiler.lints.launch.scripts import batch_of, count, launches, listed, variable
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
@@ -29,7 +29,7 @@ def _check(run: Run) -> Iterator[Finding]:
             (note,),
             f"start it with torchrun --nproc_per_node {seen}, or make one device visible",
             consequence=when,
-            severity="error" if when == "parse" else None,
+            severity="error" if when in ("parse", "init") else None,
         )
 
 
@@ -57,6 +57,9 @@ def _what(run: Run, document: Document) -> tuple[str, str, Consequence]:
     if any(each.kind == "llamafactory" and each.name == document.name for each in run.documents):
         note = "LLaMA-Factory: Please launch distributed training with llamafactory-cli or torchrun"
         return "LLaMA-Factory refuses it", note, "parse"
+    if run.runs("trl>=1.15") and any(e.name == document.name for e in run.of(*TRL)):
+        note = "does not support nn.DataParallel, which Trainer uses when several GPUs are visible"
+        return "TRL refuses it", f"TRL: {note}", "init"
     if run.of("deepspeed"):
         return "DeepSpeed uses one", "the others stand idle", "slow"
     note = (
@@ -70,13 +73,14 @@ RULE = Rule(
     name="several-devices-in-one-process",
     severity="warning",
     consequence="slow",
-    consumers=("transformers", "llamafactory"),
+    consumers=("transformers", "llamafactory", "trl"),
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 trainer.py `_wrap_model`: if self.args.n_gpu > 1: "
             "nn.DataParallel(model)"
         ),
         "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: NOT_DISTRIBUTED",
+        "trl 1.15.0 and 1.16.0 trainer/*_trainer.py `__init__`: does not support nn.DataParallel",
         "zai-org/GLM-4#281: 8 A100 and `python finetune_vision.py`",
     ),
     check=_check,

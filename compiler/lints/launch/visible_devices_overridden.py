@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES before the deepspeed launcher, which takes its own selection."""
+"""CUDA_VISIBLE_DEVICES before a launcher that takes its own selection."""
 
 from collections.abc import Iterator
 
@@ -28,6 +28,26 @@ def _check(run: Run) -> Iterator[Finding]:
             f"leave out {_word(place)}, or say the devices as --include "
             f"localhost:{','.join(names)}",
         )
+    yield from _of_accelerate(run)
+
+
+def _of_accelerate(run: Run) -> Iterator[Finding]:
+    """`gpu_ids` is what the processes see: the variable is set to it."""
+    for document in launches(run, "accelerate"):
+        visible, chosen = variable(document, "CUDA_VISIBLE_DEVICES"), _gpu_ids(run, document)
+        names, taken = listed(visible), listed(chosen)
+        if visible is None or chosen is None or taken in (None, ("all",)) or names == taken:
+            continue
+        yield Finding(
+            f"CUDA_VISIBLE_DEVICES {visible.value} is overridden by gpu_ids {chosen.value}",
+            (visible.label("overridden"), chosen.label("taken", primary=False)),
+            ("accelerate sets the variable to gpu_ids: all devices of the node are numbered",),
+            "write gpu_ids: all, or leave out the variable",
+        )
+
+
+def _gpu_ids(run: Run, document: Document) -> Place | None:
+    return document.get("flags.gpu_ids") or run.said("accelerate", "gpu_ids")
 
 
 def _selection(document: Document) -> tuple[Place, tuple[str, ...] | None] | None:
@@ -55,11 +75,15 @@ RULE = Rule(
     name="visible-devices-overridden",
     severity="error",
     consequence="silent",
-    consumers=("deepspeed",),
+    consumers=("deepspeed", "accelerate"),
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`: Detected VISIBLE_DEVICES but "
             "ignoring it because one or several of --include/--exclude/--num_gpus/--num_nodes"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
+            "`prepare_simple_launcher_cmd_env`: CUDA_VISIBLE_DEVICES = gpu_ids unless all"
         ),
     ),
     check=_check,

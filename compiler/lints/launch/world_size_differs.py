@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -19,18 +19,30 @@ def _check(run: Run) -> Iterator[Finding]:
         first = run.place(winner)
         if first is not None and _is_another_command(first, place):
             continue
-        is_chosen = first is not None and _overrides(first, place)
-        yield Finding(
-            f"{other.value} processes here, {winner.value} by {winner.author}",
-            (
-                place.label(f"{other.value} processes"),
-                *([first.label(f"{winner.value} processes", primary=False)] if first else []),
-            ),
-            ("a flag of the launcher takes the place of what its file says",) if is_chosen else (),
-            "say one number",
-            severity="note" if is_chosen else None,
-            consequence="silent" if is_chosen else None,
-        )
+        if first is not None and _overrides(place, first):
+            yield _finding((first, winner), (place, other), is_chosen=True)
+        else:
+            is_chosen = first is not None and _overrides(first, place)
+            yield _finding((place, other), (first, winner), is_chosen=is_chosen)
+
+
+def _finding(
+    here: tuple[Place, Definition], by: tuple[Place | None, Definition], *, is_chosen: bool
+) -> Finding:
+    """One number, and the other that holds; `is_chosen`: by a flag that is made for it."""
+    place, other = here
+    first, winner = by
+    return Finding(
+        f"{other.value} processes here, {winner.value} by {winner.author}",
+        (
+            place.label(f"{other.value} processes"),
+            *([first.label(f"{winner.value} processes", primary=False)] if first else []),
+        ),
+        ("a flag of the launcher takes the place of what its file says",) if is_chosen else (),
+        "say one number",
+        severity="note" if is_chosen else None,
+        consequence="silent" if is_chosen else None,
+    )
 
 
 def _is_another_command(first: Place, place: Place) -> bool:

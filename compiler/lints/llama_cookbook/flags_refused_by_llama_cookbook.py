@@ -18,6 +18,13 @@ _PAIRS: Final = (
 )
 _WORDS: Final = {
     "peft_method": (("lora", "llama_adapter"), "Peft config not found, or not supported"),
+    "dataset": (
+        (
+            *("alpaca_dataset", "grammar_dataset", "samsum_dataset", "custom_dataset"),
+            "llamaguard_toxicchat_dataset",
+        ),
+        "Unknown dataset",
+    ),
     "batching_strategy": (("packing", "padding"), "Unknown batching strategy"),
     "quantization": (("4bit", "8bit"), "create_bnb_config knows these two"),
 }

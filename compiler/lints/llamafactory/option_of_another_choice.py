@@ -18,6 +18,7 @@ _BADAM: Final = (
     *("mode", "start_block", "switch_mode", "switch_interval", "update_ratio", "mask_mode"),
     "verbose",
 )
+_FOUR: Final = "Unsloth loads 4 bits, or the weights as they are"
 _PAIRED: Final = ("stage=dpo", "stage=kto")
 
 _NEEDS: Final = (
@@ -41,6 +42,21 @@ _NEEDS: Final = (
     Need("packing=true & stage=dpo", ("stage=sft", "stage=pt"), "pairs are not packed"),
     Need("packing=true & stage=kto", ("stage=sft", "stage=pt"), "pairs are not packed"),
     Need("packing=true & stage=rm", ("stage=sft", "stage=pt"), "pairs are not packed"),
+    Need("ref_model_adapters", ("ref_model",), "without ref_model the reference is the base"),
+    Need("ref_model_quantization_bit", ("ref_model",), "a reference made of the base is as it is"),
+    Need("reward_model_adapters", ("reward_model",)),
+    Need("reward_model_quantization_bit", ("reward_model",)),
+    Need(
+        "use_unsloth_gc & disable_gradient_checkpointing=true",
+        ("disable_gradient_checkpointing=false",),
+        "nothing is recomputed",
+    ),
+    Need(
+        "use_reentrant_gc & disable_gradient_checkpointing=true",
+        ("disable_gradient_checkpointing=false",),
+        "nothing is recomputed",
+    ),
+    Need("quantization_bit=8 & use_unsloth", ("use_unsloth=false",), _FOUR),
     Need("fp8_enable_fsdp_float8_all_gather", ("fp8",)),
     Need("fp8_backend", ("fp8",)),
     Need("quantization_type & quantization_bit", ("quantization_bit=4",), "8 bits have one kind"),
@@ -57,6 +73,7 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         for need in _NEEDS:
             yield from _of(run, document, need)
+        yield from _resumed(document)
         reference, loss = where(document, "ref_model & stage=dpo"), document.get("pref_loss")
         if reference is not None and loss is not None and loss.value in ("orpo", "simpo"):
             yield Finding(
@@ -66,6 +83,21 @@ def _check(run: Run) -> Iterator[Finding]:
                 "remove it",
                 Fix((reference.removed(),), "safe"),
             )
+
+
+def _resumed(document: Document) -> Iterator[Finding]:
+    """Reward models and PPO begin anew, unless it is an adapter that goes on."""
+    at, stage = where(document, "resume_from_checkpoint"), document.get("stage")
+    kind = document.value("finetuning_type", "lora")
+    if at is None or stage is None or stage.value not in ("rm", "ppo"):
+        return
+    if kind in ("full", "freeze"):
+        yield Finding(
+            f"resume_from_checkpoint does nothing in stage {stage.value} of {kind}",
+            (at.label("training begins anew"), stage.label("", primary=False)),
+            ("Cannot resume from checkpoint in current stage",),
+            "name the checkpoint as model_name_or_path",
+        )
 
 
 def _of(run: Run, document: Document, need: Need) -> Iterator[Finding]:
@@ -93,7 +125,9 @@ RULE = Rule(
             "`_create_apollo_optimizer`, `_create_badam_optimizer`, `_create_loraplus_optimizer`; "
             "train/dpo/trainer.py, train/kto/trainer.py, train/ppo/workflow.py: each reads its own "
             "keys; hparams/finetuning_args.py `use_ref_model`; data/loader.py `_get_preprocessed_"
-            "dataset`: packing of sft and pt alone; model/model_utils/quantization.py"
+            "dataset`: packing of sft and pt alone; model/model_utils/quantization.py, "
+            "unsloth.py `_get_unsloth_kwargs`, checkpointing.py `prepare_model_for_training`; "
+            "train/trainer_utils.py `create_ref_model`; hparams/parser.py `get_train_args`"
         ),
     ),
     check=_check,

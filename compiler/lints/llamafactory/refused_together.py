@@ -24,6 +24,9 @@ _PAIRS: Final = (
     Pair("reward_model_type=lora & stage=ppo", "finetuning_type=freeze", _POLICY),
     Pair("do_train=false", "stage=ppo", "PPO only trains"),
     Pair("compute_accuracy", "predict_with_generate", "one needs logits, the other text"),
+    Pair("use_unsloth & stage=ppo", "reward_model_type=lora", "its kernels hold one adapter"),
+    Pair("use_kt & stage=ppo", "reward_model_type=lora", "its kernels hold one adapter"),
+    Pair("reward_model_type=oft & stage=ppo", "finetuning_type=lora", _POLICY),
     Pair("use_galore", "deepspeed", "the engine holds the gradients"),
     Pair("use_apollo", "deepspeed", "the engine holds the gradients"),
     Pair(
@@ -43,6 +46,15 @@ _UNDER_3: Final = {
     "use_unsloth": "its kernels want whole weights",
     "use_kt": "its kernels want whole weights",
 }
+_LAYERWISE: Final = (
+    ("galore_layerwise", "use_galore"),
+    ("apollo_layerwise", "use_apollo"),
+)
+"""Refused where several processes train: hparams/parser.py, Distributed training does not support
+layer-wise GaLore."""
+_UNMASKED: Final = ("gpt-oss", "gpt_oss", "gemma-4", "gemma4")
+"""data/collator.py `SFTDataCollatorWith4DAttentionMask`: Neat packing is not supported for gemma4,
+gpt_oss models."""
 _LOGGERS: Final = ("wandb", "tensorboard", "trackio", "none")
 
 
@@ -56,6 +68,9 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _in_ppo(run, document)
         yield from _under_3(run, document)
         yield from _expanded(run, document)
+        yield from _in_processes(run, document)
+        yield from _packed(document)
+        yield from _kept(document)
 
 
 def _in_dpo(run: Run, document: Document) -> Iterator[Finding]:
@@ -105,6 +120,48 @@ def _under_3(run: Run, document: Document) -> Iterator[Finding]:
             )
 
 
+def _in_processes(run: Run, document: Document) -> Iterator[Finding]:
+    world = run.world.value if run.world is not None else None
+    for condition, switch in _LAYERWISE if isinstance(world, int) and world > 1 else ():
+        at, on = where(document, condition), where(document, switch)
+        if at is not None and on is not None:
+            yield Finding(
+                f"{condition} is refused with {world} processes",
+                (at.label("refused"), on.label("", primary=False)),
+                ("each parameter is stepped before its gradient is reduced",),
+                f"remove {condition}, or train with one process",
+            )
+
+
+def _packed(document: Document) -> Iterator[Finding]:
+    """Neat packing needs a mask by blocks, which two families do not take in FlashAttention."""
+    packed, kernel = where(document, "neat_packing"), where(document, "flash_attn=fa2")
+    name = document.get("model_name_or_path")
+    said = str(name.value).lower() if name is not None else ""
+    if packed is None or kernel is None or name is None:
+        return
+    if any(each in said for each in _UNMASKED):
+        yield Finding(
+            f"neat_packing is refused for {name.value}",
+            (packed.label("refused"), name.label("", primary=False)),
+            ("Neat packing is not supported for gemma4, gpt_oss models",),
+            "remove neat_packing",
+            consequence="load",
+        )
+
+
+def _kept(document: Document) -> Iterator[Finding]:
+    stream, path = where(document, "streaming"), where(document, "tokenized_path")
+    if stream is not None and path is not None:
+        yield Finding(
+            "tokenized_path cannot stand beside streaming",
+            (path.label("refused where it is not there yet"), stream.label("", primary=False)),
+            ("Turn off `streaming` when saving dataset to disk",),
+            "remove one of the two",
+            consequence="load",
+        )
+
+
 RULE = Rule(
     name="refused-together",
     severity="error",
@@ -117,6 +174,11 @@ RULE = Rule(
             "accepts ...; hparams/data_args.py, finetuning_args.py `__post_init__`: is "
             "incompatible with; Cannot use PiSSA for current training stage; train/trainer_utils.py"
             ": Per-layer GaLore does not support gradient accumulation"
+        ),
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py: Distributed training does not support "
+            "layer-wise GaLore; Unsloth does not support lora reward model; data/loader.py "
+            "`get_dataset`; 0.9.5 data/collator.py"
         ),
     ),
     check=_check,

@@ -21,12 +21,13 @@ def _check(run: Run) -> Iterator[Finding]:
     labels = _labels(run)
     if found is None or not labels:
         return
+    is_known = _is_layout_known(run) and not found.is_assumed
+    writes = found.account.peak.evaluates and found.account.workload.evaluated is not None
     if found.still_bytes > found.capacity:
-        yield replace(_never_fits(found, labels), certain=_is_layout_known(run))
-    elif found.account.peak_bytes > found.capacity:
-        writes = found.account.peak.evaluates and found.account.workload.evaluated is not None
+        yield replace(_never_fits(found, labels), certain=is_known)
+    elif found.account.peak_bytes > found.capacity and (writes or found.knows_length):
         finding = (_writing if writes else _full_samples)(found, labels)
-        yield replace(finding, certain=_is_layout_known(run))
+        yield replace(finding, certain=is_known)
 
 
 def _is_layout_known(run: Run) -> bool:
@@ -48,7 +49,10 @@ def _never_fits(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
         f"this needs {format_bytes(found.still_bytes)} of {format_bytes(found.capacity)} on each "
         f"{found.device} whatever the samples",
         labels,
-        ("weights, gradients and optimizer states alone, in the cheapest reading of the files",),
+        (
+            "weights, gradients and optimizer states alone, in the cheapest reading of the files",
+            *(("nothing says how much is trained: all is taken to be",) * found.is_assumed),
+        ),
         "shard more (ZeRO stage 3), offload, quantise under an adapter, or use more devices",
         sum=tuple(Term(name, size) for name, size in found.still_terms.items()),
     )

@@ -23,7 +23,7 @@ _FROZEN_PARTS = ("unfrozen_parameters", "use_galore", "use_badam", "use_apollo",
 """Keys that leave most of the model, or of its optimizer's states, out."""
 
 
-_DENOISERS = "simpletuner"
+_DENOISERS = ("simpletuner", "diffusers-run")
 _ELSEWHERE = (
     *("ramtorch", "musubi_blocks_to_swap", "enable_group_offload", "optimizer_cpu_offload_method"),
     *("controlnet", "fsdp_enable", "context_parallel_size", "tread_config", "unet_attention_slice"),
@@ -41,6 +41,10 @@ class Estimate:
     """Bytes of the largest device."""
     device: str
     """The device's title."""
+    is_assumed: bool = False
+    """Whether nothing says how much of the model is trained, and all of it is taken to be."""
+    knows_length: bool = True
+    """Whether anything says how long a sample is; otherwise only what stays is to be compared."""
 
     @property
     def still_bytes(self) -> int:
@@ -66,7 +70,12 @@ def estimate(run: Run) -> Estimate | None:
         return None
     from tunec.compiler.analyses.memory.account import account
 
-    return Estimate(account(*layout), *device)
+    return Estimate(
+        account(*layout),
+        *device,
+        is_assumed=run.value("adapter.kind") is None,
+        knows_length=_is_denoiser(run) or run.value("data.sequence") is not None,
+    )
 
 
 def _architecture(run: Run) -> "Architecture | None":
@@ -80,7 +89,9 @@ def _architecture(run: Run) -> "Architecture | None":
 def _is_denoiser(run: Run) -> bool:
     """Whether SimpleTuner trains a denoiser, of which a sample is pictures and no text."""
     model = run.model
-    return model is not None and model.architecture.kind == "diffusion" and bool(run.of(_DENOISERS))
+    return (
+        model is not None and model.architecture.kind == "diffusion" and bool(run.of(*_DENOISERS))
+    )
 
 
 def _device(run: Run) -> tuple[int, str] | None:
@@ -100,14 +111,15 @@ def _is_out_of_scope(run: Run) -> bool:
     """Paged states, methods that train a part, and what no slot tells."""
     part = any(run.said(kind, *_FROZEN_PARTS) for kind in ("trainer", "axolotl"))
     elsewhere = _is_denoiser(run) and _is_elsewhere(run)
-    return part or elsewhere or run.value("adapter.kind") is None or _optimizer(run) is None
+    is_nobodys = run.value("adapter.kind") is None and not run.of("hf")
+    return part or elsewhere or is_nobodys or _optimizer(run) is None
 
 
 def _is_elsewhere(run: Run) -> bool:
     """Whether a denoiser is stored, stepped or split as no slot says."""
     if run.value("quantization.format") is None or run.value("optimizer.name") is None:
         return True
-    said = (place.value for key in _ELSEWHERE for place in run.each(_DENOISERS, key))
+    said = (place.value for key in _ELSEWHERE for place in run.each("simpletuner", key))
     return any(value is True or str(value).lower() not in _OFF for value in said)
 
 
@@ -121,9 +133,9 @@ def _optimizer(run: Run) -> str | None:
 
 
 def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] | None":
-    micro, sequence = run.value("batch.micro"), run.value("data.sequence")
-    if sequence is None and answers_of(run) is not None:
-        sequence = 1  # nobody tells it, and what evaluation writes may be more than there is room
+    micro, sequence = run.value("batch.micro"), _longest(run)
+    if sequence is None:
+        sequence = 1  # nobody tells it; what stays, and what evaluation writes, may be too much
     compute, world = run.value("precision.compute"), run.value("parallel.world")
     numbers = (micro, 1 if _is_denoiser(run) else sequence, world)
     if compute is None or any(not isinstance(n, int) or n < 1 for n in numbers):
@@ -163,6 +175,12 @@ def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] 
     )
 
 
+def _longest(run: Run) -> Any:
+    """Tokens of a sample, which flags of scripts call what tokenizers do."""
+    told = run.said("hf", "model_max_length")
+    return run.value("data.sequence", told.value if told is not None else None)
+
+
 def _moves(run: Run) -> bool:
     """Whether activations wait in host RAM."""
     return run.value("activation_checkpointing.offload", False) is True
@@ -189,7 +207,7 @@ def _workload(run: Run, architecture: "Architecture", sequence: int, compute: An
     kind = run.value("adapter.kind", "none")
     also = run.value("adapter.also_train", ()) or ()
     rank = run.value("adapter.rank", 0) if kind != "none" else 0
-    adapter = Adapter(kind, rank, 1.0, 0.0, targets, "none", False, False, also, (), 0)
+    adapter = Adapter(kind, rank, 1.0, 0.0, targets, "none", False, False, "never", also, (), 0)
     versions = {name: str(found.version) for name, found in run.releases.items()}
     scaling: Any = "dynamic" if compute == "fp16" else "none"
     form: Any = run.value("quantization.format", "none") or "none"
@@ -232,7 +250,9 @@ def _states(run: Run, workload: "Workload", engine: Any, stage: int) -> "States"
 
 
 def _in_fp32(run: Run) -> bool:
-    """fp16 has to scale fp32 gradients; LLaMA-Factory casts what it trains; TRL's `dtype`."""
+    """fp16 has to scale fp32 gradients; diffusers and LLaMA-Factory cast what they train."""
+    if run.of("diffusers"):
+        return True
     if run.value("precision.compute") != "bf16" or run.value("states.weights") == "fp32":
         return True
     pure = run.said("llamafactory", "pure_bf16")

@@ -3,13 +3,17 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.batch.counts import is_positive
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
     kind = run.said("deepspeed", "optimizer.type")
-    if kind is None or not isinstance(kind.value, str) or kind.value.lower() != "adam":
+    word = kind.value.lower() if kind is not None and isinstance(kind.value, str) else ""
+    if kind is not None and word == "adamw":
+        yield from _decoupled_anyway(run, kind)
+    if kind is None or word != "adam":
         return
     decay = run.effective("deepspeed", "optimizer.params.weight_decay")
     if run.said("deepspeed", "optimizer.params.adam_w_mode") or not is_positive(decay.value):
@@ -29,6 +33,18 @@ def _check(run: Run) -> Iterator[Finding]:
         ),
         'write "type": "AdamW", or "adam_w_mode": false for L2 regularisation',
     )
+
+
+def _decoupled_anyway(run: Run, kind: Place) -> Iterator[Finding]:
+    mode = run.said("deepspeed", "optimizer.params.adam_w_mode")
+    if mode is not None and mode.value is False:
+        yield Finding(
+            f"adam_w_mode false does nothing for {kind.value}",
+            (mode.label("not read"), kind.label("AdamW by its name", primary=False)),
+            ("the name AdamW decides: the decay is taken from the weights",),
+            'write "type": "Adam" for L2 regularisation, or remove adam_w_mode',
+            severity="warning",
+        )
 
 
 RULE = Rule(

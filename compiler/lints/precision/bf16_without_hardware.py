@@ -1,10 +1,12 @@
 """bf16 on devices whose arithmetic units do not have it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.precision.asked import device_name, turned_on
-from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _KEYS: Final = (
@@ -43,12 +45,18 @@ def _check(run: Run) -> Iterator[Finding]:
             ),
         ),
         "use fp16 with fp32 master weights, or hardware of compute capability 8.0 and more",
+        consequence=_when(places),
     )
+
+
+def _when(places: Sequence[Place]) -> Consequence | None:
+    """DeepSpeed looks at the device when its engine is made; the others, when they read."""
+    return "init" if all(each.document.kind == "deepspeed" for each in places) else None
 
 
 def _by_default(run: Run, device: str) -> Iterator[Finding]:
     """TRL turns bf16 on where its file says nothing of a precision."""
-    for document in run.of("sft", "dpo", "grpo"):
+    for document in run.of(*TRL):
         is_own = document.target is not None and document.target.name == "trl"
         is_said = any(document.get(key) or key in document.unknown for key in ("bf16", "fp16"))
         first = next(iter(document.found.values()), None)
@@ -73,6 +81,11 @@ RULE = Rule(
             "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
             "ValueError, "
             "your setup doesn't support bf16/gpu"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_sanity_check`: Type bf16 is not "
+            "supported on your device; accelerate 0.30.1 to 1.15.0 commands/launch.py "
+            "`_validate_launch_command`: bf16 mixed precision requires a supported device"
         ),
         "trl 0.20.0 to 1.16.0 trainer/sft_config.py, base_config.py `__post_init__`: bf16",
         "torch 2.13.0 cuda/__init__.py `is_bf16_supported`, including_emulation",

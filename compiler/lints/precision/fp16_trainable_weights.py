@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tunec.compiler.lints.diffusion.examples import commands
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.precision.words import loaded_in, on_deepspeed
 from tunec.compiler.lints.rule import Finding, Rule
@@ -69,7 +70,7 @@ def _is_certain(run: Run, place: Place) -> bool | None:
         casts = run.runs(_CASTS)
         return None if casts else casts is False
     # a script's own flags, and the code around `model_args.yaml`, may yet add an adapter
-    return place.document.kind in ("sft", "dpo", "grpo") and place.document.format != "shell"
+    return place.document.kind in TRL and place.document.format != "shell"
 
 
 def _is_whole(run: Run, place: Place) -> bool:

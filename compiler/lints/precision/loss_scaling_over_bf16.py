@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.precision.words import loaded_in, on_deepspeed
 from tunec.compiler.lints.rule import Finding, Rule
@@ -17,7 +18,7 @@ def _check(run: Run) -> Iterator[Finding]:
         return
     for place in loaded_in(run, "bf16"):
         has_adapter = run.value("adapter.kind", "none") != "none" or bool(run.of("peft"))
-        is_whole = place.document.kind in ("sft", "dpo", "grpo")
+        is_whole = place.document.kind in TRL
         if has_adapter and run.runs("peft>=0.12") is not False:
             continue
         yield _finding(place, scaled, "trained in bf16", is_certain=is_whole or has_adapter)
@@ -26,7 +27,7 @@ def _check(run: Run) -> Iterator[Finding]:
 def _adapters(run: Run, scaled: Place) -> Iterator[Finding]:
     """TRL makes the adapters of a quantised model bf16."""
     bits = run.said("trainer", "load_in_4bit", "load_in_8bit")
-    if bits is None or bits.value is not True or not run.of("sft", "dpo", "grpo"):
+    if bits is None or bits.value is not True or not run.of(*TRL):
         return
     if run.runs("trl>=0.26") is not False:
         yield _finding(

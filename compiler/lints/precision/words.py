@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
 
-LOADERS: Final = ("model", "sft", "dpo", "grpo", "hf")
+LOADERS: Final = ("model", *TRL, "hf")
 """Kinds that may say in which dtype a model is loaded."""
 _KEYS: Final = (
     *("dtype", "torch_dtype"),

@@ -11,10 +11,16 @@ PAIRED: Final = ("dpo", "kto")
 """Methods that compare the policy with a reference model."""
 
 
+GROUPED: Final = ("grpo", "gdpo", "rloo")
+"""Methods that compare the answers to one prompt."""
+
+
 def method(document: Document) -> str:
-    """`dpo`, `grpo`, `kto`, `ppo`, `rm`, `orpo`, `simpo`, or empty for another kind of training."""
-    if document.kind in ("dpo", "grpo"):
+    """`dpo`, `grpo`, `rloo`, `kto`, `ppo`, `rm`, `orpo`, `simpo`, or empty for other training."""
+    if document.kind in ("dpo", "grpo", "kto", "rloo"):
         return document.kind
+    if document.kind == "reward":
+        return "rm"
     if document.kind == "llamafactory":
         stage, loss = document.value("stage", "sft"), document.value("pref_loss")
         is_free = stage == "dpo" and loss in ("orpo", "simpo")
@@ -43,6 +49,12 @@ def shared(document: Document, key: str) -> Place | None:
     own = {"per_device_train_batch_size": "micro_batch_size"} if document.kind == "axolotl" else {}
     found = document.get(own.get(key, key))
     return None if found is None or found.value is None else found
+
+
+def is_started_by_trl(run: Run, document: Document) -> bool:
+    """Whether flags are those of `trl sft` and its like, and not of a script of one's own."""
+    launchers = (each for each in run.of("launch") if each.name == document.name)
+    return any(each.value("launcher") == "trl" for each in launchers)
 
 
 def whole(value: Any) -> int | None:

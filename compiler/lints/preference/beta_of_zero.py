@@ -10,6 +10,7 @@ from tunec.compiler.lints.run import Run
 
 _KEYS: Final = {
     "dpo": ("beta",),
+    "kto": ("beta",),
     "llamafactory": ("pref_beta",),
     "axolotl": ("rl_beta", "dpo_beta"),
 }

@@ -11,6 +11,7 @@ from tunec.compiler.lints.preference.asked import preferences, shared, trl, whol
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
+_CHECKED: Final = "axolotl>=0.17"
 _DEFAULTS: Final = {
     "num_generations": 8,
     "per_device_train_batch_size": 8,
@@ -21,7 +22,7 @@ _DEFAULTS: Final = {
 
 def _check(run: Run) -> Iterator[Finding]:
     for document, name in preferences(run):
-        if name == "grpo":
+        if name in ("grpo", "rloo"):
             yield from _of(run, document)
 
 
@@ -36,10 +37,11 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
             (asked.label("refused"),),
             ("the advantage is the distance from the mean of the group",),
             "write 2 or more",
+            consequence="parse" if _is_checked_by_axolotl(run, document) else None,
         )
         return
     if document.kind == "axolotl":
-        if run.runs("axolotl>=0.19") is not False:
+        if _is_checked_by_axolotl(run, document):
             yield from _of_axolotl(run, document, (group, asked))
         return
     world = run.data_parallel
@@ -50,6 +52,10 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
     if micro is None:
         return
     yield from _product(run, document, (group, asked), (micro, micro_at), world)
+
+
+def _is_checked_by_axolotl(run: Run, document: Document) -> bool:
+    return document.kind == "axolotl" and run.runs(_CHECKED) is not False
 
 
 def _of_axolotl(run: Run, document: Document, asked: tuple[int, Place | None]) -> Iterator[Finding]:
@@ -73,7 +79,7 @@ def _of_axolotl(run: Run, document: Document, asked: tuple[int, Place | None]) -
         f"write gradient_accumulation_steps: {group // gcd(group, micro or 1)}"
         if given is None
         else f"write generation_batch_size: {-(-batch // group) * group}",
-        severity="warning" if run.runs("axolotl>=0.19") is None else None,
+        severity="warning" if run.runs(_CHECKED) is None else None,
         consequence="parse",
     )
 
@@ -131,6 +137,8 @@ def _steps(run: Run, document: Document) -> tuple[int, str]:
 def _number(document: Document, at: Place | None, name: str) -> int | None:
     if at is not None:
         return whole(at.value)
+    if document.kind == "rloo" and name == "num_generations":
+        return None  # 2 in trl 0.28, and rloo_k before
     return None if name in document.unknown else _DEFAULTS[name]
 
 
@@ -145,7 +153,7 @@ RULE = Rule(
             "generation_batch_size must be divisible by num_generations; at least 2 generations "
             "per prompt; 0.17.0 grpo_trainer.py the same with accumulation"
         ),
-        "axolotl 0.19.0 utils/schemas/validation.py `check_grpo_batch_size_divisibility`",
+        "axolotl 0.17.0 to 0.19.0 utils/schemas/validation.py `check_grpo_batch_size_divisibility`",
         "huggingface/open-r1#249, #236; huggingface/trl#2858",
     ),
     check=_check,

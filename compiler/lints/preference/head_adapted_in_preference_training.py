@@ -8,11 +8,11 @@ from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    if not run.of("dpo", "grpo"):
+    if not run.of("dpo", "grpo", "kto", "rloo"):
         return
     for lora in loras(run):
         at = lora.place("target_modules")
-        if lora.document.kind not in ("dpo", "grpo", "peft") or at is None:
+        if lora.document.kind not in ("dpo", "grpo", "kto", "rloo", "peft") or at is None:
             continue
         if isinstance(lora.targets, tuple) and any(
             last(each) == "lm_head" for each in lora.targets
@@ -29,11 +29,12 @@ RULE = Rule(
     name="head-adapted-in-preference-training",
     severity="error",
     consequence="init",
-    consumers=("trl>=1.16",),
+    consumers=("trl>=1.15",),
     sources=(
         (
-            "trl 1.16.0 trainer/dpo_trainer.py, grpo_trainer.py: Applying a PEFT adapter to "
-            "`lm_head` is not supported; 1.9.2 only with Liger"
+            "trl 1.15.0 and 1.16.0 trainer/dpo_trainer.py, grpo_trainer.py, kto_trainer.py, "
+            "rloo_trainer.py: Applying a PEFT adapter to `lm_head` is not supported; 1.9.2 only "
+            "with Liger"
         ),
     ),
     check=_check,

@@ -8,7 +8,7 @@ from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("dpo"):
+    for document in run.of("dpo", "kto"):
         sync, before = document.get("sync_ref_model"), document.get("precompute_ref_log_probs")
         if sync is None or before is None or sync.value is not True or before.value is not True:
             continue
@@ -28,8 +28,8 @@ RULE = Rule(
     consumers=("trl",),
     sources=(
         (
-            "trl 0.10.1 to 1.16.0 trainer/dpo_trainer.py: You cannot use `sync_ref_model=True` "
-            "together with `precompute_ref_log_probs=True`"
+            "trl 0.10.1 to 1.16.0 trainer/dpo_trainer.py, 1.8.0 to 1.16.0 kto_trainer.py: You "
+            "cannot use `sync_ref_model=True` together with `precompute_ref_log_probs=True`"
         ),
     ),
     check=_check,

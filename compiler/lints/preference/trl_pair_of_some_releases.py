@@ -24,6 +24,7 @@ class _Pair:
 
 
 _DPO: Final = ("dpo",)
+_KTO: Final = ("kto",)
 _GRPO: Final = ("grpo",)
 _PAIRS: Final = (
     _Pair(
@@ -40,6 +41,34 @@ _PAIRS: Final = (
         "Liger DPO loss is not implemented for PEFT models",
         "trl>=0.29,<1.10",
         "step",
+    ),
+    _Pair(
+        _DPO,
+        "precompute_ref_log_probs",
+        "dataset_streaming",
+        "a stream has no length, and is not read twice",
+        "trl>=0.29",
+    ),
+    _Pair(
+        _KTO,
+        "precompute_ref_log_probs",
+        "dataset_streaming",
+        "a stream has no length, and is not read twice",
+        "trl>=1.8",
+    ),
+    _Pair(
+        _GRPO,
+        "delta",
+        "use_liger_loss",
+        "Liger loss does not support two-sided GRPO loss yet",
+        "trl>=0.18,<0.25",
+    ),
+    _Pair(
+        _GRPO,
+        "delta",
+        "use_liger_kernel",
+        "Liger kernel does not support two-sided GRPO loss yet",
+        "trl>=0.25,<1.2",
     ),
     _Pair(
         _GRPO,
@@ -63,7 +92,7 @@ _LENGTH: Final = ("vllm_max_model_length", "vllm_max_model_len")
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("dpo", "grpo"):
+    for document in run.of("dpo", "kto", "grpo"):
         if document.is_view:
             continue
         for pair in _PAIRS:
@@ -152,6 +181,8 @@ RULE = Rule(
             "trl 0.20.0 to 1.9.0 trainer/grpo_trainer.py `__init__`: based on entropy; 0.20.0 to "
             "0.29.0: token-level importance sampling; none of them in 1.16.0"
         ),
+        "trl 0.29.1 to 1.16.0 trainer/dpo_trainer.py: not supported with IterableDataset",
+        "trl 0.18.2 to 1.1.0 trainer/grpo_config.py `__post_init__`: two-sided GRPO loss",
         "trl 0.11.4 to 0.28.0 trainer/dpo_trainer.py `__init__`: with Deepspeed ZeRO-3",
         "trl 0.17.0 to 1.16.0 trainer/grpo_config.py: not compatible with vLLM generation",
     ),

@@ -12,19 +12,21 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _BATCH: Final = "per_device_train_batch_size"
+_GROUPS: Final = {"rloo": 2}
+"""Answers to a prompt where nothing is said: 8 in GRPO (trl 1.16.0 rloo_config.py: 2)."""
 _DIVERGENT: Final = frozenset(
     {"sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"}
 )
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("grpo", "dpo"):
+    for document in run.of("grpo", "rloo", "dpo", "kto"):
         if document.is_view:
             continue
         yield from _synced(document)
         if document.kind == "dpo":
             yield from _of_dpo(run, document)
-        else:
+        elif document.kind in ("grpo", "rloo"):
             yield from _of_grpo(run, document)
 
 
@@ -36,7 +38,7 @@ def _synced(document: Document) -> Iterator[Finding]:
     if adapter is not None and adapter.value is True:
         yield _pair(sync, adapter, "with an adapter the reference is the base itself")
     beta = document.get("beta")
-    if document.kind == "grpo" and beta is not None and real(beta.value) == 0:
+    if document.kind in ("grpo", "rloo") and beta is not None and real(beta.value) == 0:
         yield _pair(sync, beta, "without a penalty there is no reference")
 
 
@@ -70,7 +72,7 @@ def _of_grpo(run: Run, document: Document) -> Iterator[Finding]:
     find = document.get("auto_find_batch_size")
     if find is not None and find.value is True and run.runs("trl>=1") is not False:
         yield Finding(
-            "auto_find_batch_size is refused by GRPO",
+            f"auto_find_batch_size is refused by {document.kind.upper()}",
             (find.label("refused"),),
             ("a smaller batch would not hold whole groups",),
             f"remove it, and lower {_BATCH}",
@@ -81,7 +83,18 @@ def _of_grpo(run: Run, document: Document) -> Iterator[Finding]:
     is_crossed = least is not None and most is not None and least >= most
     if low is not None and high is not None and is_crossed:
         yield _pair(low, high, "the smallest weight has to be below the largest")
+    yield from _unbounded(run, document)
     yield from _batches(run, document)
+
+
+def _unbounded(run: Run, document: Document) -> Iterator[Finding]:
+    """Weights that are cut at a bound, and no bound."""
+    mode = document.get("vllm_importance_sampling_mode")
+    low, high = (document.get(f"vllm_importance_sampling_clip_{end}") for end in ("min", "max"))
+    is_cut = mode is not None and str(mode.value).endswith("_truncate")
+    is_open = high is not None and high.value is None and (low is None or low.value is None)
+    if mode is not None and high is not None and is_cut and is_open and run.runs("trl>=1.15"):
+        yield _pair(mode, high, "a truncated weight needs a bound")
 
 
 def _batches(run: Run, document: Document) -> Iterator[Finding]:
@@ -112,7 +125,7 @@ def _evaluation(document: Document, world: int) -> Iterator[Finding]:
     batch, at = _micro(document, "per_device_eval_batch_size")
     key = "num_generations_eval" if document.get("num_generations_eval") else "num_generations"
     group_at = document.get(key)
-    group = whole(group_at.value) if group_at is not None else 8
+    group = whole(group_at.value) if group_at is not None else _GROUPS.get(document.kind, 8)
     place = at or group_at
     if place is None or not batch or not group or (batch * world) % group == 0:
         return

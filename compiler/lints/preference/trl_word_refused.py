@@ -31,6 +31,8 @@ _OF_GRPO: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "importance_sampling_level": ("token", "sequence", "sequence_token"),
     "vllm_mode": ("server", "colocate"),
+    "scale_rewards": ("group", "batch", "none", "True", "False", "true", "false"),
+    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
 }
 _OF_SFT: Final[Mapping[str, tuple[str, ...]]] = {
     "loss_type": ("nll", "dft", "chunked_nll"),
@@ -43,6 +45,10 @@ _WORDS: Final = {
     "sft": {**_SHARED, **_OF_SFT},
     "dpo": {**_SHARED, **_OF_DPO},
     "grpo": {**_SHARED, **_OF_GRPO},
+    "rloo": {**_SHARED, "vllm_mode": ("server", "colocate")},
+    "kto": {**_SHARED, "loss_type": ("kto", "apo_zero_unpaired")},
+    "reward": {key: each for key, each in _SHARED.items() if key != "truncation_mode"},
+    "gkd": _SHARED,
     "axolotl": _OF_GRPO,
     "model": {key: _SHARED[key] for key in ("bnb_4bit_quant_type", "dtype", "torch_dtype")},
 }
@@ -57,7 +63,12 @@ _LOSSES: Final = frozenset(
     }
 )
 """Losses of any trainer: a file without a key of its method may be for another one."""
+_KTO: Final = ("kto", "loss_type")
+"""trl 1.16.0 trainer/kto_trainer.py: no branch of `_compute_loss` makes a loss; run."""
+_AT_STEP: Final = (*("importance_sampling_level", "scale_rewards", "multi_objective_aggregation"),)
+"""Words that GRPO's loss looks up, and its advantages."""
 _WHEN: Final[Mapping[str, Consequence]] = {
+    **dict[str, Consequence](dict.fromkeys(_AT_STEP, "step")),
     "bnb_4bit_quant_type": "load",
     "dtype": "load",
     "torch_dtype": "load",
@@ -93,7 +104,7 @@ def _check(run: Run) -> Iterator[Finding]:
                 ),
                 f"did you mean {quoted(near)}?" if near else "write one of these",
                 Fix((at.replaced(near[0]),), "unsafe") if near else None,
-                consequence=_WHEN.get(key),
+                consequence="step" if (document.kind, key) == _KTO else _WHEN.get(key),
             )
 
 
@@ -105,7 +116,8 @@ RULE = Rule(
     sources=(
         (
             "trl 1.16.0 trainer/grpo_trainer.py `_compute_loss`: Unknown loss type, Unknown "
-            "importance sampling level; sft_trainer.py: Invalid `loss_type`; data_utils.py "
+            "importance sampling level, Invalid value for scale_rewards, Invalid "
+            "multi_objective_aggregation; sft_trainer.py: Invalid `loss_type`; data_utils.py "
             "`pack_dataset`: Invalid packing strategy; dpo_trainer.py: Unknown f_divergence_type"
         ),
         "bitsandbytes 0.46 nn/modules.py `Params4bit`: quant_type fp4 or nf4; peft 0.21.2 TaskType",

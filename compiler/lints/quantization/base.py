@@ -5,12 +5,12 @@ from typing import Final
 
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.diffusion.asked import configs, said
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
-LOADERS: Final = ("model", "sft", "dpo", "grpo", "kto", "orpo", "reward", "hf")
+LOADERS: Final = ("model", *TRL, "hf")
 """Kinds that hold TRL's ModelConfig under its own names."""
 _STORED: Final = re.compile(
     r"(?:^|[-_./])(gptq|awq|bnb-4bit|bnb-8bit|gguf|aqlm|hqq|int4|int8|4bit|8bit)(?:$|[-_./])",
@@ -60,6 +60,18 @@ def stored_form(run: Run) -> tuple[str, Place] | None:
         return None
     found = _STORED.search(place.value)
     return (found[1].lower(), place) if found else None
+
+
+def by_another_library(run: Run) -> tuple[str, Place, str] | None:
+    """What HQQ or EETQ quantises for LLaMA-Factory, which never shards it: what, where, why."""
+    for document in run.of("llamafactory"):
+        method, bits = document.get("quantization_method"), document.get("quantization_bit")
+        is_on = bits is not None and bits.value and not document.is_view
+        if is_on and method is not None and method.value in ("hqq", "eetq"):
+            word = str(method.value).upper()
+            note = f"{word} quantization is incompatible with DeepSpeed ZeRO-3 or FSDP"
+            return f"a base quantised by {word}", method, note
+    return None
 
 
 def sharded_by_fsdp(run: Run) -> Place | None:

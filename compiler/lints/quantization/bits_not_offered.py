@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _BITS: Final = {"bnb": (4, 8), "bitsandbytes": (4, 8), "hqq": (1, 2, 3, 4, 5, 6, 8), "eetq": (8,)}
@@ -24,10 +24,12 @@ def _check(run: Run) -> Iterator[Finding]:
         for key in ("ref_model_quantization_bit", "reward_model_quantization_bit"):
             other = document.get(key)
             if other is not None and isinstance(other.value, int):
-                yield from _finding(other, "bitsandbytes", (4, 8))
+                yield from _finding(other, "bitsandbytes", (4, 8), "parse")
 
 
-def _finding(bits: Place, method: str, offered: tuple[int, ...]) -> Iterator[Finding]:
+def _finding(
+    bits: Place, method: str, offered: tuple[int, ...], when: Consequence | None = None
+) -> Iterator[Finding]:
     if bits.value in offered:
         return
     words = joined([str(each) for each in offered], "or")
@@ -36,6 +38,7 @@ def _finding(bits: Place, method: str, offered: tuple[int, ...]) -> Iterator[Fin
         (bits.label(f"not {words}"),),
         (),
         f"use {words}",
+        consequence=when,
     )
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.quantization.base import quantised
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
-_TRL = ("sft", "dpo", "grpo")
+_TRL = TRL
 
 
 def _check(run: Run) -> Iterator[Finding]:

@@ -1,9 +1,12 @@
 """A quantised base is to be trained itself, without an adapter."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.preference.asked import is_started_by_trl
 from tunec.compiler.lints.quantization.base import Base, quantised, stored_form
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -14,6 +17,7 @@ _METHODS: Final = {
     **dict.fromkeys(("hf", "sft"), ("full_finetune", (True, "True", "true"))),  # artidoro/qlora
 }
 """Key that says what is trained, and its words for the base itself."""
+_INT4: Final = re.compile(r"(?i)minicpm.*-int4/?$")
 _WHEN: Final[dict[str, Consequence]] = {
     "axolotl": "parse",
     "llamafactory": "parse",
@@ -22,6 +26,7 @@ _WHEN: Final[dict[str, Consequence]] = {
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _of_scripts(run)
     base = quantised(run) or _stored(run)
     if base is None or _is_excused(base):
         return
@@ -37,6 +42,30 @@ def _check(run: Run) -> Iterator[Finding]:
         ("quantised weights are integers without gradients",),
         "train a LoRA adapter on it, or do not quantise it",
         consequence=_WHEN.get(base.document.kind),
+    )
+
+
+def _of_scripts(run: Run) -> Iterator[Finding]:
+    """Scripts that quantise, or load what is quantised, and train the whole unless told."""
+    for document in run.of("hf"):
+        bits, model = document.get("quantization_bit"), document.get("model_name_or_path")
+        is_glm = any(document.get(key) for key in ("prompt_column", "response_column"))
+        if bits is not None and is_glm and not document.is_view:
+            tuned = document.get("pre_seq_len") or "pre_seq_len" in document.unknown
+            if not tuned and bits.value in (4, 8):
+                yield _whole(bits, f"{bits.value} bits", "write --pre_seq_len, or drop the bits")
+        tunes, lora = (str(document.value(key)).lower() for key in ("tune_llm", "use_lora"))
+        is_whole = tunes == "true" and lora != "true"
+        if is_whole and model is not None and _INT4.search(str(model.value)):
+            yield _whole(model, "int4", "take the checkpoint that is not quantised")
+
+
+def _whole(at: Place, form: str, help_: str) -> Finding:
+    return Finding(
+        f"the base is quantised to {form}, and no adapter is trained on it",
+        (at.label("these weights cannot be moved by an optimizer"),),
+        ("quantised weights are integers without gradients",),
+        help_,
     )
 
 
@@ -66,14 +95,17 @@ def _has_no_adapter(run: Run, base: Base) -> bool:
     """
     if base.document.kind == "axolotl":
         return not base.document.value("adapter")
-    return _is_trl(base) and not run.of("peft")
+    return _is_trl(run, base) and not run.of("peft")
 
 
-def _is_trl(base: Base) -> bool:
+def _is_trl(run: Run, base: Base) -> bool:
     """A config of TRL's own scripts, which build the adapter from `use_peft` and nothing else."""
-    if base.document.kind not in ("sft", "dpo", "grpo") or base.document.format == "shell":
+    document = base.document
+    if document.kind not in TRL:
         return False
-    return base.document.value("use_peft") is not True
+    if document.format == "shell" and not is_started_by_trl(run, document):
+        return False
+    return document.value("use_peft") is not True
 
 
 RULE = Rule(
@@ -82,6 +114,10 @@ RULE = Rule(
     consequence="init",
     consumers=("transformers", "axolotl", "llamafactory", "simpletuner"),
     sources=(
+        (
+            "THUDM/ChatGLM2-6B cb8e8b4 ptuning/main.py `main`: model.quantize, then model.float() "
+            "without pre_seq_len; OpenBMB/MiniCPM-V#355: the int4 checkpoints of bitsandbytes"
+        ),
         (
             "transformers 4.40.2 to 5.23.0 trainer.py, trainer_utils.py "
             "`validate_quantization_for_training`: ValueError, purely quantized models"

@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.quantization.base import Base, quantised, sharded_by_fsdp, stored_form
+from tunec.compiler.lints.quantization.base import (
+    Base,
+    by_another_library,
+    quantised,
+    sharded_by_fsdp,
+    stored_form,
+)
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -14,7 +20,7 @@ def _check(run: Run) -> Iterator[Finding]:
     shards = sharded_by_fsdp(run)
     if shards is None:
         return
-    found = _stored_by_name(run) or _loaded(run, shards)
+    found = _stored_by_name(run) or _by_another_library(run) or _loaded(run, shards)
     if found is None:
         return
     what, place, note, mended = found
@@ -23,10 +29,16 @@ def _check(run: Run) -> Iterator[Finding]:
         (place.label("quantised"), shards.key_label("shards it", primary=False)),
         (note,),
         mended,
+        consequence="load" if place.document.kind == "llamafactory" else None,
     )
 
 
 Fault = tuple[str, Place, str, str]
+
+
+def _by_another_library(run: Run) -> Fault | None:
+    found = by_another_library(run)
+    return (*found, "use bitsandbytes in 4 bits, or DDP") if found is not None else None
 
 
 def _loaded(run: Run, shards: Place) -> Fault | None:

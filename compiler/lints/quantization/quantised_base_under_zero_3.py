@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.quantization.base import Base, quantised, stored_form
+from tunec.compiler.lints.quantization.base import (
+    Base,
+    by_another_library,
+    quantised,
+    stored_form,
+)
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -15,7 +20,7 @@ def _check(run: Run) -> Iterator[Finding]:
     if stage is None or stage.value != 3:
         return
     where = run.place(stage)
-    found = _stored_by_name(run) or _loaded(run)
+    found = _stored_by_name(run) or by_another_library(run) or _loaded(run)
     if found is None or where is None:
         return
     what, place, note = found

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -12,7 +13,7 @@ _VARIABLES: Final = ("WANDB_PROJECT", "WANDB_NAME", "TENSORBOARD_LOGGING_DIR", "
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    documents = [each for each in run.of("hf", "sft", "dpo", "grpo") if not each.is_view]
+    documents = [each for each in run.of("hf", *TRL) if not each.is_view]
     if not documents or any("report_to" in each.unknown for each in documents):
         return
     if run.said("trainer", "report_to") is not None:

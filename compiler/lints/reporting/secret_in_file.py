@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -16,15 +16,15 @@ _NAME: Final = re.compile(r"(?:api_?key|token|secret)$", re.IGNORECASE)
 def _check(run: Run) -> Iterator[Finding]:
     seen: set[tuple[str, str]] = set()
     for document in run.documents:
-        for place in document.found.values():
+        for place in () if document.is_view else document.where(_is_secret).values():
             at = (place.document.name, place.path)
-            if not document.is_view and at not in seen and _is_secret(place):
+            if at not in seen:
                 seen.add(at)
                 yield _finding(place)
 
 
-def _is_secret(place: Place) -> bool:
-    value, name = place.value, place.path.rpartition(".")[2]
+def _is_secret(path: str, value: Any) -> bool:
+    name = path.rpartition(".")[2]
     if not isinstance(value, str):
         return False
     return bool(_TOKEN.fullmatch(value) or (_NAME.search(name) and _KEY.fullmatch(value)))

@@ -14,13 +14,25 @@ _KNOWN: Final = (
     *("codecarbon", "clearml", "dagshub", "flyte", "dvclive", "swanlab", "kubeflow", "none", "all"),
 )
 """transformers 4.40.2 to 5.23.0 integrations/integration_utils.py INTEGRATION_TO_CALLBACK."""
-_MEANT: Final = {"comet": "comet_ml", "tb": "tensorboard", "weights_and_biases": "wandb"}
+_NOTHING: Final = ("None", "False", "null", "no")
+"""Words for no tracker that are none of the trainer's, also on a command line."""
+_MEANT: Final = {
+    "None": "none",
+    "False": "none",
+    "null": "none",
+    "no": "none",
+    "comet": "comet_ml",
+    "tb": "tensorboard",
+    "weights_and_biases": "wandb",
+}
 
 
 def _check(run: Run) -> Iterator[Finding]:
     for place in run.each("trainer", "report_to"):
-        if place.document.is_view or place.document.format == "shell":
+        if place.document.is_view:
             continue
+        if place.document.format == "shell" and place.value not in _NOTHING:
+            continue  # other programs have trackers of their own
         for name in _names(place.value):
             if name is None and run.runs("transformers<5"):
                 continue  # None is every tracker there

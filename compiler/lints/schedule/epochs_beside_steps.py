@@ -25,7 +25,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 RULE = Rule(
     name="epochs-beside-steps",
-    severity="warning",
+    severity="note",
     consequence="silent",
     consumers=("transformers",),
     sources=(

@@ -25,7 +25,7 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         why = _missing(run, document, kind.value, arguments)
         if why is not None:
-            yield _finding(kind, given, *why)
+            yield _finding(kind, document.get("lr_scheduler_kwargs.lr_end") or given, *why)
 
 
 def _missing(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -14,8 +15,8 @@ _SCALED: Final = (
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    length = run.observed("data.sequence")
-    at, context = run.place(length), run.model.architecture.context if run.model else 0
+    at, context = _told(run), run.model.architecture.context if run.model else 0
+    length = run.observed("data.sequence") or at
     if length is None or at is None or not context or not isinstance(length.value, int):
         return
     if length.value <= context or any(at.document.get(key) for key in _SCALED):
@@ -30,6 +31,11 @@ def _check(run: Run) -> Iterator[Finding]:
         f"write {context}, or scale its positions (rope_scaling)",
         sum=(Term("sequence", length.value, "tokens"), Term("context", context, "tokens")),
     )
+
+
+def _told(run: Run) -> Place | None:
+    """Where the longest sequence is written; flags of scripts call it what tokenizers do."""
+    return run.place(run.observed("data.sequence")) or run.said("hf", "model_max_length")
 
 
 RULE = Rule(

@@ -9,6 +9,7 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _APART: Final = ("flash", "flex", "xformers", "sage")
+_NAMED_BY: Final = ("attn_implementation", "model_init_kwargs.attn_implementation")
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -68,7 +69,7 @@ def _of_axolotl(run: Run, document: Document) -> Iterator[Finding]:
 
 def _attention(run: Run) -> Place | None:
     for kind in ("model", "sft"):
-        if (found := run.said(kind, "attn_implementation")) is not None:
+        if (found := run.said(kind, *_NAMED_BY)) is not None:
             return found
     return None
 
@@ -96,6 +97,7 @@ RULE = Rule(
             "validation.py `check_sample_packing_without_attention`"
         ),
         "transformers 4.57.6 and 5.23.0 masking_utils.py `find_packed_sequence_indices`",
+        "trl 0.27.2 trainer/sft_trainer.py: model_init_kwargs are those of from_pretrained",
         "huggingface/trl#3910, #1230, #3067; axolotl-ai-cloud/axolotl#449",
     ),
     check=_check,

@@ -26,8 +26,8 @@ _WORDS: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
             *("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
             "lite",
         ),
-        "step",
-        "torch.compile looks it up when the first batch is there",
+        "init",
+        "torch.compile looks it up when accelerate prepares the model",
     ),
     "half_precision_backend": (
         ("auto", "apex", "cuda_amp", "cpu_amp"),

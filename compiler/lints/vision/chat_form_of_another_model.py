@@ -1,10 +1,11 @@
-"""MiniCPM-V's script is told another language model's chat form."""
+"""A script of a vision-language model is told another language model's chat form."""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -15,9 +16,44 @@ _FORMS: Final = (
 )
 """finetune/readme.md and finetune/finetune_lora.sh of OpenBMB/MiniCPM-V."""
 _KNOWN: Final = ("minicpm", "llama3", "qwen")
+_STYLES: Final = (
+    (re.compile(r"(?i)internvl(2[_.]5|3)-?\d+b"), "internvl2_5"),
+    (re.compile(r"(?i)internvl2-(2|8|26)b"), "internlm2-chat"),
+    (re.compile(r"(?i)internvl2-(1|40)b"), "Hermes-2"),
+    (re.compile(r"(?i)internvl2-4b"), "phi3-chat"),
+)
+"""OpenGVLab/InternVL 2410d1d internvl_chat/shell: the conv_style of each model's own scripts."""
+_VICUNA: Final = re.compile(r"(?i)llava-v1[._]5-|llava-v1[._]6-vicuna|(?:^|/)vicuna-")
+_OTHERS: Final = frozenset({"llava_llama_2", "llama_2", "mpt", "mistral_instruct", "chatml_direct"})
+"""haotian-liu/LLaVA c121f04 llava/conversation.py `conv_templates`: forms of other models."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _of_minicpm(run)
+    for document in run.of("hf", "sft"):
+        model, style = document.get("model_name_or_path"), document.get("conv_style")
+        if document.is_view or model is None or not isinstance(model.value, str):
+            continue
+        right = next((name for pattern, name in _STYLES if pattern.search(model.value)), None)
+        if style is not None and right is not None and style.value != right:
+            yield _other(style, model, right)
+        form = document.get("version")
+        sees = document.get("mm_projector_type") or document.get("vision_tower")
+        if form is not None and sees and form.value in _OTHERS and _VICUNA.search(model.value):
+            yield _other(form, model, "v1")
+
+
+def _other(at: Place, model: Place, right: str) -> Finding:
+    return Finding(
+        f"{at.path} {at.value} for {model.value}, whose form is {right}",
+        (at.label("turns in another model's tokens"), model.label("", primary=False)),
+        ("the samples are written in a form that the model was never trained with",),
+        f"write --{at.path} {right}",
+        Fix((at.replaced(right),), "unsafe"),
+    )
+
+
+def _of_minicpm(run: Run) -> Iterator[Finding]:
     for document in run.of("trainer", "minicpm-v"):
         form, model = document.get("llm_type"), document.get("model_name_or_path")
         if document.is_view or model is None or not isinstance(model.value, str):
@@ -56,6 +92,7 @@ RULE = Rule(
             "finetune/readme.md: if use openbmb/MiniCPM-V-2_6, LLM_TYPE=qwen"
         ),
         "OpenBMB/MiniCPM-V#1033",
+        "OpenGVLab/InternVL 2410d1d internvl_chat/shell; bdytx5/finetune_LLaVA#1",
     ),
     check=_check,
 )

@@ -1,5 +1,6 @@
 """Settings that the fine-tuning script of a vision-language model refuses, or drops in silence."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,6 +14,10 @@ from tunec.compiler.lints.zero.asked import stage_of
 _LLAVA: Final = ("mm_projector_type", "tune_mm_mlp_adapter", "pretrain_mm_mlp_adapter")
 _SERIES: Final = ("freeze_merger", "vision_lora", "freeze_vision_tower")
 """2U1/Qwen-VL-Series-Finetune has `lora_enable` as LLaVA does, and these."""
+_OPENS: Final = ("use_llm_lora", "use_backbone_lora", "unfreeze_vit_layers", "unfreeze_lm_head")
+"""OpenGVLab/InternVL 2410d1d internvl_chat_finetune.py: what is open beside the three freezes."""
+_HUB: Final = re.compile(r"[\w-]+/[\w.-]+")
+_NEW_LLAVA: Final = re.compile(r"llava-v1[._][56]")
 _QWEN: Final = ("fix_vit", "q_lora", "use_lora")
 
 
@@ -24,6 +29,9 @@ def _check(run: Run) -> Iterator[Finding]:
             yield from _of_series(document)
         elif any(document.get(key) for key in _LLAVA):
             yield from _of_llava(document)
+            yield from _tower(document)
+        elif document.get("conv_style") and document.get("force_image_size"):
+            yield from _of_internvl(document)
         elif any(document.get(key) for key in _QWEN):
             yield from _of_qwen(run, document)
 
@@ -79,6 +87,44 @@ def _of_llava(document: Document) -> Iterator[Finding]:
             "LLaVA 1.5 has mlp2x_gelu: Error(s) in loading state_dict",
             "load",
         )
+
+
+def _tower(document: Document) -> Iterator[Finding]:
+    """LLaVA's builder takes a folder, or CLIP by the names of two makers."""
+    tower, base = document.get("vision_tower"), document.get("model_name_or_path")
+    is_named = document.get("mm_tunable_parts") is not None  # LLaVA-NeXT, which has SigLIP too
+    if tower is not None and isinstance(tower.value, str) and not is_named:
+        name = tower.value.lower()
+        if _HUB.fullmatch(tower.value) and ("siglip" in name or "llava" in name):
+            yield _finding(
+                (tower, None),
+                f"{tower.value} is no vision tower of LLaVA",
+                "it takes the CLIP of openai or laion, or a folder: Unknown vision tower",
+                "load",
+            )
+    kind = document.get("mm_projector_type")
+    name = str(base.value).lower() if base is not None else ""
+    if kind is not None and kind.value == "linear" and _NEW_LLAVA.search(name):
+        yield _finding(
+            (kind, base),
+            "mm_projector_type linear for a checkpoint whose projector is mlp2x_gelu",
+            "its weights do not fit, and a new projector is made without them",
+            "load",
+        )
+
+
+def _of_internvl(document: Document) -> Iterator[Finding]:
+    frozen = [document.get(key) for key in ("freeze_llm", "freeze_mlp", "freeze_backbone")]
+    if not all(_is_on(each) for each in frozen) or document.unknown & set(_OPENS):
+        return
+    if any(str(document.value(key, 0)).lower() not in ("0", "false") for key in _OPENS):
+        return
+    yield _finding(
+        (frozen[0], frozen[2]),
+        "freeze_llm, freeze_mlp and freeze_backbone leave nothing to train",
+        "element 0 of tensors does not require grad: no LoRA is asked for, and no layer is open",
+        "step",
+    )
 
 
 def _of_qwen(run: Run, document: Document) -> Iterator[Finding]:
@@ -138,6 +184,14 @@ RULE = Rule(
         (
             "haotian-liu/LLaVA c121f04 llava/train/train.py `train`, llava/model/llava_arch.py "
             "`initialize_vision_tokenizer`; haotian-liu/LLaVA#470, #1428"
+        ),
+        (
+            "haotian-liu/LLaVA c121f04 llava/model/multimodal_encoder/builder.py: Unknown vision "
+            "tower; LLaVA-VL/LLaVA-NeXT#216, haotian-liu/LLaVA#665"
+        ),
+        (
+            "OpenGVLab/InternVL 2410d1d internvl_chat_finetune.py `main`: _freeze_params, "
+            "wrap_llm_lora, wrap_backbone_lora"
         ),
         (
             "QwenLM/Qwen 2df8e8a finetune.py `train`: RuntimeError; README.md: only fp16 is "

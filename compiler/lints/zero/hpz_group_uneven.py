@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.zero.asked import also, said_in, stage_of
@@ -23,6 +24,8 @@ def _check(run: Run) -> Iterator[Finding]:
                 ("groups of equal size are made of all processes",),
                 "write the number of devices of one node",
             )
+        elif world and size > world > 1:
+            yield _of_all(place, world, also(run.place(run.world)))
         elif cluster is not None and len(cluster.nodes) == 1 and world and world > group:
             per_node = cluster.nodes[0].device_count
             if group != per_node and world > per_node:
@@ -35,6 +38,17 @@ def _check(run: Run) -> Iterator[Finding]:
                     consequence="slow",
                     severity="warning",
                 )
+
+
+def _of_all(place: Place, world: int, others: tuple[Label, ...]) -> Finding:
+    return Finding(
+        f"zero_hpz_partition_size {place.value} is cut to the {world} processes there are",
+        (place.label("a group of all processes"), *others),
+        ("a second partition over the same processes takes memory and saves no gather",),
+        "remove it, or write the number of devices of one node of several",
+        consequence="silent",
+        severity="warning",
+    )
 
 
 RULE = Rule(

@@ -1,7 +1,8 @@
 """fit: ZeRO stage, offload, checkpointing and batch, chosen together: the fastest that fits."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from tunec.compiler.analyses.memory.workload import Generation as Written
@@ -11,8 +12,8 @@ from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
-from tunec.compiler.ir.plan import Draft
-from tunec.compiler.ir.slots import SLOTS, Evaluation, Generation, Objective
+from tunec.compiler.ir.plan import Draft, build_group, values_of
+from tunec.compiler.ir.slots import SLOTS, Evaluation, Generation, Objective, Precision
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layout_of
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
@@ -80,6 +81,7 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
         engine=facts.spec.engine,
         pins=tuple(sorted(pins.items())),
         group=max(draft.generation.samples, 1),
+        vendor=selection.devices[0].vendor,
     )
 
 
@@ -87,14 +89,23 @@ def workload_of(facts: Facts, draft: Draft) -> Workload:
     """What the search does not change; the same object for equal inputs, which caches rely on."""
     told = (
         *(facts.model.calibration, facts.model.architecture, facts.model.components),
-        *(draft.data, draft.precision, draft.attention, draft.quantization, draft.adapter),
-        *(draft.optimizer, draft.loss, draft.objective, draft.generation, draft.evaluation),
-        *(facts.versions, _engine_bytes(draft), facts.selection.devices[0].vendor),
+        *(draft.data, _stored(draft.precision), draft.attention, draft.quantization),
+        *(draft.adapter, draft.optimizer, draft.loss, draft.objective, draft.generation),
+        draft.evaluation,
+        *(facts.versions, _engine_bytes(draft)),
     )
     return _WORKLOADS.of(told, (), partial(_workload, facts, draft))
 
 
 _WORKLOADS: Final = Kept[Workload](256)
+
+
+@lru_cache(maxsize=64)
+def _stored(precision: Precision) -> Precision:
+    """A precision but for tf32, which changes how fast the machine is, and nothing that is kept."""
+    values = {**values_of("precision", precision), "precision.tf32": False}
+    stored: Precision = build_group("precision", values)
+    return stored
 
 
 def _engine_bytes(draft: Draft) -> int:
@@ -108,7 +119,7 @@ def _workload(facts: Facts, draft: Draft) -> Workload:
         architecture=architecture,
         components=facts.model.components,
         data=draft.data,
-        precision=draft.precision,
+        precision=_stored(draft.precision),
         attention=draft.attention,
         quantization=draft.quantization,
         adapter=adapter,
@@ -117,21 +128,23 @@ def _workload(facts: Facts, draft: Draft) -> Workload:
         trained=trained_modules(architecture, adapter),
         versions=tuple(sorted(facts.versions.items())),
         loss=draft.loss.path,
-        preference=preference_of(draft.objective),
+        preference=preference_of(draft.objective, draft.generation),
         generation=written_of(draft.generation),
         evaluated=answers_of(draft.evaluation, draft.data.image_tokens),
         kept_evaluation_batches=_kept(draft.evaluation),
         generation_engine_bytes=_engine_bytes(draft),
-        vendor=facts.selection.devices[0].vendor,
         calibration=facts.model.calibration,
     )
 
 
-def preference_of(objective: Objective) -> Preference | None:
+def preference_of(objective: Objective, generation: Generation) -> Preference | None:
     """What the accounts know of an objective; None for supervised training."""
     if objective.kind == "sft":
         return None
-    return Preference(2 if objective.kind == "dpo" else 1, objective.reference)
+    if objective.kind == "dpo":
+        return Preference(2, objective.reference)
+    engine = generation.engine in ("vllm_colocate", "vllm_server")
+    return Preference(1, objective.reference, generation.completion, engine)
 
 
 def written_of(generation: Generation) -> Written | None:
@@ -175,7 +188,8 @@ def fit(facts: Facts, draft: Draft) -> Outcome:
         _idle_devices(scribe, problem, answer.best)
         layout = answer.best.layout
     explain = partial(_decisions, problem, layout)
-    return Outcome(_values(layout), explain, tuple(scribe.diagnostics))
+    values, groups = _SAID.of((layout,), (), partial(_said, layout))
+    return Outcome(values, explain, tuple(scribe.diagnostics), groups, answer)
 
 
 _FIELDS: Final = tuple(
@@ -184,6 +198,16 @@ _FIELDS: Final = tuple(
     for path, each in SLOTS.items()
     if each.group == group
 )
+
+
+_Said = tuple[Mapping[str, Any], Mapping[str, object]]
+_SAID: Final = Kept[_Said](1024)
+
+
+def _said(layout: Layout) -> _Said:
+    """What a layout says in slots, and in groups: many clusters are given the same."""
+    values = _values(layout)
+    return values, {group: build_group(group, values) for group in GROUPS}
 
 
 def _values(layout: Layout) -> dict[str, Any]:

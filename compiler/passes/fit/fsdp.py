@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from packaging.version import Version
@@ -44,6 +45,7 @@ def kinds() -> Iterator[Kind]:
                 yield version, sharding, offload
 
 
+@lru_cache(maxsize=256)
 def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsdp:
     """Settings for a kind of FSDP.
 
@@ -78,7 +80,21 @@ def impossible_fsdp(kind: Kind, workload: Workload, *, width: int, nodes: int) -
         return "there is one device, so nothing to shard over"
     if sharding == "hybrid" and nodes == 1:
         return "there is one node, in which hybrid shards fully"
-    return _quantized(workload) or _optimizer(version, workload)
+    return _quantized(workload) or _optimizer(version, workload) or _writing(version, workload)
+
+
+def _writing(version: int, workload: Workload) -> str | None:
+    """peft 0.21 `peft_model.py`, `generate`, calls the base.
+
+    FSDP 2 gathers its root unit, with the final norm and whatever is in no layer, when the model it
+    was given is called, which is PEFT's: a run on real tensors fails with "mixed torch.Tensor and
+    DTensor" (torch 2.13). FSDP 1's is made whole beforehand (`summon_full_params`).
+    """
+    own = workload.generation
+    writes = workload.evaluated is not None or (own is not None and own.sequences > 0)
+    if version == 2 and writes and workload.adapted:
+        return "`generate` passes by PEFT's model, whose call is what FSDP 2 gathers its root for"
+    return None
 
 
 def _quantized(workload: Workload) -> str | None:

@@ -70,7 +70,7 @@ def _nearest(problem: Problem, answer: Answer) -> _Lack | None:
 
 def _lack(problem: Problem, shape: Shape, of: str, required: int) -> _Lack:
     share = global_batch(problem, shape.width) // shape.width
-    memory = account(problem.workload, layout_of(problem, shape, 1, share))
+    memory = account(problem.workload, layout_of(problem, shape, 1, share), problem.vendor)
     budget = problem.budget if of == "device" else problem.host_budget or 0
     return _Lack(of, shape, memory, required, budget)
 

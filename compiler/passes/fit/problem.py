@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final, get_args
 
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.machine import Machine
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import (
     SLOTS,
     ActivationCheckpointing,
@@ -21,6 +22,7 @@ from tunec.compiler.passes.fit.fsdp import Kind as FsdpKind
 from tunec.compiler.passes.fit.states import states_of
 from tunec.compiler.passes.fit.zero import zero_of
 from tunec.schemas.frozen import dataclass
+from tunec.schemas.hardware.profile import Vendor
 from tunec.schemas.terms import Checkpointing, Engine, Offload
 
 
@@ -46,6 +48,8 @@ class Problem:
     """Pinned slots of the groups that the search decides."""
     group: int = 1
     """Samples that one optimizer step holds together: the answers to one prompt."""
+    vendor: Vendor = "nvidia"
+    """Of the devices: what stands in an account of their memory."""
 
     @property
     def details(self) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
@@ -156,7 +160,7 @@ def layout_of(problem: Problem, shape: Shape, micro: int, accumulation: int) -> 
     )
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def _layout(
     workload: Workload,
     shape: Shape,
@@ -179,7 +183,7 @@ def _layout(
     return layout
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def _parts(
     workload: Workload, shape: Shape, trainable: int, nvme_path: str | None
 ) -> tuple[Parallel, States, Zero, ActivationCheckpointing]:
@@ -197,8 +201,13 @@ def _parts(
         Parallel(shape.engine, shape.devices, shape.width, shape.tensor, shape.sequence),
         states_of(workload, shape.engine, shape.stage, fsdp=shape.fsdp[0]),
         zero,
-        ActivationCheckpointing(shape.checkpointing, False, 1, 0, False),
+        _RECOMPUTED[shape.checkpointing],
     )
+
+
+_RECOMPUTED: Final[Mapping[Checkpointing, ActivationCheckpointing]] = {
+    mode: ActivationCheckpointing(mode, False, 1, 0, False) for mode in get_args(Checkpointing)
+}
 
 
 def details_of(pins: Mapping[str, Any]) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:

@@ -1,16 +1,34 @@
 """The possible shapes of a problem, with what is worked out of each once for all machines."""
 
-from functools import cached_property, lru_cache
+from dataclasses import replace
+from functools import cached_property
 from itertools import count
 from math import isqrt
+from typing import Final, NamedTuple
 
-from tunec.compiler.analyses.memory.account import least_bytes
+from tunec.compiler.analyses.memory.account import (
+    largest_micro_batch,
+    least_bytes,
+    required_bytes,
+)
+from tunec.compiler.analyses.memory.host import host_account
 from tunec.compiler.analyses.memory.workload import Layout
+from tunec.compiler.ir.caches import cached
+from tunec.compiler.ir.kept import Kept
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
-from tunec.compiler.passes.fit.shapes import anywhere, global_batch, ladders
+from tunec.compiler.passes.fit.shapes import anywhere, global_batch, ladders, posed
 
 Ladder = tuple["Rung", ...]
 """Shapes that differ only in what is recomputed, the least first."""
+
+
+class Fitting(NamedTuple):
+    """What fits devices of some memory in a shape, however fast they are."""
+
+    training: Layout
+    """With the largest micro batch that can be had."""
+    whole: Layout
+    """The same with an evaluation batch that fits as well."""
 
 
 class Rung:
@@ -24,6 +42,7 @@ class Rung:
         self.share, rest = divmod(global_batch(problem, shape.width), shape.width)
         self.divides = not rest
         """Whether each device has an equal share of the global batch."""
+        self._layouts: dict[int, Layout] = {}
 
     @cached_property
     def smallest(self) -> Layout:
@@ -38,6 +57,11 @@ class Rung:
         return least_bytes(self.problem.workload, self.smallest)
 
     @cached_property
+    def host_bytes(self) -> int:
+        """What a node's host needs."""
+        return host_account(self.problem.workload, self.smallest).peak_bytes
+
+    @cached_property
     def roomiest(self) -> Layout | None:
         """Its layout with the largest micro batch, were there memory for it; None: it has none."""
         micro = self.largest(self.share) if self.divides else None
@@ -45,7 +69,10 @@ class Rung:
 
     def layout(self, micro: int) -> Layout:
         """Its layout with a micro batch."""
-        return layout_of(self.problem, self.shape, micro, self.share // micro)
+        if micro not in self._layouts:
+            made = layout_of(self.problem, self.shape, micro, self.share // micro)
+            self._layouts[micro] = made
+        return self._layouts[micro]
 
     def largest(self, most: int) -> int | None:
         """The largest micro batch that divides a device's share of the batch, or the pinned one.
@@ -66,6 +93,56 @@ class Rung:
         )
         return next(sizes, None)
 
+    def fitting(self, budget: int, host_budget: int | None) -> Fitting | None:
+        """What fits devices and a host of so many bytes; None: nothing does."""
+        most = self.most(budget) if self.divides else 0
+        if most == 0 or self.lacks_host(host_budget):
+            return None
+        micro = self.largest(most)
+        if micro is None:
+            return None
+        training = self.layout(micro)
+        whole = self.evaluating(training, budget)
+        fits = required_bytes(self.problem.workload, whole) <= budget
+        return Fitting(training, whole) if fits else None
+
+    def can_hold(self, budget: int) -> bool:
+        """Whether a device has room for what a shape always holds, whatever it recomputes.
+
+        All that the search finds out of a shape without room is that; and it is soon told, since it
+        is the same for every machine.
+        """
+        return self.least_bytes <= budget
+
+    def lacks_host(self, host_budget: int | None) -> bool:
+        """Whether a node's host has too little memory; None: nobody knows how much."""
+        return host_budget is not None and self.host_bytes > host_budget
+
+    def most(self, budget: int) -> int:
+        """The largest micro batch that fits; under FSDP also all of a device's share at once.
+
+        Then no gradients of earlier micro batches wait whole, as they do in any accumulation.
+        """
+        if not self.can_hold(budget):
+            return 0
+        workload = self.problem.workload
+        most = largest_micro_batch(workload, self.smallest, budget)
+        if self.shape.engine != "fsdp" or most >= self.share:
+            return most
+        fitting = largest_micro_batch(workload, self.layout(self.share), budget)
+        return self.share if fitting >= self.share else most
+
+    def evaluating(self, layout: Layout, budget: int) -> Layout:
+        """The layout with its evaluation batch halved until that fits as training does."""
+        if "batch.evaluation" in self.problem.pinned:
+            return layout
+        while layout.batch.evaluation > 1:
+            if required_bytes(self.problem.workload, layout) <= budget:
+                break
+            smaller = replace(layout.batch, evaluation=layout.batch.evaluation // 2)
+            layout = replace(layout, batch=smaller)
+        return layout
+
     @cached_property
     def _pinned(self) -> tuple[int | None, int | None]:
         pinned = self.problem.pinned
@@ -74,10 +151,12 @@ class Rung:
 
 def rungs(problem: Problem) -> tuple[Ladder, ...]:
     """The possible shapes, those together that differ only in what is recomputed."""
-    return _rungs(anywhere(problem))
+    return _RUNGS.of((), posed(problem), lambda: _rungs(anywhere(problem)))
 
 
-@lru_cache(maxsize=1024)
+_RUNGS: Final = Kept[tuple[Ladder, ...]](256)
+
+
 def _rungs(problem: Problem) -> tuple[Ladder, ...]:
     places = count()
     return tuple(
@@ -85,7 +164,7 @@ def _rungs(problem: Problem) -> tuple[Ladder, ...]:
     )
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _divisors(number: int) -> tuple[int, ...]:
     """All divisors, largest first."""
     low = [each for each in range(1, isqrt(number) + 1) if number % each == 0]

@@ -6,9 +6,14 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Final
 
-from tunec.compiler.analyses.memory.account import Account, account, largest_micro_batch
+from tunec.compiler.analyses.memory.account import (
+    Account,
+    account,
+    required_bytes,
+)
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
+from tunec.compiler.ir.caches import cached
 from tunec.compiler.passes.fit.problem import Problem, Shape
 from tunec.compiler.passes.fit.rungs import Ladder, Rung, rungs
 from tunec.compiler.passes.fit.shapes import impossible, shapes
@@ -70,7 +75,7 @@ class Answer:
 _Preference = tuple[float, int, int, Shape]
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def search(problem: Problem) -> Answer:
     """Find the fastest layout that fits; of those all but equal the simplest (`preference`).
 
@@ -87,11 +92,11 @@ def search(problem: Problem) -> Answer:
     return Answer(problem, best)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def fits(problem: Problem) -> bool:
     """Whether the search finds anything: asked of the layouts that need least memory first."""
     every = reversed(tuple(_every(problem)))
-    return any(_can_hold(problem, rung) and _best(problem, rung) is not None for rung in every)
+    return any(rung.can_hold(problem.budget) and _best(problem, rung) is not None for rung in every)
 
 
 @lru_cache(maxsize=64)
@@ -139,7 +144,7 @@ def _hopes(problem: Problem) -> Iterator[tuple[_Preference, Candidate, Rung]]:
     """
     waiting: list[tuple[_Preference, Candidate, Ladder]] = []
     for ladder in rungs(problem):
-        if _can_hold(problem, ladder[0]):
+        if ladder[0].can_hold(problem.budget):
             _hope(problem, ladder, waiting)
     while waiting:
         bound, hope, (rung, *dearer) = heappop(waiting)
@@ -156,15 +161,6 @@ def _hope(
     if layout is not None:
         hope = _candidate(problem, ladder[0], layout)
         heappush(waiting, (preference(hope), hope, ladder))
-
-
-def _can_hold(problem: Problem, rung: Rung) -> bool:
-    """Whether a device has room for what a shape always holds, whatever it recomputes.
-
-    All that the search finds out of a shape without room is that; and it is soon told, since it is
-    the same for every machine.
-    """
-    return rung.least_bytes <= problem.budget
 
 
 def preference(candidate: Candidate) -> _Preference:
@@ -207,33 +203,12 @@ def _best(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candid
 
     `hope`: the candidate that it has where there is memory for it.
     """
-    if not rung.divides:
+    found = rung.fitting(problem.budget, problem.host_budget)
+    if found is None:
         return None
-    most = _most(problem, rung)
-    if most == 0 or _host_bytes(problem, rung.smallest) > (problem.host_budget or 0):
-        return None
-    micro = rung.largest(most)
-    if micro is None:
-        return None
-    layout = rung.layout(micro)
-    if hope is None or hope.layout is not layout:
-        hope = _candidate(problem, rung, layout)
-    return _evaluating(problem, hope)
-
-
-def _most(problem: Problem, rung: Rung) -> int:
-    """The largest micro batch that fits; under FSDP also all of a device's share at once.
-
-    Then no gradients of earlier micro batches wait whole, as they do in any accumulation.
-    """
-    if not _can_hold(problem, rung):
-        return 0
-    most = largest_micro_batch(problem.workload, rung.smallest, problem.budget)
-    if rung.shape.engine != "fsdp" or most >= rung.share:
-        return most
-    whole = rung.layout(rung.share)
-    fitting = largest_micro_batch(problem.workload, whole, problem.budget)
-    return rung.share if fitting >= rung.share else most
+    if hope is None or hope.layout is not found.training:
+        hope = _candidate(problem, rung, found.training)
+    return hope if found.whole is found.training else replace(hope, layout=found.whole)
 
 
 def _lack(problem: Problem, rung: Rung) -> Verdict:
@@ -241,45 +216,17 @@ def _lack(problem: Problem, rung: Rung) -> Verdict:
     shape = rung.shape
     if not rung.divides:
         return Verdict(shape, None, f"a global batch of {problem.global_batch} does not divide")
-    most = _most(problem, rung)
+    most = rung.most(problem.budget)
     if most == 0:
-        required = account(problem.workload, rung.smallest).required_bytes
+        required = required_bytes(problem.workload, rung.smallest)
         return Verdict(shape, None, required=required)
-    host = _host_bytes(problem, rung.smallest)
-    if host > (problem.host_budget or 0):
-        return Verdict(shape, None, host_required=host)
+    if rung.lacks_host(problem.host_budget):
+        return Verdict(shape, None, host_required=rung.host_bytes)
     micro = rung.largest(most)
     if micro is None:
         return Verdict(shape, None, _batch_refusal(problem, rung.share, most))
-    layout = _smallest_evaluation(problem, rung.layout(micro))
-    return Verdict(shape, None, required=account(problem.workload, layout).required_bytes)
-
-
-def _host_bytes(problem: Problem, layout: Layout) -> int:
-    """Bytes that a layout needs of a node's memory; 0 where it does not matter."""
-    if problem.host_budget is None:
-        return 0
-    return account(problem.workload, layout).host.peak_bytes
-
-
-def _evaluating(problem: Problem, candidate: Candidate) -> Candidate | None:
-    """The candidate with its evaluation batch halved until evaluation fits as training does."""
-    layout = _smallest_evaluation(problem, candidate.layout)
-    if account(problem.workload, layout).required_bytes > problem.budget:
-        return None
-    return candidate if layout is candidate.layout else replace(candidate, layout=layout)
-
-
-def _smallest_evaluation(problem: Problem, layout: Layout) -> Layout:
-    """The layout with the first evaluation batch that fits, or with the smallest."""
-    if "batch.evaluation" in problem.pinned:
-        return layout
-    while layout.batch.evaluation > 1:
-        if account(problem.workload, layout).required_bytes <= problem.budget:
-            break
-        smaller = replace(layout.batch, evaluation=layout.batch.evaluation // 2)
-        layout = replace(layout, batch=smaller)
-    return layout
+    layout = rung.evaluating(rung.layout(micro), problem.budget)
+    return Verdict(shape, None, required=required_bytes(problem.workload, layout))
 
 
 def _batch_refusal(problem: Problem, share: int, most: int) -> str:
@@ -305,4 +252,4 @@ def describe(verdict: Verdict, problem: Problem) -> str:
 
 def account_of(problem: Problem, candidate: Candidate) -> Account:
     """The memory account of a candidate."""
-    return account(problem.workload, candidate.layout)
+    return account(problem.workload, candidate.layout, problem.vendor)

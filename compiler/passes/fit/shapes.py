@@ -1,11 +1,12 @@
 """Which shapes are possible, and why the others are not."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import chain, product
 from math import lcm
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from packaging.version import Version
 
@@ -69,9 +70,10 @@ def possible(problem: Problem) -> tuple[Shape, ...]:
 def ladders(problem: Problem) -> tuple[tuple[Shape, ...], ...]:
     """The same, those together that differ only in what is recomputed, the least first.
 
-    Where no pin shapes a layout, rules tell one device from several, and no more of their number.
+    Unless ranks share more than data, or a pin says how many there are, rules tell one device from
+    several, and no more of their number.
     """
-    if any(slot in SHAPE_SLOTS for slot in problem.pinned):
+    if not _COUNTING.isdisjoint(problem.pinned) or _asks_for_fsdp(problem):
         return _ladders(problem)
     nodes, per_node = devices_used(problem)
     several = min(nodes * per_node, 2)
@@ -80,6 +82,11 @@ def ladders(problem: Problem) -> tuple[tuple[Shape, ...], ...]:
         tuple(replace(shape, nodes=nodes, per_node=per_node) for shape in ladder)
         for ladder in _ladders(alike)
     )
+
+
+_COUNTING: Final = frozenset(
+    {f"parallel.{name}" for name in ("data", "world", "tensor", "sequence")}
+)
 
 
 @lru_cache(maxsize=256)
@@ -96,10 +103,19 @@ def anywhere(problem: Problem) -> Problem:
 
     Problems that differ only in these have equal shapes.
     """
-    return replace(problem, machine=_NO_MACHINE, budget=0, host_budget=None)
+    return replace(problem, **_NOWHERE)
 
 
-_NO_MACHINE: Final = Machine(*(0.0,) * 8, nodes=0, per_node=0)
+_NOWHERE: Final[Mapping[str, Any]] = {
+    "machine": Machine(*(0.0,) * 8, nodes=0, per_node=0),
+    "budget": 0,
+    "host_budget": None,
+    "vendor": "nvidia",
+}
+posed: Final[Callable[[Problem], tuple[Any, ...]]] = attrgetter(
+    *(each.name for each in fields(Problem) if each.name not in _NOWHERE)
+)
+"""What is left of a problem: where that is equal, so are the shapes."""
 
 _EVERY: tuple[_Kind, ...] = tuple(
     (engine, stage, optimizer, param, mode)
@@ -179,7 +195,7 @@ def impossible(problem: Problem, shape: Shape) -> str | None:
         return "there is one device, so nothing to run side by side"
     if shape.checkpointing == "none" and _keeps_unknown(problem):
         return "what classes of the model's own repository keep for backward is not known"
-    refusal = _recomputation(problem, shape)
+    refusal = _recomputation(problem, shape) or _merging(problem.workload, shape)
     if refusal is not None:
         return refusal
     refusal = impossible_muon(problem.workload, shape)
@@ -190,6 +206,19 @@ def impossible(problem: Problem, shape: Shape) -> str | None:
     if shape.engine != "deepspeed":
         return _offload_without_engine(shape)
     return _sharding(problem, shape) or _offload(problem, shape) or _optimizer(problem, shape)
+
+
+def _merging(workload: Workload, shape: Shape) -> str | None:
+    """Why adapters cannot be added to the base where it was trained.
+
+    peft 0.21 `tuners/lora/layer.py`, `Linear.merge`, adds to the weight that is there, of which
+    shards are a part.
+    """
+    if workload.adapter.merge != "device":
+        return None
+    if shape.stage == 3 or shape.engine == "fsdp":
+        return "adapters merge into whole weights, which are split here: merge in host RAM"
+    return None
 
 
 def _recomputation(problem: Problem, shape: Shape) -> str | None:

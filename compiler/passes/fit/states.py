@@ -1,6 +1,7 @@
 """Which dtype each kind of training state has, by engine, method and precision."""
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from packaging.version import Version
@@ -18,6 +19,7 @@ _MOMENTS: dict[OptimizerName, StateDtype] = {
 }
 
 
+@lru_cache(maxsize=256)
 def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) -> States:
     """Follow what the engine and the adapter library do to the dtypes.
 

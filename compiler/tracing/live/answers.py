@@ -10,12 +10,20 @@ class Answers:
     """Answers about masks of image places: how many there are is known from the batch."""
 
     def __init__(
-        self, image_places: int, *, mixed: bool = False, scored: int | None = None
+        self,
+        image_places: int,
+        *,
+        mixed: bool = False,
+        labels: int | None = None,
+        scored: int = 0,
+        logs: bool = False,
     ) -> None:
         self.places = image_places
-        self.scored = scored
-        """Labels that a loss picks out of (batch, sequence - 1); None: it takes them all as they
-        are."""
+        self.labels, self.scored = labels, scored
+        """Labels in (batch, sequence - 1), and how many of them a loss picks; None: it takes them
+        all as they are."""
+        self.logs = logs
+        """Whether a trainer reads numbers to log them, for which zeros do."""
         self.mixed = mixed
         """Whether the batch holds grids on the CPU, whose numbers the model reads."""
 
@@ -28,6 +36,8 @@ class Answers:
             return self._nonzero(args[0])
         if func is aten.index.Tensor and args[0].device.type == "meta":
             return self._index(*args)
+        if self.logs and func is aten._local_scalar_dense.default and args[0].is_meta:  # noqa: SLF001
+            return 0
         if self.mixed and _is_mixed(args, kwargs):
             args, kwargs = tree_map_only(torch.Tensor, _on_meta, (args, kwargs))
             return func(*args, **kwargs)
@@ -35,7 +45,7 @@ class Answers:
 
     def _count(self, mask: torch.Tensor) -> int:
         """True elements of a mask over (batch, sequence) or (batch, sequence, hidden)."""
-        if self.scored is not None and mask.dim() == 2 and mask.numel() == self.scored:
+        if self.labels is not None and mask.dim() == 2 and mask.numel() == self.labels:
             return self.scored
         return self.places * (mask.shape[2] if mask.dim() > 2 else 1)
 

@@ -20,7 +20,9 @@ from tunec.compiler.tracing.live.batches import batch_of
 from tunec.compiler.tracing.live.building import build
 from tunec.compiler.tracing.live.evaluating import evaluate
 from tunec.compiler.tracing.live.host_shards import moving_shards, to_host
+from tunec.compiler.tracing.live.host_units import moving_units
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
+from tunec.compiler.tracing.live.rewarded import Trained, go_on
 from tunec.compiler.tracing.live.saving import save_sharded_by_fsdp
 from tunec.compiler.tracing.live.step import (
     answers_of,
@@ -61,9 +63,11 @@ def trace_fsdp(subject: Subject) -> Storages:
         name_model(storages, model)
         batch = batch_of(subject, model)
         name_batch(storages, batch)
+        moved = subject.layout.fsdp.offload_params
+        if moved:
+            stack.enter_context((moving_units if flat else moving_shards)(storages))
         model = fsdp_1.sharded(subject, model) if flat else _sharded(subject, model)
-        if subject.layout.fsdp.offload_params:
-            stack.enter_context(moving_shards(storages))
+        if moved and not flat:
             to_host(model)
         (fsdp_1.name_weights if flat else _name_weights)(storages, model)
         parameters = [each for each in model.parameters() if each.requires_grad]
@@ -76,13 +80,12 @@ def trace_fsdp(subject: Subject) -> Storages:
                 each.grad = None
             (fsdp_1.name_units if flat else _name_units)(storages, model)
         save_sharded_by_fsdp(subject, storages, model)
+        go_on(subject, storages, Trained(model, model, None, casts or nullcontext()))
         evaluate(subject, storages, model, model, casts or nullcontext())
     return storages
 
 
 def _refuse(subject: Subject) -> None:
-    if subject.layout.fsdp.version == 1 and subject.layout.fsdp.offload_params:
-        raise Untraceable("FSDP 1 moves shards to the host, which meta tensors cannot tell apart")
     if subject.layout.parallel.tensor > 1 or subject.layout.parallel.sequence > 1:
         raise Untraceable("only data parallel ranks are traced")
     if subject.workload.quantization.format == "int8":
@@ -224,6 +227,9 @@ class _Stream(torch.cpu.Stream):  # type: ignore[misc]  # torch is not typed
     def record_event(self) -> Any:
         return torch.cpu.Event()
 
+    def synchronize(self) -> None:
+        """Nothing is under way."""
+
 
 _HANDLE: Final = SimpleNamespace(
     Stream=_Stream,
@@ -231,6 +237,7 @@ _HANDLE: Final = SimpleNamespace(
     stream=torch.cpu.stream,
     current_stream=lambda *_: _Stream(),
     current_device=torch.cpu.current_device,
+    synchronize=lambda *_: None,
 )
 
 

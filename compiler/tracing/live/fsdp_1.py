@@ -40,6 +40,7 @@ def sharded(subject: Subject, model: torch.nn.Module) -> Any:
         forward_prefetch=asked.forward_prefetch,
         use_orig_params=asked.use_orig_params,
         limit_all_gathers=True,
+        cpu_offload=fsdp.CPUOffload(offload_params=asked.offload_params),
         device_id=torch.device("meta"),
     )
     if asked.checkpointing:
@@ -149,7 +150,7 @@ def on_meta(subject: Subject, handle: SimpleNamespace) -> Iterator[None]:
         importlib.import_module(f"{_PACKAGE}.{name}")
     parallel, nodes = subject.layout.parallel, subject.layout.nodes
     answers = SimpleNamespace(
-        **vars(handle) | {"is_available": lambda: True},
+        **vars(handle) | {"is_available": lambda: True, "synchronize": lambda *_: None},
         device_count=lambda: max(parallel.data // nodes, 1),
     )
 

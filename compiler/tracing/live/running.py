@@ -11,7 +11,9 @@ from tunec.compiler.tracing.live.batches import batch_of
 from tunec.compiler.tracing.live.building import build, reference_of
 from tunec.compiler.tracing.live.evaluating import evaluate
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
+from tunec.compiler.tracing.live.merging import merge
 from tunec.compiler.tracing.live.offloading import offloading
+from tunec.compiler.tracing.live.rewarded import Trained, go_on
 from tunec.compiler.tracing.live.step import (
     Loss,
     answers_of,
@@ -94,7 +96,9 @@ def _trace_plain(subject: Subject) -> Storages:
             _step(subject, storages, loss, steps, (casts or nullcontext(), moved), measured=last)
             for each in parameters:
                 each.grad = None
+        go_on(subject, storages, Trained(model, run_model, reference, casts or nullcontext()))
         evaluate(subject, storages, model, run_model, casts or nullcontext())
+        merge(subject, storages, model)
     return storages
 
 

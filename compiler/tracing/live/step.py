@@ -12,6 +12,7 @@ from tunec.compiler.tracing.live.autocast import CudaAutocast
 from tunec.compiler.tracing.live.batches import Batch, image_elements
 from tunec.compiler.tracing.live.building import DTYPES
 from tunec.compiler.tracing.live.quantized import QuantizedLinear
+from tunec.compiler.tracing.live.rewarded import loss_over_answers
 from tunec.compiler.tracing.live.storages import Storages
 from tunec.compiler.tracing.live.trl_loss import is_trls, loss_in_tiles, scored_places
 from tunec.compiler.tracing.subject import Subject
@@ -21,8 +22,12 @@ Loss = Callable[[], torch.Tensor]
 
 def answers_of(subject: Subject) -> Answers:
     """What operations on a subject's batch are told."""
-    scored = scored_places(subject) if is_trls(subject) else None
-    return Answers(image_elements(subject), mixed=subject.workload.data.images > 0, scored=scored)
+    images, asked = subject.workload.data.images > 0, subject.workload.preference
+    if not is_trls(subject):
+        return Answers(image_elements(subject), mixed=images)
+    labels, scored = scored_places(subject)
+    logs = asked is not None and asked.scored > 0
+    return Answers(image_elements(subject), mixed=images, labels=labels, scored=scored, logs=logs)
 
 
 def backward(loss: torch.Tensor) -> None:
@@ -69,6 +74,9 @@ def autocast_of(subject: Subject) -> CudaAutocast | None:
 
 def loss_of(subject: Subject, model: Any, batch: Batch, reference: Any = None) -> Loss:
     """How the trainer computes the loss; outputs besides it are let go, as the Trainer does."""
+    asked = subject.workload.preference
+    if asked is not None and asked.scored:
+        return loss_over_answers(subject, model, batch)
     if is_trls(subject):
         return loss_in_tiles(subject, model, batch, reference)
     if subject.workload.architecture.kind == "diffusion":

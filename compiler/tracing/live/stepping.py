@@ -6,7 +6,6 @@ from typing import Any, Final, Protocol
 
 import torch
 
-from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.states import MOMENTS, is_paged
 from tunec.compiler.tracing.subject import Subject
 
@@ -50,7 +49,8 @@ def optimizer_of(
     if slots.name == "sgd":
         return _Own(torch.optim.SGD(parameters, lr=1e-4, foreach=kernel != "loop"))
     moments, dtype = MOMENTS[slots.name], subject.layout.states.optimizer
-    return _Kernel(parameters, moments, dtype, embeddings, paged=is_paged(slots))
+    how = {"paged": is_paged(slots), "follows": kernel != "bitsandbytes"}
+    return _Kernel(parameters, moments, dtype, embeddings, **how)
 
 
 class _Own:
@@ -78,24 +78,41 @@ class _Kernel:
         embeddings: Iterable[int],
         *,
         paged: bool,
+        follows: bool,
     ) -> None:
+        """`follows`: whether states are never wider than their parameter, as torch makes them."""
         self.parameters, self.moments, self.dtype = parameters, moments, dtype
-        self.embeddings, self.paged = frozenset(embeddings), paged
+        self.embeddings, self.paged, self.follows = frozenset(embeddings), paged, follows
         self.states: list[torch.Tensor] = []
 
     def step(self) -> Any:
+        for parameter in self.parameters if self.paged else ():
+            self._come(parameter)
         if self.states:
             return
         for parameter in self.parameters:
             if parameter.grad is not None:
                 self.states += [each for _ in range(self.moments) for each in self._new(parameter)]
 
+    def _come(self, parameter: torch.Tensor) -> None:
+        """Have on the device, for as long as a tensor is stepped, what of it is in managed memory.
+
+        The driver brings it there, whatever the allocator knows.
+        """
+        if parameter.grad is not None and parameter.numel() >= _PAGED:
+            wide = id(parameter) in self.embeddings or self.dtype != "int8"
+            kind = torch.float32 if wide else torch.uint8
+            shape = (self.moments, parameter.numel())
+            torch.empty(shape, dtype=kind, device=parameter.device)
+
     def _new(self, parameter: torch.Tensor) -> list[torch.Tensor]:
         device, elements = parameter.device, parameter.numel()
         paged = self.paged and elements >= _PAGED
         wide = elements < _SMALL or id(parameter) in self.embeddings
         if self.dtype != "int8" or wide:
-            dtype = {2: torch.bfloat16}.get(BYTES[self.dtype], torch.float32)  # type: ignore[index]
+            dtype = torch.bfloat16 if self.dtype in ("bf16", "fp16") else torch.float32
+            narrow = self.follows and parameter.element_size() < dtype.itemsize
+            dtype = parameter.dtype if narrow else dtype
             return [] if paged else [torch.empty(elements, dtype=dtype, device=device)]
         scales = torch.empty(math.ceil(elements / _BLOCK), dtype=torch.float32, device=device)
         whole = [] if paged else [torch.empty(elements, dtype=torch.uint8, device=device)]

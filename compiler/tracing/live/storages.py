@@ -92,6 +92,10 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed
             weakref.finalize(storage, self._elsewhere.discard, key)
         return value
 
+    def overlooks(self, value: torch.Tensor) -> bool:
+        """Whether a tensor is left out."""
+        return value.untyped_storage()._cdata in self._elsewhere  # noqa: SLF001
+
     def _category(self) -> Category:
         return "activations" if self.phase == "forward" else "temporaries"
 

@@ -19,11 +19,12 @@ from tunec.compiler.tracing.subject import Subject, Untraceable
 
 _TILED: Final = Version("1.15")
 _OUTPUTS: Final = {
-    1: ("log_probs", "entropy", "is_top1"),
-    2: ("log_probs", "entropy", "mean_logits", "is_top1"),
+    "sft": ("log_probs", "entropy", "is_top1"),
+    "dpo": ("log_probs", "entropy", "mean_logits", "is_top1"),
+    "grpo": ("log_probs", "entropy"),
 }
-"""What the head is asked for a token: trl 1.16 `sft_trainer.py` and `dpo_trainer.py`, `__init__`.
-By sequences of a sample."""
+"""What the head is asked for a token: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and
+`grpo_trainer.py`, `__init__`."""
 _BETA: Final = 0.1
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -33,8 +34,6 @@ def is_trls(subject: Subject) -> bool:
     workload = subject.workload
     if workload.loss == "fused":
         raise Untraceable("Liger's fused loss runs on devices only")
-    if workload.generation is not None:
-        raise Untraceable("generation is no part of a traced step")
     if workload.loss == "full" and workload.preference is None:
         return False
     if workload.loss == "full":
@@ -56,7 +55,14 @@ def add_head(subject: Subject, model: Any) -> None:
     """Give a causal model, with adapters or without, TRL's head."""
     utils = importlib.import_module("trl.trainer.utils")
     base = model.get_base_model() if subject.is_adapted else model
-    utils.add_fused_lm_head(base, outputs=_OUTPUTS[_sequences(subject)])
+    utils.add_fused_lm_head(base, outputs=_OUTPUTS[_objective(subject)])
+
+
+def _objective(subject: Subject) -> str:
+    asked = subject.workload.preference
+    if asked is None:
+        return "sft"
+    return "grpo" if asked.scored else "dpo"
 
 
 def _sequences(subject: Subject) -> int:
@@ -136,8 +142,12 @@ def _autocast_on_meta(subject: Subject) -> dict[str, Callable[..., Any]]:
     }
 
 
-def scored_places(subject: Subject) -> int:
-    """Labels of a micro batch that a loss in tiles is of: all but the first of each sequence."""
-    data = subject.workload.data
+def scored_places(subject: Subject) -> tuple[int, int]:
+    """Labels of a micro batch, and those of them that a loss in tiles is of.
+
+    All but the first of each sequence, or those of answers that the model wrote.
+    """
+    data, asked = subject.workload.data, subject.workload.preference
     rows = subject.layout.batch.micro * _sequences(subject)
-    return rows * (data.sequence + data.image_tokens - 1)
+    labels = data.sequence + data.image_tokens - 1
+    return rows * labels, rows * ((asked.scored if asked is not None else 0) or labels)

@@ -23,8 +23,10 @@ from tunec.compiler.tracing.live.batches import Batch, batch_of
 from tunec.compiler.tracing.live.building import build, reference_of
 from tunec.compiler.tracing.live.evaluating import evaluate
 from tunec.compiler.tracing.live.kernels import as_on_gpu, replaced
+from tunec.compiler.tracing.live.merging import merge
 from tunec.compiler.tracing.live.muon import block_of, on_meta
 from tunec.compiler.tracing.live.ranks import loss_over_ranks, sharing_ranks
+from tunec.compiler.tracing.live.rewarded import Trained, go_on
 from tunec.compiler.tracing.live.saving import save_sharded_by_zero
 from tunec.compiler.tracing.live.step import (
     Loss,
@@ -76,7 +78,9 @@ def trace_zero(subject: Subject) -> Storages:
         storages.settle("training state")
         _step(subject, storages, engine, loss, measured=True)
         save_sharded_by_zero(subject, storages, engine)
+        go_on(subject, storages, Trained(model, engine, None, casts or nullcontext()))
         evaluate(subject, storages, model, engine, casts or nullcontext())
+        merge(subject, storages, model)
     return storages
 
 

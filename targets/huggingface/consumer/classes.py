@@ -12,7 +12,13 @@ _HOMES: Final[Mapping[str, str]] = {
     "SFTConfig": "trl",
     "DPOConfig": "trl",
     "GRPOConfig": "trl",
+    "KTOConfig": "trl",
+    "RewardConfig": "trl",
+    "RLOOConfig": "trl",
+    "GKDConfig": "trl",
 }
+_APART: Final[Mapping[str, str]] = {"GKDConfig": "trl.experimental.gkd"}
+"""Where a class went: trl 0.29 trainer to experimental."""
 
 
 def home(name: str) -> str:
@@ -27,4 +33,10 @@ def version(name: str) -> str:
 
 def find(name: str) -> Any:
     """The class, or None where the installed release has none of that name."""
-    return getattr(importlib.import_module(home(name)), name, None)
+    found = getattr(importlib.import_module(home(name)), name, None)
+    if found is not None or name not in _APART:
+        return found
+    try:
+        return getattr(importlib.import_module(_APART[name]), name, None)
+    except ImportError:
+        return None

@@ -40,6 +40,7 @@ def resolve(question: Question) -> Answer:
             answer["parsed"] = _arguments(namespace)
             accelerator = attempt("deepspeed", log, lambda: _accelerator(namespace, question))
             attempt("safety", log, lambda: _check_safety(namespace, accelerator))
+            attempt("average", log, lambda: _check_average(namespace))
             answer["deepspeed"] = attempt(
                 "deepspeed", log, lambda: _deepspeed(namespace, accelerator)
             )
@@ -98,6 +99,14 @@ def _check_safety(namespace: argparse.Namespace, accelerator: Any) -> None:
         module.safety_check(namespace, accelerator)
 
 
+def _check_average(namespace: argparse.Namespace) -> None:
+    """What averaged weights that are given beforehand need beside them, from 4.10 on."""
+    trainer = _trainer(namespace)
+    check = getattr(trainer, "_load_initial_lora_ema_state", None)
+    if check is not None and not (namespace.init_lora and namespace.use_ema):
+        check()
+
+
 def _deepspeed(namespace: argparse.Namespace, accelerator: Any) -> Any:
     plugin = accelerator.state.deepspeed_plugin
     if plugin is None:
@@ -122,10 +131,27 @@ def _data(namespace: argparse.Namespace, accelerator: Any) -> Any:
     made = [factory.init_backend_config(each, namespace, accelerator) for each in enabled]
     for each in enabled:
         config.create_backend_config(dict(each), vars(namespace)).validate(vars(namespace))
+        _check_storage(factory, registry, each)
     return {
         "backends": [plain(_without_report(each)) for each in made],
         "rules": _rules(backends, namespace),
     }
+
+
+def _check_storage(factory: Any, registry: Any, each: Mapping[str, Any]) -> None:
+    """What a data set's storage has to be told, as it is checked before anything is opened."""
+    kind, is_pictures = each.get("type"), each.get("dataset_type") not in _WITHOUT_PIXELS
+    if kind == "huggingface" and is_pictures:
+        factory.check_huggingface_config(dict(each))
+    if each.get("metadata_backend") == "parquet" and not each.get("parquet"):
+        registry._configure_metadata_backend(dict(each), {"id": each["id"]})  # noqa: SLF001
+    if kind == "local" and is_pictures and not each.get("conditioning_config"):
+        registry._configure_backend_by_type(dict(each), _opened(each))  # noqa: SLF001
+
+
+def _opened(each: Mapping[str, Any]) -> dict[str, Any]:
+    report = SimpleNamespace(set_instance_data_dir=lambda _: None)
+    return {"id": each["id"], "dataset_type": each.get("dataset_type"), "bucket_report": report}
 
 
 def _without_report(backend: Mapping[str, Any]) -> dict[str, Any]:

@@ -127,8 +127,7 @@ _MARKS: Final = frozenset(
 def recognise(document: Json) -> bool:
     """Whether a document is a list of data sets, as `parse` gives it."""
     first = document.get("[0]") if isinstance(document, dict) else None
-    return (
-        isinstance(first, dict)
-        and "id" in first
-        and ("dataset_type" in first or ("type" in first and bool(_MARKS & set(first))))
-    )
+    if not isinstance(first, dict) or not first.keys() & {"id", "type"}:
+        return False
+    marks = len(first.keys() & _MARKS)
+    return "dataset_type" in first or marks > 1 or (marks == 1 and {"id", "type"} <= first.keys())

@@ -3,10 +3,10 @@
 `measured.jsonl` holds one measurement a line, with repository, commit and path. `metric`:
 `allocated` (torch's max_memory_allocated), `reserved` (max_memory_reserved) or `driver`
 (nvidia-smi or a README's figure); `driver` beside `allocated` is nvidia-smi's of the same run;
-`oom`: the run ended for want of memory; `ran`: it did not. `reading_split` says which readings the
-bound on readings is fitted to (every second one of each source) and which ones judge it; nothing is
-fitted to allocated bytes. Rows that failed with fused kernels are here because they would fail
-without them too.
+`oom`: the run ended for want of memory (`held`, and `asked` for then); `ran`: it did not.
+`reading_split` says which readings the bound on readings is fitted to (every second one of each
+source) and which ones judge it; nothing is fitted to allocated bytes. Rows that failed with fused
+kernels are here because they would fail without them too.
 """
 
 import json
@@ -17,6 +17,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
+from published_models import GEMMA_7B, MT0_XXL, T0_3B
 from stated import stated_account
 from workload_builders import (
     ALL_LINEAR,
@@ -206,16 +207,6 @@ FALCON_7B = {
     "bias": False,
     "alibi": False,
 }
-GEMMA_7B = {
-    "model_type": "gemma",
-    "hidden_size": 3072,
-    "intermediate_size": 24576,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 16,
-    "head_dim": 256,
-    "vocab_size": 256000,
-}
 LITGPT = {
     "falcon-7b": model(FALCON_7B),
     "gemma-7b": model(GEMMA_7B),
@@ -246,25 +237,6 @@ def litgpt_account(row: Row) -> Account:
     return account(workload, layout(row["micro_batch"], checkpointed=row["grad_ckpt"]))
 
 
-T0_3B = {
-    "model_type": "t5",
-    "d_model": 2048,
-    "d_kv": 64,
-    "d_ff": 5120,
-    "num_layers": 24,
-    "num_decoder_layers": 24,
-    "num_heads": 32,
-    "vocab_size": 32128,
-    "feed_forward_proj": "gated-gelu",
-    "tie_word_embeddings": False,
-}
-MT0_XXL = T0_3B | {
-    "model_type": "mt5",
-    "d_model": 4096,
-    "d_ff": 10240,
-    "num_heads": 64,
-    "vocab_size": 250112,
-}
 PEFT_README = {"bigscience/T0_3B": T0_3B, "bigscience/mt0-xxl": MT0_XXL}
 
 

@@ -1,5 +1,6 @@
 """The memory of the host."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from workload_builders import LLAMA_3_8B, MIXED, full, layout, lora, matching, m
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.host import HostAccount, host_account
-from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.analyses.memory.workload import USUAL_FSDP, Workload
 
 MODEL = model(LLAMA_3_8B)
 FULL = full(MODEL)
@@ -115,3 +116,20 @@ def test_the_peak_is_the_largest_phase() -> None:
     found = host(stage=3, offload_optimizer="cpu", offload_param="cpu")
     assert found.peak_bytes == max(sum(terms.values()) for terms in found.phases.values())
     assert sum(found.terms.values()) == found.peak_bytes
+
+
+def test_a_full_checkpoint_of_fsdp_holds_all_moments_on_rank_0() -> None:
+    shards = replace(USUAL_FSDP, state_dict="full")
+    states = {"trainable": "fp32", "gradients": "fp32", "optimizer": "fp32", "autocast": True}
+    found = account(FULL, layout(engine="fsdp", world=8, fsdp=shards, **states)).host
+    assert found.phases["saving states"]["gathered optimizer states"] == 8 * MODEL.parameters
+    assert found.peak_phase == "saving states"
+
+
+def test_deepspeed_writes_one_storage_of_each_rank_at_a_time() -> None:
+    name = "states on their way to a file"
+    whole = host(stage=2).phases["saving states"]
+    assert whole[name] == pytest.approx(4 * MODEL.parameters, rel=1e-6)
+    pieces = host(stage=3, sub_group_size=100_000_000).phases["saving states"]
+    assert pieces[name] == 8 * 4 * 100_000_000
+    assert "saving states" not in host(stage=3, offload_optimizer="cpu").phases

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measured import MT0_XXL
+from published_models import FLAN_T5_XXL, MT0_XXL, T5_11B
 from workload_builders import (
     ALL_LINEAR,
     FP32,
@@ -44,6 +44,8 @@ MODELS = {
     "llama-33b": LLAMA_2_7B | _33B | {"num_attention_heads": 52, "num_key_value_heads": 52},
     "llama-3-70b": LLAMA_3_8B | _70B | {"num_attention_heads": 64},
     "mt0-xxl": MT0_XXL,
+    "flan-t5-xxl": FLAN_T5_XXL,
+    "t5-11b": T5_11B,
     "qwen2.5-32b": QWEN_25_7B | _32B | {"num_attention_heads": 40, "num_key_value_heads": 8},
 }
 MOVED = {"both": ("cpu", "cpu"), "optimizer": ("cpu", "none"), "none": ("none", "none")}
@@ -55,7 +57,8 @@ def host_of(row: dict[str, Any]) -> HostAccount:
     if row["engine"] == "deepspeed":
         optimizer, parameters = MOVED[row["offload"]]
         moved = {"offload_optimizer": optimizer, "offload_param": parameters}
-        plan = layout(engine="deepspeed", stage=row["stage"], **among, **moved, **MIXED)
+        states = FP32 if row["method"].endswith("fp32") else MIXED
+        plan = layout(engine="deepspeed", stage=row["stage"], **among, **moved, **states)
         return account(full(architecture), plan).host
     shards = replace(
         FSDP_1,

@@ -28,20 +28,33 @@ DEVICES = {
     "12GB": "rtx-3060",
     "16GB": "v100-sxm2-16g",
     "24GB": "rtx-4090",
+    "32GB": "v100-sxm2-32g",
     "40GB": "a100-sxm4-40g",
     "48GB": "rtx-a6000",
     "80GB": "a100-sxm4-80g",
 }
 
 WIDE = "micro-batch and attention code of the table are unknown; without checkpointing"
-WIDE_OF_THE_MARK = {"zero-005": WIDE}
+COPIES = (
+    "deepspeed of early 2023, whose world of one copies what it fetches to the device and then "
+    "gathers it into a second tensor: 3.8 GiB of BLOOM's embedding; today's does not"
+)
+WIDE_OF_THE_MARK = {
+    "zero-005": WIDE,
+    "peft-009": COPIES,
+}
 """Allocated bytes that the account misses by more than 8 %."""
 NEARLY = "93.5 % of the device is what stays: the margin of 4 % on it and NCCL's are too much"
+SHORTER_TEXTS = "its texts are shorter than the 128 tokens at which they are cut"
 REFUSED_THOUGH_THEY_RAN = {
     "fms-llama3-8b-full-foak-fast-kernels-2x4": NEARLY,
     "fms-llama3-8b-full-foak-fast-kernels-liger-2x4": NEARLY,
     "fms-llama3-8b-full-foak-fast-kernels-liger-2x8": NEARLY,
     "unsloth-hf-8b-12gb": "by 0.03 GiB; the longest sequence that fitted into 12 GB",
+    "t5-large-ddp-16": SHORTER_TEXTS,
+    "t5-large-ddp-fp16-20": SHORTER_TEXTS,
+    "t5-large-zero2-40": SHORTER_TEXTS,
+    "t5-large-zero2-offload-50": SHORTER_TEXTS,
 }
 """Runs that ended well on devices that they would not fit by the account."""
 NO_THROUGHPUT = "its record has no throughput; the same run went through at 4 commits before"
@@ -52,6 +65,9 @@ RUN_THOUGH_THEY_FAILED = {
     "fms-9239802-llama-2-70b-hf-lora-baseline-peft-bnb-2x4": NO_THROUGHPUT,
     "fms-9239802-llama-2-70b-hf-lora-accelerated-peft-bnb-2x4": NO_THROUGHPUT,
     "fitcheck-071": "by 0.4 %: 13.0 of 14.6 GiB are tensors, and no hole was left for 1.2 GiB",
+    "llamafactory-6752": "by 1 GiB; neither its files nor where it failed are given",
+    "llamafactory-4133": "where it failed is not given; nine devices are named for eight ranks",
+    "trl-notebook-grpo-qwen3-14b": "by 0.2 GiB; how long its longest prompt is is not given",
 }
 """Runs that are taken to have failed for want of memory, on devices that they would fit."""
 ABOVE_THE_BOUND = {
@@ -119,6 +135,20 @@ def test_9_peaks_of_litgpt_are_within_5_percent() -> None:
     assert max(map(abs, found.values())) < 0.05, found
 
 
+def test_5_peaks_of_preference_adapters_and_experts_are_within_5_percent() -> None:
+    """DPO by DeepSpeed's own Adam, LoRA of BLOOM in fp32, a DeepSeek-V3 of two layers."""
+    found = {name: error for name, error in allocated().items() if name in OTHER_KINDS}
+    assert found.keys() == OTHER_KINDS
+    assert max(map(abs, found.values())) < 0.05, found
+
+
+OTHER_KINDS = {
+    "ds-chat-dpo-opt-350m",
+    "peft-008",
+    *(f"liger-deepseek-v3-{tokens}" for tokens in (2048, 4096, 8192)),
+}
+
+
 ZERO = {
     "zero-003": 0.03,
     "zero-004": 0.04,
@@ -169,6 +199,16 @@ def test_allocated_peaks(confidence: str) -> None:
     assert quantile(sizes, 0.95) < 0.08
     wide = {name for name, error in found.items() if abs(error) > 0.08}
     assert wide == WIDE_OF_THE_MARK.keys() & chosen
+
+
+def test_steps_that_failed_held_and_asked_for_what_the_account_says() -> None:
+    """Of ZeRO-2, LLaMA's by torch's loop and MiniCPM-V's by foreach: messages that give both."""
+    failed = [one for one in ALL if "held" in one.row]
+    assert len(failed) == 2
+    for one in failed:
+        assert one.account.peak.name == "optimizer step"
+        needed = one.row["held"] + one.row["asked"]
+        assert one.account.peak_bytes == pytest.approx(needed, rel=0.002)
 
 
 def test_51_readings_of_qwen_are_within_20_percent_of_what_is_required() -> None:

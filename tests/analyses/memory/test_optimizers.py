@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 from workload_builders import FP32, LLAMA_32_1B, SMALL_LLAMA, full, layout, lora, model
 
 from tunec.compiler.analyses.memory.account import account
@@ -152,6 +153,13 @@ def test_what_a_step_allocates(which: str, kernel: str) -> None:
     found = step_bytes(asked, states(**FP32), counts.trainable, counts.largest)
     assert allocated <= found * 1.05
     assert found <= allocated * 2
+
+
+def test_foreach_before_torch_2_1_holds_a_second_copy() -> None:
+    """`denom = torch._foreach_add(exp_avg_sq_sqrt, eps)`: the row `msswift-411` failed in it."""
+    asked = full(MODEL, name="adamw", kernel="foreach").optimizer
+    found = [step_bytes(asked, states(**FP32), 10, 0, Version(v)) for v in ("2.0.1", "2.1")]
+    assert found == [80, 40]
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,18 @@ class Launched:
         return lambda *args, **kwargs: None
 
 
+def test_only_sums_of_another_dtype_are_copied() -> None:
+    """TRL sums gradients in fp32 and converts them to the weight's dtype (`.to`)."""
+    hidden, vocab = LLAMA.hidden, LLAMA.vocab
+    options = {"head_trained": True, "short": True}
+    narrow, wide, casting = (
+        chunked(hidden, vocab, None, width=width, casts=casts, **options).fixed_backward
+        for width, casts in ((2, False), (4, False), (2, True))
+    )
+    assert (narrow, wide) == (6 * vocab * hidden, 4 * vocab * hidden)
+    assert casting == wide + 2 * 2 * 32768 * hidden
+
+
 def test_liger_by_release() -> None:
     """Allocations in `fused_linear_cross_entropy_forward` of the wheels 0.4.2, 0.5.10, 0.8.0."""
     hidden, vocab = LLAMA.hidden, LLAMA.vocab

@@ -124,6 +124,7 @@ _NO_ADAPTER = Adapter(
     bias="none",
     rslora=False,
     dora=False,
+    merge="never",
     also_train=(),
     frozen=(),
     trainable_parameters=0,

@@ -1,6 +1,6 @@
 """Axolotl's own reading of its YAML, up to where it would load a model.
 
-Runs inside an environment that holds one release of axolotl. Verb: `read`.
+Runs inside an environment that holds one release of axolotl. Verbs: `read`, `strategy`.
 """
 
 from collections.abc import Mapping
@@ -38,4 +38,19 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list) else str(value)
 
 
-VERBS = {"read": read}
+def strategy(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether the preference method has a function for `types` of data sets."""
+    import sys
+    from importlib import import_module
+    from unittest.mock import MagicMock
+
+    sys.modules.setdefault("colorama", MagicMock())  # for a debugger, which none asks for
+    from axolotl.utils.dict import DictDefault
+
+    load = import_module(f"axolotl.prompt_strategies.{question['method']}").load
+    kept = DictDefault({"datasets": [{"path": "a", "type": {}}], "chat_template": "chatml"})
+    found = {each: load(each, kept, dataset_idx=0) for each in question["types"]}
+    return {"found": [each for each, held in found.items() if held is not None]}
+
+
+VERBS = {"read": read, "strategy": strategy}

@@ -15,9 +15,21 @@ _SHARDING: Final = "../test_sharding_consumers.py"
 _PARALLEL: Final = "test_parallel.py"
 _GENERATION: Final = "test_generation.py"
 _ZERO: Final = "../test_zero_consumers.py"
+_SCRIPTS: Final = "test_scripts.py"
 _MEETING: Final = "test_resuming_and_meeting.py"
+_WITHOUT: Final = "test_started_without.py"
 
 ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
+    "adalora-recomputed-by-reentrance": (_WITHOUT, "test_an_adapter_of_adalora_is_ready_twice"),
+    "engine-flags-unread": (_WITHOUT, "test_no_engine_is_started_by_its_settings"),
+    "evaluation-below-stage-3": (_WITHOUT, "test_the_trainer_evaluates_by_stage_3_alone"),
+    "assignment-with-blanks": (_WITHOUT, "test_a_name_before_a_blank_is_a_command"),
+    "flag-with-another-dash": (_WITHOUT, "test_argparse_knows_no_flag_of_one_dash"),
+    "flag-without-value": (_WITHOUT, "test_argparse_asks_for_a_value"),
+    "meeting-of-another-name": (_WITHOUT, "test_each_node_draws_its_own_word"),
+    "node-rank-missing": (_WITHOUT, "test_a_node_without_ssh_is_told_its_number"),
+    "optimizer-made-by-script": (_WITHOUT, "test_accelerate_takes_one_optimizer"),
+    "warmup-by-logarithm": (_WITHOUT, "test_a_warm_up_of_deepspeed_rises_by_a_logarithm"),
     "address-refused": (_MEETING, "test_an_address_with_a_user_is_nobody_s"),
     "automatic-bucket-not-whole": (_MEETING, "test_deepspeed_takes_no_fraction_for_a_bucket"),
     "deprecated-key": (_MEETING, "test_an_old_key_is_read_as_its_successor"),
@@ -36,6 +48,16 @@ ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
     "tasks-train-apart": (_MEETING, "test_a_task_of_slurm_is_a_run_of_its_own"),
     "zero-of-one-process": (_MEETING, "test_one_process_holds_all_states"),
     "accelerate-file-not-read": (_STARTED, "test_only_accelerate_s_launcher_reads_its_file"),
+    "assistant-mask-empty": (_TRL, "test_a_template_without_marks_has_no_mask"),
+    "attention-word-unknown": (_TRL, "test_transformers_looks_up_the_kernel_of_attention"),
+    "compute-dtype-unknown": (_TRL, "test_auto_is_no_dtype_of_torch"),
+    "data-set-type-of-another-method": (_TRL, "test_axolotl_looks_up_the_type_of_a_data_set"),
+    "distillation-refused": (_TRL, "test_a_share_lies_between_0_and_1"),
+    "exclusion-matches-nothing": (_PEFT, "test_a_block_in_a_list_excludes_nothing"),
+    "frozen-modules-missing": (_TRL, "test_a_layer_has_blocks_and_no_projections"),
+    "generation-number-refused": (_TRL, "test_no_iteration_draws_no_batch"),
+    "option-not-for-images": (_TRL, "test_images_are_not_cut_off"),
+    "reward-weights-miscounted": (_TRL, "test_a_reward_has_a_weight"),
     "adam-is-adamw": (_LIBRARIES, "test_adam_is_adamw"),
     "adam-numbers-unread": (_LIBRARIES, "test_numbers_of_adam_are_for_adam"),
     "adapter-key-unread": (_PEFT, "test_a_rank_under_another_name_is_not_read"),
@@ -106,6 +128,8 @@ ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "kto-batch-of-one": (_TRL, "test_kto_of_one_sample_is_refused"),
     "launch-engines-exclude": (_LAUNCHERS, "test_accelerate_takes_one_engine"),
+    "fp16-on-cpu": (_LAUNCHERS, "test_accelerate_computes_no_fp16_on_a_cpu"),
+    "launcher-flag-of-another": (_LAUNCHERS, "test_a_launcher_refuses_the_flags_of_another"),
     "launcher-flags-behind-script": (
         _LAUNCHERS,
         "test_what_stands_behind_the_script_is_the_script_s",
@@ -213,7 +237,36 @@ ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         _PARALLEL,
         "test_groups_that_share_a_sequence_are_data_parallel",
     ),
+    "tensor-parallel-beside-adapters": (
+        _PARALLEL,
+        "test_adapters_are_unknown_to_split_layers",
+    ),
     "visible-devices-overridden": (_PARALLEL, "test_a_count_beats_the_visible_devices"),
+    "dora-on-quantised-base": (_SCRIPTS, "test_layers_of_awq_have_no_dora"),
+    "example-flag-unread": (_SCRIPTS, "test_a_schedule_passes_over_the_numbers_of_others"),
+    "example-number-unusable": (_SCRIPTS, "test_an_example_cannot_train_with_these_numbers"),
+    "example-of-another-model": (_SCRIPTS, "test_the_xl_denoiser_wants_more_than_the_text"),
+    "flag-not-read-by-llama-cookbook": (
+        _SCRIPTS,
+        "test_llama_cookbook_goes_on_without_a_parameter_that_it_does_not_know",
+    ),
+    "flags-refused-by-llama-cookbook": (
+        _SCRIPTS,
+        "test_llama_cookbook_refuses_words_that_it_does_not_have",
+    ),
+    "packing-without-varlen": (_SCRIPTS, "test_packed_samples_see_each_other"),
+    "prompt-fills-the-sequence": (
+        _SCRIPTS,
+        "test_a_prompt_that_fills_the_sequence_leaves_no_answer",
+    ),
+    "rate-of-a-rate-free-optimizer": (_SCRIPTS, "test_prodigy_steps_by_its_own_estimate"),
+    "sat-flags-clash": (_SCRIPTS, "test_sat_takes_one_precision_and_one_count"),
+    "targets-in-one-word": (_SCRIPTS, "test_names_with_commas_are_one_name"),
+    "video-longer-than-sequence": (
+        _SCRIPTS,
+        "test_a_video_that_is_cut_has_more_features_than_tokens",
+    ),
+    "vllm-width-does-not-divide": (_SCRIPTS, "test_an_engine_is_of_as_many_processes_each"),
     "reference-model-beside-zero-3": (_TRL, "test_a_reference_is_a_second_model"),
 }
 """Rule -> (file beside this one, test) where it is more than a row of a table."""
@@ -233,50 +286,44 @@ NOT_PROVEN: Final[Mapping[str, Rules]] = {
         "pure-bf16-refused device-order-unset",
         "quantised-base-under-zero-3",
         "vllm-without-hardware",
-        "sageattention-of-nf4",
-        "loss-scaling-over-bf16 dora-on-quantised-base",
+        "loss-scaling-over-bf16",
+        "stored-form-not-for-training unsloth-on-several-devices no-device-left-for-vllm",
     ),
     "the program's loader imports packages that are not in its environment here": _of(
-        "four-bits-without-qlora",
+        "four-bits-without-qlora kernels-passed-over",
     ),
     "it is a process group of several processes that refuses it, or hangs": _of(
         "non-reentrant-adapter-under-zero-3",
         "processes-started-twice more-than-allocated",
-        "vllm-width-does-not-divide",
-        "tensor-parallel-beside-adapters",
         "loopback-between-nodes generation-under-fsdp-1",
     ),
     "it runs out of memory, and is measured by the memory account's own tests": _of(
         "buckets-fill-device device-memory-exceeded evaluation-batch-above-training",
         "every-process-loads-the-model least-batch-of-zero-3",
+        "engine-leaves-no-room",
         "nvme-buffers-fill-memory offload-beyond-host-memory offload-beyond-nvme",
     ),
     "it is slower on the hardware that is meant, and refused nowhere": _of(
-        "fast-link-turned-off",
+        "debugging-left-on fast-link-turned-off gloo-between-devices",
         "unequal-devices",
     ),
-    "the trainer of the method needs its model, tokenizer and data from a hub": _of(
-        "averaged-weights-not-possible",
-        "video-longer-than-sequence",
-        "language-model-tuned-beside-lora",
-        "packing-without-varlen prompt-fills-the-sequence",
-        "data-sets-share-a-cache",
-        "chat-form-of-another-model rate-of-a-rate-free-optimizer",
-    ),
     "its script is only in a repository, and its flags were read there": _of(
+        "alpaca-lora-flags-refused script-flag-unknown",
         "key-outside-its-block script-cuts-images script-settings-clash",
-        "example-flag-refused example-flag-unread example-flags-refused-together",
-        "flag-not-read-by-llama-cookbook flags-refused-by-llama-cookbook",
-    ),
-    "a trainer of an older release refuses it, of which only the parser is asked here": _of(
-        "trl-pair-of-some-releases",
+        "example-flag-refused example-flags-refused-together language-model-tuned-beside-lora",
+        "chat-form-of-another-model",
     ),
     "a checkpoint of several processes is written and read again": _of(
         "adapter-resumed-under-zero-3",
     ),
     "it is the absence of a reader, which no run shows": _of(
         "leaf-modules-below-stage-3",
-        "flags-without-effect",
+    ),
+    "an example script of transformers has no part in its package, and was read there": _of(
+        "training-not-asked-for",
+    ),
+    "the variable is read by releases before 5, in which wandb would have to be installed": _of(
+        "tracker-turned-off",
     ),
     "it is a batch system's part, and none runs here": _of(
         "nodes-without-srun",

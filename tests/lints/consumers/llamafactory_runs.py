@@ -1,6 +1,6 @@
 """LLaMA-Factory's own reading of its YAML, and what it makes of a tiny model.
 
-Runs inside an environment that holds one release of llamafactory. Verb: `read`.
+Runs inside an environment that holds one release of llamafactory. Verbs: `read`, `freeze`.
 """
 
 import os
@@ -73,4 +73,23 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else str(value)
 
 
-VERBS = {"read": read}
+def freeze(question: Mapping[str, Any]) -> dict[str, Any]:
+    """What freeze-tuning makes of a tiny Llama by `config`: refused, or what is trained."""
+    os.environ["DISABLE_VERSION_CHECK"] = "1"
+    import transformers
+    from llamafactory.hparams import FinetuningArguments
+    from llamafactory.model import adapter
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "vocab_size": 64}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=2, **sizes))
+    asked = FinetuningArguments(**question["config"])
+    try:
+        adapter._setup_freeze_tuning(
+            model, asked, is_trainable=True, cast_trainable_params_to_fp32=False
+        )
+    except ValueError as refusal:
+        return {"refused": "load", "text": str(refusal)}
+    return {"trained": [name for name, each in model.named_parameters() if each.requires_grad]}
+
+
+VERBS = {"read": read, "freeze": freeze}

@@ -85,6 +85,31 @@ def test_accelerate_takes_one_engine() -> None:
         _validate_launch_command(launch_command_parser().parse_args(words))
 
 
+@pytest.mark.parametrize("number", range(3))
+def test_a_launcher_refuses_the_flags_of_another(number: int, capsys) -> None:
+    from accelerate.commands.launch import launch_command_parser
+    from deepspeed.launcher.runner import parse_args as deepspeed
+    from torch.distributed.run import parse_args as torchrun
+
+    parsers = (torchrun, deepspeed, launch_command_parser().parse_args)
+    words = script("launcher-flag-of-another", number).split()
+    first = next(at for at, word in enumerate(words) if word.startswith("--"))
+    with pytest.raises(SystemExit):
+        parsers[number](words[first:])
+    assert f"unrecognized arguments: {words[first]}" in capsys.readouterr().err
+
+
+def test_accelerate_computes_no_fp16_on_a_cpu() -> None:
+    """In another process: the state of an Accelerator is the process's own."""
+    told = "from accelerate import Accelerator as A; a = A(cpu=True, mixed_precision='{}')"
+    seen = []
+    for precision in ("fp16", "bf16"):
+        code = told.format(precision) + "; print(a.native_amp, a.scaler)"
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        seen.append(run.stdout.split())
+    assert seen == [["False", "None"], ["True", "None"]]
+
+
 def test_argparse_keeps_the_last_value() -> None:
     words = script("flag-given-twice").split()
     parser = argparse.ArgumentParser()

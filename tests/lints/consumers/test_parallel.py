@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, patch
@@ -129,3 +130,32 @@ def test_a_count_beats_the_visible_devices(
     (encoded,) = (each for each in started[0] if each.startswith("--world_info="))
     world = json.loads(base64.urlsafe_b64decode(encoded.partition("=")[2]))
     assert world == {"localhost": chosen}
+
+
+def _split(*, adapted: bool) -> str:
+    import deepspeed
+
+    deepspeed_groups()
+    model = llama(num_attention_heads=4, num_key_value_heads=4).to(torch.bfloat16)
+    if adapted:
+        from peft import LoraConfig, get_peft_model
+
+        model = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 1},
+        "zero_allow_untested_optimizer": True,
+        "optimizer": {"type": "AdamW", "params": {"torch_adam": True, "lr": 1e-4}},
+        "tensor_parallel": {"autotp_size": 2},
+        "gradient_clipping": 1.0,
+    }
+    trained = [each for each in model.parameters() if each.requires_grad]
+    deepspeed.initialize(model=model, config=config, model_parameters=trained)
+    return "started"
+
+
+@pytest.mark.parametrize(("adapted", "said"), [(True, "KeyError: Parameter"), (False, "started")])
+def test_adapters_are_unknown_to_split_layers(adapted: bool, said: str) -> None:
+    """tensor-parallel-beside-adapters"""
+    assert said in str(apart(partial(_split, adapted=adapted), world=2))

@@ -138,3 +138,14 @@ def test_the_head_of_a_reward_is_trained_by_its_task(task: str | None, is_traine
     held = peft.get_peft_model(tiny_classifier(), peft.LoraConfig(task_type=task))
     heads = [each for name, each in held.named_parameters() if "score" in name]
     assert any(each.requires_grad for each in heads) is is_trained
+
+
+def test_a_block_in_a_list_excludes_nothing() -> None:
+    """exclusion-matches-nothing"""
+    for kind in (True, False):
+        each = next(each for each in examples("exclusion-matches-nothing") if each.is_bad is kind)
+        said = json.loads(each.files["adapter_config.json"])
+        config = {key: value for key, value in said.items() if key != "peft_type"}
+        model = _adapted(config)
+        trained = [name for name, each in model.named_parameters() if each.requires_grad]
+        assert any("gate_proj" in name for name in trained) is kind

@@ -9,13 +9,16 @@ import yaml
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
-from programs import example  # noqa: E402
+from programs import ask_program, example  # noqa: E402
+
+from tunec.compiler.consumers.environments import EnvironmentUnavailable  # noqa: E402
 
 for needed in ("torch", "transformers", "trl", "datasets", "peft"):
     pytest.importorskip(needed)
 
 REFUSED = (
     # rule, which bad example, words of the refusal
+    ("balancing-of-no-experts", 0, "is not a Mixture-of-Experts model"),
     ("head-adapted-in-preference-training", 0, "Applying a PEFT adapter to `lm_head`"),
     ("label-smoothing-unfit", 0, "Label smoothing must be greater than 0.0"),
     ("packing-without-length", 0, "`max_length` can't be `None`"),
@@ -120,15 +123,168 @@ def test_a_reference_is_a_second_model(tmp_path: Path) -> None:
     assert sizes[0] == sizes[1]
 
 
-def test_images_are_not_packed(tmp_path: Path) -> None:
-    """images-packed"""
+def grouped(number: int, kind: str, folder: Path, rule: str, **beside: Any) -> Any:
+    """The trainer of `trl grpo` with what an example says, and rewards of no meaning."""
     import datasets
+    import trl
+
+    said = yaml.safe_load(example(rule, kind, number).files["grpo.yaml"])
+    names = [
+        *("num_iterations", "repetition_penalty", "reward_weights", "epsilon", "epsilon_high"),
+    ]
+    taken = {key: said[key] for key in names if key in said}
+    here = {"output_dir": str(folder), "use_cpu": True, "report_to": "none", "bf16": False}
+    small = {"per_device_train_batch_size": 4, "num_generations": 4, "max_completion_length": 4}
+    rewards = [_reward for _ in said.get("reward_funcs", [None])]
+    return trl.GRPOTrainer(
+        model=model(folder / "model"),
+        args=trl.GRPOConfig(**here, **small, **taken, max_steps=1, save_strategy="no", **beside),
+        train_dataset=datasets.Dataset.from_list([{"prompt": "a b c"}] * 4),
+        processing_class=tokenizer(),
+        reward_funcs=rewards,
+    )
+
+
+def _reward(completions: list[str], **_: Any) -> list[float]:
+    return [float(number) for number, _ in enumerate(completions)]
+
+
+def test_no_iteration_draws_no_batch(tmp_path: Path) -> None:
+    """generation-number-refused"""
+    rule = "generation-number-refused"
+    made = grouped(0, "bad", tmp_path, rule)
+    made.train()
+    assert made.state.global_step == 0
+    with pytest.raises(ValueError, match=r"strictly positive float, but is 0\.0"):
+        grouped(1, "bad", tmp_path, rule).train()
+    made = grouped(0, "good", tmp_path, rule)
+    made.train()
+    assert made.state.global_step == 1
+
+
+def test_a_reward_has_a_weight(tmp_path: Path) -> None:
+    """reward-weights-miscounted"""
+    with pytest.raises(ValueError, match="Number of reward weights"):
+        grouped(0, "bad", tmp_path, "reward-weights-miscounted")
+    grouped(0, "good", tmp_path, "reward-weights-miscounted")
+
+
+def test_auto_is_no_dtype_of_torch() -> None:
+    """compute-dtype-unknown"""
+    import trl
+
+    ((_, text),) = example("compute-dtype-unknown", "bad", 0).files.items()
+    said = yaml.safe_load(text)
+    asked = trl.ModelConfig(load_in_4bit=said["load_in_4bit"], dtype=said["dtype"])
+    with pytest.raises(AttributeError, match="no attribute 'auto'"):
+        trl.get_quantization_config(asked)
+
+
+def test_transformers_looks_up_the_kernel_of_attention() -> None:
+    """attention-word-unknown"""
     import transformers
+
+    ((_, text),) = example("attention-word-unknown", "bad", 0).files.items()
+    config = transformers.LlamaConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=4)
+    with pytest.raises(ValueError, match="is not supported"):
+        transformers.LlamaForCausalLM._from_config(
+            config, attn_implementation=yaml.safe_load(text)["attn_implementation"]
+        )
+
+
+def test_a_share_lies_between_0_and_1(tmp_path: Path) -> None:
+    """distillation-refused"""
+    from trl.experimental.gkd import GKDConfig
+
+    said = {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", "bf16": False}
+    for kind in ("bad", "good"):
+        share = yaml.safe_load(example("distillation-refused", kind, 0).files["gkd.yaml"])["lmbda"]
+        if kind == "good":
+            GKDConfig(**said, lmbda=share)
+            continue
+        with pytest.raises(ValueError, match="lmbda must be in the range"):
+            GKDConfig(**said, lmbda=share)
+
+
+def test_axolotl_looks_up_the_type_of_a_data_set() -> None:
+    """data-set-type-of-another-method"""
+    types = [
+        yaml.safe_load(example("data-set-type-of-another-method", kind, 0).files["config.yaml"])
+        for kind in ("bad", "good")
+    ]
+    named = [each["datasets"][0]["type"] for each in types]
+    question = {"verb": "strategy", "method": "dpo", "types": named}
+    assert _asked("axolotl", "0.19.0", question)["found"] == named[1:]
+
+
+def test_a_layer_has_blocks_and_no_projections() -> None:
+    """frozen-modules-missing"""
+    keys = ("finetuning_type", "freeze_trainable_layers", "freeze_trainable_modules")
+    for kind in ("bad", "good"):
+        said = yaml.safe_load(example("frozen-modules-missing", kind, 0).files["train.yaml"])
+        config = {key: said[key] for key in keys}
+        answer = _asked("llamafactory", "0.9.5", {"verb": "freeze", "config": config})
+        assert ("is not found" in answer.get("text", "")) is (kind == "bad")
+
+
+def test_a_template_without_marks_has_no_mask(tmp_path: Path) -> None:
+    """assistant-mask-empty"""
+    import datasets
     from trl import SFTConfig, SFTTrainer
+
+    said = {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", "bf16": False}
+    words = tokenizer()
+    words.chat_template = "{% for each in messages %}{{ each['content'] }} {% endfor %}"
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    with pytest.raises((RuntimeError, ValueError), match="template"):
+        SFTTrainer(
+            model=model(tmp_path / "model"),
+            args=SFTConfig(**said, assistant_only_loss=True),
+            train_dataset=datasets.Dataset.from_list([{"messages": turns}] * 4),
+            processing_class=words,
+        )
+
+
+def _asked(program: str, version: str, question: dict[str, Any]) -> Any:
+    try:
+        (answer,) = ask_program(program, version, [question])
+    except EnvironmentUnavailable as unavailable:
+        pytest.skip(f"not checked: {unavailable}")
+    return answer
+
+
+def _processor() -> Any:
+    import transformers
 
     class Processor(transformers.ProcessorMixin):  # type: ignore[misc]
         attributes = ("tokenizer",)
         tokenizer_class = "PreTrainedTokenizerFast"
+
+    return Processor(tokenizer())
+
+
+def test_images_are_not_cut_off(tmp_path: Path) -> None:
+    """option-not-for-images"""
+    import datasets
+    from trl import SFTConfig, SFTTrainer
+
+    ((_, text),) = example("option-not-for-images", "bad", 1).files.items()
+    asked = yaml.safe_load(text)
+    said = {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", "bf16": False}
+    length = {key: asked[key] for key in ("truncation_mode", "max_length")}
+    with pytest.raises(ValueError, match="keep_end"):
+        SFTTrainer(
+            model=model(tmp_path / "model"),
+            args=SFTConfig(**said, **length),
+            train_dataset=datasets.Dataset.from_list([{"text": "a b", "images": ["a.png"]}] * 4),
+            processing_class=_processor(),
+        )
+
+
+def test_images_are_not_packed(tmp_path: Path) -> None:
+    """images-packed"""
+    import datasets
+    from trl import SFTConfig, SFTTrainer
 
     ((_, text),) = example("images-packed", "bad", 0).files.items()
     said = {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", "bf16": False}
@@ -138,7 +294,7 @@ def test_images_are_not_packed(tmp_path: Path) -> None:
             model=model(tmp_path / "model"),
             args=SFTConfig(**said, packing=yaml.safe_load(text)["packing"]),
             train_dataset=rows,
-            processing_class=Processor(tokenizer()),
+            processing_class=_processor(),
         )
 
 

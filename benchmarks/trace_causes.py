@@ -1,0 +1,58 @@
+"""Rows of docs/memory-accuracy.md that show one cause each: an optimizer, a loss, some layers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from trace_row import Combination
+
+
+def recomputed(one: Combination) -> Iterator[Combination]:
+    """Recomputation by segments, with gaps, reentrant, and with inputs on the host."""
+    for method in ("full", "lora"):
+        each = replace(one, method=method, loss="chunked")
+        yield replace(each, reentrant=True)
+        yield replace(each, segment=4)
+        yield replace(each, gap=3)
+        yield replace(each, offload=True)
+
+
+def narrow_scores(one: Combination) -> Iterator[Combination]:
+    """Scores whose softmax is in the dtype of the product."""
+    one = replace(one, attention="eager", sequence=1024)
+    yield one
+    yield replace(one, checkpointed=True, micro=2, packing=False)
+    yield replace(one, method="lora", states="autocast", checkpointed=True)
+
+
+def wide_head(one: Combination) -> Iterator[Combination]:
+    """A head so wide that its gradient is more than the loss of few tokens."""
+    one = replace(one, checkpointed=True, accumulation=2, sequence=1024)
+    yield replace(one, states="fp32")
+    yield replace(one, states="autocast")
+
+
+def few_inputs(one: Combination) -> Iterator[Combination]:
+    """What ZeRO-3's own products keep, and what a first layer keeps before its first adapter."""
+    feed_forward = ("gate_proj", "up_proj", "down_proj")
+    yield replace(one, method="lora", states="bf16-adapters", targets=feed_forward)
+    sharded = replace(one, method="lora", states="mixed", engine="deepspeed", world=8, stage=3)
+    yield sharded
+    yield replace(sharded, targets=feed_forward)
+    yield replace(sharded, targets=("q_proj", "v_proj"), dropout=0.05, checkpointed=True)
+
+
+def by_muon(one: Combination) -> Iterator[Combination]:
+    """DeepSpeed's Muon: whole matrices at stages 1 and 2, gathered ones at stage 3."""
+    one = replace(one, states="mixed", engine="deepspeed", optimizer="muon", kernel="own")
+    one = replace(one, checkpointed=True, sequence=512)
+    whole: dict[str, Any] = {"reduce_scatter": False, "reduce_bucket": 16_777_216}
+    yield replace(one, zero=whole)
+    yield replace(one, world=1, stage=1, zero=whole)
+    yield replace(one, world=1, stage=1, zero={**whole, "overlap_comm": True})
+    yield replace(one, world=4, stage=1, accumulation=4, zero=whole)
+    for world in (8, 64):
+        yield replace(one, world=world, stage=2, zero={**whole, "overlap_comm": True})
+        yield replace(one, world=world, stage=3, zero=whole)
+    yield replace(one, method="lora", world=8, stage=2, zero=whole)
+    yield replace(one, world=8, stage=3, zero={**whole, "reduce_bucket": 500_000_000})

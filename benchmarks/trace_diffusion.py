@@ -1,0 +1,32 @@
+"""Rows of diffusion models: what is trained how, and recomputed in which segments."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from trace_models import Model
+from trace_row import Combination
+
+_SEGMENTED: Final = frozenset({"sd3-medium", "flux.1-dev"})
+"""Families for which SimpleTuner takes an interval."""
+
+
+def denoisers(model: Model) -> Iterator[Combination]:
+    """The whole model and adapters, with and without recomputation."""
+    one = Combination(model.name, sequence=0, packing=False)
+    targets = ("to_q", "to_k", "to_v", "to_out.0")
+    yield one
+    yield replace(one, checkpointed=True, micro=2)
+    yield replace(one, method="lora", states="bf16-adapters", targets=targets)
+    yield replace(one, method="lora", states="bf16-adapters", targets=targets, checkpointed=True)
+    four = replace(one, method="lora", states="bf16-adapters", targets=targets, checkpointed=True)
+    four = replace(four, micro=4)
+    yield four
+    yield replace(one, method="lora", states="autocast")
+    yield replace(one, method="lora", states="autocast", targets=targets, checkpointed=True)
+    if model.name in _SEGMENTED:
+        yield replace(one, checkpointed=True, segment=4)
+        yield replace(four, segment=2)
+        yield replace(four, gap=1)
+        yield replace(four, segment=2, gap=2)
+        yield replace(four, offload=True)

@@ -1,0 +1,65 @@
+"""Names of layers with commas between them, where a reader takes the whole for one name."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.adapter.lora import is_plain
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_KEYS: Final = ("lora_target_modules", "target_modules", "lora_modules_to_save")
+_KINDS: Final = ("hf", "sft", "dpo", "grpo", "peft", "axolotl")
+_SPLIT: Final = ("lora_enable", "llm_type")
+"""Flags of scripts whose key of that name is a text of their own."""
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of(*_KINDS):
+        if document.is_view or any(document.get(key) for key in _SPLIT):
+            continue
+        for key in _KEYS:
+            at = document.get(key)
+            if at is not None and (text := _one_word(at)) is not None:
+                yield _finding(document, at, text)
+
+
+def _one_word(at: Place) -> str | None:
+    """The one word of a list, if it has commas; a text in a file is a regex, another rule's."""
+    value = at.value
+    is_list = isinstance(value, list) and len(value) == 1
+    if not is_list and not (at.document.format == "shell" and at.document.kind == "hf"):
+        return None
+    word = value[0] if is_list else value
+    return word if isinstance(word, str) and "," in word and is_plain(word) else None
+
+
+def _finding(document: Document, at: Place, text: str) -> Finding:
+    names = [each.strip() for each in text.split(",") if each.strip()]
+    is_flag = document.format == "shell"
+    return Finding(
+        f"{at.path} names one layer, {text!r}",
+        (at.label("one word"),),
+        ("names are not split at commas: no layer of any model is called so",),
+        f"write --{at.path} {' '.join(names)}" if is_flag else "write a list",
+        None if is_flag else Fix((at.replaced(names),), "safe"),
+    )
+
+
+RULE = Rule(
+    name="targets-in-one-word",
+    severity="error",
+    consequence="init",
+    consumers=("peft", "trl", "transformers", "axolotl"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 hf_argparser.py `_parse_dataclass_field`: List[str] "
+            'has nargs="+", words apart; peft 0.10.0 to 0.21.2 tuners/tuners_utils.py '
+            "`check_target_module_exists`: a text is a regular expression over the whole name"
+        ),
+        "huggingface/autotrain-advanced#494",
+    ),
+    check=_check,
+)

@@ -1,0 +1,1 @@
+"""alpaca-lora's finetune.py, and the scripts that were made of it."""

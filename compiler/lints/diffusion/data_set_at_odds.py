@@ -1,0 +1,85 @@
+"""Two settings of one data set that SimpleTuner does not take together."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.diffusion.sets import DataSet, lists
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_OF_HUB: Final = {
+    "metadata_backend": ("huggingface",),
+    "caption_strategy": ("huggingface", "instanceprompt"),
+}
+_SIGNS: Final = ("comma", "space", "period")
+_SHUFFLED: Final = "simpletuner>=4.0"
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for _, sets in lists(run):
+        for each in sets:
+            yield from _of_hub(each)
+            yield from _frames(each)
+            if run.runs(_SHUFFLED) is not False:
+                yield from _shuffled(each)
+
+
+def _of_hub(each: DataSet) -> Iterator[Finding]:
+    kind = each.place("type")
+    if kind is None or kind.value != "huggingface":
+        return
+    for key, taken in _OF_HUB.items():
+        at = each.place(key)
+        if at is not None and at.value is not None and at.value not in taken:
+            yield Finding(
+                f"{key} {at.value} for data of type huggingface",
+                (at.label("refused"), kind.label("", primary=False)),
+                ("what is known of its pictures stands in the data set's own columns",),
+                f"write {key}: huggingface",
+            )
+
+
+def _frames(each: DataSet) -> Iterator[Finding]:
+    least, taken = each.place("video.min_frames"), each.place("video.num_frames")
+    if least is None or taken is None or not (_is_count(least) and _is_count(taken)):
+        return
+    if least.value < taken.value:
+        yield Finding(
+            f"video.min_frames {least.value} is below video.num_frames {taken.value}",
+            (least.label("refused"), taken.label("", primary=False)),
+            ("a clip of the fewest frames would have fewer than are taken of it",),
+            f"write min_frames: {taken.value}",
+        )
+
+
+def _is_count(at: Place) -> bool:
+    return isinstance(at.value, int) and not isinstance(at.value, bool)
+
+
+def _shuffled(each: DataSet) -> Iterator[Finding]:
+    at = each.place("caption_shuffle.split_on")
+    if at is not None and at.value not in _SIGNS and each.value("caption_shuffle.enable"):
+        yield Finding(
+            f"caption_shuffle.split_on cannot be {at.value!r}",
+            (at.label("refused"),),
+            (f"taken: {', '.join(_SIGNS)}",),
+            "write comma",
+        )
+
+
+RULE = Rule(
+    name="data-set-at-odds",
+    severity="error",
+    consequence="init",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/config/validators.py "
+            "`validate_huggingface_backend_settings`, `validate_video_settings`: video->min_frames "
+            "must be greater than or equal to video->num_frames; 4.10.1 factory.py "
+            "`init_backend_config`: caption_shuffle.split_on must be one of"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,167 @@
+"""Two flags of SimpleTuner that it does not take together, or the one not without the other."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.conditions import Pair, is_checked, notes, severity
+from tunec.compiler.lints.diffusion.asked import amount, configs, family, said, word
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_LATE: Final = "simpletuner>=4.0"
+_OWN: Final = ("sdnq", "fp8-native", "transformerengine")
+"""simpletuner 4.10.1 helpers/training/quantisation/__init__.py: MANUAL_QUANTIZATION_PRESETS without
+PIPELINE_QUANTIZATION_PRESETS."""
+_PAIRS: Final = (
+    Pair(
+        "fsdp_enable=true",
+        "base_model_precision~quanto",
+        "Quanto's kernels have no rules for sharded tensors, and FSDP is version 2 unless told",
+        _LATE,
+    ),
+    Pair(
+        "validation_adapter_path",
+        "validation_adapter_config",
+        "each names the adapters of validation",
+    ),
+)
+_SKIPPED: Final = ("sd3", "wan", "wan_s2v", "zlab_i1", "moss_image")
+_ENGINES: Final = ("quanto", "torchao")
+_ENCODERS: Final = tuple(f"text_encoder_{number}_precision" for number in range(1, 5))
+_END: Final = 4e-7
+"""simpletuner 3.1.6 and 4.10.1: lr_end where nobody writes it."""
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for document in configs(run):
+        yield from _pairs(run, document)
+        yield from _end(document)
+        yield from _pipeline(run, document)
+        yield from _engines(document)
+        yield from _layers(document)
+
+
+def _pairs(run: Run, document: Document) -> Iterator[Finding]:
+    for pair in _PAIRS:
+        at, beside = _held(document, pair.condition), _held(document, pair.other)
+        if at is None or beside is None or not is_checked(run, pair.since):
+            continue
+        if pair.condition.startswith("fsdp") and amount(said(document, "fsdp_version")) == 1:
+            continue
+        yield _finding(run, at, beside, pair)
+
+
+def _held(document: Document, condition: str) -> Place | None:
+    """The place of a flag that says what a condition of `conditions` asks for."""
+    for sign in ("~", "="):
+        flag, found, wanted = condition.partition(sign)
+        if found:
+            text, at = word(document, flag), said(document, flag)
+            return at if (wanted in text if sign == "~" else text == wanted) else None
+    return said(document, condition)
+
+
+def _finding(run: Run, at: Place, beside: Place, pair: Pair) -> Finding:
+    return Finding(
+        f"{at.path} cannot stand beside {beside.path} {beside.value}",
+        (at.label("refused"), beside.label("", primary=False)),
+        notes(run, pair.why, pair.since),
+        "remove one of the two",
+        severity=severity(run, pair.since),
+    )
+
+
+def _end(document: Document) -> Iterator[Finding]:
+    """A polynomial falls from the rate to its end: the end has to be below."""
+    end, rate = said(document, "lr_end"), said(document, "learning_rate")
+    top, low = amount(rate), amount(end) if end is not None else _END
+    if word(document, "lr_scheduler") != "polynomial" or rate is None or not top or low is None:
+        return
+    if low < top:
+        return
+    told = f"lr_end {end.value}" if end is not None else f"an lr_end of {_END:g}"
+    first = end if end is not None else rate
+    yield Finding(
+        f"{told} is not below learning_rate {rate.value}",
+        (
+            first.label("refused" if end is not None else "not above the end of the schedule"),
+            *([rate.label("", primary=False)] if end is not None else []),
+        ),
+        () if end is not None else (f"lr_end is {_END:g} where nobody writes it",),
+        f"write lr_end: {top / 10:g}",
+        consequence="init",
+    )
+
+
+def _pipeline(run: Run, document: Document) -> Iterator[Finding]:
+    via, form = said(document, "quantize_via"), said(document, "base_model_precision")
+    if via is None or form is None or word(document, "quantize_via") != "pipeline":
+        return
+    if not any(each in word(document, "base_model_precision") for each in _OWN):
+        return
+    if run.runs(_LATE) is False:
+        return
+    yield Finding(
+        f"quantize_via pipeline cannot make base_model_precision {form.value}",
+        (form.label("refused"), via.label("", primary=False)),
+        ("a pipeline of diffusers quantises by bitsandbytes, torchao or quanto",),
+        "write quantize_via: accelerator, or base_model_precision: nf4-bnb",
+    )
+
+
+def _engines(document: Document) -> Iterator[Finding]:
+    """All that is quantised by SimpleTuner is so by one of quanto and torchao."""
+    base = said(document, "base_model_precision")
+    mine = _engine(base)
+    for flag in _ENCODERS:
+        at = said(document, flag)
+        theirs = _engine(at)
+        if at is not None and base is not None and mine and theirs and mine != theirs:
+            yield Finding(
+                f"{flag} {at.value} cannot stand beside base_model_precision {base.value}",
+                (at.label("refused"), base.label("", primary=False)),
+                ("quanto and torchao are not loaded together",),
+                f"write {at.value}".replace(theirs, mine),
+                consequence="init",
+            )
+
+
+def _engine(at: Place | None) -> str | None:
+    text = str(at.value).lower() if at is not None else ""
+    return next((each for each in _ENGINES if each in text), None)
+
+
+def _layers(document: Document) -> Iterator[Finding]:
+    at, kind = said(document, "validation_guidance_skip_layers"), family(document)
+    if at is not None and kind and kind not in _SKIPPED:
+        yield Finding(
+            f"validation_guidance_skip_layers is not there for {kind}",
+            (at.label("refused"),),
+            (f"it is there for {', '.join(_SKIPPED[:2])} and their kin",),
+            "remove it",
+        )
+
+
+RULE = Rule(
+    name="flags-at-odds",
+    severity="error",
+    consequence="parse",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/custom_schedule.py "
+            "`get_polynomial_decay_schedule_with_warmup`: lr_end must be be smaller than initial "
+            "lr; helpers/training/trainer.py `set_model_family`: Cannot enable Quanto and TorchAO "
+            "together"
+        ),
+        (
+            "simpletuner 4.10.1 helpers/configuration/cmd_args.py `parse_cmdline_args`: Quanto "
+            "kernels do not register DTensor sharding strategies; quantize_via=pipeline cannot be "
+            "combined; Provide either --validation_adapter_path or --validation_adapter_config; "
+            "skip-layer guidance is not supported"
+        ),
+    ),
+    check=_check,
+)

@@ -1,0 +1,93 @@
+"""A flag that a maker's script on transformers' parser does not have."""
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.kinds import fields_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, Rule
+from tunec.compiler.lints.run import Run
+
+_FASTCHAT: Final = (
+    *("model_name_or_path", "trust_remote_code", "padding_side", "data_path", "eval_data_path"),
+    *("lazy_preprocess", "cache_dir", "model_max_length", "flash_attn", "lora_r", "lora_alpha"),
+    *("lora_dropout", "lora_target_modules", "lora_weight_path", "lora_bias", "q_lora"),
+)
+_LLAVA: Final = (
+    *("model_name_or_path", "version", "freeze_backbone", "tune_mm_mlp_adapter", "vision_tower"),
+    *("mm_vision_select_layer", "pretrain_mm_mlp_adapter", "mm_projector_type"),
+    *("mm_use_im_start_end", "mm_use_im_patch_token", "mm_patch_merge_type", "data_path"),
+    *("mm_vision_select_feature", "lazy_preprocess", "is_multimodal", "image_folder", "cache_dir"),
+    *("image_aspect_ratio", "freeze_mm_mlp_adapter", "mpt_attn_impl", "model_max_length"),
+    *("double_quant", "quant_type", "bits", "lora_enable", "lora_r", "lora_alpha", "lora_dropout"),
+    *("lora_weight_path", "lora_bias", "mm_projector_lr", "group_by_modality_length"),
+)
+_SCRIPTS: Final[Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]]] = {
+    "FastChat": (re.compile(r"(^|/)fastchat/train/train(_mem|_lora|_xformers)?\.py$"), _FASTCHAT),
+    "LLaVA": (re.compile(r"(^|/)llava/train/train(_mem|_xformers)?\.py$"), _LLAVA),
+}
+"""lm-sys/FastChat 0e6d3e4 fastchat/train; haotian-liu/LLaVA c121f04 llava/train/train.py."""
+_FORKED: Final = re.compile(r"video|unfreeze|mm_tunable|mm_|rope_|attn_|frames|image_|group_by|moe")
+"""Parts of the names that forks of LLaVA, which keep the script's, gave to flags of their own."""
+_LIKE: Final = 0.88
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    started = {each.name: _first(each) for each in run.of("launch")}
+    for document in run.of("hf", "sft"):
+        script = started.get(document.name, "")
+        maker = next((name for name, (path, _) in _SCRIPTS.items() if path.search(script)), None)
+        if maker is None or document.is_view or document.format != "shell":
+            continue
+        known = frozenset(_SCRIPTS[maker][1]) | fields_of("hf")
+        strange = [path for path in document.found if "." not in path and path not in known]
+        is_forked = any(_FORKED.search(path) for path in strange)
+        for path in strange:
+            is_short = any(flag.startswith(path) for flag in known)
+            if not is_short and (not is_forked or _near(path, known)):
+                yield _finding(maker, document.found[path], known)
+
+
+def _first(launch: Document) -> str:
+    words = launch.value("script")
+    first = words[0] if isinstance(words, list) and words else words
+    return first if isinstance(first, str) else ""
+
+
+def _near(path: str, known: frozenset[str]) -> str | None:
+    best = nearest(path, known)[:1]
+    is_near = bool(best) and SequenceMatcher(None, path, best[0]).ratio() >= _LIKE
+    return best[0] if is_near else None
+
+
+def _finding(maker: str, at: Place, known: frozenset[str]) -> Finding:
+    near = _near(at.path, known)
+    return Finding(
+        f"{maker}'s script has no flag `{at.path}`",
+        (at.key_label("refused"),),
+        ("HfArgumentParser: Some specified arguments are not used",),
+        f"did you mean `{near}`?" if near else "remove it",
+        Fix((at.renamed(near),), "unsafe") if near else None,
+        severity=None if near else "warning",
+    )
+
+
+RULE = Rule(
+    name="script-flag-unknown",
+    severity="error",
+    consequence="parse",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 hf_argparser.py `parse_args_into_dataclasses`: Some "
+            "specified arguments are not used by the HfArgumentParser"
+        ),
+        "haotian-liu/LLaVA#342, bdytx5/finetune_LLaVA#1",
+    ),
+    check=_check,
+)

@@ -1,0 +1,75 @@
+"""A stretch of the pipeline that is remembered as one."""
+
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import Final, NamedTuple
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.kept import Kept
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.passes.contract import Outcome, Pass
+from tunec.compiler.passes.fit.search import Answer
+
+
+class Taken(NamedTuple):
+    """What a stretch yields."""
+
+    outcomes: tuple[tuple[Pass, Outcome], ...]
+    groups: Mapping[str, object]
+    """Those that its passes decide, pins put in."""
+    diagnostics: tuple[Diagnostic, ...]
+    answer: Answer | None
+    """Of the search, if it was among them."""
+
+
+_TAKEN: Final = Kept[Taken](2048)
+"""What stretches yielded, by what their passes were told."""
+
+
+class Stage:
+    """Passes that follow each other.
+
+    Of a thousand clusters most passes are told the same few things, such as which devices there
+    are: to ask each pass whether it remembers them takes longer than all else that it does.
+    """
+
+    def __init__(self, passes: tuple[Pass, ...]) -> None:
+        self.passes = passes
+
+    def take(self, facts: Facts, draft: Draft) -> Taken:
+        """What the passes yield one after the other, where no pin follows from what they decide."""
+        if len(self.passes) == 1:
+            outcome, groups = self.passes[0].decide(facts, draft)
+            return Taken(((self.passes[0], outcome),), groups, outcome.diagnostics, outcome.answer)
+        told = (*map(draft.groups.__getitem__, self._reads), *facts.told(self._knows))
+        equal = self.passes[0].name, facts.pinned_values(self._minded)
+        return _TAKEN.of(told, equal, partial(self._taken, facts, draft))
+
+    def _taken(self, facts: Facts, draft: Draft) -> Taken:
+        outcomes: list[tuple[Pass, Outcome]] = []
+        decided: dict[str, object] = {}
+        for each in self.passes:
+            outcome, groups = each.decide(facts, draft.with_groups(decided))
+            outcomes.append((each, outcome))
+            decided |= groups
+        found = tuple(said for _, outcome in outcomes for said in outcome.diagnostics)
+        answers = (outcome.answer for _, outcome in outcomes if outcome.answer is not None)
+        return Taken(tuple(outcomes), decided, found, next(answers, None))
+
+    @cached_property
+    def _reads(self) -> tuple[str, ...]:
+        """The groups that the passes read of those before the stretch."""
+        own = {group for each in self.passes for group in each.decides}
+        every = dict.fromkeys(group for each in self.passes for group in each.reads)
+        return tuple(group for group in every if group not in own)
+
+    @cached_property
+    def _knows(self) -> tuple[str, ...]:
+        """The facts that any of the passes is told."""
+        return tuple(dict.fromkeys(path for each in self.passes for path in each.knows or ()))
+
+    @cached_property
+    def _minded(self) -> frozenset[str]:
+        """The slots whose pins any of the passes looks at."""
+        return frozenset[str]().union(*(each.minded for each in self.passes))

@@ -1,0 +1,24 @@
+"""Merging after the traced step: PEFT adds the adapters to the base and takes them off."""
+
+import gc
+from typing import Any
+
+import torch
+
+from tunec.compiler.tracing.live.kernels import replaced
+from tunec.compiler.tracing.live.repacked import repacking
+from tunec.compiler.tracing.live.storages import Storages
+from tunec.compiler.tracing.recording import MERGING
+from tunec.compiler.tracing.subject import Subject
+
+
+def merge(subject: Subject, storages: Storages, model: Any) -> None:
+    """Record the merging of a subject that asks for it; nothing can follow."""
+    if subject.workload.adapter.merge != "device":
+        return
+    gc.collect()
+    storages.recording.begin(MERGING)
+    # whether two weights are one is told by addresses, which meta tensors do not have
+    with replaced(torch.Tensor, "data_ptr", lambda _: 0), repacking(subject):
+        model.merge_and_unload()
+    storages.recording.begin("")

@@ -1,0 +1,53 @@
+"""Files of TRL's further methods, KTO, reward models, RLOO and GKD: read, and never written."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tunec.compiler.target import File, Json, Target
+from tunec.targets.deepspeed.config import DEEPSPEED
+from tunec.targets.deepspeed.reader import PACKAGE
+from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
+from tunec.targets.read_only import never
+from tunec.targets.trl.packages import companions
+from tunec.targets.trl.rows import READ_ENTRIES
+
+_MARKS: Final[Mapping[str, frozenset[str]]] = {
+    "kto": frozenset({"desirable_weight", "undesirable_weight"}),
+    "reward": frozenset({"center_rewards_coefficient"}),
+    "rloo": frozenset({"rloo_k", "normalize_advantages", "reward_clip_range", "token_level_kl"}),
+    "gkd": frozenset({"lmbda", "seq_kd", "teacher_model_init_kwargs"}),
+}
+"""Keys of one class and of no other: trl 0.8.6 to 1.16.0 trainer/kto_config.py, reward_config.py,
+rloo_config.py, gkd_config.py (from 0.29 on experimental/gkd)."""
+_OF_OTHERS: Final = frozenset({"base_model", "stage", "finetuning_type", "rl"})
+"""Keys of Axolotl and LLaMA-Factory, which have some of these numbers too."""
+
+
+def _file(method: str) -> File:
+    marks = _MARKS[method]
+
+    def recognise(document: Json) -> bool:
+        if not isinstance(document, dict) or _OF_OTHERS & set(document):
+            return False
+        return "output_dir" in document and bool(marks & set(document))
+
+    return File(
+        name=f"{method}.yaml",
+        format="yaml",
+        entries=READ_ENTRIES,
+        recognise=recognise,
+        when=never,
+    )
+
+
+TARGET: Final = Target(
+    name="trl-methods",
+    package=TRL,
+    supported=TRL_RELEASES.supported,
+    latest=TRL_RELEASES.latest,
+    releases=TRL_RELEASES.releases,
+    files=tuple(_file(method) for method in _MARKS),
+    cannot={},
+    beside={"transformers": TRANSFORMERS, PACKAGE: DEEPSPEED},
+    companions=companions,
+)

@@ -1,0 +1,88 @@
+"""Trainers of an older TRL on a tiny model, with a tokenizer and samples that are made here.
+
+Runs inside an environment that holds the release. Verbs: `prefer`, `pack`.
+"""
+
+import logging
+import string
+from collections.abc import Mapping
+from typing import Any
+
+_PROMPT = " ".join(string.ascii_lowercase)
+
+_NONE = "<unk>"
+
+
+def _tokenizer() -> Any:
+    """One token a letter."""
+    import tokenizers
+    import transformers
+
+    unknown = {"unk_token": _NONE}
+    known = {word: at for at, word in enumerate(["<pad>", "</s>", _NONE, *string.ascii_lowercase])}
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(known, **unknown))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    names = {"pad_token": "<pad>", "eos_token": "</s>", **unknown}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, **names)
+
+
+def _model() -> Any:
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    small = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 32}
+    config = transformers.LlamaConfig(**small, num_attention_heads=2, num_key_value_heads=2)
+    return transformers.LlamaForCausalLM(config)
+
+
+def _held(kind: Any, said: Mapping[str, Any]) -> Any:
+    here = {"output_dir": "out", "use_cpu": True, "bf16": False, "report_to": "none"}
+    return kind(**{**said, **here})
+
+
+def prefer(question: Mapping[str, Any]) -> dict[str, Any]:
+    """How many tokens of the answers are left to a pair of samples under the lengths of `said`."""
+    import datasets
+    import trl
+
+    row = {"prompt": _PROMPT, "chosen": " a b c", "rejected": " c b a"}
+    trainer = trl.DPOTrainer(
+        model=_model(),
+        ref_model=_model(),
+        args=_held(trl.DPOConfig, question["said"]),
+        train_dataset=datasets.Dataset.from_list([row] * 2),
+        processing_class=_tokenizer(),
+    )
+    batch = next(iter(trainer.get_train_dataloader()))
+    told = trainer.concatenated_forward(trainer.model, batch)
+    return {"chosen": told["chosen_logps"].tolist(), "rejected": told["rejected_logps"].tolist()}
+
+
+def pack(question: Mapping[str, Any]) -> dict[str, Any]:
+    """What is warned of where samples are packed, and whether one sample sees another.
+
+    `moved` says whether the outputs of the second sample of a sequence change with the first.
+    """
+    import datasets
+    import torch
+    import trl
+
+    told: list[str] = []
+    hears = logging.Handler()
+    hears.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("trl.trainer.sft_trainer").addHandler(hears)
+    model = _model()
+    trl.SFTTrainer(
+        model=model,
+        args=_held(trl.SFTConfig, question["said"]),
+        train_dataset=datasets.Dataset.from_list([{"text": _PROMPT}] * 4),
+        processing_class=_tokenizer(),
+    )
+    one, other = (torch.tensor([[first, first, 5, 6]]) for first in (3, 4))
+    with torch.no_grad():
+        moved = model(input_ids=one).logits[0, 2:] - model(input_ids=other).logits[0, 2:]
+    return {"warned": " | ".join(told), "moved": bool(moved.abs().max() > 0)}
+
+
+VERBS = {"prefer": prefer, "pack": pack}

@@ -1,0 +1,127 @@
+"""Files of one call are one run, unless two are of one kind; a folder is the configs below it."""
+
+import json
+from pathlib import Path
+
+from lint_asking import Answer, lint
+
+from tunec.compiler.lints.lint import Linted, lint_files
+from tunec.targets.registry import TARGETS
+
+_ZERO_2 = json.dumps({"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}})
+_ZERO_3 = json.dumps({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}})
+_BOTH = json.dumps({"fp16": {"enabled": True}, "bf16": {"enabled": True}})
+_TRAINER = "output_dir: out\nper_device_train_batch_size: 2\nlearning_rate: 1.0e-4\n"
+
+
+def _read(folder: Path, files: dict[str, str], *named: str) -> Linted:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    return lint_files([folder / each for each in named or files], TARGETS.readable())
+
+
+def _files(linted: Linted, folder: Path) -> list[set[str]]:
+    runs = ([each.name for each in run.documents if not each.is_view] for run in linted.runs)
+    return [{Path(name).relative_to(folder).as_posix() for name in run} for run in runs]
+
+
+def test_files_of_different_kinds_are_one_run(tmp_path: Path) -> None:
+    linted = _read(tmp_path, {"ds.json": _ZERO_2, "conf/args.yaml": _TRAINER})
+    assert _files(linted, tmp_path) == [{"ds.json", "conf/args.yaml"}]
+
+
+def test_a_file_that_is_referred_to_is_of_that_run(tmp_path: Path) -> None:
+    files = {"2.json": _ZERO_2, "3.json": _ZERO_3, "args.yaml": f"{_TRAINER}deepspeed: 3.json\n"}
+    linted = _read(tmp_path, files)
+    assert _files(linted, tmp_path) == [{"2.json"}, {"args.yaml", "3.json"}]
+    assert linted.ok, "the trainer's batch of 2 is that of its own file"
+
+
+def test_choices_are_each_read_beside_what_clashes_with_none(tmp_path: Path) -> None:
+    linted = _read(tmp_path, {"2.json": _ZERO_2, "3.json": _ZERO_3, "args.yaml": _TRAINER})
+    assert _files(linted, tmp_path) == [{"2.json", "args.yaml"}, {"3.json", "args.yaml"}]
+    told = [each for each in linted.diagnostics if each.id == "deepspeed-and-trainer-differ"]
+    assert told
+    assert not any(label.span.file.endswith("3.json") for each in told for label in each.labels)
+
+
+def test_directories_are_runs_where_files_clash(tmp_path: Path) -> None:
+    files = {f"{each}/{name}": text for each in "ab" for name, text in _pair().items()}
+    linted = _read(tmp_path, {**files, "ds.json": _BOTH})
+    assert _files(linted, tmp_path) == [
+        {"a/ds.json", "a/args.yaml"},
+        {"b/ds.json", "b/args.yaml"},
+        {"ds.json"},
+    ]
+    assert {"fp16-and-bf16"} == {each.id for each in linted.diagnostics if each.severity == "error"}
+
+
+def _pair() -> dict[str, str]:
+    return {"ds.json": _ZERO_3, "args.yaml": _TRAINER}
+
+
+def test_objectives_are_of_one_kind_and_flags_are_not_files(tmp_path: Path) -> None:
+    sft = "output_dir: o\nmodel_name_or_path: m\npacking: true\nmax_length: 512\n"
+    dpo = "output_dir: o\nmodel_name_or_path: m\nbeta: 0.1\nloss_type: sigmoid\nmax_length: 512\n"
+    linted = _read(tmp_path, {"sft.yaml": sft, "dpo.yaml": dpo})
+    assert _files(linted, tmp_path) == [{"sft.yaml"}, {"dpo.yaml"}]
+    script = "trl sft --config sft.yaml --learning_rate 1e-4 --output_dir o --bf16 true\n"
+    (tmp_path / "b").mkdir()
+    linted = _read(tmp_path / "b", {"sft.yaml": sft, "train.sh": script})
+    assert len(linted.runs) == 1
+
+
+def test_every_file_that_is_named_is_read(tmp_path: Path) -> None:
+    linted = _read(tmp_path, {f"{at}.json": _BOTH for at in range(80)})
+    assert len(linted.runs) == 80
+    assert len({each.primary.span.file for each in linted.diagnostics if each.primary}) == 80
+
+
+def test_an_allowance_is_of_use_where_one_run_needs_it(tmp_path: Path) -> None:
+    allowed = "lr_scheduler_type: cosine  # tunec: allow(scheduler-overridden): known\n"
+    scheduled = {"scheduler": {"type": "WarmupLR"}, **json.loads(_ZERO_3)}
+    files = {"2.json": _ZERO_2, "3.json": json.dumps(scheduled), "args.yaml": _TRAINER + allowed}
+    names = {each.id for each in _read(tmp_path, files).diagnostics}
+    assert not names & {"scheduler-overridden", "unused-allowance"}
+    names = {each.id for each in _read(tmp_path, {**files, "3.json": _ZERO_3}).diagnostics}
+    assert "unused-allowance" in names
+
+
+def test_a_fix_on_which_runs_do_not_agree_is_none(tmp_path: Path) -> None:
+    def fixed(micro: int) -> set[str]:
+        other = _ZERO_3.replace("2,", f"{micro},")
+        files = {"2.json": _ZERO_2, "3.json": other, "args.yaml": _TRAINER}
+        return {Path(name).name for name in _read(tmp_path, files).fixed()}
+
+    assert "args.yaml" not in fixed(8), "two files ask for two numbers"
+
+
+def test_a_folder_is_the_configs_below_it(tmp_path: Path) -> None:
+    files = {"a/ds.json": _BOTH, ".git/ds.json": _BOTH, "a/data.json": '[{"text": "a"}]'}
+    (tmp_path / "gone.json").symlink_to("nowhere")
+    files["a/chart.yaml"] = "image: {{ .Values.image }}\n"
+    linted = _read(tmp_path, {**files, "a/notes.md": "# none"}, ".")
+    assert _files(linted, tmp_path) == [{"a/ds.json"}]
+    assert [Path(each).name for each in linted.passed_over] == ["chart.yaml", "data.json"]
+    assert {each.id for each in linted.diagnostics if each.severity != "note"} == {"fp16-and-bf16"}
+
+
+def _asked(folder: Path, *arguments: str) -> Answer:
+    files = {"a/2.json": _ZERO_2, "a/3.json": _ZERO_3, "a/spec.yaml": "tunec: 1\nmodel: m\n"}
+    return lint(folder, files, arguments)
+
+
+def test_the_command_says_how_files_were_taken(tmp_path: Path) -> None:
+    told = _asked(tmp_path, "a")
+    assert "read as 2 runs" in told.err
+    assert "passed over, as files of no program that is known: a/spec.yaml" in told.err
+    assert "`tunec plan` says" in _asked(tmp_path, "a/spec.yaml").out
+
+
+def test_a_folder_without_configs_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    told = _asked(tmp_path, "empty")
+    assert told.code == 1
+    assert [each["id"] for each in told.findings] == ["E0201"]
+    assert "no file below it" in told.findings[0]["message"]
