@@ -69,6 +69,16 @@ class Diagnostic:
         """The first primary label, if any."""
         return next((label for label in self.labels if label.primary), None)
 
+    @property
+    def span(self) -> Span | None:
+        """Where people look first, if it is in a file."""
+        return self.primary.span if self.primary is not None else None
+
+    @property
+    def file(self) -> str:
+        """The file of that place; empty for none."""
+        return self.span.file if self.span is not None else ""
+
     def to_json(self) -> dict[str, Any]:
         """The diagnostic as the JSON that `--format json` prints."""
         return {

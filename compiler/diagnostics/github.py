@@ -20,7 +20,7 @@ _COMMANDS: Final[Mapping[Severity, str]] = {
 
 def render(diagnostic: Diagnostic) -> str:
     """One diagnostic as one line, with a line feed at its end."""
-    span = diagnostic.primary.span if diagnostic.primary else None
+    span = diagnostic.span
     fields = {**_place(span), "title": diagnostic.id}
     properties = ",".join(f"{name}={_property(value)}" for name, value in fields.items())
     return f"::{_COMMANDS[diagnostic.severity]} {properties}::{_data(_text(diagnostic))}\n"

@@ -289,7 +289,7 @@ def _without_consequences(faults: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _holds_one(fault: Diagnostic, spans: Iterable[Span | None]) -> bool:
-    own = fault.primary.span if fault.primary else None
+    own = fault.span
     return own is not None and any(each is not None and _touches(own, each) for each in spans)
 
 
@@ -326,7 +326,7 @@ def _ordered(faults: Iterable[Diagnostic], sources: Mapping[str, str]) -> tuple[
     order = {file: at for at, file in enumerate(sources)}
 
     def key(each: Diagnostic) -> tuple[int, int, int]:
-        span = each.primary.span if each.primary else None
+        span = each.span
         return (order.get(span.file, len(order)), span.line, span.column) if span else (-1, 0, 0)
 
     return tuple(sorted(dict.fromkeys(faults), key=key))

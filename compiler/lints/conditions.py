@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Severity
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding
@@ -64,8 +65,7 @@ def _is(value: Any, sign: str, wanted: str) -> bool:
         return value is _WORDS[wanted] if wanted in _WORDS else str(value) == wanted
     if sign == "~":
         return wanted in str(value or "").lower()
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and value > float(wanted)
+    return is_number(value) and value > float(wanted)
 
 
 def key_of(condition: str) -> str:

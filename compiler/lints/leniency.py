@@ -33,8 +33,7 @@ def of_somebody(
     known = {each.name for each in documents}
     strange: dict[str, bool] = {}
     for fault in faults:
-        span = fault.primary.span if fault.primary is not None else None
-        name = span.file if span is not None else ""
+        name = fault.file
         if name not in known and name in sources and name not in strange:
             strange[name] = _is_strange(sources[name], targets)
         if strange.get(name):
@@ -69,8 +68,7 @@ def as_read(
     files = {each.name: each for each in every if each.kind == "deepspeed"}
     is_strict = any(each.kind in ("accelerate", "simpletuner") for each in every)
     for fault in faults:
-        span = fault.primary.span if fault.primary is not None else None
-        at = files.get(span.file) if span is not None else None
+        at = files.get(fault.file)
         if (
             at is None
             or fault.message not in _LENIENT

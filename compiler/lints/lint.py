@@ -106,18 +106,13 @@ def check_artifacts(
 def _strangers(reading: Reading) -> Iterator[str]:
     """The files that are of no known kind, also those of which nothing could be read."""
     yield from (each.name for each in reading.unread)
-    yield from (_file_of(fault) for fault in reading.faults if is_of_nobody(fault))
+    yield from (fault.file for fault in reading.faults if is_of_nobody(fault))
 
 
 def _without(reading: Reading, files: Set[str]) -> Reading:
     unread = tuple(each for each in reading.unread if each.name not in files)
-    faults = tuple(each for each in reading.faults if _file_of(each) not in files)
+    faults = tuple(each for each in reading.faults if each.file not in files)
     return replace(reading, unread=unread, faults=faults)
-
-
-def _file_of(diagnostic: Diagnostic) -> str:
-    span = diagnostic.primary.span if diagnostic.primary else None
-    return span.file if span else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +176,7 @@ _FIRST: Final = ("", 0, 0)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[str, int, int, str, str]:
-    span = diagnostic.primary.span if diagnostic.primary else None
+    span = diagnostic.span
     place = (span.file, span.line, span.column) if span else _FIRST
     return (*place, diagnostic.id, diagnostic.message)
 

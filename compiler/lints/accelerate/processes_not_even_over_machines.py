@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.accelerate.counted import count
+from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -31,7 +32,7 @@ def _asked(run: Run, document: Document) -> tuple[int, Place] | None:
     commands = [each for each in run.of("launch") if each.value("launcher") == "accelerate"]
     if len(commands) == 1 and len(run.of("accelerate")) == 1:
         flag = commands[0].get("flags.num_processes")
-        if flag is not None and isinstance(flag.value, int) and not isinstance(flag.value, bool):
+        if flag is not None and is_whole(flag.value):
             return flag.value, flag
     return count(document, "num_processes")
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.conditions import Need, lacking, refused_alone, where
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.rule import Finding, Rule
@@ -136,7 +137,7 @@ def _of_prefixes(run: Run, document: Document) -> Iterator[Finding]:
 
 
 def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if is_whole(value) else None
 
 
 RULE = Rule(

@@ -5,6 +5,7 @@ from typing import Any
 
 from tunec.compiler.lints.adapter.lora import loras
 from tunec.compiler.lints.adapter.tree import layers
+from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -38,7 +39,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 def _is_range(value: Any) -> bool:
     is_pair = isinstance(value, list | tuple) and len(value) == 2
-    return is_pair and all(isinstance(e, int) and not isinstance(e, bool) for e in value)
+    return is_pair and all(is_whole(e) for e in value)
 
 
 RULE = Rule(

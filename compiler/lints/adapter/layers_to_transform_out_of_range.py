@@ -5,6 +5,7 @@ from typing import Any
 
 from tunec.compiler.lints.adapter.lora import loras
 from tunec.compiler.lints.adapter.tree import layers
+from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -34,7 +35,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 def _indices(value: Any) -> list[int]:
     every = value if isinstance(value, list) else [value]
-    return [each for each in every if isinstance(each, int) and not isinstance(each, bool)]
+    return [each for each in every if is_whole(each)]
 
 
 def _words(indices: list[int]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
@@ -192,8 +193,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def number(value: Any) -> float | None:
     """A number, and no boolean."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number else None
+    return float(value) if is_number(value) else None
 
 
 def last(name: str) -> str:

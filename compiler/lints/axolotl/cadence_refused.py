@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.axolotl.asked import configs
+from tunec.compiler.lints.batch.counts import is_positive
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -54,7 +54,10 @@ def _early(document: Document) -> Iterator[Finding]:
     save, evaluate = document.get("save_steps"), document.get("eval_steps")
     if patience is None or not patience.value or save is None or evaluate is None:
         return
-    if not (_is_count(save) and _is_count(evaluate)) or save.value % evaluate.value == 0:
+    if (
+        not (is_positive(save.value) and is_positive(evaluate.value))
+        or save.value % evaluate.value == 0
+    ):
         return
     yield Finding(
         f"early stopping with save_steps {save.value}, no multiple of eval_steps {evaluate.value}",
@@ -66,11 +69,6 @@ def _early(document: Document) -> Iterator[Finding]:
         ("the best model is one that was saved and evaluated",),
         f"write save_steps: {max(1, round(save.value / evaluate.value)) * evaluate.value}",
     )
-
-
-def _is_count(at: Place) -> bool:
-    value = at.value
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 RULE = Rule(

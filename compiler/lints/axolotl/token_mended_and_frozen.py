@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tunec.compiler.lints.axolotl.asked import configs
+from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -31,7 +32,7 @@ def _numbers(value: Any) -> set[int]:
     if isinstance(value, dict):
         return {each for part in value.values() for each in _numbers(part)}
     given = value if isinstance(value, list) else [value]
-    return {each for each in given if isinstance(each, int) and not isinstance(each, bool)}
+    return {each for each in given if is_whole(each)}
 
 
 RULE = Rule(

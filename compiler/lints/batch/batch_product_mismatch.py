@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -24,7 +25,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 def _is_count(value: Effective) -> bool:
-    return isinstance(value.value, int) and not isinstance(value.value, bool) and value.value > 0
+    return is_whole(value.value) and value.value > 0
 
 
 def _given(run: Run, total: Effective, micro: Effective, steps: Effective) -> Iterator[Finding]:

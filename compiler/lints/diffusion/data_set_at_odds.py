@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.diffusion.sets import DataSet, lists
-from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -42,7 +42,7 @@ def _of_hub(each: DataSet) -> Iterator[Finding]:
 
 def _frames(each: DataSet) -> Iterator[Finding]:
     least, taken = each.place("video.min_frames"), each.place("video.num_frames")
-    if least is None or taken is None or not (_is_count(least) and _is_count(taken)):
+    if least is None or taken is None or not (is_whole(least.value) and is_whole(taken.value)):
         return
     if least.value < taken.value:
         yield Finding(
@@ -51,10 +51,6 @@ def _frames(each: DataSet) -> Iterator[Finding]:
             ("a clip of the fewest frames would have fewer than are taken of it",),
             f"write min_frames: {taken.value}",
         )
-
-
-def _is_count(at: Place) -> bool:
-    return isinstance(at.value, int) and not isinstance(at.value, bool)
 
 
 def _shuffled(each: DataSet) -> Iterator[Finding]:

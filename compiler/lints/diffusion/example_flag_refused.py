@@ -6,6 +6,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, nearest
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.diffusion.examples import choices, commands, scripts, types
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
@@ -45,9 +46,8 @@ def _value(flag: str, place: Place) -> Iterator[Finding]:
             ("it is a switch: off where it is left out",),
             f"write --{flag} alone" if str(value).lower() == "true" else "remove it",
         )
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     is_half = kind == "int" and isinstance(value, float)
-    if kind in _NUMBERS and isinstance(value, str | float) and (not is_number or is_half):
+    if kind in _NUMBERS and isinstance(value, str | float) and (not is_number(value) or is_half):
         yield Finding(
             f"{flag} {value} is refused",
             (place.label("invalid value"),),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tunec.compiler.lints.batch.counts import is_number
+from tunec.compiler.lints.batch.counts import is_number, is_whole
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -100,7 +100,7 @@ def _is_share(value: Any) -> bool:
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return is_whole(value) and value >= 1
 
 
 def _word(value: Any) -> str:

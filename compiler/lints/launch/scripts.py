@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
@@ -30,8 +31,7 @@ def count(place: Place | None) -> int | None:
     value: Any = None if place is None else place.value
     if isinstance(value, str) and value.isdigit():
         value = int(value)
-    is_number = isinstance(value, int) and not isinstance(value, bool) and value > 0
-    return value if is_number else None
+    return value if is_whole(value) and value > 0 else None
 
 
 def listed(place: Place | None) -> tuple[str, ...] | None:

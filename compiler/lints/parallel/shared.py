@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
 
@@ -14,5 +15,5 @@ def shared_sequences(run: Run) -> Iterator[Place]:
     """Each width of more than one rank that DeepSpeed is to share sequences over."""
     for place in run.each("accelerate", f"{SECTION}sp_size"):
         ways = place.value
-        if isinstance(ways, int) and not isinstance(ways, bool) and ways > 1:
+        if is_whole(ways) and ways > 1:
             yield place

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.batch.counts import is_number, is_whole
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
@@ -59,11 +60,9 @@ def is_started_by_trl(run: Run, document: Document) -> bool:
 
 def whole(value: Any) -> int | None:
     """A whole number of 1 or more."""
-    is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    return value if is_whole else None
+    return value if is_whole(value) and value >= 1 else None
 
 
 def real(value: Any) -> float | None:
     """A number, and no boolean."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number else None
+    return float(value) if is_number(value) else None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.quantization.base import LOADERS, processes, quantised
@@ -49,9 +50,7 @@ def _is_one_device(value: Any) -> bool:
     """`{"": 0}`, `{"": "cuda:0"}`, or `cuda:0`."""
     if isinstance(value, dict) and list(value) == [""]:
         value = value[""]
-    return (isinstance(value, int) and not isinstance(value, bool)) or (
-        isinstance(value, str) and value.startswith("cuda:")
-    )
+    return is_whole(value) or (isinstance(value, str) and value.startswith("cuda:"))
 
 
 def _has_several(run: Run) -> bool:
