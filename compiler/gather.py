@@ -19,6 +19,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import shortened
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.frontend.names import (
+    File,
     check_hardware,
     check_model,
     is_path,
@@ -40,11 +41,15 @@ _Read = TypeVar("_Read")
 
 
 class Unresolved(Exception):
-    """Names or files of a spec that lead nowhere; carries a diagnostic for each."""
+    """Names or files of a spec that lead nowhere; carries a diagnostic for each.
 
-    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+    `files` are those that were read and are at fault themselves.
+    """
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...], files: tuple[File, ...] = ()) -> None:
         super().__init__("; ".join(each.message for each in diagnostics))
         self.diagnostics = diagnostics
+        self.files = files
 
 
 def gather(
@@ -131,7 +136,7 @@ def _config(path: str, base: Path, followed: Mapping[str, Any] | None) -> Mappin
         return facts
     found = check_model(path, _NOWHERE, base)
     if found.config is None:
-        raise Unresolved(found.faults)
+        raise Unresolved(found.faults, found.files)
     return found.config
 
 
@@ -174,7 +179,7 @@ def resolve_cluster(
         return cluster(hardware)
     found = check_hardware(hardware, _NOWHERE, base)
     if found.cluster is None:
-        raise Unresolved(found.faults)
+        raise Unresolved(found.faults, found.files)
     return found.cluster
 
 

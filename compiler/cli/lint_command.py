@@ -11,7 +11,7 @@ from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.lint import Linted, lint_files
-from tunec.compiler.lints.surroundings import Unusable, environment_of
+from tunec.compiler.lints.surroundings import Faulty, Unusable, environment_of
 from tunec.compiler.version import __version__
 
 _ROUNDS: Final = 20
@@ -19,7 +19,11 @@ _ROUNDS: Final = 20
 
 def run(options: Namespace, session: Session) -> int:
     """Lint files; with --fix, mend what can safely be mended, and say what remains."""
-    linted = _lint(options, session)
+    try:
+        linted = _lint(options, session)
+    except Faulty as faulty:
+        _show(faulty.diagnostics, faulty.sources, session)
+        return INPUT
     if options.fix:
         linted = _mend(linted, options, session)
     if options.write_baseline:

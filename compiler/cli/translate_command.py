@@ -6,7 +6,7 @@ from pathlib import Path
 from tunec.compiler.cli.delivery import Files, deliver, to_json
 from tunec.compiler.cli.lint_command import software_of
 from tunec.compiler.cli.session import INPUT, Misuse, Session
-from tunec.compiler.lints.surroundings import Unusable, environment_of
+from tunec.compiler.lints.surroundings import Faulty, Unusable, environment_of
 from tunec.compiler.requirements import Asked
 from tunec.compiler.translate.translate import Translated, Ungiven, given_slots, translate_files
 
@@ -40,6 +40,8 @@ def _translate(options: Namespace, session: Session) -> Translated:
         given = given_slots(options.overrides)
     except (Unusable, Ungiven) as unusable:
         raise Misuse(str(unusable)) from None
+    except Faulty as faulty:
+        return Translated({}, faulty.diagnostics, faulty.sources)
     asked = tuple(_asked(name, software, session) for name in options.targets)
     names = [target.name for target, _ in asked]
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -312,10 +312,10 @@ def _with_files(read: Read, files: Iterable[names.File], base: Path) -> Read:
     for file in files:
         relative = Path(os.path.relpath(file.path, base)).as_posix()
         digest = (relative, sha256(file.content).hexdigest())
-        text = file.content.decode("utf-8", "replace")
+        name, text = file.source
         read = replace(
             read,
-            sources={**read.sources, str(file.path): text},
+            sources={**read.sources, name: text},
             digests=(*read.digests, digest),
         )
     return read

@@ -26,6 +26,11 @@ class File:
     path: Path
     content: bytes
 
+    @property
+    def source(self) -> tuple[str, str]:
+        """The name that spans use, and the text."""
+        return str(self.path), self.content.decode("utf-8", errors="replace")
+
 
 @dataclass(frozen=True, slots=True)
 class Named:

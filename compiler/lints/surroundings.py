@@ -6,17 +6,28 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.target import Target
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
+    from tunec.compiler.gather import Unresolved
     from tunec.schemas.hardware.profile import Cluster
 
 
 class Unusable(ValueError):
     """A word of the surroundings leads nowhere; the message says which and why."""
+
+
+class Faulty(Exception):
+    """A file that describes the surroundings is wrong: its faults, and its text by its name."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...], sources: Mapping[str, str]) -> None:
+        super().__init__("; ".join(each.message for each in diagnostics))
+        self.diagnostics = diagnostics
+        self.sources = sources
 
 
 def environment_of(
@@ -32,7 +43,7 @@ def environment_of(
 
     A version in `software` wins over one in `readers`, that over the hardware's own. A model that
     the catalogue does not have is known by its name alone. Raises Unusable for any other name, or
-    a version, that leads nowhere.
+    a version, that leads nowhere, Faulty for a file of hardware or of a model that is wrong.
     """
     if world is not None and world < 1:
         raise Unusable(f"a run has 1 process or more, and not {world}")
@@ -78,7 +89,7 @@ def _cluster(name: str | None) -> "Cluster | None":
     try:
         return resolve_cluster(name, Path())
     except Unresolved as fault:
-        raise Unusable(f"{name}: {fault}") from None
+        raise _fault(name, fault) from None
     except (LookupError, ValueError, OSError) as fault:
         raise Unusable(_words(fault)) from None
 
@@ -94,9 +105,15 @@ def _model(name: str | None) -> "ResolvedModel | None":
     except UnknownName:
         return None
     except Unresolved as fault:
-        raise Unusable(str(fault)) from None
+        raise _fault(name, fault) from None
     except (LookupError, ValueError, OSError) as fault:
         raise Unusable(_words(fault)) from None
+
+
+def _fault(name: str, fault: "Unresolved") -> Unusable | Faulty:
+    if fault.files:
+        return Faulty(fault.diagnostics, dict(each.source for each in fault.files))
+    return Unusable(f"{name}: {fault}")
 
 
 def _words(fault: Exception) -> str:

@@ -267,3 +267,15 @@ def test_a_denoiser_without_transformer_layers_is_planned_or_refused(tunec, tmp_
         "data: {train: images, samples: 5k, resolution: 512}\n"
     )
     assert "E0701" in tunec("plan", spec).err
+
+
+@pytest.mark.parametrize("command", [["lint"], ["translate", "--to", "deepspeed", "-o", "out"]])
+def test_a_hardware_file_that_is_wrong_is_told_with_its_places(tunec, tmp_path, command):
+    config, hardware = tmp_path / "ds.json", tmp_path / "two.yaml"
+    config.write_text('{"train_micro_batch_size_per_gpu": 1}\n', "utf-8")
+    hardware.write_text("name: two\nnodes: 2\ndevices: v100\n", "utf-8")
+    result = tunec(*command, config, "--hardware", hardware)
+    assert result.code == 1
+    told = result.out + result.err
+    assert f"{hardware}:2:8" in told
+    assert f"{hardware}:3:1" in told
