@@ -10,7 +10,11 @@ default:
     @just --list --unsorted
 
 # all that CI runs, the quick checks first
-check: format-check lint types imports generated test
+check: quick test
+
+# all checks but the tests, beside each other
+[parallel]
+quick: format-check lint types imports generated
 
 # fail if a file is not formatted
 format-check:

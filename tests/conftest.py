@@ -12,6 +12,9 @@ FIRST = (
     "tests/consumers",
     "tests/lints",
     "tests/fleet",
+    "tests/tracing",
+    "tests/analyses",
+    "tests/house",
 )
 """What takes longest: begun last, one process would end with it while the other is idle."""
 

@@ -1,9 +1,10 @@
 """Environments that hold one release of a consumer each, layered over the running interpreter.
 
-An environment is a virtual environment whose own packages are the pinned ones and whose fallback,
-through a `.pth` file, is the site-packages of the interpreter that runs now: torch and numpy are
-shared, never fetched again. Entries of a `.pth` file are appended to `sys.path` (documentation of
-the standard library's `site` module), so the pinned packages win.
+An environment is a virtual environment whose own packages are the pinned ones, linked from the
+store (packages.py), and whose fallback, through a `.pth` file, is the site-packages of the
+interpreter that runs now: torch and numpy are shared, never fetched again. Entries of a `.pth` file
+are appended to `sys.path` (documentation of the standard library's `site` module), so the pinned
+packages win.
 """
 
 import hashlib
@@ -12,7 +13,6 @@ import os
 import platform
 import shutil
 import site
-import subprocess
 import sys
 import tempfile
 import venv
@@ -20,21 +20,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-INSTALL_SECONDS: Final = 900.0
+from tunec.compiler.consumers.packages import (
+    MODULES,
+    PROGRAMS,
+    EnvironmentUnavailable,
+    link,
+    unpacked,
+)
 
-
-class EnvironmentUnavailable(Exception):
-    """A consumer cannot be had here, so nothing was checked; never the same as a pass.
-
-    `requirement` is the pinned requirement at fault, `reason` is what the installer said of it.
-    """
-
-    def __init__(self, requirement: str, reason: str) -> None:
-        super().__init__(f"{requirement} cannot be had: {reason}")
-        self.requirement = requirement
-        self.reason = reason
+__all__ = ["Environment", "EnvironmentUnavailable", "default_cache", "digest", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +93,10 @@ def _build(pins: tuple[str, ...], root: Path) -> None:
     staging = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
     try:
         venv.EnvBuilder(with_pip=False, symlinks=os.name != "nt").create(staging)
-        _install(pins, _interpreter(staging))
-        # Last, so that the installer sees an empty environment and cannot count the parent's
-        # packages as its own.
+        for folder in unpacked(pins, root.parent):
+            link(folder / MODULES, _site_packages(staging))
+            if (folder / PROGRAMS).exists():
+                link(folder / PROGRAMS, _interpreter(staging).parent)
         (_site_packages(staging) / "tunec-parent.pth").write_text(
             "\n".join(_parents()) + "\n", encoding="utf-8"
         )
@@ -110,49 +106,6 @@ def _build(pins: tuple[str, ...], root: Path) -> None:
             raise EnvironmentUnavailable(pins[0] if pins else "python", f"{root} cannot be written")
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _install(pins: tuple[str, ...], python: Path) -> None:
-    """Install all pins at once; where that fails one by one, to name the one at fault."""
-    try:
-        _pip(pins, python)
-    except EnvironmentUnavailable:
-        for pin in pins:
-            _pip((pin,), python)
-
-
-def _pip(pins: tuple[str, ...], python: Path) -> None:
-    if not pins:
-        return
-    # A pin is asked as it is: simpletuner 4.10.1 declares Python 3.12 and its parsers run on 3.11.
-    # Compiling is left to the first import, since most modules of a consumer are never imported.
-    options = ["--no-deps", "--no-compile", "--ignore-requires-python", "--no-input", "-q"]
-    command = [sys.executable, "-m", "pip", "--python", str(python), "install", *options, *pins]
-    # DeepSpeed compiles nothing at install with this set: its setup.py, "DS_BUILD_OPS".
-    scrubbed = {**os.environ, "DS_BUILD_OPS": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    try:
-        subprocess.run(  # noqa: S603
-            command,
-            env=scrubbed,
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_SECONDS,
-        )
-    except subprocess.CalledProcessError as failure:
-        reason = _complaint(failure.stderr or failure.stdout)
-        raise EnvironmentUnavailable(pins[0], reason) from failure
-    except subprocess.TimeoutExpired as failure:
-        raise EnvironmentUnavailable(
-            pins[0], f"installing took over {INSTALL_SECONDS:.0f} s"
-        ) from failure
-
-
-def _complaint(text: str) -> str:
-    """The installer's own last error line, or its last line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors or lines or ["the installer said nothing"])[-1]
 
 
 def _interpreter(root: Path) -> Path:

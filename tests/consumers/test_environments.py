@@ -14,6 +14,7 @@ import pytest
 from tunec.compiler.consumers import processes
 from tunec.compiler.consumers.asking import ConsumerFailed, ask
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.packages import link
 from tunec.compiler.consumers.sets import SETS, choose, releases, together
 
 
@@ -94,6 +95,40 @@ def test_what_is_there_is_not_built_again(shelf, tmp_path):
     assert prepare(["packaging==0.0.1"], tmp_path / "cache") == first
 
 
+def test_a_pin_is_installed_and_compiled_once_for_all(shelf, scripts, tmp_path):
+    wheel(shelf, "packaging", "0.0.1", "")
+    wheel(shelf, "idna", "0.0.1", "")
+    name = script(
+        scripts, "look", "import packaging\nVERBS = {'look': lambda _: packaging.__file__}\n"
+    )
+    first = prepare(["packaging==0.0.1"], tmp_path / "cache")
+    (shelf / "packaging-0.0.1-py3-none-any.whl").unlink()
+    other = prepare(["packaging==0.0.1", "idna==0.0.1"], tmp_path / "cache")
+    assert ask(first, name, [{"verb": "look"}], root=scripts) == [
+        str(first.packages / "packaging/__init__.py")
+    ]
+    assert list((other.packages / "packaging/__pycache__").glob("__init__.*.pyc"))
+
+
+def test_folders_that_several_pins_have_are_merged(tmp_path):
+    """Namespaces such as `google`: each pin has its own part of them."""
+    texts = {"a/space/one/x.py": "a", "b/space/two.py": "b", "c/space/one/y.py": "c"}
+    for path, text in {**texts, "b/same.py": "b", "c/same.py": "c"}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    into = tmp_path / "into"
+    into.mkdir()
+    for pin in "abc":
+        link(tmp_path / pin, into)
+    found = {str(each.relative_to(into)): each.read_text() for each in into.rglob("*.py")}
+    assert found == {
+        "space/one/x.py": "a",
+        "space/two.py": "b",
+        "space/one/y.py": "c",
+        "same.py": "b",
+    }
+
+
 def test_the_order_of_pins_does_not_matter(shelf, tmp_path):
     wheel(shelf, "packaging", "0.0.1", "")
     wheel(shelf, "idna", "0.0.1", "")
@@ -115,7 +150,8 @@ def test_two_at_once_make_one(shelf, tmp_path):
     with ThreadPoolExecutor(2) as pool:
         made = list(pool.map(lambda _: prepare(["packaging==0.0.1"], tmp_path / "cache"), range(2)))
     assert made[0] == made[1]
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [made[0].root.name]
+    names = {path.name for path in (tmp_path / "cache").iterdir()}
+    assert names == {made[0].root.name, "packages"}
 
 
 @pytest.fixture
