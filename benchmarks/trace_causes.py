@@ -56,3 +56,21 @@ def by_muon(one: Combination) -> Iterator[Combination]:
         yield replace(one, world=world, stage=3, zero=whole)
     yield replace(one, method="lora", world=8, stage=2, zero=whole)
     yield replace(one, world=8, stage=3, zero={**whole, "reduce_bucket": 500_000_000})
+
+
+def wide_queries(one: Combination) -> Iterator[Combination]:
+    """Queries and keys that are multiplied in fp32, and a GELU whose power autocast has so."""
+    yield replace(one, method="lora", states="autocast", sequence=1024)
+    yield replace(one, states="autocast", checkpointed=True, sequence=1024)
+
+
+def texts_alone(one: Combination) -> Iterator[Combination]:
+    """A tower that is to be trained and that no picture passes, under each engine."""
+    yield replace(one, engine="ddp", world=8)
+    sharded = replace(one, states="mixed", engine="deepspeed", world=8, checkpointed=True)
+    for stage in (1, 2, 3):
+        yield replace(sharded, stage=stage)
+    yield replace(sharded, stage=2, accumulation=2)
+    flat = replace(one, states="fsdp", engine="fsdp", fsdp="full", world=8, checkpointed=True)
+    yield flat
+    yield replace(flat, version=1)

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from trace_answers import WRITING, answers_of, evaluated
-from trace_causes import by_muon, few_inputs, narrow_scores, recomputed, wide_head
+from trace_causes import (
+    by_muon,
+    few_inputs,
+    narrow_scores,
+    recomputed,
+    texts_alone,
+    wide_head,
+    wide_queries,
+)
 from trace_diffusion import denoisers
 from trace_merged import MERGED, adapter_of, merged
 from trace_models import BY_NAME, MODELS, Model, config_of
@@ -171,6 +179,8 @@ def _llama_1b(one: Combination) -> Iterator[Combination]:
         yield replace(mixed, stage=stage, kernel="foreach", sequence=512)
     paged = replace(one, optimizer="paged_adamw_32bit", kernel="bitsandbytes", states="fp32")
     yield replace(paged, checkpointed=True, sequence=512)
+    narrow = replace(paged, optimizer="paged_adamw_8bit", states="bf16")
+    yield replace(narrow, checkpointed=True, sequence=512)
     yield from few_inputs(one)
     for states in ("fp32", "autocast"):
         yield replace(one, states=states, checkpointed=True, loss="chunked")
@@ -207,6 +217,7 @@ _EXTRA: Final[dict[str, Any]] = {
     "mistral-7b-v0.3": _quantised,
     "tinyllama-1.1b": _sharded,
     "gpt2-xl": narrow_scores,
+    "gpt-j-6b": wide_queries,
     "llama-3-70b": wide_head,
     "qwen3-0.6b": few_inputs,
 }
@@ -241,20 +252,25 @@ def _vlm(model: Model) -> Iterator[Combination]:
     yield text
     if "qwen" in model.name:
         yield replace(text, checkpointed=True, engine="fsdp", fsdp="full", world=8)
+    if model.name == "qwen2.5-vl-3b":
+        yield from texts_alone(text)
 
 
 def _encoder_decoder(model: Model) -> Iterator[Combination]:
     one = Combination(model.name, sequence=512, packing=False)
     yield one
     yield replace(one, checkpointed=True)
-    targets = ("q", "v") if "t5" in model.name else ("q_proj", "v_proj")
+    targets = _QUERIES_AND_VALUES.get(model.config["model_type"], ("q", "v"))
     yield replace(one, method="lora", targets=targets)
     yield replace(one, method="lora", targets=targets, checkpointed=True)
     yield replace(one, micro=4)
     yield replace(one, micro=4, attention="eager")
     yield replace(one, micro=4, method="lora", targets=targets)
+    if model.name in ("umt5-small", "t5-small", "bert-large"):
+        yield replace(one, method="lora", states="autocast")
 
 
+_QUERIES_AND_VALUES: Final = {"bart": ("q_proj", "v_proj"), "bert": ("query", "value")}
 _ROWS: Final = {
     "dense": _dense,
     "moe": _moe,
@@ -310,7 +326,7 @@ def subject(row: Combination) -> Subject:
         )
         workload = replace(workload, adapter=adapter_of(row, workload.adapter))
     states = _STATES[method, row.states]
-    if row.optimizer == "adamw_8bit":
+    if "8bit" in row.optimizer:
         states = states | {"optimizer": "int8"}
     plan = layout(
         row.micro,

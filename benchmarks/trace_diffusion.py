@@ -25,6 +25,7 @@ def denoisers(model: Model) -> Iterator[Combination]:
     yield replace(one, method="lora", states="autocast")
     yield replace(one, method="lora", states="autocast", targets=targets, checkpointed=True)
     if model.name in _SEGMENTED:
+        yield replace(one, method="lora", states="kbit", targets=targets)
         yield replace(one, checkpointed=True, segment=4)
         yield replace(four, segment=2)
         yield replace(four, gap=1)

@@ -1,4 +1,4 @@
-"""What Liger's fused linear cross entropy runs for: families by release, and devices."""
+"""What Liger's kernels run for: families by release, and devices."""
 
 from typing import Final
 
@@ -27,6 +27,16 @@ itself, so not granite and pixtral. A family counts from the first of these rele
 _OLDEST_DEVICE: Final = (7, 0)
 """torch 2.13.0 _dynamo/device_interface.py `CudaInterface.is_triton_capable`: Triton, in which
 Liger's kernels are written, compiles for compute capability 7.0 and newer."""
+
+
+_OWN_PRODUCTS: Final = frozenset({"qwen3_vl"})
+"""liger-kernel 0.8.0 transformers/monkey_patch.py: the families above whose function leaves gated
+products to the model (`swiglu: bool = False`)."""
+
+
+def fuses_products(family: str) -> bool:
+    """Whether the function that fuses a family's loss has the gated product in one kernel too."""
+    return family not in _OWN_PRODUCTS
 
 
 def refusal(family: str, capability: tuple[int, int] | None, version: Version) -> str | None:

@@ -13,7 +13,7 @@ _WEIGHTS: Final = frozenset(
     {"frozen weights", "trained weights", "adapters", "gathered parameters"}
     | {"persistent parameters", "weight casts"}
     | {"position table", "reference model", "second shards", "scales of packed weights"}
-    | {"rotary tables", "text encoders and VAE"}
+    | {"rotary tables", "text encoders and VAE", "causal masks"}
 )
 _STATES: Final = frozenset({"optimizer states", "master weights", "optimizer temporaries"})
 _GRADIENTS: Final = frozenset(

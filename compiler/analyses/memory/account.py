@@ -73,7 +73,9 @@ class Account:
     def _needed_bytes(self) -> int:
         """Bytes that the allocator takes for the phase that needs most."""
         batch = self.layout.batch
-        return with_slack(slack(self.workload), self.lines, batch.micro, batch.evaluation)
+        return with_slack(
+            slack(self.workload, self.layout), self.lines, batch.micro, batch.evaluation
+        )
 
     @property
     def reading_bytes(self) -> int:
@@ -152,20 +154,20 @@ def least_bytes(workload: Workload, layout: Layout) -> float:
     """
     if workload.calibration is not None:
         return 0.0
-    workload = of_rank(reached(workload, layout.parallel.engine), layout.parallel.tensor)
+    workload = of_rank(reached(workload, layout), layout.parallel.tensor)
     plan = sharding_of(workload, layout, accumulates=layout.batch.accumulation > 1)
     held = always_held(workload, plan).total
-    return held * (1 + slack(workload).still) + sum(apart(layout.parallel.world).values())
+    return held * (1 + slack(workload, layout).still) + sum(apart(layout.parallel.world).values())
 
 
 @cached(4096)
 def _lines(
     workload: Workload, layout: Layout, *, several: bool, short: bool = False
 ) -> tuple[Phase, ...]:
-    compared, engine = workload.preference is not None, layout.parallel.engine
+    compared = workload.preference is not None
     padded = (several or compared) and not workload.data.packing
     lines = phases(
-        of_rank(reached(workload, engine), layout.parallel.tensor, several=several),
+        of_rank(reached(workload, layout), layout.parallel.tensor, several=several),
         layout.parallel,
         layout.states,
         layout.zero,
@@ -210,7 +212,7 @@ class _Bounds(NamedTuple):
 
 @cached(4096)
 def _bounds(workload: Workload, layout: Layout, *, several: bool, short: bool) -> _Bounds:
-    shares = slack(workload)
+    shares = slack(workload, layout)
     still, moving = 1 + shares.still, 1 + shares.moving
     lines = [
         (line.fixed_bytes * still, line.sample_bytes * moving)

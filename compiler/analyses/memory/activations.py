@@ -1,6 +1,7 @@
 """What a model keeps between forward and backward, in bytes a sample of the micro batch."""
 
 from dataclasses import field, replace
+from functools import partial
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.attention import (
@@ -26,10 +27,9 @@ from tunec.compiler.analyses.memory.layers import (
 from tunec.compiler.analyses.memory.lora import (
     adapters_saved,
     inputs_kept,
-    is_after_attention,
-    is_in_feed_forward,
 )
 from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.places import is_after_attention, is_in_feed_forward
 from tunec.compiler.analyses.memory.recomputation import (
     Layers,
     Recomputed,
@@ -177,6 +177,7 @@ def part_activations(
     held = Layers(*(tokens * size for size in (max(one), total / layers, working, inputs)))
     others, name = beside(held, split), named(part, split)
     halved, layer = tokens * (half + working), held.most + held.working
+    expanding = partial(expanding_working, widths=widths)
     first = one[0] if split.whole else inputs
     return Activations(
         kept=kept(part, held, split, offload=run.offload),
@@ -186,7 +187,7 @@ def part_activations(
         forward={f"{part} forward pass": tokens * forward},
         begun={name: layer + others},
         half={name: halved + others},
-        expanding={name: held.most + tokens * max(expanding_working(s, widths) for s in stacks)},
+        expanding={name: held.most * again + tokens * max(map(expanding, stacks))},
         encoder=_encoder(part, widths, tokens * stacks[0].layers * first),
         first_segment={name: layer + held.inputs + others} if others else {},
         moved=(held.inputs, split.segments) if run.offload else (0.0, 0),

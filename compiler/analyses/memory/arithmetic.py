@@ -4,6 +4,7 @@ from typing import Final
 
 from packaging.version import Version
 
+from tunec.compiler.analyses import liger
 from tunec.compiler.analyses.memory.counts import (
     FOUR_BIT,
     QUANTIZED_PARTS,
@@ -29,6 +30,8 @@ from tunec.schemas.terms import Attention
 _FUSED_RMS_NORM: Final = Version("2.9")
 """The first release of torch with `aten::_fused_rms_norm` on CUDA."""
 
+_KEEPS_NO_INPUTS: Final = Version("0.43.2")
+
 _GROUPED_QUERIES: Final = Version("4.54")
 _BOOLEAN_MASKS: Final = Version("4.53")
 """The first transformers that let torch repeat keys and values where there is no mask
@@ -43,6 +46,8 @@ class Arithmetic:
 
     stream: int
     """The residual stream: the dtype of the embedding and of every sum."""
+    held: int
+    """The weights of layers as they lie."""
     compute: int
     """Inputs and outputs of matrix products."""
     answer: int
@@ -57,8 +62,14 @@ class Arithmetic:
     autocast: bool
     trained: bool
     """Whether the weights of this part get gradients themselves."""
+    keeps_inputs: bool
+    """Whether matrix products keep what they multiply: for their weight's gradient, or because
+    bitsandbytes' 4-bit ones did until 0.43.1 (`autograd/_functions.py`, `MatMul4Bit.forward`:
+    `ctx.tensors = (A, B)`; 0.43.2 keeps B alone)."""
     eager: bool
     """Whether attention scores are made as tensors."""
+    wide_queries: bool
+    """Whether queries and keys are multiplied in fp32 then, which autocast would narrow."""
     wide_scores: bool
     """Whether their softmax is in fp32, as autocast has every softmax."""
     half: bool
@@ -68,6 +79,8 @@ class Arithmetic:
     router: Router
     biased: bool
     """Whether self attention adds a bias a head, made whole for each layer."""
+    own_biases: bool
+    """Whether each layer makes it from a table of its own."""
     shares_norm_inputs: bool
     """Whether the norms before attention and feed-forward read the same tensor."""
     crosses: bool
@@ -92,11 +105,17 @@ class Arithmetic:
     """Whether its mask is a bias that all layers share, and not made one in each."""
     experts_apart: bool
     """Whether experts run one after the other, each linear layers of its own."""
+    liger_norms: bool
+    """Whether RMSNorms are Liger's, which keep their input (liger-kernel 0.3.1 to 0.8.0
+    `ops/rms_norm.py`, `LigerRMSNormFunction`)."""
+    liger_products: bool
+    """Whether gated products are Liger's, which keep gate and up alone and write both gradients
+    over them (the same, `ops/swiglu.py`, `LigerSiLUMulFunction`; `ops/geglu.py`)."""
 
     @property
     def casts(self) -> bool:
-        """Whether every product casts its input: autocast over an fp32 stream."""
-        return self.compute < self.stream
+        """Whether every product casts its weight: autocast over fp32 weights."""
+        return self.compute < self.held
 
     @property
     def adapter_product(self) -> int:
@@ -115,17 +134,21 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
     trained = part in count(workload).trained_parts
     full = workload.adapter.kind == "none" and trained
     held = states.trainable if full else states.weights
-    stream = BYTES[held]
     special = flavour(workload.architecture.family, part)
     stacks = [stack for stack in workload.architecture.stacks if stack.part == part]
+    widened = states.autocast and _is_normed_last(special, stacks)
+    stream = BYTES["fp32" if widened else held]
     linears = [m for m in workload.architecture.modules if m.part == part and m.kind == "linear"]
     inside = [module for module in linears if "{}" in module.path]
     adapted = [module for module in workload.adapted if module.part == part]
-    compute = BYTES[workload.precision.compute] if states.autocast else stream
+    compute = BYTES[workload.precision.compute if states.autocast else held]
     packed = workload.quantization.format in FOUR_BIT and part in QUANTIZED_PARTS
     masks = workload.attention.implementation == "sdpa" and part == "text"
+    patched = _has_liger(workload, part)
+    eager = _is_eager(workload.attention.implementation, special)
     return Arithmetic(
         stream=stream,
+        held=BYTES[held],
         compute=compute,
         answer=stream if packed else compute,
         adapter=BYTES[states.trainable],
@@ -133,13 +156,16 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         normed=BYTES["fp32"] if special.norm == "wide" else stream,
         autocast=states.autocast,
         trained=trained,
-        eager=_is_eager(workload.attention.implementation, special),
+        keeps_inputs=trained or (packed and _keeps_inputs(workload)),
+        eager=eager,
+        wide_queries=eager and special.wide_queries and not states.autocast,
         wide_scores=states.autocast or not special.narrow_scores,
         half=held == "fp16",
         activation=_activation(special.activation, stacks),
         rotary=special.rotary,
         router=special.router,
         biased=special.biased,
+        own_biases=special.own_biases,
         shares_norm_inputs=special.shares_norm_inputs,
         crosses=special.crosses,
         fused_norms=(workload.version("torch") or _FUSED_RMS_NORM) >= _FUSED_RMS_NORM,
@@ -152,7 +178,24 @@ def arithmetic(workload: Workload, states: States, part: Part) -> Arithmetic:
         repeats=masks and _is_before(workload, _GROUPED_QUERIES),
         shares_mask=_is_before(workload, _BOOLEAN_MASKS),
         experts_apart=experts_apart(workload),
+        liger_norms=patched,
+        liger_products=patched and liger.fuses_products(workload.architecture.family),
     )
+
+
+def _has_liger(workload: Workload, part: Part) -> bool:
+    """Whether Liger patches a part: what turns its loss on turns all of its kernels on.
+
+    transformers 4.57.1 trainer.py `__init__`: `_apply_liger_kernel_to_instance`, whose flags are
+    those that each family's function defaults to. Images' towers are left as they are.
+    """
+    named = workload.version("liger-kernel") is not None
+    return named and workload.loss == "fused" and part == "text"
+
+
+def _keeps_inputs(workload: Workload) -> bool:
+    version = workload.version("bitsandbytes")
+    return version is not None and version < _KEEPS_NO_INPUTS
 
 
 def _is_before(workload: Workload, release: Version) -> bool:
@@ -162,6 +205,11 @@ def _is_before(workload: Workload, release: Version) -> bool:
 
 def _is_eager(implementation: Attention, special: Flavour) -> bool:
     return implementation == "eager" or (special.eager and implementation == "sdpa")
+
+
+def _is_normed_last(special: Flavour, stacks: list[Stack]) -> bool:
+    """Whether the stream is what LayerNorms give, which autocast has in fp32 (BART, BERT)."""
+    return special.norms_after and all(stack.norm == "layer" for stack in stacks)
 
 
 def _activation(named: Activation, stacks: list[Stack]) -> Activation:

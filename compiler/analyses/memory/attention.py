@@ -6,6 +6,8 @@ from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.schemas.models.architecture import LatentAttention, Stack
 
 _FP32: Final = 4
+_INDEX: Final = 8
+"""Bytes of torch's int64."""
 
 
 def attention_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
@@ -27,9 +29,14 @@ def attention_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
 def bias_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
     """Relative positions as one bias a head, contiguous in each layer.
 
+    A layer's own table keeps the buckets that it was read at for its gradient.
+
     transformers 5.23 `integrations/sdpa_attention.py`: `position_bias_mask.contiguous()`.
     """
-    return widths.compute * stack.heads * keys if widths.biased else 0
+    if not widths.biased:
+        return 0
+    places = _INDEX * keys if widths.own_biases and widths.trained else 0
+    return widths.compute * stack.heads * keys + places
 
 
 def kernel_saved(stack: Stack, widths: Arithmetic) -> float:
@@ -39,7 +46,8 @@ def kernel_saved(stack: Stack, widths: Arithmetic) -> float:
     """
     query, key, value = _kernel_widths(stack)
     numbers = 0 if widths.eager else _FP32 * stack.heads
-    return widths.compute * (query + key + value + _output(stack)) + numbers
+    multiplied = _FP32 if widths.wide_queries else widths.compute
+    return multiplied * (query + key) + widths.compute * (value + _output(stack)) + numbers
 
 
 def scores_saved(stack: Stack, widths: Arithmetic, keys: float) -> float:
@@ -103,7 +111,7 @@ def mask_saved(stack: Stack, widths: Arithmetic, keys: float, *, padded: bool) -
     bias = 0 if widths.shares_mask or widths.biased else widths.compute * keys
     share = 1 if padded else is_windowed(stack, widths, keys) * stack.windowed_layers / stack.layers
     # T5's decoder puts the encoder's mask into its bias of zeros, head by head, in each layer
-    across = padded and widths.biased and stack.cross_attention > 0
+    across = (padded or widths.own_biases) and widths.biased and stack.cross_attention > 0
     crossed = widths.compute * stack.heads * keys if across else 0
     return share * (repeated + bias - widths.compute * _ordered(stack, widths)) + crossed
 
@@ -154,6 +162,8 @@ def norms_saved(stack: Stack, widths: Arithmetic) -> float:
         return rank * (_FP32 + normed + read)
     if not stack.qk_norm:
         return 0
+    if widths.liger_norms:
+        return (stack.heads + stack.kv_heads) * stack.head_dim * widths.compute
     return (stack.heads + stack.kv_heads) * stack.head_dim * (_FP32 + normed)
 
 

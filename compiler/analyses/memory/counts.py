@@ -3,10 +3,16 @@
 from collections.abc import Iterable
 from functools import lru_cache
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from packaging.version import Version
 
+from tunec.compiler.analyses.memory.flavours import flavour
+from tunec.compiler.analyses.memory.places import (
+    is_after_attention,
+    tower_of,
+    wants_gradient,
+)
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Module, Part
@@ -54,6 +60,13 @@ class Counts:
     trained: int
     """In modules trained in full."""
     adapters: int
+    idle: int
+    """Trained that no gradient comes to, adapters with modules."""
+    resting: int
+    """In modules to be trained in full that have neither gradient nor state."""
+    resting_adapters: int
+    unvisited: int
+    """In a tower and its projector where samples have no pictures."""
     components: int
     largest: int
     """In the largest trained parameter."""
@@ -72,7 +85,7 @@ class Counts:
     encoder: int
     """In the encoder before a decoder, where it is trained."""
     vision: int
-    """In the vision tower, where it is trained."""
+    """In the vision tower, where it is trained and samples reach it."""
     tied: bool
     """Whether one trained weight is both embedding and output projection."""
     late: int
@@ -85,7 +98,7 @@ class Counts:
     multiplied: int
     """In trained weights of products: linear layers, convolutions, a tied head."""
     multiplied_frozen: int
-    """In weights of products that are neither trained nor quantised."""
+    """In weights of products that are neither trained nor quantised, and that a gradient passes."""
     output: int
     """In the weight that the output projection multiplies with."""
     output_frozen: int
@@ -106,7 +119,7 @@ class Counts:
 def count(workload: Workload) -> Counts:
     """Count a workload's elements; remembered, since every account of the workload needs them."""
     model, lora = workload.architecture, workload.adapter.kind == "lora"
-    trained = frozenset(module.path for module in workload.trained)
+    trained = frozenset(module.path for module in (*workload.trained, *workload.idle))
     # PEFT keeps the original of a module in `modules_to_save` beside the trained copy
     # (peft `utils/other.py`, `ModulesToSaveWrapper`).
     kept = [module for module in model.modules if lora or module.path not in trained]
@@ -116,6 +129,7 @@ def count(workload: Workload) -> Counts:
     head = _elements(m for m in workload.trained if m.path == model.head)
     tied = model.tied and embedding > 0 and not lora
     biases, output = _adapter_biases(workload), _output(model)
+    idle = _idle(workload)
     return Counts(
         base=model.parameters,
         frozen=_elements(plain) + sum(_weightless(module) for module in quantized),
@@ -124,22 +138,26 @@ def count(workload: Workload) -> Counts:
         expanded=max((prod(module.shape[-2:]) for module in quantized), default=0),
         trained=_elements(workload.trained) + biases,
         adapters=sum(adapter_elements(workload, module) for module in workload.adapted),
+        idle=idle.stepped,
+        resting=idle.resting,
+        resting_adapters=idle.resting_adapters,
+        unvisited=0 if workload.data.vision_tokens else _elements(tower_of(model.modules)),
         components=sum(component.parameters for component in workload.components),
         largest=max(map(prod, _trained_shapes(workload)), default=0),
         inner=max(map(prod, _trained_shapes(workload, inside=True)), default=0),
         small=sum(size for size in _sizes(workload) if size < _SMALL_TENSOR),
-        tables=_tables(workload),
+        tables=_elements(tables_of(workload)),
         factored=_factored(workload),
         embedding=embedding,
         head=head,
         encoder=_elements(m for m in workload.trained if m.path.startswith(_ENCODER)),
-        vision=_elements(m for m in workload.trained if m.part == "vision"),
+        vision=_elements(m for m in workload.trained if m.part == "vision" and not workload.idle),
         tied=tied,
-        late=_late(model, workload.trained),
+        late=_late(workload),
         experts=_experts(model, workload.trained),
         block=_block(model),
         multiplied=_elements(m for m in workload.trained if _multiplies(m)) + output * tied,
-        multiplied_frozen=_elements(m for m in plain if _multiplies(m))
+        multiplied_frozen=_elements(m for m in plain if _multiplies(m) and wants_gradient(model, m))
         + output * (model.tied and not tied),
         output=output,
         output_frozen=0 if head or tied else output,
@@ -223,21 +241,63 @@ def _is_inside(model: Architecture, module: Module) -> bool:
     return module.kind in ("linear", "conv") and module.path != model.head
 
 
-def _late(model: Architecture, trained: Iterable[Module]) -> int:
-    """A UNet's first level is differentiated last, and holds the least of its elements."""
+def _late(workload: Workload) -> int:
+    """A UNet's first level is differentiated last, and holds the least of its elements.
+
+    Attention that is always eager takes most at the scores of many tokens, when all that comes
+    behind it is differentiated: three fp32 tensors of them are more than an inner element keeps.
+    """
+    model, trained = workload.architecture, workload.trained
     if model.unet:
         return _elements(m for m in trained if m.path == "conv_in")
+    eager = flavour(model.family, "text").eager
     stacks = [stack for stack in model.stacks if stack.part in ("text", "denoiser")]
     inner = {stack.ffn for stack in stacks}
+    keys = workload.data.sequence + workload.data.image_tokens
+    eager = eager and all(2 * stack.heads * keys > 3 * stack.ffn for stack in stacks)
     late = (
         module
         for module in trained
         if "{}" in module.path
         and module.part in ("text", "denoiser")
         and ".experts" not in module.path
+        and not (eager and is_after_attention(module))
         and not (module.kind == "linear" and module.shape[1] in inner)
     )
     return _elements(late) // max(sum(stack.layers for stack in stacks), 1)
+
+
+class _Idle(NamedTuple):
+    """Elements that want a gradient and get none."""
+
+    stepped: int
+    resting: int
+    resting_adapters: int
+
+
+def _idle(workload: Workload) -> _Idle:
+    if not workload.idle and not workload.idle_adapted:
+        return _Idle(0, 0, 0)
+    stepped = {id(module) for module in (*workload.trained, *workload.adapted)}
+    full = [(each, each.parameters) for each in workload.idle]
+    lora = [(each, adapter_elements(workload, each)) for each in workload.idle_adapted]
+    return _Idle(
+        sum(size for each, size in (*full, *lora) if id(each) in stepped),
+        sum(size for each, size in full if id(each) not in stepped),
+        sum(size for each, size in lora if id(each) not in stepped),
+    )
+
+
+def visited_layers(workload: Workload) -> int:
+    """Layers that samples pass: those of a tower only where there are pictures."""
+    stacks, pictures = workload.architecture.stacks, workload.data.vision_tokens > 0
+    return sum(stack.layers for stack in stacks if pictures or stack.part != "vision")
+
+
+def main_layers(workload: Workload) -> int:
+    """Layers of the language model or the denoiser; 1 where none repeat."""
+    stacks = workload.architecture.stacks
+    return max(sum(stack.layers for stack in stacks if stack.part != "vision"), 1)
 
 
 def _experts(model: Architecture, trained: Iterable[Module]) -> int:
@@ -277,15 +337,15 @@ def _sizes(workload: Workload) -> Iterable[int]:
         yield from [*map(prod, adapter_shapes(module, workload.adapter.rank))] * module.copies
 
 
-def _tables(workload: Workload) -> int:
-    """Elements of trained embedding tables where transformers builds the optimizer.
+def tables_of(workload: Workload) -> tuple[Module, ...]:
+    """Trained embedding tables where transformers builds the optimizer.
 
     transformers 5.23 `trainer.py`, `create_optimizer`: `register_module_override(module, "weight",
     {"optim_bits": 32})` for each `nn.Embedding`.
     """
     if workload.architecture.kind == "diffusion":
-        return 0
-    return _elements(m for m in workload.trained if m.kind == "embedding")
+        return ()
+    return tuple(module for module in workload.trained if module.kind == "embedding")
 
 
 def _factored(workload: Workload) -> int:

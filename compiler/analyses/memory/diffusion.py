@@ -183,15 +183,16 @@ def _joint_attention(stack: Stack, widths: Arithmetic) -> float:
 def _query_norm(stack: Stack, widths: Arithmetic) -> float:
     """Bytes a token that a norm of queries or keys keeps besides what the kernel reads.
 
-    diffusers' own (0.42 `models/normalization.py`, `RMSNorm`; SD3) keeps its input, an fp32 copy of
-    it and, trained, the normed value. FLUX takes torch's, on CUDA one kernel since 2.9
-    (pytorch/pytorch#153666, `_fused_rms_norm`): its input and a number a head.
+    Its input is what a product gave. diffusers' own (0.42 `models/normalization.py`, `RMSNorm`;
+    SD3) keeps that, an fp32 copy of it and, trained, the normed value in its weight's dtype. FLUX
+    takes torch's, on CUDA one kernel since 2.9 (pytorch/pytorch#153666, `_fused_rms_norm`): its
+    input and a number a head.
     """
     width = stack.heads * stack.head_dim
     if widths.rotary == "concatenated":
-        return width * (widths.stream + _FP32 + widths.compute * widths.trained)
+        return width * (widths.compute + _FP32 + widths.held * widths.trained)
     if widths.fused_norms:
-        return width * widths.stream + _FP32 * stack.heads
+        return width * widths.compute + _FP32 * stack.heads
     return width * _FP32 * (2 if widths.trained else 1)
 
 

@@ -28,6 +28,9 @@ def experts_saved(stack: Stack, experts: Experts, widths: Arithmetic) -> float:
     results = (2 if widths.trained else 1) + widths.experts_apart
     routed = widths.answer * (tensors * experts.ffn + results * stack.hidden)
     shared = widths.compute * tensors * experts.shared_ffn
+    if widths.keeps_inputs and not widths.trained:
+        inputs = (2 if widths.casts else 1) * stack.hidden + experts.ffn
+        routed += widths.compute * inputs
     read = _FP32 * stack.hidden if widths.trained and widths.router == "double" else 0
     return experts.active * (routed + _INDICES) + shared + read + _FP32 * experts.count
 

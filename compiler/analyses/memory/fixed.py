@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from tunec.compiler.analyses.memory.arithmetic import arithmetic
+from tunec.compiler.analyses.memory.counts import main_layers, visited_layers
 from tunec.compiler.analyses.memory.fsdp import held
 from tunec.compiler.analyses.memory.gradients import (
     at_decoder_embedding,
@@ -83,7 +84,7 @@ def always_held(workload: Workload, plan: Sharding) -> Group:
 @cached(4096)
 def fixed_of(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Fixed:
     """What a layout holds at each moment, whatever the micro batch."""
-    layers = sum(stack.layers for stack in workload.architecture.stacks)
+    layers = visited_layers(workload)
     dora = workload.adapter.dora and bool(workload.adapted)
     share, gathering = gathered_together(plan, checkpointed=checkpointed)
     return Fixed(
@@ -121,10 +122,12 @@ def fixed_of_fsdp(workload: Workload, plan: Sharding, *, checkpointed: bool) -> 
     """The same under FSDP, whose units are whole at other moments than ZeRO's parameters."""
     at = held(workload, plan)
     dora = workload.adapter.dora and bool(workload.adapted)
+    # gradients of experts are whole only when what the experts kept is gone
+    whole = not plan.counts.experts
     first = group(at.at_first_layer)
     moments = [
         *((left, terms, False) for left, terms in at.reductions),
-        *((left + checkpointed / _layers(workload), terms, True) for left, terms in at.begun),
+        *((left + checkpointed / main_layers(workload), terms, True) for left, terms in at.begun),
     ]
     return Fixed(
         always=always_held(workload, plan),
@@ -140,7 +143,7 @@ def fixed_of_fsdp(workload: Workload, plan: Sharding, *, checkpointed: bool) -> 
         at_vision=first,
         at_reduction=NOTHING,
         on_the_way=tuple(
-            (Reduction(number, 0, 0, 0, 0, left, inside, True, False), group(terms), NOTHING)
+            (Reduction(number, 0, 0, 0, 0, left, inside, whole, False), group(terms), NOTHING)
             for number, (left, terms, inside) in enumerate(moments, 1)
         ),
         in_step=group(at.in_step),
@@ -151,10 +154,6 @@ def fixed_of_fsdp(workload: Workload, plan: Sharding, *, checkpointed: bool) -> 
         again=group(at.again),
         evaluating=group({n: s for n, s in at.forward.items() if n != "accumulated gradients"}),
     )
-
-
-def _layers(workload: Workload) -> int:
-    return max(sum(stack.layers for stack in workload.architecture.stacks), 1)
 
 
 def _norms(workload: Workload, states: States, *, checkpointed: bool) -> Terms:

@@ -39,6 +39,9 @@ class Flavour:
     router: Router = "wide"
     biased: bool = False
     """Whether self attention adds a bias a head."""
+    own_biases: bool = False
+    """Whether each layer makes that from relative positions of its own, and a cross attention one
+    of zeros (transformers 5.23 `models/umt5/modeling_umt5.py`, `UMT5Attention.forward`)."""
     shares_norm_inputs: bool = False
     """Whether the norms before attention and feed-forward read the same tensor, which torch's
     LayerNorm then keeps once."""
@@ -48,6 +51,8 @@ class Flavour:
     """Whether layers normalise what attention and feed-forward give, and not what they read."""
     eager: bool = False
     """Whether attention makes its scores as tensors unless it is FlashAttention."""
+    wide_queries: bool = False
+    """Whether it multiplies queries and keys in fp32 then."""
     narrow_scores: bool = False
     """Whether eager attention takes its softmax in the dtype of the product, not in fp32."""
 
@@ -59,7 +64,7 @@ _PARALLEL_NORMS: Final = frozenset({"gpt_neox"})
 _EXPANDED: Final = frozenset({"gpt2", "gptj", "gpt_neo", "codegen", "phi"})
 _RELU: Final = frozenset({"opt"}) | _T5
 _WIDE_NORM: Final = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text", "olmo2", "olmo3"})
-_NORMS_AFTER: Final = frozenset({"olmo2", "olmo3", "bart"})
+_NORMS_AFTER: Final = frozenset({"olmo2", "olmo3", "bart", "bert", "roberta", "xlm-roberta"})
 _CENTRED_NORM: Final = frozenset({"cohere", "cohere2"})
 _UNROTATED: Final = (
     frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt", "bloom", "mpt"}) | _ENCODER_DECODER
@@ -71,9 +76,11 @@ _NARROW_ROUTER: Final = frozenset({"qwen2_moe", "qwen3_moe", "olmoe", "granitemo
 _DOUBLE_ROUTER: Final = frozenset({"deepseek_v2", "deepseek_v3"})
 _QUICK_TOWERS: Final = frozenset({"llava", "llava_next", "qwen2_vl"})
 _NARROW_SCORES: Final = _ENCODER_DECODER | {"gpt2", "falcon", "bert", "roberta"}
-_ALWAYS_EAGER: Final = frozenset({"bloom", "mpt"})
+_WIDE_QUERIES: Final = frozenset({"gptj", "codegen", "gpt_neo"})
+"""Families that multiply queries and keys in fp32 (`GPTJAttention._attn` and its like)."""
+_ALWAYS_EAGER: Final = _WIDE_QUERIES | {"bloom", "mpt"}
 """Families that add a bias a head to scores of their own making (`BloomAttention.forward`,
-`MptAttention.forward`)."""
+`MptAttention.forward`), or whose class says nothing of `_supports_sdpa`."""
 _EAGER_TOWERS: Final = frozenset({"minicpmv"})
 """openbmb/MiniCPM-Llama3-V-2_5 and MiniCPM-V-2_6 `modeling_minicpmv.py`, `init_vision_module`: the
 tower is `eager` unless the model asks for `flash_attention_2`."""
@@ -91,10 +98,12 @@ def flavour(family: str, part: Part) -> Flavour:
             _rotary(family),
             _router(family),
             biased=family in _T5,
+            own_biases=family == "umt5",
             shares_norm_inputs=family in _PARALLEL_NORMS,
             crosses=family in _ENCODER_DECODER,
             norms_after=family in _NORMS_AFTER,
             eager=family in _ALWAYS_EAGER,
+            wide_queries=family in _WIDE_QUERIES,
             narrow_scores=family in _NARROW_SCORES,
         )
     if part == "vision":

@@ -71,8 +71,9 @@ def _ahead(run: Run, done: int) -> float:
 def _after(run: Run, done: int) -> Terms:
     """Gradients of what was differentiated before a layer, and of what is in the root unit."""
     units = run.units
+    inside = units.every.trained - units.root.trained
     return {
-        "gradients": run.shard * units.layer.trained * (done - 1),
+        "gradients": run.shard * min(units.layer.trained * (done - 1), inside),
         "tied gradient": run.tied,
         "largest gradient": run.head,
     }

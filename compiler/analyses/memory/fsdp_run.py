@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from tunec.compiler.analyses.memory.counts import main_layers
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.fsdp_units import Unit, Units, units_of
 from tunec.compiler.analyses.memory.phase import Terms
@@ -59,6 +60,7 @@ class Run(NamedTuple):
     head: float
     """The same of an output projection of its own."""
     layers: int
+    """Of the language model or the denoiser."""
     tiled: bool
     """Whether the loss is taken in tiles, outside of the output projection."""
     adapted: bool
@@ -105,7 +107,7 @@ def run_of(workload: Workload, plan: Sharding) -> Run:
         shares=workload.architecture.tied,
         tied=float(width * plan.counts.embedding if plan.counts.tied else 0),
         head=float(0 if plan.counts.tied else width * plan.counts.head),
-        layers=max(sum(stack.layers for stack in workload.architecture.stacks), 1),
+        layers=main_layers(workload),
         tiled=workload.loss == "chunked",
         adapted=workload.adapter.kind != "none",
     )

@@ -52,7 +52,7 @@ def at_first_layer(plan: Sharding, segment: int = 1) -> Terms:
     embedding = 0 if counts.tied else counts.embedding
     later = counts.late + counts.experts + embedding + counts.vision
     later += (segment - 1) * _of_a_layer(plan)
-    return _partial(plan, counts.trainable - later)
+    return _partial(plan, plan.arriving - later)
 
 
 def _of_a_layer(plan: Sharding) -> int:
@@ -60,7 +60,7 @@ def _of_a_layer(plan: Sharding) -> int:
     counts = plan.counts
     layers = sum(stack.layers for stack in plan.workload.architecture.stacks)
     ends = counts.embedding + counts.head * (not counts.tied) + counts.vision
-    return max(counts.trainable - ends, 0) // max(layers, 1)
+    return max(plan.arriving - ends, 0) // max(layers, 1)
 
 
 def at_experts(plan: Sharding) -> Terms:
@@ -72,7 +72,7 @@ def at_experts(plan: Sharding) -> Terms:
     if is_hooked(plan):
         return at_last_layer(plan)
     embedding = 0 if counts.tied else counts.embedding
-    return _partial(plan, counts.trainable - counts.late - embedding - counts.vision)
+    return _partial(plan, plan.arriving - counts.late - embedding - counts.vision)
 
 
 def at_vision(plan: Sharding) -> Terms:
@@ -81,16 +81,16 @@ def at_vision(plan: Sharding) -> Terms:
     if is_hooked(plan):
         return at_last_layer(plan)
     embedding = 0 if counts.tied else counts.embedding
-    return _partial(plan, counts.trainable - embedding - counts.vision)
+    return _partial(plan, plan.arriving - embedding - counts.vision)
 
 
 def at_decoder_embedding(plan: Sharding) -> Terms:
     """At the decoder's end of an embedding that both halves share, before the encoder's layers."""
     counts = plan.counts
-    tied = {"tied gradient": float(2 * plan.parameter * counts.embedding)}
+    tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding)}
     if is_hooked(plan):
         return {**at_last_layer(plan), **tied}
-    return {**_partial(plan, counts.trainable - counts.encoder), **tied}
+    return {**_partial(plan, plan.arriving - counts.encoder), **tied}
 
 
 def at_embedding(plan: Sharding) -> Terms:
@@ -100,14 +100,20 @@ def at_embedding(plan: Sharding) -> Terms:
     (traced with torch 2.13: two more tensors of the embedding's size).
     """
     counts = plan.counts
-    # what earlier micro batches left stays beside the sum until it is added
-    parts = 3 if plan.accumulates and not is_hooked(plan) else 2
-    tied = {"tied gradient": float(parts * plan.parameter * counts.embedding * counts.tied)}
+    tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding * counts.tied)}
     if is_hooked(plan):
         arriving = {"largest gradient": float(plan.parameter * counts.embedding)}
         held = kept_gradients(plan) if _owns_last(plan) else _held(plan)
         return {**reduce_buckets(plan), **arriving, **held, **tied}
-    return {**_partial(plan, counts.trainable), **tied}
+    return {**_partial(plan, plan.arriving), **tied}
+
+
+def _parts(plan: Sharding) -> int:
+    """Gradients of a tied weight beside the one that stays: both parts, or with them their sum.
+
+    What earlier micro batches left stays beside the sum until it is added.
+    """
+    return 3 if plan.accumulates and not is_hooked(plan) else 2
 
 
 def at_reduction(plan: Sharding) -> Terms:
@@ -115,10 +121,10 @@ def at_reduction(plan: Sharding) -> Terms:
     if is_hooked(plan):
         return {}
     if plan.stage == 0 or accumulates_whole_fp32(plan):
-        return {**_partial(plan, plan.counts.trainable), **_whole_reduction(plan)}
+        return {**_partial(plan, plan.arriving), **_whole_reduction(plan)}
     if plan.in_groups:
         return max(_one_by_one(plan), key=lambda terms: sum(terms.values()))
-    return {**_partial(plan, plan.counts.trainable), "reduced copy": _stage1_copied(plan)}
+    return {**_partial(plan, plan.arriving), "reduced copy": _stage1_copied(plan)}
 
 
 def _one_by_one(plan: Sharding) -> list[Terms]:
@@ -188,7 +194,7 @@ def kept_gradients(plan: Sharding) -> Terms:
         return {"accumulated gradients": _buffer(plan)}
     if accumulates_whole_fp32(plan):
         return {}
-    return {"gradients": float(plan.gradient * plan.counts.trainable), **reduce_buckets(plan)}
+    return {"gradients": float(plan.gradient * plan.arriving), **reduce_buckets(plan)}
 
 
 def reduce_buckets(plan: Sharding) -> Terms:

@@ -44,12 +44,14 @@ def norm_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes a token that one norm keeps.
 
     RMSNorm computes in fp32 and keeps that copy of its input, and for its weight's gradient the
-    normed value. torch's LayerNorm keeps its input, which autocast makes fp32; Cohere's keeps the
-    centred values twice, and the normed ones for its weight; T5's takes squares of the fp32 copy
-    and multiplies the input itself.
+    normed value; Liger's keeps its input alone. torch's LayerNorm keeps its input, which autocast
+    makes fp32; Cohere's keeps the centred values twice, and the normed ones for its weight; T5's
+    takes squares of the fp32 copy and multiplies the input itself.
     """
     if widths.norm == "centred":
         return _FP32 * (3 if widths.trained else 2) * stack.hidden
+    if stack.norm == "rms" and widths.liger_norms:
+        return widths.stream * stack.hidden
     if stack.norm == "rms":
         itself = widths.stream if widths.norm == "double" else 0
         return (itself + _FP32 + (widths.normed if widths.trained else 0)) * stack.hidden
@@ -57,11 +59,11 @@ def norm_saved(stack: Stack, widths: Arithmetic) -> float:
 
 
 def inputs_saved(stack: Stack, widths: Arithmetic) -> float:
-    """Bytes a token of normed hidden states, kept for the gradients of the weights that read them.
+    """Bytes a token of normed hidden states that the products which read them keep.
 
     Under autocast over an fp32 stream each reading layer keeps a cast of its own.
     """
-    if not widths.trained:
+    if not widths.keeps_inputs:
         return 0
     normed = 3 if widths.crosses and stack.cross_attention else 2
     copies = widths.readers if widths.casts else min(stack.norms, normed)
@@ -76,14 +78,30 @@ def final_input_saved(stack: Stack, widths: Arithmetic) -> float:
 def feed_forward_saved(stack: Stack, widths: Arithmetic) -> float:
     """Bytes a token that the dense feed-forward keeps.
 
-    Gated: gate, its activation, up, and for the down projection's weight their product. Plain: what
-    the activation keeps, and for the second weight its output.
+    Gated: gate, its activation, up, and for the down projection's weight their product; by Liger's
+    kernel no activation. Plain: what the activation keeps, and for the second weight its output.
     """
-    tensors = ACTIVATION_TENSORS[widths.activation]
+    kept, result = _activation_saved(widths)
+    read = widths.keeps_inputs * widths.compute
     if stack.gated:
-        return stack.ffn * ((tensors + 2) * widths.answer + widths.trained * widths.compute)
-    output = widths.trained and widths.activation != "relu"
-    return widths.answer * stack.ffn * (tensors + output)
+        return stack.ffn * (kept + result + widths.answer + read)
+    return stack.ffn * (kept + (read if widths.activation != "relu" else 0))
+
+
+def _activation_saved(widths: Arithmetic) -> tuple[int, int]:
+    """Bytes an element that the activation keeps, and those of its result.
+
+    Autocast has every power in fp32 (torch 2.13 `aten/src/ATen/autocast_mode.h`,
+    `AT_FORALL_FP32`), so that a GELU written out is in fp32 but for half its input.
+    """
+    tensors = 0 if widths.liger_products else ACTIVATION_TENSORS[widths.activation]
+    if _widens_inside(widths):
+        return (tensors - 1) * _FP32 + widths.answer, _FP32
+    return tensors * widths.answer, widths.answer
+
+
+def _widens_inside(widths: Arithmetic) -> bool:
+    return widths.activation == "expanded" and widths.autocast
 
 
 def layer_working(stack: Stack, widths: Arithmetic, *, recomputed: bool = False) -> float:
@@ -95,7 +113,8 @@ def layer_working(stack: Stack, widths: Arithmetic, *, recomputed: bool = False)
     """
     if stack.experts is not None and stack.ffn == 0:
         return experts_working(stack, stack.experts, widths)
-    inner = widths.compute * stack.ffn * _inner(stack, widths)
+    width = _FP32 if _widens_inside(widths) else widths.compute
+    inner = width * stack.ffn * _inner(stack, widths)
     if widths.trained:
         return inner + widths.stream * stack.hidden
     if widths.fused_gate and widths.adapter_product == _FP32:
@@ -103,7 +122,8 @@ def layer_working(stack: Stack, widths: Arithmetic, *, recomputed: bool = False)
     if not stack.gated:
         return inner + 11 * stack.hidden
     if not widths.reads_product:
-        return 3 * widths.answer * stack.ffn + widths.stream * stack.hidden
+        gradients = 1 if widths.liger_products else 3
+        return gradients * widths.answer * stack.ffn + widths.stream * stack.hidden
     if widths.adapters_share_inputs:
         return inner + widths.stream * stack.hidden
     return _beside_adapters(stack, widths) if recomputed else inner + 11 * stack.hidden
@@ -146,7 +166,9 @@ def reentrant_working(stack: Stack, widths: Arithmetic) -> float:
 
 
 def _inner(stack: Stack, widths: Arithmetic) -> int:
-    """Gradients of the inner width that are alive together."""
+    """Gradients of the inner width that are alive together, beside what was kept."""
+    if stack.gated and widths.liger_products:
+        return 1
     return 2 if stack.gated or widths.activation == "expanded" else 1
 
 

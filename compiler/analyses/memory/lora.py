@@ -1,20 +1,13 @@
 """What adapters keep for their backward pass, in bytes."""
 
-import re
 from collections.abc import Callable, Iterable
 from math import prod
-from typing import Final
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.places import reads_attention, wants_gradient
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module, Part
-
-_READS_ATTENTION: Final = re.compile(
-    r"(o_proj|out_proj|to_out\.0|to_add_out|attn\.proj|attention\.dense)$"
-)
-"""Projections of the attention's output, which its kernel keeps anyway."""
-_FEED_FORWARD: Final = re.compile(r"(mlp|ffn|feed_forward|experts|fc1|fc2|ff)\b")
 
 
 def adapters_saved(
@@ -99,16 +92,6 @@ def adapters_working(workload: Workload, widths: Arithmetic) -> float:
     return max(there - 3 * max(widths.compute, base) * ffn, 0)
 
 
-def is_after_attention(module: Module) -> bool:
-    """Whether a layer's module reads what attention gives, or comes behind it."""
-    return bool(_READS_ATTENTION.search(module.path) or _FEED_FORWARD.search(module.path))
-
-
-def is_in_feed_forward(module: Module) -> bool:
-    """Whether a layer's module is part of its feed-forward."""
-    return bool(_FEED_FORWARD.search(module.path))
-
-
 def is_stack(module: Module) -> bool:
     """Whether a module is the weights of all experts in one tensor."""
     return module.kind == "parameter" and len(module.shape) == 3
@@ -151,13 +134,17 @@ def norms_working(workload: Workload, widths: Arithmetic) -> float:
 def weights_kept(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> float:
     """Bytes of base weights that DoRA keeps a cast of; of one layer where layers are recomputed.
 
-    With dropout the base's result is taken of the masked input, in the adapter's dtype.
+    With dropout the base's result is taken of the masked input, in the adapter's dtype, which
+    autocast narrows again (peft 0.21.2 `tuners/lora/dora.py`, `DoraLinearLayer.forward`: `weight =
+    weight.to(x.dtype)`; traced).
     """
-    if not workload.adapter.dropout or widths.adapter_product <= widths.compute:
+    as_it_lies = widths.adapter == widths.held == widths.adapter_product
+    if not workload.adapter.dora or not workload.adapter.dropout or as_it_lies:
         return 0
-    elements = sum(prod(m.shape) * (1 if checkpointed else m.copies) for m in workload.adapted)
+    reading = (m for m in workload.adapted if wants_gradient(workload.architecture, m))
+    elements = sum(prod(m.shape) * (1 if checkpointed else m.copies) for m in reading)
     return float(widths.adapter_product * elements)
 
 
 def _is_kept(module: Module, widths: Arithmetic) -> bool:
-    return widths.rotary != "concatenated" and bool(_READS_ATTENTION.search(module.path))
+    return widths.rotary != "concatenated" and reads_attention(module)

@@ -34,14 +34,16 @@ changed somewhere between the last two."""
 _ALWAYS_OWN: Final = frozenset({"chatglm", "VisualGLMModel"})
 """Families whose own code (`trust_remote_code`) has a loss of its own, in fp32."""
 
-_ENCODER_DECODER: Final = frozenset({"t5", "mt5", "umt5", "bart", "mbart"})
+_UNSHIFTED: Final = frozenset(
+    {"t5", "mt5", "umt5", "bart", "mbart"} | {"bert", "roberta", "xlm-roberta"}
+)
 """Families whose labels are not shifted: a cross entropy of the logits as they come (transformers
-5.23, `T5ForConditionalGeneration.forward` and its like)."""
+5.23, `T5ForConditionalGeneration.forward`, `BertForMaskedLM.forward` and their like)."""
 
 _SIXTEEN_BIT: Final = frozenset(
     {"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "codegen"}
     | {"mpt", "opt", "stablelm", "llava", "llava_next"}
-    | _ENCODER_DECODER
+    | _UNSHIFTED
 )
 """Families whose own loss, before that, does not convert the logits to fp32."""
 
@@ -105,7 +107,7 @@ def _across_ranks(logits: int, vocab: int, *, copied: bool) -> LossBytes:
 
 def has_own_loss(family: str, version: Version | None) -> bool:
     """Whether a family computes its loss itself in a release of transformers; none: the newest."""
-    if family in _ALWAYS_OWN | _ENCODER_DECODER:
+    if family in _ALWAYS_OWN | _UNSHIFTED:
         return True
     if version is None:
         return False
@@ -121,7 +123,7 @@ def _own_forward(logits: int, family: str, *, autocast: bool) -> int:
     """
     if family not in _SIXTEEN_BIT:
         return 3 * _FP32
-    if family in _ENCODER_DECODER:
+    if family in _UNSHIFTED:
         return logits + (2 * _FP32 if autocast and logits < _FP32 else logits)
     return 2 * logits + (2 * _FP32 if autocast else logits)
 

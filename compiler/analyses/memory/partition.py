@@ -50,6 +50,8 @@ class Tensor(NamedTuple):
     """Whether it reads the inner activations, so that its gradient is the first of its layer."""
     in_block: bool = False
     """Whether it lies in the module that holds the layer's experts."""
+    idle: bool = False
+    """Whether no gradient comes for it."""
 
 
 @cached(2048)
@@ -68,7 +70,7 @@ _PARTITIONS: Final = Kept[Partition](2048)
 
 def _largest(tensors: tuple[Tensor, ...], ranks: int) -> Partition:
     ends = list(accumulate(tensor.elements for tensor in tensors))
-    if not ends:
+    if not ends or ends[-1] == 0:  # adapters of a pinned rank 0 have no elements
         return NO_PARTITION
     part = -(-ends[-1] // ranks)
     found = (part_of(ends, rank, part) for rank in range(-(-ends[-1] // part)))
@@ -95,7 +97,8 @@ def trained_tensors(workload: Workload) -> tuple[Tensor, ...]:
 
     The same object for workloads that differ in nothing that bears on it.
     """
-    told = (workload.architecture, *workload.adapted, None, *workload.trained)
+    idle = (None, *workload.idle_adapted, None, *workload.idle)
+    told = (workload.architecture, *workload.adapted, None, *workload.trained, *idle)
     rank = workload.adapter.rank
     return _TENSORS.of(told, rank, lambda: tuple(_tensors(workload, _inner_widths(workload))))
 
@@ -105,12 +108,13 @@ _TENSORS: Final = Kept[tuple[Tensor, ...]](64)
 
 def _tensors(workload: Workload, inner: frozenset[int]) -> Iterator[Tensor]:
     blocks = expert_blocks(workload.architecture)
+    idle = {id(module) for module in (*workload.idle_adapted, *workload.idle)}
     for module, layer in in_order(workload.adapted):
-        place = layer, module.shape[-1] in inner, module.path.startswith(blocks)
+        place = layer, module.shape[-1] in inner, module.path.startswith(blocks), id(module) in idle
         for shape in adapter_shapes(module, workload.adapter.rank):
             yield Tensor(prod(shape), *place)
     for module, layer in in_order(workload.trained):
-        place = layer, module.shape[-1] in inner, module.path.startswith(blocks)
+        place = layer, module.shape[-1] in inner, module.path.startswith(blocks), id(module) in idle
         yield Tensor(prod(module.shape), *place)
         if module.bias:
             yield Tensor(module.bias, *place)

@@ -2,35 +2,56 @@
 
 Its parameters' gradients stay None, which autograd never fills, and optimizers pass over such
 parameters without a state for them (torch 2.13 `optim/adamw.py` through `Adam._init_group`: `if
-p.grad is not None`). FSDP reduces the units that a backward pass has reached, and no others.
-DeepSpeed and DDP take every parameter that wants a gradient into partitions and buckets.
+p.grad is not None`). FSDP reduces the units that a backward pass has reached, and no others; a unit
+of version 1 is one flat tensor, whose gradient has all of it. DDP has room in its buckets for every
+parameter that wants a gradient (`nn/parallel/distributed.py`, `_build_params_for_reducer`);
+DeepSpeed has all of them in its partitions, with states.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
-from tunec.compiler.analyses.memory.workload import Workload
+from tunec.compiler.analyses.memory.places import tower_of
+from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
-from tunec.schemas.models.architecture import Part
-from tunec.schemas.terms import Engine
+from tunec.schemas.models.architecture import Module
 
-_BY_GRADIENT: Final[frozenset[Engine]] = frozenset({"none", "fsdp"})
-"""Engines that make states and reduce for what has a gradient, not for what wants one."""
+_Stepped = Literal["all", "root", "none"]
+"""Of what no sample reaches, what has states all the same."""
 
-_OF_PICTURES: Final[frozenset[Part]] = frozenset({"vision", "projector"})
+_IS_STEPPED: Final[dict[_Stepped, Callable[[Module], bool]]] = {
+    "all": lambda _: True,
+    "root": lambda module: "{}" not in module.path,
+    "none": lambda _: False,
+}
 
 
-def reached(workload: Workload, engine: Engine) -> Workload:
-    """The workload without what it would train and no sample reaches: text alone has no pictures.
-
-    Such a tower counts as frozen: its weights are there, and nothing else of it.
-    """
-    if workload.data.vision_tokens or engine not in _BY_GRADIENT:
+def reached(workload: Workload, layout: Layout) -> Workload:
+    """The workload with what it would train and no sample reaches: text alone has no pictures."""
+    if workload.data.vision_tokens:
         return workload
-    return _without_tower(workload)
+    return _without_tower(workload, _stepped(layout))
+
+
+def _stepped(layout: Layout) -> _Stepped:
+    if layout.parallel.engine == "deepspeed":
+        return "all"
+    if layout.fsdp.version != 1:
+        return "none"
+    return "all" if layout.fsdp.wrap == "none" else "root"
 
 
 @cached(256)
-def _without_tower(workload: Workload) -> Workload:
-    trained = tuple(module for module in workload.trained if module.part not in _OF_PICTURES)
-    return workload if trained == workload.trained else replace(workload, trained=trained)
+def _without_tower(workload: Workload, stepped: _Stepped) -> Workload:
+    idle, adapted = tower_of(workload.trained), tower_of(workload.adapted)
+    if not idle and not adapted:
+        return workload
+    keeps = _IS_STEPPED[stepped]
+    return replace(
+        workload,
+        idle=idle,
+        idle_adapted=adapted,
+        trained=tuple(each for each in workload.trained if each not in idle or keeps(each)),
+        adapted=tuple(each for each in workload.adapted if each not in adapted or keeps(each)),
+    )

@@ -110,7 +110,8 @@ def reductions_at_end(workload: Workload, bucket: int, own: Partition) -> tuple[
     found, begins = [], 0
     tensors = trained_tensors(workload)
     for each in tensors:
-        found.append(_Gradient(each.elements, begins, 0.0, each))
+        if not each.idle:
+            found.append(_Gradient(each.elements, begins, 0.0, each))
         begins += each.elements
     return tuple(_all(found, bucket, own, 1, total=begins))
 
@@ -138,13 +139,15 @@ class _Gradient(NamedTuple):
 
 
 def _arriving(tensors: tuple[Tensor, ...]) -> list[_Gradient]:
-    """Gradients in the order in which they come."""
+    """Gradients in the order in which they come; some never do."""
     layers = len({each.layer for each in tensors if each.layer is not None})
     begins = sum(each.elements for each in tensors)
     seen: set[object] = set()
     found = []
     for each in reversed(tensors):
         begins -= each.elements
+        if each.idle:
+            continue
         if each.layer is not None:
             seen.add(each.layer)
         left = 1 - len(seen) / layers if layers else 0.0

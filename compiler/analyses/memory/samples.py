@@ -25,6 +25,7 @@ from tunec.compiler.analyses.memory.lora import (
     adapters_working,
     experts_merged,
     experts_merging,
+    weights_kept,
 )
 from tunec.compiler.analyses.memory.loss import judged_tokens, loss_bytes
 from tunec.compiler.analyses.memory.phase import (
@@ -154,7 +155,7 @@ def _samples(workload: Workload, run: Pass) -> Samples:
     predicted = kept_logits(workload, widths, run.gathered)
     adapting = {"adapters' products": tokens * adapters_working(workload, widths)}
     copies = {"checkpointed": run.checkpointed and not run.gap}
-    merged = experts_merged(workload, widths, **copies)
+    merged = _merged(workload, widths, **copies)
     recomputed = passed.one_layer if run.checkpointed else {}
     layers = sum(stack.layers for stack in workload.architecture.stacks)
     retaining = retained(passed.kept, layers) if run.retains else {}
@@ -198,6 +199,13 @@ def _samples(workload: Workload, run: Pass) -> Samples:
         loss_buffers=_buffers(loss.fixed),
         loss_buffers_backward=_buffers(loss.fixed_backward),
     )
+
+
+def _merged(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Terms:
+    """Weights that adapters make anew, from the forward pass to the backward pass."""
+    found = dict(experts_merged(workload, widths, checkpointed=checkpointed))
+    cast = 0.0 if checkpointed else weights_kept(workload, widths, checkpointed=False)
+    return {**found, "casts for norms": cast} if cast else found
 
 
 def _buffers(size: float) -> Group:

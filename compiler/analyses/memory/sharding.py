@@ -120,6 +120,17 @@ class Sharding:
         return BYTES[self.states.trainable]
 
     @property
+    def wanting(self) -> tuple[int, int]:
+        """Elements that want a gradient, whether or not one comes: in modules, and in adapters."""
+        counts = self.counts
+        return counts.trained + counts.resting, counts.adapters + counts.resting_adapters
+
+    @property
+    def arriving(self) -> int:
+        """Elements whose gradients a backward pass brings."""
+        return self.counts.trainable - self.counts.idle
+
+    @property
     def optimizer_away(self) -> bool:
         """Whether the optimizer's states live on the host or on NVMe."""
         if self.fsdp.offload_params:
@@ -227,7 +238,7 @@ def in_adapter_dtype(counts: Counts, states: States) -> Counts:
     (peft 0.21 `tuners/tuners_utils.py`, `cast_adapter_dtype`); DeepSpeed converts all alike.
     """
     share = BYTES[states.weights] / BYTES[states.trainable]
-    names = ("trained", "embedding", "head", "encoder", "vision", "late", "experts")
+    names = ("trained", "resting", "embedding", "head", "encoder", "vision", "late", "experts")
     return replace(counts, **{name: round(share * getattr(counts, name)) for name in names})
 
 
@@ -305,7 +316,7 @@ def _ddp_buckets(plan: Sharding) -> float:
     torch `nn/parallel/distributed.py`: without `gradient_as_bucket_view`, which neither
     transformers nor accelerate sets, buckets are memory of their own.
     """
-    return plan.parameter * plan.counts.trainable if plan.ddp else 0
+    return plan.parameter * sum(plan.wanting) if plan.ddp else 0
 
 
 def _stage3_bucket(plan: Sharding) -> float:

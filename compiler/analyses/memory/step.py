@@ -1,9 +1,12 @@
 """Gradients and temporaries while the optimizer steps."""
 
 from collections.abc import Iterator
+from math import prod
 
+from tunec.compiler.analyses.memory.counts import tables_of
 from tunec.compiler.analyses.memory.gradients import partition_buffer, reduce_buckets
 from tunec.compiler.analyses.memory.muon import INLINE_ADAM_UNTIL, Halves, gathers, working
+from tunec.compiler.analyses.memory.partition import trained_sizes
 from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import (
     PARAMETERS,
@@ -12,7 +15,12 @@ from tunec.compiler.analyses.memory.sharding import (
     is_hooked,
     paged_moments,
 )
-from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged, step_bytes
+from tunec.compiler.analyses.memory.states import (
+    MASTER_BYTES,
+    is_paged,
+    paged_bytes,
+    step_bytes,
+)
 from tunec.compiler.analyses.memory.workload import Workload
 
 _NORM_BYTES = 8
@@ -76,9 +84,19 @@ def _step_gradients(plan: Sharding) -> Terms:
 
 
 def _paged_tensor(workload: Workload, plan: Sharding) -> float:
-    """The moments that must be on the device at once: of the tensor that is stepped."""
-    whole = paged_moments(workload, plan)
-    return whole if plan.stage else whole * plan.counts.largest / max(plan.counts.trainable, 1)
+    """The moments that must be on the device at once: of the tensor that is stepped.
+
+    Of 8-bit moments an embedding table's are the largest, since they are in fp32.
+    """
+    if plan.stage:
+        return paged_moments(workload, plan)
+    optimizer, states = workload.optimizer, plan.states
+    largest = max(trained_sizes(workload), default=0)
+    table = max((prod(m.shape) for m in tables_of(workload)), default=0)
+    return max(
+        paged_bytes(optimizer, states, (largest,), 0),
+        paged_bytes(optimizer, states, (table,), table),
+    )
 
 
 def at_orthogonalisation(plan: Sharding, found: Halves) -> Terms:

@@ -88,6 +88,7 @@ def _of_rank(workload: Workload, ways: int, several: bool) -> Workload:
         workload,
         architecture=rank,
         trained=tuple(shared.get(module, module) for module in workload.trained),
+        idle=tuple(shared.get(module, module) for module in workload.idle),
         vocabulary_ways=ways if model.tied else 1,
         copies_logits=several,
     )

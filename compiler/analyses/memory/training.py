@@ -178,7 +178,9 @@ def _further(plan: Sharding, samples: Samples, fixed: Fixed, segment: int) -> It
     if plan.counts.experts:
         yield _at_experts(plan, samples, fixed)
     if samples.of_encoder.total and fixed.at_decoder_embedding.total:
-        shared = (*ending, fixed.at_decoder_embedding)
+        of_encoder = plan.counts.encoder / max(plan.counts.trainable, 1)
+        copies = scaled(samples.last_copies, of_encoder)
+        shared = (*ending, fixed.at_decoder_embedding, copies)
         yield phase("decoder embedding backward", shared, (samples.of_encoder,))
     if samples.at_images.total:
         yield phase("vision forward", (*running, fixed.kept), (samples.at_images,))

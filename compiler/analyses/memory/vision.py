@@ -75,7 +75,10 @@ def image_activations(workload: Workload, run: Pass) -> Images:
 
 
 def _wants_gradients(workload: Workload, run: Pass) -> bool:
-    """Whether a gradient passes a frozen tower because its inputs are made to want one.
+    """Whether a gradient passes a frozen tower: its biases or its inputs are made to want one.
+
+    peft trains every bias where it is told `bias="all"` (0.21 `tuners/lora/model.py`,
+    `_mark_only_adapters_as_trainable`).
 
     With adapters and checkpointing, `enable_input_require_grads` marks the output of every input
     embedding, the tower's among them (peft 0.21 `peft_model.py`,
@@ -83,6 +86,10 @@ def _wants_gradients(workload: Workload, run: Pass) -> bool:
     `prepare_model_for_kbit_training`; transformers 5.23 `modeling_utils.py`: each submodule that is
     a model of its own).
     """
+    if workload.adapter.bias == "all" and any(
+        module.bias for module in workload.architecture.modules if module.part == "vision"
+    ):
+        return True
     own = workload.architecture.family in _MODELS_OF_THEIR_OWN
     return own and workload.adapter.kind == "lora" and run.checkpointed and not _old(workload)
 

@@ -3,6 +3,7 @@
 from math import prod
 from typing import Final
 
+from tunec.compiler.analyses.memory.causal_masks import causal_masks
 from tunec.compiler.analyses.memory.counts import FOUR_BIT, adapter_shapes, experts_apart
 from tunec.compiler.analyses.memory.diffusion import second_attentions
 from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED, quantized_bytes
@@ -47,14 +48,18 @@ def weights(workload: Workload, plan: Sharding) -> Terms:
     tables = rotary_tables(workload, plan.states)
     if tables:
         terms["rotary tables"] = tables
+    masks = causal_masks(workload)
+    if masks:
+        terms["causal masks"] = masks
     if workload.kept_components:
         kept = sum(each.parameters for each in workload.kept_components)
         terms["text encoders and VAE"] = float(BYTES[plan.states.weights] * kept)
     if not plan.parameters_away:
         frozen = frozen_bytes(workload, plan) - scales
         terms["frozen weights"] = plan.shard(frozen, PARAMETERS)
-        terms["trained weights"] = plan.shard(plan.parameter * plan.counts.trained, PARAMETERS)
-        terms["adapters"] = plan.shard(plan.parameter * plan.counts.adapters, PARAMETERS)
+        trained, adapters = plan.wanting
+        terms["trained weights"] = plan.shard(plan.parameter * trained, PARAMETERS)
+        terms["adapters"] = plan.shard(plan.parameter * adapters, PARAMETERS)
         terms["reference model"] = _reference(workload, plan)
     return terms
 
@@ -132,10 +137,13 @@ def gathered(plan: Sharding, *, checkpointed: bool) -> Terms:
 
 
 def _passed(plan: Sharding) -> int:
-    """Elements that no backward pass comes to: of an embedding that is frozen and used once."""
+    """Elements that no backward pass comes to: of an embedding that is frozen and used once.
+
+    Nor to a tower that no picture passes.
+    """
     model = plan.workload.architecture
     comes = plan.counts.embedding or plan.counts.tied or model.tied or model.embedding is None
-    return 0 if comes else model.vocab * model.hidden
+    return plan.counts.unvisited + (0 if comes else model.vocab * model.hidden)
 
 
 def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool) -> Terms:
@@ -145,7 +153,8 @@ def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool)
         begun = round((1 - left) * len(found.layers))
         return _whole(plan, (found.turn, *found.layers)[begun], 0)
     unit = _unit(plan, layers)
-    most = min(_kept(plan, checkpointed=checkpointed), left * plan.counts.base + unit)
+    visited = plan.counts.base - plan.counts.unvisited
+    most = min(_kept(plan, checkpointed=checkpointed), left * visited + unit)
     return _whole(plan, most, unit)
 
 
@@ -185,7 +194,7 @@ def fetched(plan: Sharding) -> Terms:
     if plan.stage < PARAMETERS or lies_whole(plan):
         return {}
     sizes = [prod(m.shape) for m in plan.workload.architecture.modules if "{}" in m.path]
-    asked, together = plan.zero.prefetch_bucket, 0
+    asked, together = min(plan.zero.prefetch_bucket, plan.counts.base), 0
     turns = -(-asked // max(sum(sizes), 1))
     for size in sizes * turns:
         together += size
@@ -217,15 +226,17 @@ def _kept(plan: Sharding, *, checkpointed: bool) -> float:
 
 def _unit(plan: Sharding, layers: int) -> float:
     """Elements that are gathered together while a layer is differentiated."""
-    return max(plan.counts.base / max(layers, 1), plan.counts.largest)
+    visited = plan.counts.base - plan.counts.unvisited
+    return max(visited / max(layers, 1), plan.counts.largest)
 
 
 def _whole(plan: Sharding, elements: float, unit: float) -> Terms:
     """So many elements, at least a unit's; what is whole since its first use has no second part."""
     if plan.stage < PARAMETERS or lies_whole(plan):
         return {}
-    base, size = plan.counts.base + plan.counts.adapters, BYTES[plan.states.weights]
-    live = min(base - _persistent(plan), max(elements, unit))
+    counts, size = plan.counts, BYTES[plan.states.weights]
+    base = counts.base + counts.adapters
+    live = min(base - counts.unvisited - _persistent(plan), max(elements, unit))
     return {
         "gathered parameters": size * live,
         "second shards": second_shards(plan) * (1 - min(elements / base, 1)),

@@ -114,6 +114,11 @@ class Workload:
     """Modules that carry a LoRA adapter."""
     trained: tuple[Module, ...]
     """Modules trained in full: all that is not frozen, or `also_train` beside an adapter."""
+    idle: tuple[Module, ...] = ()
+    """Modules to be trained in full that no sample reaches, so that no gradient comes for them."""
+    idle_adapted: tuple[Module, ...] = ()
+    """Modules whose adapters no sample reaches. Some engines keep states for them all the same:
+    then they are among `trained` and `adapted` too (`reached`)."""
     versions: tuple[tuple[str, str], ...] = ()
     """Versions of the consumers, such as `("transformers", "4.46.3")`; absent: the newest known."""
     loss: Loss = "full"

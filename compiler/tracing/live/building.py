@@ -70,22 +70,37 @@ def _transformers(subject: Subject) -> torch.nn.Module:
     config.use_cache = False
     if getattr(config, "is_encoder_decoder", False) and not hasattr(config, _FIRST):
         setattr(config, _FIRST, 0)
-    wanted = subject.workload.attention.implementation
-    name = "eager" if wanted == "eager" else register_attention(padded=subject.is_padded)
     maker = _maker(subject, transformers)
+    wanted = subject.workload.attention.implementation
+    eager = wanted == "eager" or (wanted == "sdpa" and not maker._supports_sdpa)  # noqa: SLF001
+    name = "eager" if eager else register_attention(padded=subject.is_padded)
     with torch.device("meta"):
-        model: torch.nn.Module = maker._from_config(  # noqa: SLF001  what `from_config` calls
-            config, attn_implementation=name
-        )
+        try:
+            model: torch.nn.Module = maker._from_config(  # noqa: SLF001  what `from_config` calls
+                config, attn_implementation=name
+            )
+        except KeyError as fault:
+            if fault.args != (name,):
+                raise
+            raise Untraceable(
+                f"{family!r} takes its attention from a table of its own classes, into which no "
+                "traced kernel goes; eager attention can be traced"
+            ) from None
     return model
 
 
 def _maker(subject: Subject, transformers: Any) -> Any:
     """The class that the config names, or the one that `Auto...` takes for its kind."""
     named = (subject.config.get("architectures") or [""])[0]
+    model = subject.workload.architecture
+    if model.kind == "encoder" and not model.head:
+        raise Untraceable(
+            f"the config of {subject.family!r} names no masked-language head, and without one "
+            "there is no loss to trace"
+        )
     if hasattr(transformers, named):
         return getattr(transformers, named)
-    auto = getattr(transformers, _AUTO[subject.workload.architecture.kind])
+    auto = getattr(transformers, _AUTO[model.kind])
     config = transformers.CONFIG_MAPPING[subject.config["model_type"]]
     try:
         return auto._model_mapping[config]  # noqa: SLF001  the table behind `from_config`

@@ -19,20 +19,24 @@ from tunec.compiler.tracing.subject import Subject
 
 @contextmanager
 def sharing_ranks(subject: Subject, model: torch.nn.Module) -> Iterator[Any]:
-    """The tensor or sequence parallel groups of a layout; gives the unit of the latter, or None."""
+    """The tensor or sequence parallel groups of a layout; gives the unit of the latter, or None.
+
+    DeepSpeed remembers groups by itself, those of plain ZeRO too, and would hand them to the next
+    trace of this process (`tunec trace --save` makes two).
+    """
     parallel = subject.layout.parallel
-    if parallel.tensor == 1 and parallel.sequence == 1:
-        yield None
-        return
-    comm = importlib.import_module("deepspeed.comm")
     groups = importlib.import_module("deepspeed.utils.groups")
-    comm.init_distributed(dist_backend="fake", auto_mpi_discovery=False, verbose=False)
     with ExitStack() as stack:
+        stack.callback(groups._release_process_group_references)  # noqa: SLF001
+        if parallel.tensor == 1 and parallel.sequence == 1:
+            yield None
+            return
+        comm = importlib.import_module("deepspeed.comm")
+        comm.init_distributed(dist_backend="fake", auto_mpi_discovery=False, verbose=False)
         if parallel.tensor > 1:
             groups._init_tp_mesh_device(parallel.tensor)  # noqa: SLF001  what the engine calls
             stack.enter_context(_layers_in_shares(parallel.tensor))
         yield None if parallel.sequence == 1 else _sequences_in_shares(subject, model)
-        groups._release_process_group_references()  # noqa: SLF001  or the next trace finds them
 
 
 @contextmanager

@@ -5,8 +5,9 @@
 (nvidia-smi or a README's figure); `driver` beside `allocated` is nvidia-smi's of the same run;
 `oom`: the run ended for want of memory (`held`, and `asked` for then); `ran`: it did not.
 `reading_split` says which readings the bound on readings is fitted to (every second one of each
-source) and which ones judge it; nothing is fitted to allocated bytes. Rows that failed with fused
-kernels are here because they would fail without them too.
+source) and which ones judge it, `verdict_split` which failures FSDP's share of fragmentation is
+fitted to; nothing is fitted to allocated bytes. Rows that failed with fused kernels are here
+because they would fail without them too.
 """
 
 import json
@@ -79,6 +80,11 @@ class Measurement:
     def is_fitted(self) -> bool:
         """Whether the bound on readings may look at it."""
         return self.row.get("reading_split") == "fit"
+
+    @property
+    def judges_verdict(self) -> bool:
+        """Whether no share of the requirement was fitted to how the run ended."""
+        return self.row.get("verdict_split") != "fit"
 
     @property
     def ran_out(self) -> bool:

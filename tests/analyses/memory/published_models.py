@@ -10,6 +10,8 @@ from workload_builders import (
     QWEN_25_7B,
 )
 
+from tunec.schemas.models.catalogue import card
+
 GEMMA_7B = {
     "model_type": "gemma",
     "hidden_size": 3072,
@@ -71,6 +73,18 @@ DEEPSEEK_V3 = {
     "vocab_size": 129280,
     "tie_word_embeddings": False,
 }
+_QWEN2_VL_TOWER = {
+    "model_type": "qwen2_vl",
+    "depth": 32,
+    "embed_dim": 1280,
+    "hidden_size": 1536,
+    "mlp_ratio": 4,
+    "num_heads": 16,
+    "in_chans": 3,
+    "patch_size": 14,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}
 QWEN2_VL_2B = {
     "model_type": "qwen2_vl",
     "hidden_size": 1536,
@@ -80,18 +94,7 @@ QWEN2_VL_2B = {
     "num_key_value_heads": 2,
     "vocab_size": 151936,
     "tie_word_embeddings": True,
-    "vision_config": {
-        "model_type": "qwen2_vl",
-        "depth": 32,
-        "embed_dim": 1280,
-        "hidden_size": 1536,
-        "mlp_ratio": 4,
-        "num_heads": 16,
-        "in_chans": 3,
-        "patch_size": 14,
-        "spatial_merge_size": 2,
-        "temporal_patch_size": 2,
-    },
+    "vision_config": _QWEN2_VL_TOWER,
 }
 STARCODER2_15B = {
     "model_type": "starcoder2",
@@ -108,6 +111,38 @@ STARCODER2_15B = {
     "attention_dropout": 0.1,
     "residual_dropout": 0.1,
     "embedding_dropout": 0.1,
+}
+BERT_LARGE = {
+    "model_type": "bert",
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+    "vocab_size": 30522,
+    "max_position_embeddings": 512,
+}
+FALCON_180B = {
+    "model_type": "falcon",
+    "hidden_size": 14848,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 232,
+    "num_kv_heads": 8,
+    "vocab_size": 65024,
+    "parallel_attn": True,
+    "new_decoder_architecture": True,
+    "bias": False,
+    "alibi": False,
+}
+_LLAVA_7B = dict(card("llava-1.5-7b").config)
+LLAVA_13B = _LLAVA_7B | {
+    "text_config": _LLAVA_7B["text_config"]
+    | {
+        "hidden_size": 5120,
+        "intermediate_size": 13824,
+        "num_hidden_layers": 40,
+        "num_attention_heads": 40,
+        "num_key_value_heads": 40,
+    }
 }
 SMOLLM2 = LLAMA_2_7B | {"vocab_size": 49152, "tie_word_embeddings": True}
 CONFIGS: Final[dict[str, dict[str, Any]]] = {
@@ -216,6 +251,82 @@ CONFIGS: Final[dict[str, dict[str, Any]]] = {
         "topk_group": 1,
     },
     "Qwen/Qwen2-VL-2B-Instruct": QWEN2_VL_2B,
+    "Qwen/Qwen2-VL-7B-Instruct": QWEN2_VL_2B
+    | {
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "vocab_size": 152064,
+        "tie_word_embeddings": False,
+        "vision_config": _QWEN2_VL_TOWER | {"hidden_size": 3584},
+    },
+    "bert-large-uncased": BERT_LARGE,
+    "google-t5/t5-3b": T5_11B | {"d_ff": 16384, "num_heads": 32},
+    "facebook/opt-6.7b": OPT
+    | {
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "ffn_dim": 16384,
+        "word_embed_proj_dim": 4096,
+    },
+    "tiiuae/falcon-180B": FALCON_180B,
+    "llama-33b": LLAMA_2_7B
+    | {
+        "hidden_size": 6656,
+        "intermediate_size": 17920,
+        "num_hidden_layers": 60,
+        "num_attention_heads": 52,
+        "num_key_value_heads": 52,
+        "max_position_embeddings": 2048,
+    },
+    "llama-65b": LLAMA_2_7B
+    | {
+        "hidden_size": 8192,
+        "intermediate_size": 22016,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 64,
+        "max_position_embeddings": 2048,
+    },
+    "01-ai/Yi-34B": LLAMA_2_7B
+    | {
+        "hidden_size": 7168,
+        "intermediate_size": 20480,
+        "num_hidden_layers": 60,
+        "num_attention_heads": 56,
+        "num_key_value_heads": 8,
+        "vocab_size": 64000,
+    },
+    "codellama/CodeLlama-7b-hf": LLAMA_2_7B
+    | {"vocab_size": 32016, "max_position_embeddings": 16384},
+    "openlm-research/open_llama_3b_v2": LLAMA_2_7B
+    | {
+        "hidden_size": 3200,
+        "intermediate_size": 8640,
+        "num_hidden_layers": 26,
+        "max_position_embeddings": 2048,
+    },
+    "mistralai/Devstral-Small-2507": MISTRAL_7B
+    | {
+        "hidden_size": 5120,
+        "intermediate_size": 32768,
+        "num_hidden_layers": 40,
+        "head_dim": 128,
+        "vocab_size": 131072,
+        "sliding_window": None,
+        "max_position_embeddings": 131072,
+    },
+    "mistralai/Ministral-8B-Instruct-2410": MISTRAL_7B
+    | {
+        "intermediate_size": 12288,
+        "num_hidden_layers": 36,
+        "head_dim": 128,
+        "vocab_size": 131072,
+        "sliding_window": 32768,
+    },
+    "llava-1.5-13b": LLAVA_13B,
 }
 """Each model's config.json on the Hugging Face hub."""
 ALSO: Final = {"Qwen/Qwen2.5-Coder-1.5B-Instruct": "Qwen/Qwen2.5-1.5B-Instruct"}

@@ -4,7 +4,8 @@
 `data` hold fields of the slots by their own names, where they differ from the simplest of
 `workload_builders`; `keeps_logits`: of how many sequences a sample the run's own loop holds the
 model's output while it differentiates the loss and steps, which the Trainer lets go of. `part`: of
-which part alone modules train; `components`: what encodes the data and stays; `preference`: the
+which part alone modules train; `frozen`: of which part none does; `components`: what encodes the
+data and stays; `also`, beside an adapter's targets: what is trained in full; `preference`: the
 reference, `sequences` of a sample (two), and `scored`, tokens of an answer that the model wrote.
 """
 
@@ -25,6 +26,7 @@ from workload_builders import (
     lora,
     model,
     nf4,
+    partly,
 )
 
 from tunec.compiler.analyses.memory.account import Account, account
@@ -42,6 +44,7 @@ QUANTIZATIONS: Final[dict[str, Callable[[], Quantization]]] = {
     "nf4": lambda: nf4(double=False),
     "nf4-double": nf4,
     "nf4-double-in-bf16": lambda: replace(nf4(), storage="bf16"),
+    "fp4": lambda: replace(nf4(double=False), format="fp4"),
     "int8": lambda: Quantization("int8", False, "bf16", None),
 }
 
@@ -76,12 +79,14 @@ def workload_of(row: Row) -> Workload:
         )
     of = [m for m in architecture.modules if m.part == row.get("part", m.part)]
     if row["method"] == "full":
-        return full(architecture, **given)
+        kept = [m for m in of if m.part != row.get("frozen")]
+        return full(architecture, **given) if kept == of else partly(architecture, kept, **given)
     packed = row["quant"] and replace(QUANTIZATIONS[row["quant"]](), compute=given["compute"])
     asked = row["peft"]
     targets = TARGETS.get(asked["targets"], tuple(asked["targets"].split(",")))
     adapted = tuple(m for m in of if m.path.endswith(targets))
     given |= {"rank": asked["r"], "dropout": asked["dropout"], "adapted": adapted}
+    given["also_train"] = tuple(m for m in of if m.path.endswith(tuple(asked.get("also", ()))))
     return lora(architecture, quantization=packed or NOT_QUANTISED, **given)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from published_models import FLAN_T5_XXL, MT0_XXL, T5_11B
+from published_models import CONFIGS, FLAN_T5_XXL, MT0_XXL, T5_11B
 from workload_builders import (
     ALL_LINEAR,
     FP32,
@@ -46,6 +46,8 @@ MODELS = {
     "mt0-xxl": MT0_XXL,
     "flan-t5-xxl": FLAN_T5_XXL,
     "t5-11b": T5_11B,
+    "gpt2-xl": CONFIGS["gpt2-xl"],
+    "llama-65b": CONFIGS["llama-65b"],
     "qwen2.5-32b": QWEN_25_7B | _32B | {"num_attention_heads": 40, "num_key_value_heads": 8},
 }
 MOVED = {"both": ("cpu", "cpu"), "optimizer": ("cpu", "none"), "none": ("none", "none")}

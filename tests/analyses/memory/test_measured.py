@@ -17,6 +17,8 @@ DEVICES = {
     "A800-80GB": "a100-sxm4-80g",
     "A100-40GB": "a100-sxm4-40g",
     "T4-16GB": "t4",
+    "L4-24GB": "l4",
+    "TitanRTX-24GB": "titan-rtx",
     "A10G-24GB": "a10g",
     "RTX3090-24GB": "rtx-3090",
     "RTX4090-24GB": "rtx-4090",
@@ -55,25 +57,32 @@ REFUSED_THOUGH_THEY_RAN = {
     "t5-large-ddp-fp16-20": SHORTER_TEXTS,
     "t5-large-zero2-40": SHORTER_TEXTS,
     "t5-large-zero2-offload-50": SHORTER_TEXTS,
+    "hf-zero-t5-3b-zero2-offload-20": SHORTER_TEXTS,
+    "hf-ulysses-qwen3-4b-8k-alone": "96.5 % of the device is in tensors",
+    **dict.fromkeys(
+        (
+            f"fms-{commit}-llama-2-70b-hf-lora-{bitsandbytes}-2x4"
+            for commit in ("b6c1455", "4e81c64", "97fc3c1")
+            for bitsandbytes in ("baseline-peft-bnb", "accelerated-peft-bnb")
+        ),
+        "nvidia-smi showed 78.4 to 79.3 of 79.1 GiB; seven of its 13 runs failed",
+    ),
 }
 """Runs that ended well on devices that they would not fit by the account."""
-NO_THROUGHPUT = "its record has no throughput; the same run went through at 4 commits before"
 RUN_THOUGH_THEY_FAILED = {
-    "fms-llama2-70b-lora-baseline-peft-bnb-2x4": NO_THROUGHPUT,
-    "fms-llama2-70b-lora-accelerated-peft-bnb-2x4": NO_THROUGHPUT,
-    "fms-llama2-70b-lora-accelerated-peft-bnb-foak-2x4": NO_THROUGHPUT,
-    "fms-9239802-llama-2-70b-hf-lora-baseline-peft-bnb-2x4": NO_THROUGHPUT,
-    "fms-9239802-llama-2-70b-hf-lora-accelerated-peft-bnb-2x4": NO_THROUGHPUT,
     "fitcheck-071": "by 0.4 %: 13.0 of 14.6 GiB are tensors, and no hole was left for 1.2 GiB",
     "llamafactory-6752": "by 1 GiB; neither its files nor where it failed are given",
     "llamafactory-4133": "where it failed is not given; nine devices are named for eight ranks",
     "trl-notebook-grpo-qwen3-14b": "by 0.2 GiB; how long its longest prompt is is not given",
+    "hf-4bit-7b-int8-1024": "which layers its adapters are beside, and their rank, are not given",
+    "hf-4bit-13b-nf4-1024-recomputed": "the same; 0.6 GiB less of weights let it run",
 }
 """Runs that are taken to have failed for want of memory, on devices that they would fit."""
 ABOVE_THE_BOUND = {
     "msswift-qwen-1_8b-chat-lora-2048": "9.2 GiB of reserved bytes in no tensor",
     "fsdp-qlora-7b-lora-10x2048-offload": "9.6 GiB of reserved bytes in no tensor; its micro batch "
     "was raised until the device was full",
+    "axolotl-code-llama-7b-qlora": "prose of a README; what was evaluated beside is not given",
 }
 """Readings above what the bound says, of those that judge it."""
 
@@ -234,6 +243,17 @@ def _documentation() -> str:
     return Path(margin.__file__).read_text()
 
 
+def test_no_allocator_reserved_less_than_the_account_says() -> None:
+    """Tensors lie in what the allocator reserved: an upper bound on the account, 4 % for its own.
+
+    Liger's kernels for norms and gated products were found by it.
+    """
+    reserved = [one for one in ALL if one.row["metric"] == "reserved"]
+    assert len(reserved) > 60
+    over = {one.id: one.account.peak_bytes / one.row["bytes"] for one in reserved}
+    assert {name for name, share in over.items() if share > 1.04} == set(), over
+
+
 def test_readings_that_were_not_fitted_lie_below_the_bound() -> None:
     found = judged(READING)
     assert len(found) > 120
@@ -250,16 +270,17 @@ def needs_more(one: Measurement) -> bool:
 
 
 def test_every_run_that_failed_for_want_of_memory_is_refused() -> None:
-    failed = [one for one in ON_KNOWN_DEVICES if one.ran_out]
-    assert len(failed) > 80
+    failed = [one for one in ON_KNOWN_DEVICES if one.ran_out and one.judges_verdict]
+    assert len(failed) > 200
     assert {one.id for one in failed if not needs_more(one)} == set(RUN_THOUGH_THEY_FAILED)
     assert len(RUN_THOUGH_THEY_FAILED) <= 0.05 * len(failed)
 
 
 def test_who_ran_is_let_run() -> None:
     ran = [one for one in ON_KNOWN_DEVICES if not one.ran_out]
-    assert len(ran) > 150
+    assert len(ran) > 500
     assert {one.id for one in ran if needs_more(one)} == set(REFUSED_THOUGH_THEY_RAN)
+    assert len(REFUSED_THOUGH_THEY_RAN) <= 0.05 * len(ran)
 
 
 def test_no_row_that_is_used_is_said_to_be_unusable() -> None:

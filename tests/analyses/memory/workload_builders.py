@@ -188,6 +188,11 @@ def full(architecture: Architecture, **changes: Any) -> Workload:
     return _workload(architecture, trained=architecture.modules, **changes)
 
 
+def partly(architecture: Architecture, trained: Iterable[Module], **changes: Any) -> Workload:
+    """Some modules trained themselves."""
+    return _workload(architecture, trained=tuple(trained), **changes)
+
+
 def lora(
     architecture: Architecture,
     *,
