@@ -1,7 +1,7 @@
 """Resolve every name in a spec: model, architecture, hardware, versions, pins."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -72,6 +72,10 @@ def gather(
     if model is None or hardware is None:
         raise Unresolved(tuple(faults))
     devices, selection = _hardware(hardware, spec.devices)
+    pins = _pins(spec, requires)
+    beyond = tuple(_beyond(pins, selection, hardware)) if spec.pin else ()
+    if beyond:
+        raise Unresolved(beyond)
     return Facts(
         spec=spec,
         model=replace(model, calibration=calibration) if calibration else model,
@@ -79,7 +83,7 @@ def gather(
         devices=devices,
         selection=selection,
         versions={**hardware.software, **spec.software, **(versions or {})},
-        pins=_pins(spec, requires),
+        pins=pins,
     )
 
 
@@ -210,6 +214,24 @@ def _pins(spec: Spec, requires: Iterable[Definition]) -> dict[str, Definition]:
             path, value, Rank.PIN, "spec", reason, (Origin("spec", f"pin.{path}"),)
         )
     return pins
+
+
+def _beyond(
+    pins: Mapping[str, Definition], selection: Selection, hardware: Cluster
+) -> Iterator[Diagnostic]:
+    """Pins of more nodes or devices than there are to choose from."""
+    there = {"devices.nodes": selection.nodes, "devices.per_node": len(selection.places)}
+    for slot, most in there.items():
+        pinned = pins[slot].value if slot in pins else 0
+        if pinned > most:
+            yield Diagnostic(
+                "E0405",
+                "error",
+                f"the pin of `{slot}` must be at most {most}, and is `{pinned}`",
+                (Label("more than there are", path=f"pin.{slot}"),),
+                (f"`hardware` is {hardware.name}",),
+                help="name hardware that has so many, or drop the pin",
+            )
 
 
 def _value_and_reason(given: Any) -> tuple[Any, str]:

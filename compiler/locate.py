@@ -22,7 +22,26 @@ def locate(diagnostics: Iterable[Diagnostic], loaded: Loaded) -> tuple[Diagnosti
         replace(each, labels=tuple(_located(label, spans) for label in each.labels))
         for each in found
     )
-    return suppress(placed, loaded.allowances).kept
+    return suppress((_somewhere(each, spans) for each in placed), loaded.allowances).kept
+
+
+def _somewhere(diagnostic: Diagnostic, spans: dict[str, Span]) -> Diagnostic:
+    """An error about a value that no line says is told where targets are asked for, or at the top.
+
+    What annotates the lines of files would leave it out otherwise.
+    """
+    if diagnostic.severity != "error" or any(each.span for each in diagnostic.labels):
+        return diagnostic
+    path = diagnostic.primary.path if diagnostic.primary else ""
+    asked, whole = spans.get("targets"), spans.get("")
+    if asked is not None and diagnostic.id.startswith("E09"):
+        label = Label("asked for here", asked, path)
+    elif whole is not None:
+        top = replace(whole, end_line=whole.line, end_column=whole.column)
+        label = Label("in this spec", top, path)
+    else:
+        return diagnostic
+    return replace(diagnostic, labels=(label, *diagnostic.labels[1:]))
 
 
 def _located(label: Label, spans: dict[str, Span]) -> Label:

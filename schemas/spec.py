@@ -22,7 +22,7 @@ from tunec.schemas.terms import (
     OptimizerName,
     ScheduleKind,
 )
-from tunec.schemas.units import Budget, Count, Positive, PositiveCount, Share, Whole
+from tunec.schemas.units import INT64, Budget, Count, Positive, PositiveCount, Share, Whole
 
 
 class InlineModel(Shape):
@@ -135,9 +135,9 @@ class Data(Shape):
     """Training data: a file, a directory or a data set name, handed to the trainer as it is."""
     evaluation: str | None = None
     """Evaluation data; absent: no evaluation."""
-    samples: Count | None = None
+    samples: PositiveCount | None = None
     """How many training samples there are; steps, warm-up and saving follow from it."""
-    sequence: Count | None = None
+    sequence: PositiveCount | None = None
     """Most text tokens in one sample, images not counted; not for diffusion models."""
     packing: bool = False
     """Whether several samples share one sequence."""
@@ -214,7 +214,7 @@ class Train(Shape):
 
     model_config = ConfigDict(json_schema_extra={"not": {"required": ["epochs", "steps"]}})
 
-    epochs: Positive | None = None
+    epochs: Annotated[Positive, Field(le=INT64)] | None = None
     """Passes over the data."""
     steps: PositiveCount | None = None
     """Optimizer steps; instead of epochs."""

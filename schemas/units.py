@@ -36,7 +36,7 @@ _BYTES = re.compile(rf"{_NUMBER}\s*(?P<unit>[KMGT]iB|[kKMGT]?B)", re.ASCII)
 _COUNT = re.compile(rf"{_NUMBER}\s*(?P<unit>[kKMB]?)(?:\s*(?:tokens|samples|steps))?", re.ASCII)
 _PERCENT = re.compile(rf"{_NUMBER}\s*%", re.ASCII)
 
-_INT64: Final = 2**63 - 1
+INT64: Final = 2**63 - 1
 """The programs that read these numbers hold them in 64 bits."""
 _INT32: Final = 2**31 - 1
 _LONGEST: Final = 40
@@ -129,7 +129,7 @@ def _text_or_number(
 Bytes = Annotated[
     int,
     BeforeValidator(parse_bytes),
-    Field(ge=0, le=_INT64, strict=True),
+    Field(ge=0, le=INT64, strict=True),
     _text_or_number(_BYTES, "80GiB", "integer"),
 ]
 """Memory in bytes; written as `80GiB`, `512MB` or a whole number of bytes."""
@@ -137,7 +137,7 @@ Bytes = Annotated[
 Count = Annotated[
     int,
     BeforeValidator(parse_count),
-    Field(ge=0, le=_INT64, strict=True),
+    Field(ge=0, le=INT64, strict=True),
     _text_or_number(_COUNT, "64k", "integer"),
 ]
 """A number of things; written as `4096`, `64k`, `2M` or `2M tokens`."""
@@ -145,7 +145,7 @@ Count = Annotated[
 PositiveCount = Annotated[
     int,
     BeforeValidator(parse_count),
-    Field(ge=1, le=_INT64, strict=True),
+    Field(ge=1, le=INT64, strict=True),
     _text_or_number(_COUNT, "64k", "integer", least=1),
 ]
 """A number of things of which there is at least one."""

@@ -179,7 +179,7 @@ def _catalog(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "catalog",
-        "list what is known: devices, clusters, models, targets, slots, passes, codes",
+        "list what is known: devices, clusters, models, targets, slots, passes, codes, rules",
         "examples:\n  tunec catalog devices\n  tunec catalog models glm-4v-9b",
     )
     parser.add_argument("kind", metavar="KIND", nargs="?", help="what to list; all kinds if absent")

@@ -10,6 +10,7 @@ from tunec.compiler.cli.session import OK, Misuse, Session
 from tunec.compiler.diagnostics.codes import known_codes, page
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.lints.index import rule_names, rule_page, rule_title
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, device_names
 from tunec.schemas.models.catalogue import card, card_names
@@ -22,16 +23,18 @@ def run(options: Namespace, session: Session) -> int:
     if options.kind is None:
         return _kinds({name: tuple(names()) for name, (names, _) in known.items()}, session)
     if options.kind not in known:
-        raise Misuse(f"there is no kind {options.kind!r}; there are {', '.join(known)}")
+        hint = did_you_mean(nearest(options.kind, known)) or f"there are {', '.join(known)}"
+        raise Misuse(f"there is no kind {options.kind!r}; {hint}")
     names, entry = known[options.kind]
     if options.name is None:
         return _show(names(), session)
     try:
         found = entry(options.name)
-    except LookupError:
-        hint = did_you_mean(nearest(options.name, names()))
+    except LookupError as unknown:
+        near = getattr(unknown, "near", ()) or nearest(options.name, names())
+        hint = did_you_mean(near) or f"`tunec catalog {options.kind}` lists them"
         what = f"there is no {options.kind.rstrip('s')} {options.name!r}"
-        raise Misuse(f"{what}; {hint}" if hint else what) from None
+        raise Misuse(f"{what}; {hint}") from None
     if session.format == "json":
         session.json(found)
     elif isinstance(found, str):
@@ -55,6 +58,7 @@ def kinds(session: Session) -> dict[str, Kind]:
         "slots": (lambda: {path: slot.doc for path, slot in SLOTS.items()}, _slot),
         "passes": (lambda: {each.name: each.contract for each in PIPELINE}, _pass),
         "codes": (lambda: {code: _title(code) for code in sorted(known_codes())}, page),
+        "rules": (lambda: {name: rule_title(name) for name in rule_names()}, rule_page),
     }
 
 

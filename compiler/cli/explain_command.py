@@ -2,6 +2,7 @@
 
 import difflib
 from argparse import Namespace
+from pathlib import Path
 
 from tunec.compiler.cli.inputs import asked_targets, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
@@ -41,9 +42,11 @@ def _code(code: str, session: Session) -> int:
     if code in SLOTS:
         raise Misuse(f"{code} is a slot of a spec's plan: tunec explain SPEC {code}")
     if code not in known_ids():
-        hint = _near(code, sorted((*known_ids(), *rule_names())))
         what = "to explain a value, name a slot too: tunec explain SPEC SLOT"
-        raise Misuse(f"there is no code {code!r}{hint}; {what}")
+        if Path(code).exists():
+            raise Misuse(f"{code} is a file, and no code; {what}")
+        hint = _near(code, sorted((*known_ids(), *rule_names())))
+        raise Misuse(f"there is no code {code!r}{hint}{' ' if hint else '; '}{what}")
     return _page(code, page(code), session)
 
 
@@ -58,9 +61,12 @@ def _page(code: str, text: str, session: Session) -> int:
 def _slots_near(name: str) -> str:
     """The slots of the group that a name is, or those that are spelled much like it."""
     group = [each for each in SLOTS if each.startswith(f"{name}.")]
-    return f"; {name} has {', '.join(group)}" if group else _near(name, list(SLOTS))
+    if group:
+        return f"; {name} has {', '.join(group)}"
+    return _near(name, list(SLOTS)) or "; `tunec catalog slots` lists them"
 
 
 def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 3)
+    near = difflib.get_close_matches(name.lower(), known, 3)
+    near = near or difflib.get_close_matches(name.upper(), known, 3)
     return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_IMODE
 
 from tunec.compiler.cli.session import Misuse
 
@@ -33,18 +34,29 @@ def _stage(path: Path, text: str) -> Path:
     import tempfile  # with what it imports, a hundredth of the time to start
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as fault:  # it would name the file beside it, which nobody asked for
+        raise OSError(fault.errno, fault.strerror, str(path)) from None
     staged = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        staged.chmod(0o755 if text.startswith("#!") else 0o644)
+        staged.chmod(_mode(path, text))
     except OSError as fault:
         staged.unlink()
         raise OSError(fault.errno, fault.strerror, str(path)) from None
     return staged
+
+
+def _mode(path: Path, text: str) -> int:
+    """The permissions that a file has, or those that are usual for a new one of its kind."""
+    try:
+        return S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0o755 if text.startswith("#!") else 0o644
 
 
 def differing(files: Mapping[Path, str]) -> dict[Path, str]:

@@ -19,9 +19,9 @@ def run(options: Namespace, session: Session) -> int:
         found = card(options.model)
         cluster(options.hardware)
     except UnknownModel as unknown:
-        raise Misuse(f"{unknown}{_hint(nearest(unknown.name, unknown.known))}") from None
+        raise Misuse(f"{unknown}{_hint(nearest(unknown.name, unknown.known), 'models')}") from None
     except UnknownHardware as unknown:
-        raise Misuse(f"{unknown}{_hint(unknown.near)}") from None
+        raise Misuse(f"{unknown}{_hint(unknown.near, 'clusters')}") from None
     text = _text(found, options)
     if session.format == "json":
         session.json({"spec": text})
@@ -30,8 +30,9 @@ def run(options: Namespace, session: Session) -> int:
     return OK
 
 
-def _hint(near: Sequence[str]) -> str:
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+def _hint(near: Sequence[str], kind: str) -> str:
+    hint = f"did you mean {' or '.join(near)}?" if near else f"`tunec catalog {kind}` lists them"
+    return f"; {hint}"
 
 
 def _text(found: ModelCard, options: Namespace) -> str:

@@ -1,17 +1,19 @@
 """`tunec lint`: what is wrong with configs that are there, read together."""
 
-import os
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from packaging.version import Version
+
 from tunec.compiler.cli.files import write_all
-from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session, is_colored
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.lints.lint import Linted, lint_files
 from tunec.compiler.lints.surroundings import Faulty, Unusable, environment_of
+from tunec.compiler.target import Target
 from tunec.compiler.version import __version__
 
 _ROUNDS: Final = 20
@@ -39,7 +41,7 @@ def _mend(linted: Linted, options: Namespace, session: Session) -> Linted:
     """Apply safe fixes until none is left: two that touch one place need two rounds."""
     changed: dict[Path, None] = {}
     for _ in range(_ROUNDS):
-        fixed = {Path(name): text for name, text in linted.fixed().items()}
+        fixed = {_behind(Path(name)): text for name, text in linted.fixed().items()}
         written = write_all(fixed)
         if not written:
             break
@@ -48,6 +50,11 @@ def _mend(linted: Linted, options: Namespace, session: Session) -> Linted:
     if changed:
         session.note(f"mended {', '.join(map(str, changed))}")
     return linted
+
+
+def _behind(path: Path) -> Path:
+    """The file that a link leads to: the link itself stays one."""
+    return path.resolve() if path.is_symlink() else path
 
 
 def _lint(options: Namespace, session: Session) -> Linted:
@@ -65,6 +72,8 @@ def _lint(options: Namespace, session: Session) -> Linted:
         raise Misuse(str(unusable)) from None
     if environment.model_name and environment.model is None:
         session.note(_unknown_model(environment.model_name))
+    for told in _unknown_releases(environment.software, targets):
+        session.note(told)
     allowed = [Allowance(name, "allowed on the command line") for name in _names(options.allow)]
     return lint_files([Path(each) for each in options.files], targets, environment, allowed)
 
@@ -81,6 +90,15 @@ def _tell_what_was_read(linted: Linted, session: Session) -> None:
         more = f" and {len(strange) - _FEW} more" if len(strange) > _FEW else ""
         named = ", ".join(strange[:_FEW])
         session.note(f"passed over, as files of no program that is known: {named}{more}")
+
+
+def _unknown_releases(software: Mapping[str, str], targets: Mapping[str, Target]) -> Iterator[str]:
+    """What is said of releases whose keys were not read; the files are judged all the same."""
+    known = {each.package: each.supported for each in targets.values() if each.package in software}
+    for package, supported in known.items():
+        if not supported.contains(Version(software[package])):
+            told = f"{package} {software[package]} is not among the releases that are known"
+            yield f"{told} ({supported}): what it changed is not seen"
 
 
 def _unknown_model(name: str) -> str:
@@ -156,12 +174,11 @@ def _show(found: tuple[Diagnostic, ...], sources: Mapping[str, str], session: Se
     elif session.format == "github":
         from tunec.compiler.diagnostics.github import render_all as render_github
 
-        session.stdout.write(render_github(found))
+        session.write(render_github(found))
     else:
         from tunec.compiler.diagnostics.terminal import render_all
 
-        color = session.stdout.isatty() and "NO_COLOR" not in os.environ
-        session.stdout.write(render_all(found, sources, color=color))
+        session.write(render_all(found, sources, color=is_colored(session.stdout)))
         if any(each.consequence for each in found):
             session.note("tunec explain NAME says more about a finding")
 

@@ -40,9 +40,25 @@ class Once(argparse.Action):
 
 def positive(text: str) -> int:
     """A number of something, from 1."""
-    number = int(text) if text.isascii() and text.isdigit() else 0
+    is_number = text.isascii() and text.isdigit() and len(text) < _DIGITS
+    number = int(text) if is_number else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"a whole number from 1 is meant, and not {text!r}")
+    return number
+
+
+_DIGITS = 19
+"""Characters of a number that needs more than 63 bits, and is none of anything."""
+
+
+def seconds(text: str) -> float:
+    """A stretch of time above nothing."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"a number of seconds is meant, and not {text!r}")
     return number
 
 

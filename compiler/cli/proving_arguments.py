@@ -11,6 +11,7 @@ from tunec.compiler.cli.options import (
     positive,
     reading_options,
     repeatable,
+    seconds,
     set_option,
     target_option,
 )
@@ -94,7 +95,7 @@ def add_verify(commands: "Subparsers") -> None:
     )
     parser.add_argument(
         "--time-limit",
-        type=float,
+        type=seconds,
         metavar="SECONDS",
         help="for all questions to one environment; by default 180 to 300, by program",
     )
@@ -113,9 +114,11 @@ def add_rehearse(commands: "Subparsers") -> None:
     parser.add_argument("spec", metavar="SPEC", help="spec file")
     intent_options(parser)
     parser.add_argument("--files", metavar="DIR", help="what `tunec compile -o DIR` wrote")
-    parser.add_argument("--ranks", type=int, default=2, metavar="N", help="most processes (2)")
-    parser.add_argument("--steps", type=int, default=3, metavar="N", help="optimizer steps (3)")
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="300 if not given")
+    parser.add_argument("--ranks", type=positive, default=2, metavar="N", help="most processes (2)")
+    parser.add_argument(
+        "--steps", type=positive, default=3, metavar="N", help="optimizer steps (3)"
+    )
+    parser.add_argument("--time-limit", type=seconds, metavar="SECONDS", help="300 if not given")
     format_option(parser)
 
 

@@ -41,8 +41,6 @@ _INSTALL: Final = "install tunec[consumers], which brings torch, transformers, p
 
 def run(options: Namespace, session: Session) -> int:
     """Rehearse one spec; 0 only if it ran and nothing differs from the plan."""
-    if options.ranks < 1 or options.steps < 1:
-        raise Misuse("--ranks and --steps are at least 1")
     loaded = load(options.spec, options, session)
     asked = _asked(options, loaded, session)
     compiled = compile_spec(loaded, asked)

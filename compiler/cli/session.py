@@ -57,9 +57,13 @@ class Session:
     stderr: TextIO
 
     def result(self, text: str) -> None:
-        """Print a result."""
+        """Print a result, in whole lines."""
+        self.write(text if text.endswith("\n") else text + "\n")
+
+    def write(self, text: str) -> None:
+        """Print a result as it is, which may be nothing; raise UnwritableOutput."""
         try:
-            self.stdout.write(text if text.endswith("\n") else text + "\n")
+            self.stdout.write(text)
             self.stdout.flush()
         except BrokenPipeError:
             raise
@@ -77,8 +81,7 @@ class Session:
         for each in diagnostics:
             from tunec.compiler.diagnostics.terminal import render
 
-            color = self.stderr.isatty()
-            self.stderr.write(render(each, sources, color=color) + "\n")
+            self.stderr.write(render(each, sources, color=is_colored(self.stderr)) + "\n")
 
     def refuse(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, str]) -> int:
         """Say why there is no result, for people or for machines; the exit code."""
@@ -91,6 +94,11 @@ class Session:
     def note(self, text: str) -> None:
         """Say something that is neither result nor diagnostic."""
         self.stderr.write(text + "\n")
+
+
+def is_colored(stream: TextIO) -> bool:
+    """Whether a stream is a terminal whose owner has not turned colors off (no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def standard(registry: Registry, format: str) -> Session:

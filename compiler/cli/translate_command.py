@@ -48,6 +48,9 @@ def _translate(options: Namespace, session: Session) -> Translated:
     if twice:
         raise Misuse(f"--to names {twice} twice: its files would have the same names")
     paths = [Path(each) for each in options.files]
+    folder = next((each for each in paths if each.is_dir()), None)
+    if folder is not None:
+        raise Misuse(f"{folder} is a folder: name the files of one run")
     return translate_files(paths, asked, targets, environment, given=given, without=options.without)
 
 

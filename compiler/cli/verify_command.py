@@ -29,6 +29,9 @@ def run(options: Namespace, session: Session) -> int:
     """Verify every spec and directory; 0 only if every program resolves what was planned."""
     found: list[Diagnostic] = []
     clones = tuple(Path(each) for each in options.sources)
+    for each in clones:
+        if not each.is_dir():
+            raise Misuse(f"--sources names a folder, and {each} is none")
     asked = [each for given in options.what for each in _cases(given, options, session, found)]
     cases = [replace(each, clones=clones) for each in distinct(asked)]
     broken = has_errors(found)

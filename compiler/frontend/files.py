@@ -129,7 +129,19 @@ def unreadable(path: Path, fault: Exception | None = None) -> Diagnostic:
     why = "there is no such file" if fault is None else "its links lead nowhere"
     why = str(fault) if isinstance(fault, Unreadable) else why
     span = Span(str(path), 1, 1, 1, 1)
-    return error("E0201", f"cannot read `{path}`: {why}", span, help=near_files(path))
+    return error("E0201", f"cannot read `{path}`: {why}", span, help=_meant(path))
+
+
+def _meant(path: Path) -> str | None:
+    """What to name instead: a file of the directory that was named, or one that is called alike."""
+    try:
+        inside = sorted(each.name for each in path.glob("*.y*ml"))[:1] if path.is_dir() else []
+        is_there = path.exists()
+    except (OSError, ValueError):
+        return near_files(path)
+    if inside:
+        return f"name a file in it, such as `{path / inside[0]}`"
+    return None if is_there else near_files(path)
 
 
 def read_text_layers(

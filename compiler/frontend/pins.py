@@ -1,5 +1,6 @@
 """Pins: each names a slot, and its value is of the slot's type and range."""
 
+import re
 from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any, Final, Literal, get_args, get_origin
@@ -68,6 +69,8 @@ _LIMITS: Final[Mapping[str, tuple[float, float | None]]] = {
 fp32, which holds the loss scale; its floor must be above 0
 (deepspeed/runtime/precision_config.py, `DeepSpeedFP16Config`, 0.19.8)."""
 _LARGEST: Final = 2**63 - 1
+_CAPABILITY: Final = re.compile(r"\d{1,2}\.\d{1,2}", re.ASCII)
+"""A compute capability as NVIDIA writes it; devices of other makers have none."""
 
 
 def check_pins(data: Any, tree: Node, hidden: Iterable[Path] = ()) -> Pins:
@@ -117,6 +120,8 @@ def _typed(slot: Slot, given: Any, path: Path, tree: Node) -> Diagnostic | tuple
         return _wrong_value(slot, given, path, node)
     except NotAQuantity as fault:
         return _not_a_quantity(slot, fault, path, node)
+    if slot.path == "devices.capability" and value is not None and not _CAPABILITY.fullmatch(value):
+        return _not_a_capability(slot, given, path, node)
     return _out_of_range(slot, value, path, node) or (value,)
 
 
@@ -131,6 +136,18 @@ def _not_a_quantity(slot: Slot, fault: NotAQuantity, path: Path, node: Node) -> 
         path=path,
         notes=(f"`{slot.path}`: {slot.doc}",),
         help=quantity_remedy(fault.quantity, fault.value),
+    )
+
+
+def _not_a_capability(slot: Slot, given: Any, path: Path, node: Node) -> Diagnostic:
+    return error(
+        "E0403",
+        f"the pin of `{slot.path}` must be a compute capability, and is {shown(given)}",
+        place(node),
+        label="not a compute capability",
+        path=path,
+        notes=(f"`{slot.path}`: {slot.doc}",),
+        help='write two numbers in quotes, such as `"8.0"`',
     )
 
 

@@ -105,7 +105,8 @@ def launched(arguments: Sequence[Field]) -> tuple[Launch, ...]:
     name = _base(arguments[0])
     if name == "srun":
         return _by_slurm(arguments)
-    if name in _WRAPPERS or not arguments[0].is_known:
+    is_cut_off = name.replace(",", "").isdigit()  # CUDA_VISIBLE_DEVICES=0, 1 torchrun ...
+    if name in _WRAPPERS or is_cut_off or not arguments[0].is_known:
         return _behind(arguments)
     return ()
 

@@ -145,7 +145,8 @@ def _flags(launch: Launch, number: int, builder: Builder) -> ShellDocument:
     flags, loose = flags_of(launch.arguments)
     node = builder.flags(flags)
     dialect = dialect_of(launch.started, node)
-    found = positional_references(dialect, [(word.text, builder.span(word)) for word in loose])
+    given = [(word.text, builder.span(word)) for word in loose]
+    found = positional_references(dialect, launch.started, given)
     if dialect == "llamafactory":
         node = builder.with_overrides(node, loose)
         loose = tuple(word for word in loose if not is_override(word))

@@ -82,6 +82,8 @@ _ALPACA_MARKS: Final = frozenset(
     {"micro_batch_size", "cutoff_len", "lora_target_modules", "val_set_size", "train_on_inputs"}
 )
 """tloen/alpaca-lora 8bb8579 finetune.py `train`, and the scripts that were made of it."""
+GLM4: Final = re.compile(r"(\A|/)finetune(_hf|_vision)\.py\Z")
+"""zai-org/GLM-4 3f79b54 finetune/finetune_vision.py `main`: data, model, configuration."""
 _SAT_MARKS: Final = frozenset(
     {
         *("experiment_name", "model_parallel_size", "train_iters", "resume_dataloader"),
@@ -163,14 +165,18 @@ def launcher_references(launcher: str, node: Node) -> tuple[Reference, ...]:
 
 
 def positional_references(
-    dialect: str | None, words: Sequence[tuple[str, Span]]
+    dialect: str | None, program: str, words: Sequence[tuple[str, Span]]
 ) -> tuple[Reference, ...]:
     """The file that is given by itself: `train.py args.yaml`, `axolotl train config.yml`.
 
     transformers 5.23.0 hf_argparser.py `parse_json_file` and `parse_yaml_file`, as its example
     scripts use them with one word; llamafactory 0.9.5 hparams/parser.py `read_args`; axolotl 0.19.0
-    cli/main.py `train`.
+    cli/main.py `train`. Of GLM-4's scripts it is the third word.
     """
+    if GLM4.search(program):
+        return tuple(
+            Reference((), text, "glm4", span) for text, span in words[2:3] if _FILE.fullmatch(text)
+        )
     reader = dialect if dialect in ("llamafactory", "axolotl") else "huggingface"
     return tuple(
         Reference((), text, reader, span) for text, span in words[:1] if _FILE.fullmatch(text)

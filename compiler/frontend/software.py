@@ -52,7 +52,7 @@ def check_software(value: Any, tree: Node, base: Path = ()) -> Iterator[Diagnost
 
 
 def _misspelt(name: str, tree: Node, path: Path) -> Iterator[Diagnostic]:
-    meant = None if name in PROGRAMS else _meant(name)
+    meant = meant_program(name)
     if meant is None:
         return
     node, reached = descend(tree, path)
@@ -68,10 +68,12 @@ def _misspelt(name: str, tree: Node, path: Path) -> Iterator[Diagnostic]:
     )
 
 
-def _meant(name: str) -> str | None:
-    """The program that a name is a slip of the fingers for."""
+def meant_program(name: str) -> str | None:
+    """The program that a name is a slip of the fingers for; None: it is one, or like none."""
     from difflib import SequenceMatcher
 
+    if name in PROGRAMS:
+        return None
     spelled = _plain(shortened(name, 100))
     if spelled in _OTHERS:
         return None

@@ -29,6 +29,9 @@ _NOT_IN_YAML_OF_ASCII: Final = "[^\t\n\r\x20-\x7e]"
 _NOT_IN_JSON: Final = "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]"
 """RFC 8259, 7: control characters never stand bare; surrogates are not characters."""
 
+_ONLY_YAML: Final = re.compile("[\x85\u2028\u2029]")
+_YAML_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -65,6 +68,42 @@ class Places:
     def _place(self, index: int) -> tuple[int, int]:
         line = bisect_right(self._starts, index) - 1
         return line, index - self._starts[line]
+
+
+@dataclass(frozen=True, slots=True)
+class YamlLines(Origin):
+    """The origin of a text that is given places by YAML's lines, and tells them by an editor's.
+
+    YAML 1.1 (5.4), and PyYAML with it, ends a line at U+0085, U+2028 and U+2029 too.
+    """
+
+    starts: tuple[int, ...] = ()
+    """The index of the first character of each of YAML's lines."""
+    lines: tuple[int, ...] = ()
+    """The same of an editor's."""
+
+    def span(self, start: tuple[int, int], end: tuple[int, int]) -> Span:
+        """The span between two places, given as YAML's line and column from 0."""
+        return Origin.span(self, self._shown(start), self._shown(end))
+
+    def _shown(self, place: tuple[int, int]) -> tuple[int, int]:
+        line, column = place
+        index = self.starts[min(line, len(self.starts) - 1)] + column
+        at = bisect_right(self.lines, index) - 1
+        return at, index - self.lines[at]
+
+
+def yaml_origin(text: str, origin: Origin) -> Origin:
+    """What turns the places of a YAML reader into spans: `origin` itself for almost any text."""
+    if text.isascii() or not _ONLY_YAML.search(text):
+        return origin
+    starts = (0, *(found.end() for found in _YAML_BREAK.finditer(text)))
+    return YamlLines(origin.file, origin.line, origin.column, starts, tuple(line_starts(text)))
+
+
+def yaml_lines(text: str) -> list[str]:
+    """Split a text into lines without their ends, by the line breaks of YAML 1.1 (5.4)."""
+    return _YAML_BREAK.split(text)
 
 
 def decode(

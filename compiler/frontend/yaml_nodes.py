@@ -21,10 +21,10 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend import document_faults as faults
 from tunec.compiler.frontend import yaml_scalars as scalars
 from tunec.compiler.frontend.nodes import MAX_DEPTH, MAX_NODES, Node
-from tunec.compiler.frontend.text import Origin
+from tunec.compiler.frontend.text import Origin, yaml_lines, yaml_origin
 from tunec.compiler.frontend.yaml_syntax import explain
 from tunec.schemas.frozen import dataclass
-from tunec.schemas.source import Path, Span, lines_of
+from tunec.schemas.source import Path, Span
 
 _PROPERTIES: Final = re.compile(r"((?:[&!][^\s,\[\]{}]*)(?:[ \t]+[&!][^\s,\[\]{}]*)*)[ \t]*")
 """Tag and anchor before a value (YAML 1.1, 6.9)."""
@@ -38,7 +38,8 @@ def parse_yaml(
 
     Raises nothing: the tree is None where the syntax ends it, and every fault is returned.
     """
-    builder = _Builder(origin, core_schema, lines_of(text))
+    origin = yaml_origin(text, origin)
+    builder = _Builder(origin, core_schema, yaml_lines(text))
     try:
         builder.read(yaml.parse(text, Loader=_LOADER))
     except _Stop as stop:

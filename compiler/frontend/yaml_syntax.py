@@ -1,5 +1,6 @@
 """What PyYAML and libyaml complain about, in our own words."""
 
+from dataclasses import replace
 from typing import Final
 
 from yaml import YAMLError
@@ -7,8 +8,8 @@ from yaml.error import Mark, MarkedYAMLError
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.frontend.faults import beside, error
-from tunec.compiler.frontend.text import Origin
-from tunec.schemas.source import Span, lines_of, text_of
+from tunec.compiler.frontend.text import Origin, YamlLines, yaml_lines
+from tunec.schemas.source import Span, text_of
 
 _WORDS: Final = (
     (
@@ -96,8 +97,17 @@ _WORDS: Final = (
 """A piece of the reader's complaint, what is wrong, how to mend it; the first that fits."""
 
 
+_BROKEN: Final = "U+0085, U+2028 and U+2029, which no editor shows, end a line in YAML 1.1"
+
+
 def explain(problem: YAMLError, text: str, origin: Origin) -> Diagnostic:
     """The diagnostic of a syntax error that ended the reading."""
+    found = _explain(problem, text, origin)
+    is_broken = isinstance(origin, YamlLines)
+    return replace(found, notes=(*found.notes, _BROKEN)) if is_broken else found
+
+
+def _explain(problem: YAMLError, text: str, origin: Origin) -> Diagnostic:
     if not isinstance(problem, MarkedYAMLError) or problem.problem_mark is None:
         return error("E0104", "the YAML cannot be read", origin.span((0, 0), (0, 0)))
     span = _span(problem.problem_mark, text, origin)
@@ -105,6 +115,8 @@ def explain(problem: YAMLError, text: str, origin: Origin) -> Diagnostic:
         return _tab(problem.problem_mark, text, origin)
     complaint = f"{problem.context or ''} {problem.problem or ''}"
     message, remedy = _words(complaint, problem.problem or "", text_of(span, text))
+    if _is_reference(problem.problem_mark, text):
+        message, remedy = _REFERENCE
     begun = problem.context_mark
     if begun is not None and "end of stream" in complaint:
         return error("E0104", message, _span(begun, text, origin), help=remedy)
@@ -127,19 +139,32 @@ def _words(complaint: str, problem: str, character: str) -> tuple[str, str | Non
 
 def _span(mark: Mark, text: str, origin: Origin) -> Span:
     """One character at a mark; the last of the text where the mark is behind it."""
-    lines = lines_of(text)
+    lines = yaml_lines(text)
     line = min(mark.line, len(lines) - 1)
     column = min(mark.column, len(lines[line])) if line == mark.line else len(lines[line])
     return origin.span((line, column), (line, min(column + 1, len(lines[line]))))
 
 
+_REFERENCE: Final = (
+    "a reference stands without quotes among braces or brackets, which end it",
+    'put it in quotes: `"${...}"`',
+)
+
+
+def _is_reference(mark: Mark, text: str) -> bool:
+    """Whether a reader stumbled over the brace of `${...}` in a mapping or list on one line."""
+    lines = yaml_lines(text)
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    return mark.column > 0 and line[mark.column - 1 : mark.column + 1] == "${"
+
+
 def _rest_of_line(mark: Mark, text: str, origin: Origin) -> Span:
-    line = lines_of(text)[mark.line]
+    line = yaml_lines(text)[mark.line]
     return origin.span((mark.line, mark.column), (mark.line, len(line.rstrip())))
 
 
 def _margin(mark: Mark, text: str) -> str:
-    lines = lines_of(text)
+    lines = yaml_lines(text)
     line = lines[mark.line] if mark.line < len(lines) else ""
     return line[: len(line) - len(line.lstrip(" \t"))]
 

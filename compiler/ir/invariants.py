@@ -142,6 +142,11 @@ INVARIANTS = (
         lambda p: not p.fsdp.forward_prefetch or p.fsdp.version == 1,
     ),
     Invariant(
+        ("adapter.kind", "adapter.rank"),
+        "adapters have a rank of 1 at least",
+        lambda p: p.adapter.kind == "none" or p.adapter.rank >= 1,
+    ),
+    Invariant(
         ("quantization.format", "adapter.kind"),
         "a quantised base is trained through adapters",
         lambda p: p.quantization.format == "none" or p.adapter.kind != "none",
@@ -180,7 +185,7 @@ INVARIANTS = (
     Invariant(
         ("objective.kind", "generation.samples", "batch.global"),
         "an optimizer step holds all answers to its prompts",
-        lambda p: p.objective.kind != "grpo" or p.batch.global_ % p.generation.samples == 0,
+        lambda p: p.objective.kind != "grpo" or p.batch.global_ % max(p.generation.samples, 1) == 0,
     ),
     Invariant(
         ("objective.kind", "generation.prompt", "generation.completion", "data.sequence"),

@@ -101,7 +101,14 @@ def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> 
         )
     batch = scribe.facts.pinned("batch.global", scribe.facts.spec.batch.global_)
     samples = scribe.facts.pinned("generation.samples", asked.samples)
-    if batch is not None and batch % samples:
+    if samples < 1:
+        scribe.error(
+            "E0804",
+            "a group without answers leaves nothing to compare",
+            "generation.samples",
+            help="drop the pin, or ask for 2 answers or more",
+        )
+    elif batch is not None and batch % samples:
         scribe.error(
             "E0805",
             f"a global batch of {batch} does not hold whole groups of {samples} answers",

@@ -99,13 +99,17 @@ def _evaluation(scribe: Scribe, draft: Draft, steps: int | None, per_epoch: int 
     scribe.say("schedule.evaluation_steps", every, why, spec("train.evaluations"))
 
 
+def _epochs(number: float | None) -> str:
+    return "a run" if number is None else f"{number:g} epochs"
+
+
 def _unknown_length(scribe: Scribe, steps: int | None, epochs: float | None) -> None:
     train = scribe.facts.spec.train
     if steps is None and train.schedule != "constant" and train.warmup.share:
         scribe.report(
             "length-unknown",
             "note",
-            f"{epochs:g} epochs of unknown length: warm-up and saving cannot be derived",
+            f"{_epochs(epochs)} of unknown length: warm-up and saving cannot be derived",
             "data",
             help="give data.samples, or train.steps",
         )

@@ -45,6 +45,8 @@ _SILENT_WORDS: Final = frozenset(
 """Words of a driver's device name that people leave out."""
 _DERIVED: Final = re.compile(r"(.+?)(?:-x([1-9]\d{0,2}))?(?:-n([1-9]\d{0,4}))?")
 """A name built from a device or a cluster: the base, up to 999 devices a node, 99,999 nodes."""
+_NEGATIVE: Final = re.compile(r"-[xn]-\d")
+"""`p100-x-1` asks for less than one device, and is no spelling of `p100-x1`."""
 _COUNTED: Final = re.compile(r"([1-9]\d{0,2}) ?x ?([a-z0-9].*)")
 """The same with the number in front."""
 
@@ -67,7 +69,7 @@ class UnknownName(KeyError):
 
         found = get_close_matches(self.name.lower(), self.known, n=9)
         once = {_spelled(word): word for word in reversed(found)}
-        return tuple(word for word in found if word in once.values())[:3]
+        return tuple(dict.fromkeys(word for word in found if word in once.values()))[:3]
 
     def __str__(self) -> str:
         return f"{self.name!r} is not in the hardware catalogue"
@@ -108,6 +110,8 @@ def device(name: str) -> Device:
 @lru_cache(maxsize=2048)
 def cluster(name: str) -> Cluster:
     """Return the cluster of a name, from its file or built from its parts; raise UnknownName."""
+    if _NEGATIVE.search(name.lower()):
+        raise UnknownName(name, _buildable("1", None))
     found = _cluster_spellings().get(_spelled(name))
     return _cluster(found) if found else _built(name.strip())
 

@@ -12,7 +12,7 @@ from tunec import __version__
 from tunec.compiler.ir.slots import SLOTS
 from tunec.schemas.models.catalogue import card_names
 
-KINDS = ("devices", "clusters", "models", "targets", "slots", "passes", "codes")
+KINDS = ("devices", "clusters", "models", "targets", "slots", "passes", "codes", "rules")
 
 # ── catalog ──────────────────────────────────────────────────────────────────────────────────────
 

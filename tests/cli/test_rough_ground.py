@@ -55,9 +55,9 @@ def test_a_closed_output_stream_is_no_bug(closed):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_result_that_cannot_be_written_is_told_and_no_bug():
-    done = shell(f"tunec plan {FIVE} > /dev/full", text=True)
+    done = shell(f"tunec lint {FIVE} > /dev/full", text=True)
     assert done.returncode == 2
-    assert done.stderr == "tunec plan: cannot write to stdout: No space left on device\n"
+    assert done.stderr == "tunec lint: cannot write to stdout: No space left on device\n"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -106,10 +106,22 @@ def test_a_full_disk_names_the_file_and_leaves_nothing(tunec, tmp_path, monkeypa
     assert files_below(tmp_path) == []
 
 
+def test_what_is_mended_keeps_its_link_and_its_permissions(tunec, tmp_path):
+    real, link = tmp_path / "real.json", tmp_path / "ds_config.json"
+    real.write_text('{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": "1.0"}', "utf-8")
+    real.chmod(0o600)
+    link.symlink_to("real.json")
+    tunec("lint", link, "--fix")
+    assert '"gradient_clipping": 1' in real.read_text("utf-8")
+    assert (link.is_symlink(), real.stat().st_mode & 0o777) == (True, 0o600)
+
+
 # ── arguments ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", ["", "a100-80g-x99999999999", "h100-x8-n99999999"])
+@pytest.mark.parametrize(
+    "name", ["", "a100-80g-x99999999999", "h100-x8-n99999999", "p100-x-1", "p100-x0"]
+)
 def test_hardware_that_cannot_be_is_unknown(tunec, name):
     result = tunec("plan", FIVE, "--hardware", name)
     assert result.code == 1
@@ -128,6 +140,16 @@ def test_hardware_that_cannot_be_is_unknown(tunec, name):
         (("init", "--hardware", "a100-90g-x8"), "did you mean a100-80g-x8"),
         (("fleet", FIVE, "-o", "x", "-j", "0"), "a whole number from 1 is meant, and not '0'"),
         (("lint", FIVE, "--baseline", "none.json"), "none.json: No such file or directory"),
+        (("lint", FIVE, "--software", "deepspede=0.19"), "did you mean `deepspeed`?"),
+        (("lint", FIVE, "--hardware", "a100-90g-x8"), "did you mean `a100-80g-x8`"),
+        (("translate", ".", "--to", "deepspeed"), ". is a folder: name the files of one run"),
+        (("verify", FIVE, "--time-limit", "0"), "a number of seconds is meant, and not '0'"),
+        (("verify", FIVE, "--sources", "none"), "--sources names a folder, and none is none"),
+        (("rehearse", FIVE, "--ranks", "0"), "a whole number from 1 is meant, and not '0'"),
+        (("explain", FIVE), "is a file, and no code; to explain a value, name a slot too"),
+        (("explain", FIVE, "ZERO.STAGE"), "did you mean zero.stage?"),
+        (("catalog", "model"), "did you mean `models`?"),
+        (("catalog", "devices", "p1000"), "did you mean `p100`"),
     ],
 )
 def test_wrong_usage_says_what_was_meant(tunec, arguments, said):

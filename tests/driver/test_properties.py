@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from planning import codes, decided, errors, example, example_files, pins_of, planned, spec_of
 
-from tunec.compiler.driver import layout_of_plan, plan
+from tunec.compiler.driver import compile_spec, layout_of_plan, plan
 from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.slots import SLOTS
@@ -16,6 +16,7 @@ from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
 from tunec.compiler.passes.fit.search import PIECE
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.terms import FloatDtype
+from tunec.targets.registry import REGISTRY
 
 few = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -251,6 +252,43 @@ def test_a_pin_is_kept_beside_what_it_beat():
     others = [each for each in found.ledger.of("batch.micro") if each is not winner]
     assert [each.author for each in others] == ["fit"]
     assert others[0].value > 1
+
+
+@pytest.mark.parametrize(
+    ("pin", "code"),
+    [
+        ({"devices.nodes": 2}, "E0405"),
+        ({"devices.per_node": 2**63 - 1}, "E0405"),
+        ({"devices.capability": "x"}, None),
+        ({"adapter.rank": 0}, "E0402"),
+        ({"zero.stage": 3, "zero.prefetch_bucket": 2**63 - 1}, ""),
+        ({"schedule.epochs": None}, ""),
+        ({"batch.global": 2**63 - 1}, ""),
+        ({"objective.kind": "grpo", "generation.samples": 0}, "E0402"),
+    ],
+    ids=str,
+)
+def test_no_pin_at_its_extreme_breaks_a_plan(pin, code):
+    """`code`: of the error; empty: there is none; None: the spec itself is refused."""
+    loaded = load_mapping(spec_of(pin=pin))
+    assert (loaded.spec is None) == (code is None)
+    found = plan(loaded)
+    assert (found.plan is not None) == (code == "")
+    assert not code or code in codes(found)
+
+
+def test_what_a_budget_lacks_is_told_where_the_budget_stands():
+    lacking = {"hardware": {}, "budget.gpu_memory": {"gpu_memory": "1GiB"}}
+    for path, budget in lacking.items():
+        found = planned(model="llama-3.1-70b", method="full", hardware="t4-x1", budget=budget)
+        assert [each.labels[0].path for each in found.diagnostics if each.id == "E0701"] == [path]
+
+
+@pytest.mark.parametrize(("target", "code"), [("simpletuner", "E0901"), ("deepspeed@99", "E0902")])
+def test_every_error_has_a_place(target, code):
+    found = compile_spec(load_mapping(spec_of()), (REGISTRY.resolve(target, {}),)).diagnostics
+    assert code in {each.id for each in found}
+    assert all(each.span for each in found if each.severity == "error")
 
 
 @pytest.mark.parametrize("slot", sorted(SHAPE_SLOTS))

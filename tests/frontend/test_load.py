@@ -179,7 +179,7 @@ def test_the_cluster_is_that_of_the_name():
 @pytest.mark.parametrize("path", SLOTS)
 def test_every_slot_can_be_pinned(path):
     for kind in kinds(SLOTS[path].type):
-        value = value_of(kind)
+        value = "8.0" if (path, kind) == ("devices.capability", str) else value_of(kind)
         loaded = load_text(INVOICES.replace("{zero.stage: 2}", json.dumps({path: value})))
         assert not loaded.diagnostics, value
         expected = (

@@ -47,7 +47,7 @@ def infeasible(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
         f"nothing fits: the smallest layout needs {format_bytes(lack.required)} "
         f"of the {format_bytes(lack.budget)} that {_GIVER[lack.of]} may give, "
         f"{format_bytes(lack.required - lack.budget)} too much",
-        (Label("this much memory", path="hardware"),),
+        (Label("this much memory", path=_giver(facts, lack)),),
         (
             f"the smallest layout is {lack.shape}, micro batch 1",
             f"its largest term is {largest}: {format_bytes(most)}",
@@ -56,6 +56,12 @@ def infeasible(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
         ),
         sum=tuple(Term(name, value) for name, value in lack.terms.items()),
     )
+
+
+def _giver(facts: Facts, lack: _Lack) -> str:
+    """The field of the spec that says how much there is: a budget, or else the hardware."""
+    name = "gpu_memory" if lack.of == "device" else "host_memory"
+    return "hardware" if getattr(facts.spec.budget, name) is None else f"budget.{name}"
 
 
 def _nearest(problem: Problem, answer: Answer) -> _Lack | None:

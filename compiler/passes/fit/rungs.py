@@ -164,8 +164,13 @@ def _rungs(problem: Problem) -> tuple[Ladder, ...]:
     )
 
 
+_MOST_TRIED: Final = 2**20
+"""More samples at once than any device holds: divisors between it and its counterpart are no micro
+batch, and to look for them would take hours where a global batch has nineteen digits."""
+
+
 @cached(1024)
 def _divisors(number: int) -> tuple[int, ...]:
-    """All divisors, largest first."""
-    low = [each for each in range(1, isqrt(number) + 1) if number % each == 0]
+    """All divisors that a micro batch or an accumulation can be, largest first."""
+    low = [each for each in range(1, min(isqrt(number), _MOST_TRIED) + 1) if number % each == 0]
     return tuple(sorted({*low, *(number // each for each in low)}, reverse=True))
