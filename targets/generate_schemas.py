@@ -45,6 +45,7 @@ STEMS: Final[Mapping[str, str]] = {
     "RewardConfig": "reward_config",
     "RLOOConfig": "rloo_config",
     "GKDConfig": "gkd_config",
+    "PPOConfig": "ppo_config",
     "LoraConfig": "lora_config",
     "BitsAndBytesConfig": "bits_and_bytes_config",
 }

@@ -30,6 +30,13 @@ def ds_config_schema(version: str, reader: str | None = None) -> Schema:
     return schema if reader is None else admit_auto(schema, automatic_keys(reader))
 
 
+@cache
+def ds_config_releases() -> tuple[str, ...]:
+    """The minor releases of DeepSpeed whose ds_config.json is known, oldest first."""
+    stems = (path.stem for path in (_FOLDER / "deepspeed").glob("[0-9]*.json"))
+    return tuple(sorted(stems, key=lambda each: [int(part) for part in each.split(".")]))
+
+
 def class_schema(stem: str, version: str) -> Schema:
     """The schema of a configuration class: `training_arguments`, `lora_config`, `sft_config` ...
 

@@ -62,7 +62,7 @@ class Diagnostic:
     fix: Fix | None = None
     sum: tuple[Term, ...] = ()
     consequence: str = ""
-    """Of a lint: what happens to the run (`silent`, `init`, `out-of-memory`); empty otherwise."""
+    """Of what lint finds: what happens to the run (`silent`, `init`); empty otherwise."""
 
     @property
     def primary(self) -> Label | None:

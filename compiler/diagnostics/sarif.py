@@ -67,6 +67,7 @@ def _result(diagnostic: Diagnostic, ids: Sequence[str]) -> dict[str, Any]:
         "level": diagnostic.severity,
         "message": {"text": _text(diagnostic)},
         **{name: value for name, value in places.items() if value},
+        **({"properties": {"consequence": told}} if (told := diagnostic.consequence) else {}),
     }
 
 

@@ -12,10 +12,14 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.target import File, Found, Target
 from tunec.schemas.source import Span
 
-TRL: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo", "gkd")
+TRL: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo", "gkd", "ppo")
 """Kinds that are a config of TRL's, with its ModelConfig beside it."""
 TRAINERS: Final = ("hf", *TRL, "llamafactory")
 """Kinds whose files hold the fields of transformers' TrainingArguments under their own names."""
+
+_HANDED_ON: Final = ("glm4",)
+"""Kinds whose block for another reader is given to it as it stands: `training_args` of GLM-4's
+configuration to Seq2SeqTrainingArguments."""
 
 FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {"trainer": TRAINERS}
 """Names under which `Run` finds documents of several kinds."""
@@ -56,6 +60,11 @@ class Document:
     def is_view(self) -> bool:
         """Whether another document holds these keys under other names."""
         return self.origin is not None
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether this is a view that does not hold all that its reader is given."""
+        return self.origin is not None and self.origin.kind not in _HANDED_ON
 
     @property
     def is_compiled(self) -> bool:

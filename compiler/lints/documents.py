@@ -40,9 +40,12 @@ _LYCORIS: Final = frozenset({"algo", "linear_alpha"})
 """Keys of a LyCORIS file (SimpleTuner's lycoris_config), of which no program has a table."""
 _LONGEST: Final = 500
 """Characters of a file's name."""
-_REFERENCES: Final = ("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config")
+_REFERENCES: Final = (
+    *("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config"),
+    "training_args.deepspeed",
+)
 """Keys that name another file of the run: TrainingArguments, LLaMA-Factory and Axolotl; accelerate;
-SimpleTuner and accelerate's command line."""
+SimpleTuner and accelerate's command line; GLM-4's scripts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,10 @@ class _Reader:
             paths=paths,
         )
         self.documents += [document, *map(self._with_table, views(document))]
+        if kind == "simpletuner":
+            from tunec.compiler.lints.diffusion.env_file import flags_view
+
+            self._in_words_of_simpletuner(flags_view(document))
         if path is not None:
             for each in (*_references(document), *_named(document, parsed)):
                 self._follow(each, path)
@@ -207,15 +214,15 @@ class _Reader:
         )
         self.documents += [document, *map(self._with_table, views(document))]
         if parsed.reader == "diffusers":
-            self._account(document, parsed.program)
+            from tunec.compiler.lints.diffusion.account import example_view
+
+            self._in_words_of_simpletuner(example_view(document, parsed.program))
         if path is not None:
             self._follow_named(name, parsed, path)
 
-    def _account(self, document: Document, program: str) -> None:
-        """Add what an example says of memory, by the table of the program that says the same."""
-        from tunec.compiler.lints.diffusion.account import example_view
-
-        told, reader = example_view(document, program), self.targets.get("simpletuner")
+    def _in_words_of_simpletuner(self, told: Document | None) -> None:
+        """Add a view under the keys of SimpleTuner's config.json, with the table that reads it."""
+        reader = self.targets.get("simpletuner")
         if told is not None and reader is not None:
             file = next(each for each in reader.files if kind_of(reader, each) == "simpletuner")
             self.documents.append(replace(told, target=reader, file=file))

@@ -61,6 +61,7 @@ CLASSES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "reward": (("reward_config", "trl"), ("training_arguments", "transformers")),
     "rloo": (("rloo_config", "trl"), ("training_arguments", "transformers")),
     "gkd": (("gkd_config", "trl"), ("training_arguments", "transformers")),
+    "ppo": (("ppo_config", "trl"), ("training_arguments", "transformers")),
     "llamafactory": (("training_arguments", "transformers"),),
     "peft": (("lora_config", "peft"),),
 }
@@ -78,7 +79,7 @@ def effective(run: "Run", kind: str, key: str) -> Effective:
             return _said(run, document.kind, key, said)
         if key in document.unknown:
             return UNKNOWN
-    if not documents or (documents[0].is_view and is_trainer_kind(documents[0].kind)):
+    if not documents or (documents[0].is_partial and is_trainer_kind(documents[0].kind)):
         return UNKNOWN  # what another tool leaves out is not left to the trainer's own default
     if _is_put_in(run, documents[0], key):
         return Effective(1, "filled", "accelerate, where the file leaves it out")

@@ -23,7 +23,10 @@ _KINDS: Final = {
     ("trl", "sft.yaml"): "sft",
     ("trl", "dpo.yaml"): "dpo",
     ("trl", "grpo.yaml"): "grpo",
-    **{("trl-methods", f"{method}.yaml"): method for method in ("kto", "reward", "rloo", "gkd")},
+    **{
+        ("trl-methods", f"{method}.yaml"): method
+        for method in ("kto", "reward", "rloo", "gkd", "ppo")
+    },
 }
 """By target and file; another file is of the kind that its target is called."""
 _CLASSES: Final = {
@@ -36,6 +39,7 @@ _CLASSES: Final = {
     "reward": ("reward_config",),
     "rloo": ("rloo_config",),
     "gkd": ("gkd_config",),
+    "ppo": ("ppo_config",),
 }
 LEAST_SHARE: Final = 0.6
 """The share of its keys that a document must share with a kind to be taken for one."""

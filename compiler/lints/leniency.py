@@ -7,8 +7,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.json_nodes import COMMA, COMMENT
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.kinds import known_keys
+from tunec.compiler.lints.rule import CONSEQUENCES, Consequence
 from tunec.compiler.target import Target
 
 _LENIENT: Final = frozenset({COMMENT, COMMA})
@@ -16,6 +17,19 @@ _STRICT: Final = ("huggingface", "simpletuner", "accelerate")
 _KEY: Final = re.compile(r"""(?m)(?:^|[{,])[ \t]*(?:- )?["']?([A-Za-z][\w-]*)["']?[ \t]*:""")
 _SHARE: Final = 0.25
 _STRANGE: Final = "none of the programs that are known has a file with such keys"
+_SYNTAX: Final = "E01"
+_TWICE: Final = "E0107"
+_OWN_LIMITS: Final = ("E0101", "E0110")
+"""Of tunec itself, which reads no data and no bombs: another reader may go on."""
+_SURROGATE: Final = "surrogate"
+"""Half a character as an escape: `json` makes one without a word."""
+_WITHOUT_TWINS: Final = ("llamafactory", "glm4")
+"""Whose reader refuses a key that is given twice: omegaconf 2.3.0 _utils.py `get_yaml_loader`, and
+ruamel.yaml 0.18 constructor.py `DuplicateKeyError`. So does deepspeed 0.14.5 to 0.19.8 where it
+reads a file itself (runtime/config_utils.py `dict_raise_error_on_duplicate_keys`). PyYAML and
+`json` keep the last."""
+_FILLING: Final = frozenset({*TRAINERS, "accelerate", "axolotl", "simpletuner", "glm4"})
+"""Whose trainer reads ds_config.json by `json.load` and hands on what it has read."""
 _NOTE: Final = "deepspeed.initialize reads it by hjson; transformers and accelerate refuse it"
 
 
@@ -58,13 +72,37 @@ def _is_strange(text: str, targets: Mapping[str, Target]) -> bool:
 def as_read(
     faults: Iterable[Diagnostic], documents: Iterable[Document], readers: Sequence[str]
 ) -> Iterator[Diagnostic]:
+    """The faults that the reader of each file does not take, each with what it comes to there."""
+    every = [each for each in documents if not each.is_view]
+    kinds = {each.name: each.kind for each in every}
+    is_plain = "deepspeed" in readers or not {*kinds.values()} & _FILLING
+    for fault in _not_taken(faults, every, readers):
+        if not fault.id.startswith(_SYNTAX):
+            yield fault
+            continue
+        consequence = _consequence(fault, kinds.get(fault.file), is_plain=is_plain)
+        notes = (f"what happens: {CONSEQUENCES[consequence]}", *fault.notes)
+        yield replace(fault, consequence=consequence, notes=notes)
+
+
+def _consequence(fault: Diagnostic, kind: str | None, *, is_plain: bool) -> Consequence:
+    if fault.id in _OWN_LIMITS or is_of_nobody(fault):
+        return "unclear"
+    if fault.id == _TWICE:
+        is_refused = is_plain if kind == "deepspeed" else kind in _WITHOUT_TWINS
+        return "parse" if is_refused else "silent"
+    return "silent" if _SURROGATE in fault.message else "parse"
+
+
+def _not_taken(
+    faults: Iterable[Diagnostic], every: Sequence[Document], readers: Sequence[str]
+) -> Iterator[Diagnostic]:
     """Leave out what the reader of a DeepSpeed file takes; warn where nobody says who reads it.
 
     deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig.__init__` reads by hjson, which
     has comments and a comma too many; transformers and accelerate (utils/deepspeed.py
     `HfDeepSpeedConfig.__init__`) read the same file by `json.load`.
     """
-    every = [each for each in documents if not each.is_view]
     files = {each.name: each for each in every if each.kind == "deepspeed"}
     is_strict = any(each.kind in ("accelerate", "simpletuner") for each in every)
     for fault in faults:

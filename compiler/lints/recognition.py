@@ -37,7 +37,7 @@ _CLASSED: Final = ("hf", *TRL)
 _BLOCKS: Final = ("deepspeed",)
 _PROGRAM: Final = re.compile(
     r"\Atrl (sft|dpo|grpo|kto|reward|rloo)\b"
-    r"|(?:\A|[/.])(sft|dpo|grpo|kto|rloo|gkd)(?:_[a-z0-9_]*)?(?:\.py)?\Z"
+    r"|(?:\A|[/.])(sft|dpo|grpo|kto|rloo|gkd|ppo)(?:_[a-z0-9_]*)?(?:\.py)?\Z"
 )
 """trl 0.9 to 1.16 cli, and the scripts in trl/scripts and examples/scripts of its repository."""
 _SHARE_OF_FLAGS: Final = 0.4

@@ -220,8 +220,17 @@ class Run:
         name = self.environment.model_name or self.value("model.path")
         if name is None:
             said = self.said("trainer", "model_name_or_path")
-            name = None if said is None else said.value
+            name = self._model_by_word if said is None else said.value
         return name if isinstance(name, str) and name else None
+
+    @property
+    def _model_by_word(self) -> str | None:
+        """The second word after a script of GLM-4, which takes data, model and configuration."""
+        from tunec.compiler.frontend.shell_references import GLM4
+
+        scripts = (each.value("script") for each in self.of("launch"))
+        words = [each for each in scripts if isinstance(each, list) and len(each) > 3]
+        return next((str(each[2]) for each in words if GLM4.search(str(each[0]))), None)
 
     @cached_property
     def deepspeed_reader(self) -> DeepspeedReader:

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from packaging.version import Version
 
-from tunec.compiler.consumers.schemas import automatic_keys, class_schema, ds_config_schema
+from tunec.compiler.consumers.schemas import (
+    automatic_keys,
+    class_schema,
+    ds_config_releases,
+    ds_config_schema,
+)
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import CLASSES, releases_around
 from tunec.compiler.lints.place import Place
@@ -76,8 +81,10 @@ def schemas(run: "Run", document: Document) -> tuple[Schema, ...]:
 def _deepspeed(run: "Run") -> tuple[Schema, ...]:
     is_plain = run.deepspeed_reader == "plain"
     reader = None if is_plain else str(run.release("transformers").version)
+    release, newest = run.release("deepspeed").version, ds_config_releases()[-1]
+    read_as = newest if release > Version(f"{newest}.99") else str(release)
     try:
-        return (ds_config_schema(str(run.release("deepspeed").version), reader),)
+        return (ds_config_schema(read_as, reader),)
     except LookupError:
         return ()
 

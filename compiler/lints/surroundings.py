@@ -8,6 +8,7 @@ from packaging.version import InvalidVersion, Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest
+from tunec.compiler.frontend.software import meant_program
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.target import Target
 
@@ -75,6 +76,9 @@ def _target(name: str, targets: Mapping[str, Target]) -> Target:
 
 def _check_versions(versions: Mapping[str, str]) -> None:
     for package, text in versions.items():
+        meant = meant_program(package)
+        if meant is not None:
+            raise Unusable(f"no program is called {package!r}; {did_you_mean([meant])}")
         try:
             Version(text)
         except InvalidVersion:
@@ -117,4 +121,5 @@ def _fault(name: str, fault: "Unresolved") -> Unusable | Faulty:
 
 
 def _words(fault: Exception) -> str:
-    return str(fault) or type(fault).__name__
+    hint = did_you_mean(getattr(fault, "near", ()))
+    return f"{fault}; {hint}" if hint else str(fault) or type(fault).__name__

@@ -4,7 +4,7 @@ A view holds the same places under the keys of the consumer that will be told th
 about DeepSpeed finds a ZeRO stage wherever it is written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -68,26 +68,27 @@ _ALPACA: Final[Mapping[str, str]] = {
 
 def views(document: Document) -> Iterator[Document]:
     """What one document says in other dialects too."""
-    if document.kind == "accelerate":
-        yield from _accelerate(document)
-    if document.kind == "axolotl":
-        found = {new: each for old, new in _AXOLOTL.items() if (each := document.get(old))}
-        yield view(document, "hf", found | _axolotl_precision(document))
-    if document.kind == "launch" and document.value("launcher") == "accelerate":
-        yield from _launched(document)
-    if document.kind == "alpaca-lora":
-        yield from _alpaca(document)
-    if document.kind == "glm4":
-        found = _below(document, "training_args.")
-        if found:
-            yield view(document, "hf", found)
+    if document.kind in _VIEWS:
+        yield from _VIEWS[document.kind](document)
     if document.kind in ("model", "hf") and document.get("quantization_config.load_in_4bit"):
         yield view(document, "model", _below(document, "quantization_config."))
     if document.format == "shell" and document.kind in ("hf", "sft"):
         yield from _loaded_by_script(document)
-    inline = document.get("deepspeed")
+    key = "deepspeed_config" if document.kind == "simpletuner" else "deepspeed"
+    inline = document.get(key)
     if inline is not None and inline.node.fields:
-        yield view(document, "deepspeed", _below(document, "deepspeed."))
+        yield view(document, "deepspeed", _below(document, f"{key}."))
+
+
+def _axolotl(document: Document) -> Iterator[Document]:
+    found = {new: each for old, new in _AXOLOTL.items() if (each := document.get(old))}
+    yield view(document, "hf", found | _axolotl_precision(document))
+
+
+def _glm(document: Document) -> Iterator[Document]:
+    found = _below(document, "training_args.")
+    if found:
+        yield view(document, "hf", found)
 
 
 def _accelerate(document: Document) -> Iterator[Document]:
@@ -110,7 +111,8 @@ def _accelerate(document: Document) -> Iterator[Document]:
 
 def _launched(document: Document) -> Iterator[Document]:
     """DeepSpeed's config out of the flags of `accelerate launch --use_deepspeed`."""
-    if document.value("flags.use_deepspeed") is not True:
+    is_accelerates = document.value("launcher") == "accelerate"
+    if not is_accelerates or document.value("flags.use_deepspeed") is not True:
         return
     if document.get("flags.deepspeed_config_file"):
         return
@@ -143,6 +145,58 @@ def _alpaca(document: Document) -> Iterator[Document]:
     yield view(document, "model", {"model_name_or_path": base, **constants, **adapter})
 
 
+_COOKBOOK: Final = {"4bit": "load_in_4bit", "8bit": "load_in_8bit", True: "load_in_8bit"}
+
+
+def _cookbook(document: Document) -> Iterator[Document]:
+    """A base that is quantised: in 8 bits where no word says how.
+
+    llama-cookbook 0.0.5.post1 finetuning.py `main`.
+    """
+    bits = document.get("quantization")
+    key = _COOKBOOK.get(bits.value) if bits and isinstance(bits.value, str | bool) else None
+    if bits is not None and key is not None:
+        yield view(document, "model", {key: _as(bits, value=True)})
+
+
+_SAT: Final[Mapping[str, str]] = {
+    "zero_stage": "zero_optimization.stage",
+    "batch_size": "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "fp16": "fp16.enabled",
+    "bf16": "bf16.enabled",
+}
+_IN_FP16: Final = "fp16.enabled"
+
+
+def _sat(document: Document) -> Iterator[Document]:
+    """What SwissArmyTransformer writes into its own DeepSpeed file, where no other is named.
+
+    SwissArmyTransformer 0.4.12 sat/arguments.py `get_args`: override_deepspeed_config;
+    Automatically set fp16=True to use ZeRO.
+    """
+    named = document.get("deepspeed_config") or "deepspeed_config" in document.unknown
+    if named or document.value("mode") == "inference":
+        return
+    found = {new: each for old, new in _SAT.items() if (each := document.get(old))}
+    stage = document.get("zero_stage")
+    halves = {"fp16", "bf16"} & {*document.keys, *document.unknown}
+    if len(halves) > 1:
+        return  # refused before a file is written
+    if stage is not None and stage.value in (1, 2) and not halves:
+        found[_IN_FP16] = _as(stage, value=True)
+    yield view(document, "deepspeed", found)
+
+
+_VIEWS: Final[Mapping[str, Callable[[Document], Iterator[Document]]]] = {
+    "accelerate": _accelerate,
+    "axolotl": _axolotl,
+    "launch": _launched,
+    "alpaca-lora": _alpaca,
+    "llama-cookbook": _cookbook,
+    "sat": _sat,
+    "glm4": _glm,
+}
 _BITS: Final = {4: "load_in_4bit", 8: "load_in_8bit"}
 
 
@@ -153,6 +207,9 @@ def _loaded_by_script(document: Document) -> Iterator[Document]:
     src/train/train_sft.py: BitsAndBytesConfig of 4 or 8 bits, computed in the run's dtype;
     QwenLM/Qwen 2df8e8a finetune.py: 4 bits of GPTQ; artidoro/qlora 7f4e95a qlora.py.
     """
+    whole = _whole_by_script(document)
+    if whole:
+        yield view(document, "model", whole)
     bits, q_lora = document.get("bits"), document.get("q_lora")
     key = _BITS.get(bits.value) if bits is not None and type(bits.value) is int else None
     if key is None and q_lora is not None and str(q_lora.value).lower() == "true":
@@ -165,6 +222,21 @@ def _loaded_by_script(document: Document) -> Iterator[Document]:
         if at is not None and str(at.value).lower() == "true" and key == _BITS[4]:
             found["bnb_4bit_compute_dtype"] = _as(at, value=word)
     yield view(document, "model", found)
+
+
+def _whole_by_script(document: Document) -> dict[str, Place]:
+    """LLaVA's script trains the whole model where neither LoRA nor a part of it is asked for.
+
+    haotian-liu/LLaVA c121f04 llava/train/train.py `train`: `lora_enable` is false by itself.
+    """
+    base, lora = document.get("model_name_or_path"), document.get("lora_enable")
+    is_one = document.get("mm_projector_type") or document.get("pretrain_mm_mlp_adapter")
+    others = ("lora_enable", "tune_mm_mlp_adapter", "freeze_backbone", "mm_tunable_parts")
+    if base is None or not is_one or "lora_enable" in document.unknown:
+        return {}
+    if any(str(document.value(key, False)).lower() not in ("false", "none") for key in others):
+        return {}
+    return {"use_peft": _as(lora or base, value=False)}
 
 
 def _as(place: Place, *, value: Any) -> Place:

@@ -1,4 +1,4 @@
-"""Files of TRL's further methods, KTO, reward models, RLOO and GKD: read, and never written."""
+"""Files of TRL's further methods (KTO, reward models, RLOO, GKD, PPO): read, and never written."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,9 +16,11 @@ _MARKS: Final[Mapping[str, frozenset[str]]] = {
     "reward": frozenset({"center_rewards_coefficient"}),
     "rloo": frozenset({"rloo_k", "normalize_advantages", "reward_clip_range", "token_level_kl"}),
     "gkd": frozenset({"lmbda", "seq_kd", "teacher_model_init_kwargs"}),
+    "ppo": frozenset({"num_ppo_epochs", "cliprange_value", "vf_coef"}),
 }
 """Keys of one class and of no other: trl 0.8.6 to 1.16.0 trainer/kto_config.py, reward_config.py,
-rloo_config.py, gkd_config.py (from 0.29 on experimental/gkd)."""
+rloo_config.py, gkd_config.py (from 0.29 on experimental/gkd), ppo_config.py until 1.15; RLOO shares
+some of PPO's, and is asked first."""
 _OF_OTHERS: Final = frozenset({"base_model", "stage", "finetuning_type", "rl"})
 """Keys of Axolotl and LLaMA-Factory, which have some of these numbers too."""
 

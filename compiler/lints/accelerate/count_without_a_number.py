@@ -1,9 +1,13 @@
 """A count in accelerate's file that is text."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.accelerate.counted import engine
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.keys.number_as_text import number_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -21,6 +25,32 @@ def _check(run: Run) -> Iterator[Finding]:
             yield _finding(machines, "TypeError: '>' not supported between str and int")
         elif processes is not None and _is_text(processes) and _is_several(machines):
             yield _finding(processes, "TypeError: the number is divided by num_machines")
+        started = engine(document)
+        if started is not None and started.value == "DEEPSPEED":
+            yield from _of_deepspeed(document)
+
+
+def _of_deepspeed(document: Document) -> Iterator[Finding]:
+    """Numbers that reach the plugin as the text of a variable."""
+    clipping = document.get("deepspeed_config.gradient_clipping")
+    steps = document.get("deepspeed_config.gradient_accumulation_steps")
+    if clipping is not None and _is_text(clipping) and not _is_number(clipping.value):
+        why = f"float('{clipping.value}') is refused when the engine is set up"
+        yield replace(_finding(clipping, why), consequence="init")
+    if steps is not None and _is_no_count(steps):
+        why = f"it is kept as the text {str(steps.value)!r}, and no batch is counted with it"
+        yield replace(_finding(steps, why), consequence="init")
+
+
+def _is_number(text: str) -> bool:
+    return text.strip().lower() in ("auto", "none") or number_of(text.strip()) is not None
+
+
+def _is_no_count(at: Place) -> bool:
+    if isinstance(at.value, float):
+        return True
+    is_digits = str(at.value).strip().isdigit()
+    return _is_text(at) and not is_digits and at.value.strip().lower() not in ("auto", "none")
 
 
 def _is_text(at: Place) -> bool:
@@ -41,10 +71,15 @@ _HELP: Final = {"num_processes": "write the number, of processes over all machin
 
 
 def _finding(at: Place, why: str) -> Finding:
-    number = int(at.value) if at.value.strip().isdigit() else None
+    text = str(at.value).strip()
+    number = int(text) if text.isdigit() else None
+    if isinstance(at.value, float) and at.value.is_integer():
+        number = int(at.value)
     return Finding(
-        f"{at.path} is the text {at.value!r}, and no number",
-        (at.label("text"),),
+        f"{at.path} is the text {at.value!r}, and no number"
+        if isinstance(at.value, str)
+        else f"{at.path} is {at.value}, and no whole number",
+        (at.label("no number" if isinstance(at.value, str) else "with a point"),),
         (why,),
         _HELP.get(at.path, "write the number") if number is None else f"write {number}",
         Fix((at.replaced(number),), "safe") if number is not None else None,
@@ -59,7 +94,9 @@ RULE = Rule(
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
-            "`prepare_deepspeed_cmd_env`: num_processes // num_machines as they are written"
+            "`prepare_deepspeed_cmd_env`: num_processes // num_machines as they are written; "
+            "utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: float(gradient_clipping), "
+            "int(gas) if gas.isdigit() else gas"
         ),
         "NVIDIA/Model-Optimizer#318",
     ),

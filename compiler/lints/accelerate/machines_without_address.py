@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.accelerate.counted import count, engine
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.launch.nodes_without_meeting_point import LOCAL
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -15,18 +18,40 @@ def _check(run: Run) -> Iterator[Finding]:
         kind, machines = engine(document), count(document, "num_machines")
         if kind is None or kind.value not in _ENGINES or machines is None or machines[0] < 2:
             continue
+        yield from _of_itself(document, machines[1])
         if document.value("main_process_ip") is None:
             yield Finding(
                 f"{machines[0]} machines and no main_process_ip",
                 (machines[1].label("they meet at None"), kind.label("", primary=False)),
                 ("the address can also be given on the command line",),
                 "write main_process_ip and main_process_port",
+                severity="warning",
+            )
+
+
+def _of_itself(document: Document, machines: Place) -> Iterator[Finding]:
+    """An address or a port that is another one on every machine."""
+    address, port = document.get("main_process_ip"), document.get("main_process_port")
+    for place, is_own in (
+        (address, address is not None and address.value in LOCAL),
+        (port, port is not None and port.value in (0, "0") and port.value is not False),
+    ):
+        if place is not None and is_own:
+            yield Finding(
+                f"{machines.value} machines that meet at {place.path} {place.value}",
+                (
+                    place.label("another one on every machine"),
+                    machines.label("", primary=False),
+                ),
+                ("each machine waits at itself until the rendezvous times out",),
+                "write what the first machine is reached by",
+                consequence="hang",
             )
 
 
 RULE = Rule(
     name="machines-without-address",
-    severity="warning",
+    severity="error",
     consequence="init",
     consumers=("accelerate",),
     sources=(

@@ -11,10 +11,9 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _MEGATRON = tuple(f"megatron_lm_config.megatron_lm_{each}_degree" for each in ("tp", "pp"))
-_MESH = tuple(
-    f"parallelism_config.parallelism_config_{each}_size"
-    for each in ("dp_replicate", "dp_shard", "tp", "cp")
-)
+_KEY = "parallelism_config.parallelism_config_{}_size"
+_WIDTHS = ("dp_replicate", "dp_shard", "tp", "cp")
+_MESH = tuple(_KEY.format(each) for each in _WIDTHS)
 _OF_DEEPSPEED = "parallelism_config.parallelism_config_sp_size"
 """Groups that DeepSpeed makes itself, and whose number accelerate does not compare."""
 
@@ -27,9 +26,34 @@ def _check(run: Run) -> Iterator[Finding]:
         started = engine(document)
         if started is not None and started.value == "MEGATRON_LM":
             yield from _of(document, _MEGATRON, world, exactly=False)
+        if started is not None and started.value == "FSDP":
+            yield from _nothing_to_shard(document)
         sequence = count(document, _OF_DEEPSPEED)
         if sequence is None or sequence[0] == 1:
             yield from _of(document, _MESH, world, exactly=True)
+
+
+def _nothing_to_shard(document: Document) -> Iterator[Finding]:
+    """FSDP 2 shards over `dp_shard` and `cp`, and both are of width 1."""
+    widths = {each: count(document, _KEY.format(each)) for each in _WIDTHS}
+    wide = [each for each in widths.values() if each is not None and each[0] > 1]
+    if document.value("fsdp_config.fsdp_version") not in (2, "2") or not wide:
+        return
+    if any(widths[each] in wide for each in ("dp_shard", "cp")):
+        return
+    shard = widths["dp_shard"]
+    yield Finding(
+        "FSDP is started, and no width is left for it to shard over",
+        (
+            wide[0][1].label("takes all processes"),
+            *([shard[1].label("1", primary=False)] if shard is not None else []),
+        ),
+        (
+            "accelerate 1.15 says so; before, a KeyError: Invalid mesh_dim_names ('dp_shard_cp',)",
+            "dp_shard_size is 1 where it is left out",
+        ),
+        "give dp_shard_size a part of the processes, or start no FSDP",
+    )
 
 
 def _of(
@@ -65,7 +89,8 @@ RULE = Rule(
     sources=(
         (
             "accelerate 1.10.1 to 1.15.0 parallelism_config.py `_validate_accelerator`: total_size "
-            "does not match num_processes"
+            "does not match num_processes; 1.15.0: no dimension for FSDP to shard across; "
+            "huggingface/accelerate#3798"
         ),
         (
             "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `MegatronLMPlugin`: tp_degree, "

@@ -16,6 +16,7 @@ def _check(run: Run) -> Iterator[Finding]:
     for lora in loras(run):
         yield from _parameters(lora)
         yield from _tokens(lora)
+        yield from _saved(run, lora)
         yield from _nothing_left(lora)
         megatron, dora = lora.place("megatron_config"), lora.place("use_dora")
         if dora is not None and is_true(dora.value) and megatron is not None and megatron.value:
@@ -49,6 +50,15 @@ def _tokens(lora: Lora) -> Iterator[Finding]:
     layers = set(tokens.value) if isinstance(tokens.value, dict) else set(_EMBEDDINGS)
     if {last(each) for each in named} & {last(str(each)) for each in layers}:
         yield one_of_two(tokens, targets, "the embedding has an adapter already")
+
+
+def _saved(run: Run, lora: Lora) -> Iterator[Finding]:
+    """A list of tokens is of the embedding's full name, which modules_to_save never is."""
+    tokens, saved = lora.place("trainable_token_indices"), lora.place("modules_to_save")
+    if tokens is None or saved is None or not isinstance(tokens.value, dict):
+        return
+    if set(tokens.value) & set(lora.saved) and run.runs("peft>=0.15") is not False:
+        yield one_of_two(tokens, saved, "the embedding is already marked to be trained fully")
 
 
 def _nothing_left(lora: Lora) -> Iterator[Finding]:
@@ -88,8 +98,10 @@ RULE = Rule(
         ),
         (
             "peft 0.21.2, run: All modules were excluded; No `target_modules` passed; "
-            "trainable_token_indices cannot be applied to modules of type lora.layer.Embedding"
+            "trainable_token_indices cannot be applied to modules of type lora.layer.Embedding; "
+            "0.15.0 to 0.21.2: The embedding layer is already marked to be trained fully"
         ),
+        "huggingface/peft#2653",
     ),
     check=_check,
 )

@@ -23,9 +23,13 @@ _KNOWN: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     **dict.fromkeys(("dpo", "ipo", "simpo"), _OF_DPO),
     "kto": {"chatml": _MARKS, "llama3": _MARKS, "user_defined": ("default",)},
     "orpo": {"chat_template": ("load", "argilla")},
+    "grpo": {},
+    "gdpo": {},
 }
 """Modules and their functions by method: axolotl 0.8.1 to 0.19.0 prompt_strategies/dpo, kto, orpo.
-A type without a point is its module's `default`."""
+A type without a point is its module's `default`.
+GRPO has none: what is not a module of the user's own goes to DPO's, which wants chosen and rejected
+(KeyError, axolotl-ai-cloud/axolotl#3269, #2986)."""
 _OF_SAMPLES: Final = frozenset(
     {
         *("alpaca", "alpaca_chat", "alpaca_instruct", "alpaca_w_system", "completion"),
@@ -41,8 +45,8 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in configs(run):
         method = document.get("rl")
         known = _KNOWN.get(str(method.value).lower()) if method is not None else None
-        for name, at in items(document, "datasets") if known else ():
-            if name == "type" and isinstance(at.value, str) and method is not None and known:
+        for name, at in items(document, "datasets") if known is not None else ():
+            if name == "type" and isinstance(at.value, str) and method and known is not None:
                 yield from _of(at, method, known)
 
 
@@ -56,9 +60,11 @@ def _of(at: Place, method: Place, known: Mapping[str, tuple[str, ...]]) -> Itera
     taken = sorted(f"{name}.{each}" for name, held in known.items() for each in held)
     yield Finding(
         f"a data set for rl {method.value} cannot be of type {at.value}",
-        (at.label("not found"), method.label("", primary=False)),
-        (f"known: {', '.join(taken)}",),
-        f"write {taken[0]}, with the fields of the data set",
+        (at.label("not found" if taken else "a type of pairs"), method.label("", primary=False)),
+        (f"known: {', '.join(taken)}",) if taken else ("prompts have no chosen and rejected",),
+        f"write {taken[0]}, with the fields of the data set"
+        if taken
+        else "name a function of your own (`module.function`) that makes the prompt",
     )
 
 

@@ -39,6 +39,7 @@ _MISTRAL: Final = (
     "added_tokens_overrides",
     "processor_kwargs",
 )
+_KERNEL_TWICE: Final = "each replaces the same layers"
 _LIGER: Final = "plugins~liger"
 _NO_IPO: Final = "the fused loss has no IPO"
 _UNTRAINED: Final = "it updates the factors of the adapter and nothing else"
@@ -120,6 +121,7 @@ _PAIRS: Final[tuple[Pair, ...]] = tuple(
         ),
         ("micro_batch_size>1 & sample_packing", "context_parallel_size>1", _RING, "axolotl>=0.13"),
         ("micro_batch_size>1 & sample_packing", "sequence_parallel_degree>1", _RING, ""),
+        ("torch_compile", "deepspeed", "it is asked for in the DeepSpeed file", "axolotl<0.13"),
         ("optimizer=muon", "deepspeed", "Muon needs whole matrices", ""),
         (
             "optimizer~flash_",
@@ -144,6 +146,10 @@ _PAIRS: Final[tuple[Pair, ...]] = tuple(
             for each in _KERNELS
         ),
         *((each, "peft_use_dora", "they had no DoRA", "axolotl>=0.12,<0.16") for each in _KERNELS),
+        *(
+            (each, f"unsloth_{each.removesuffix('_kernel')}", _KERNEL_TWICE, "axolotl<0.19")
+            for each in _KERNELS
+        ),
         ("load_in_4bit", "qat", "quantised weights are not trained", "axolotl>=0.11"),
         ("load_in_8bit", "qat", "quantised weights are not trained", "axolotl>=0.11"),
         ("dataset_exact_deduplication", "streaming", "a stream is not compared", "axolotl>=0.14"),

@@ -1,12 +1,15 @@
 """A value that DeepSpeed's file and the trainer's arguments both say, and not alike."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.lints.effective import FILLS, Effective
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
+
+_FP16_WINS: Final = "axolotl>=0.13"
+"""axolotl 0.13.2 and 0.19.0 utils/config/__init__.py `resolve_dtype`; before, `bf16: auto` wins."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -19,6 +22,27 @@ def _check(run: Run) -> Iterator[Finding]:
         theirs = fill(run)
         if theirs is not None and not _agree(ours.value, theirs):
             yield _finding(run, key, ours.place, words, theirs)
+    yield from _left_out(run)
+
+
+def _left_out(run: Run) -> Iterator[Finding]:
+    """fp16 in Axolotl's file turns off the bf16 that is not written, or left to the device."""
+    key = "bf16.enabled"
+    ours = run.effective("deepspeed", key)
+    for document in run.of("axolotl") if run.runs(_FP16_WINS) is not False else ():
+        half, own = document.get("fp16"), document.get("bf16")
+        is_half = half is not None and half.value is True
+        is_open = (own is None or own.value in (None, "auto")) and "bf16" not in document.unknown
+        if half and is_half and is_open and ours.value is True and ours.place is not None:
+            yield Finding(
+                f"`{ours.place.path}` is True, and fp16 turns the trainer's bf16 off",
+                (
+                    half.label("the trainer's bf16 becomes False"),
+                    ours.place.label("by DeepSpeed's file", primary=False),
+                ),
+                (f"the trainer compares `{key}` with its own arguments and refuses to start",),
+                "write bf16: true instead, or enable fp16 in DeepSpeed's file",
+            )
 
 
 def _agree(ours: Any, theirs: Any) -> bool:

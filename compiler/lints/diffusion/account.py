@@ -21,10 +21,12 @@ _SAME: Final = (
 _NEEDED: Final = ("pretrained_model_name_or_path", "train_batch_size", "mixed_precision")
 _ELSEWHERE: Final = (
     *("train_text_encoder", "train_text_encoder_ti", "with_prior_preservation", "use_ema"),
-    *("bnb_quantization_config_path", "do_fp8_training", "optimizer", "offload", "use_adafactor"),
+    *("bnb_quantization_config_path", "do_fp8_training", "offload", "use_adafactor"),
     *("lora_layers", "enable_xformers_memory_efficient_attention", "set_grads_to_none"),
 )
 """Flags with which more is trained or kept than the denoiser, or it is stored otherwise."""
+_OPTIMIZERS: Final = ("adamw", "prodigy")
+"""What `--optimizer` of the newer scripts takes; Prodigy keeps AdamW's two moments, and more."""
 _SIDE: Final = 512
 """huggingface/diffusers 0.27.2 to 0.40.0: `--resolution` of these scripts, but 1024 of the XL."""
 
@@ -39,6 +41,8 @@ def example_view(document: Document, program: str) -> Document | None:
     if not _SCRIPTS.search(program) or not all(key in held for key in _NEEDED):
         return None
     if any(document.get(key) for key in _ELSEWHERE) or set(_SAME) & document.unknown:
+        return None
+    if str(document.value("optimizer", "adamw")).lower() not in _OPTIMIZERS:
         return None
     base = held["pretrained_model_name_or_path"]
     recomputes = document.get("gradient_checkpointing")

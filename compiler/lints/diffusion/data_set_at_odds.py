@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.batch.counts import is_whole
+from tunec.compiler.lints.diffusion.asked import configs, family
 from tunec.compiler.lints.diffusion.sets import DataSet, lists
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -14,6 +15,9 @@ _OF_HUB: Final = {
 }
 _SIGNS: Final = ("comma", "space", "period")
 _SHUFFLED: Final = "simpletuner>=4.0"
+_ROUNDED: Final = "simpletuner>=4.1"
+_OF_EIGHT: Final = frozenset({"ltxvideo", "ltxvideo2", "wan", "longcat_video", "sanavideo"})
+"""simpletuner 4.10.1 helpers/models/*/model.py `adjust_video_frames`: frames % 8 == 1."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -21,6 +25,7 @@ def _check(run: Run) -> Iterator[Finding]:
         for each in sets:
             yield from _of_hub(each)
             yield from _frames(each)
+            yield from _rounded(run, each)
             if run.runs(_SHUFFLED) is not False:
                 yield from _shuffled(each)
 
@@ -53,6 +58,24 @@ def _frames(each: DataSet) -> Iterator[Finding]:
         )
 
 
+def _rounded(run: Run, each: DataSet) -> Iterator[Finding]:
+    """Clips of these families have one frame more than a multiple of eight."""
+    at = each.place("video.num_frames")
+    names = {family(document) for document in configs(run)}
+    if at is None or not is_whole(at.value) or at.value < 1 or at.value % 8 == 1:
+        return
+    if names and names <= _OF_EIGHT and run.runs(_ROUNDED) is not False:
+        taken = (at.value - 1) // 8 * 8 + 1
+        yield Finding(
+            f"video.num_frames {at.value} is no multiple of 8 with one more: {taken} are taken",
+            (at.label("not as written"),),
+            ("its VAE packs eight frames into one behind the first",),
+            f"write {taken} or {taken + 8}",
+            severity="warning",
+            consequence="silent",
+        )
+
+
 def _shuffled(each: DataSet) -> Iterator[Finding]:
     at = each.place("caption_shuffle.split_on")
     if at is not None and at.value not in _SIGNS and each.value("caption_shuffle.enable"):
@@ -74,7 +97,8 @@ RULE = Rule(
             "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/config/validators.py "
             "`validate_huggingface_backend_settings`, `validate_video_settings`: video->min_frames "
             "must be greater than or equal to video->num_frames; 4.10.1 factory.py "
-            "`init_backend_config`: caption_shuffle.split_on must be one of"
+            "`init_backend_config`: caption_shuffle.split_on must be one of; Adjusted "
+            "video->num_frames; bghira/SimpleTuner#2480"
         ),
     ),
     check=_check,

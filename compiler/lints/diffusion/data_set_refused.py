@@ -101,6 +101,8 @@ def _of(each: DataSet) -> Iterator[Finding]:
                 ("the aspects to choose from are that list",),
                 "write crop_aspect_buckets: [1.0, 0.75, 1.5]",
             )
+        else:
+            yield from _buckets(each, buckets)
     gone = each.place("disable_vae_cache")
     if gone is not None:
         yield Finding(
@@ -109,6 +111,19 @@ def _of(each: DataSet) -> Iterator[Finding]:
             (),
             "write vae_cache_disable",
             Fix((gone.renamed("vae_cache_disable"),), "safe"),
+        )
+
+
+def _buckets(each: DataSet, buckets: list[object]) -> Iterator[Finding]:
+    """An aspect is a number, or a mapping of one with its weight."""
+    at = each.place("crop_aspect_buckets")
+    odd = [bucket for bucket in buckets if type(bucket) not in (int, float, dict)]
+    if at is not None and odd:
+        yield Finding(
+            f"crop_aspect_buckets holds {odd[0]!r}, which is no number",
+            (at.label("refused"),),
+            ("must be a list of float values or a list of dictionaries",),
+            "write the numbers without quotes",
         )
 
 

@@ -3,11 +3,17 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.conditions import is_unknown, told, where
 from tunec.compiler.lints.diffusion.examples import commands
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
+_PROMPTS: Final = (
+    "validation_prompt | validation_prompts | validation_image | final_validation_prompt "
+    "| run_validation | val_image_url"
+)
 _PROVIDED: Final = (
     (
         *("class_data_dir", "with_prior_preservation"),
@@ -31,6 +37,14 @@ _PROVIDED: Final = (
     ),
     ("lr_power", "lr_scheduler=polynomial", "get_scheduler gives a power to that schedule alone"),
     ("hub_model_id", "push_to_hub", "nothing is sent"),
+    *(
+        (flag, "optimizer=prodigy | optimizer=Prodigy", "Prodigy alone is given it")
+        for flag in ("prodigy_beta3", "prodigy_use_bias_correction", "prodigy_safeguard_warmup")
+    ),
+    *(
+        (flag, _PROMPTS, "pictures are made where a prompt is given")
+        for flag in ("validation_epochs", "num_validation_images", "validation_steps")
+    ),
     (
         *("text_encoder_lr", "train_text_encoder | train_text_encoder_ti"),
         "the text encoder is frozen",
@@ -81,6 +95,22 @@ def _check(run: Run) -> Iterator[Finding]:
                     (why,),
                     "remove one of the two",
                 )
+        yield from _accumulated(run, document)
+
+
+def _accumulated(run: Run, document: Document) -> Iterator[Finding]:
+    """DeepSpeed's number wins over the one that the script gives to its Accelerator."""
+    at = document.get("gradient_accumulation_steps")
+    for held in run.each("accelerate", "deepspeed_config.gradient_accumulation_steps"):
+        if at is None or not (is_whole(at.value) and is_whole(held.value)):
+            continue
+        if at.value != held.value:
+            yield Finding(
+                f"gradient_accumulation_steps is {held.value}, and not {at.value}",
+                (at.label("not used"), held.label("DeepSpeed's value", primary=False)),
+                ("Gradient accumulation steps mismatch. Using DeepSpeed's value",),
+                "write the same number in both files",
+            )
 
 
 RULE = Rule(
@@ -94,6 +124,10 @@ RULE = Rule(
             "`parse_args`: You need not use --class_data_dir without --with_prior_preservation; "
             "`main`: use_8bit_adam is ignored; args.num_train_epochs = math.ceil(max_train_steps / "
             "num_update_steps_per_epoch)"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 accelerator.py `_prepare_deepspeed`: Gradient "
+            "accumulation steps mismatch ... Using DeepSpeed's value"
         ),
         "diffusers 0.42.1 optimization.py `get_scheduler`: CONSTANT takes no num_warmup_steps",
     ),

@@ -47,6 +47,8 @@ def _check(run: Run) -> Iterator[Finding]:
             for need in _CONTROLNETS:
                 yield from refused_alone(run, document, need)
             yield from _sides(document)
+            yield from _pictures(document)
+        yield from _two_models(run, document)
         yield from _share(document)
         yield from _both_trained(run, document, script)
 
@@ -90,6 +92,38 @@ def _sides(document: Document) -> Iterator[Finding]:
         )
 
 
+def _pictures(document: Document) -> Iterator[Finding]:
+    """One picture, one prompt, or as many of the one as of the other."""
+    images, prompts = document.get("validation_image"), document.get("validation_prompt")
+    if images is None or prompts is None or {images.path, prompts.path} & document.unknown:
+        return
+    count, told = (len(at.value) if isinstance(at.value, list) else 1 for at in (images, prompts))
+    if count != told and 1 not in (count, told):
+        yield Finding(
+            f"{count} validation_image beside {told} validation_prompt",
+            (images.label("refused"), prompts.label("", primary=False)),
+            ("one of the two is one, or there are as many of each",),
+            "give each picture its prompt",
+        )
+
+
+def _two_models(run: Run, document: Document) -> Iterator[Finding]:
+    """accelerate makes one engine, and a text encoder that is trained too is another model."""
+    at = where(document, "train_text_encoder")
+    engine = next(
+        (each for each in run.each("accelerate", "distributed_type") if each.value == "DEEPSPEED"),
+        None,
+    ) or next((each for each in run.each("launch", "flags.use_deepspeed") if each.value), None)
+    if at is not None and engine is not None:
+        yield Finding(
+            "train_text_encoder under DeepSpeed, which takes one model",
+            (at.label("a second model"), engine.label("", primary=False)),
+            ("AssertionError: You can't use same Accelerator() instance with multiple models",),
+            "leave the text encoder frozen, or do without DeepSpeed",
+            consequence="init",
+        )
+
+
 def _share(document: Document) -> Iterator[Finding]:
     at = document.get("proportion_empty_prompts")
     if at is not None and isinstance(at.value, int | float) and not 0 <= at.value <= 1:
@@ -126,6 +160,10 @@ RULE = Rule(
             "huggingface/diffusers 0.27.2 to 0.40.0 and 58eb52c, examples: ValueError in "
             "`parse_args` and `main` of train_dreambooth*.py, train_control*.py, "
             "train_text_to_image*.py"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 accelerator.py `prepare`: multiple models when using "
+            "DeepSpeed; huggingface/diffusers#1815"
         ),
     ),
     check=_check,

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
-from tunec.compiler.lints.diffusion.asked import configs, extra
+from tunec.compiler.lints.diffusion.asked import configs
+from tunec.compiler.lints.diffusion.env_file import extra
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -16,6 +17,8 @@ from tunec.compiler.lints.run import Run
 
 _RELEASES: Final = ("3.1.6", "4.10.1")
 _NUMBERS: Final = {"#/$defs/integer": "a whole number", "#/$defs/number": "a number"}
+_TEXT: Final = "#/$defs/text"
+_SWITCHES: Final = {"true": True, "false": False}
 _NUMBER: Final = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _WHOLE: Final = re.compile(r"\s*[-+]?\d+\s*")
 _LIKE: Final = 0.88
@@ -45,18 +48,49 @@ def _check(run: Run) -> Iterator[Finding]:
         found = document.found if is_data else extra(document)
         for path, place in found.items():
             name = path.lstrip("-")
-            if "." in path or name in _OLD or (place.node.fields and name not in _flags()):
+            if "." in path or name in _OLD or (place.node.fields and name not in flags()):
                 continue
-            if name in _flags():
+            if name in flags():
                 yield from _value(name, place)
             else:
                 yield from _unknown(run, name, place, frozenset(found))
 
 
 def _value(name: str, place: Place) -> Iterator[Finding]:
-    kinds = {each.get("$ref") for each in _flags()[name]}
+    yield from _switch(name, place)
+    yield from _number(name, place)
+
+
+def _switch(name: str, place: Place) -> Iterator[Finding]:
+    """True becomes the flag alone, and false its value: only a switch takes either."""
+    meant = _SWITCHES.get(str(place.value).strip().lower())
+    if meant is None or any(_takes(each, meant=meant) for each in flags()[name]):
+        return
+    if not meant and isinstance(place.value, str):
+        return  # that text is dropped, as if nobody had written the flag
+    yield Finding(
+        f"{place.path} is no switch, and cannot be {str(meant).lower()}",
+        (place.label("refused"),),
+        ("true becomes the flag alone: expected one argument",)
+        if meant
+        else ("false becomes the flag's value: invalid value, invalid choice",),
+        "write its value, or remove it",
+    )
+
+
+def _takes(kind: Mapping[str, Any], *, meant: bool) -> bool:
+    if "enum" in kind:
+        return meant in kind["enum"] or str(meant).lower() in kind["enum"]
+    valued = (*_NUMBERS, *([_TEXT] if meant else []))
+    return kind.get("$ref") not in valued
+
+
+def _number(name: str, place: Place) -> Iterator[Finding]:
+    kinds = {each.get("$ref") for each in flags()[name]}
     wanted = _NUMBERS.get(str(next(iter(kinds)))) if len(kinds) == 1 else None
     text = _typed(place.value)
+    if str(place.value).strip().lower() in _SWITCHES:
+        return
     if wanted == "a whole number" and isinstance(text, float):
         yield Finding(
             f"{place.path} is {text}, and no whole number",
@@ -85,7 +119,7 @@ def _typed(value: Any) -> Any:
 def _unknown(run: Run, name: str, place: Place, written: frozenset[str]) -> Iterator[Finding]:
     if _is_short_for_one(name):
         return  # argparse takes the beginning of a flag for the flag
-    near = nearest(name, frozenset(_flags()) - {each.lstrip("-") for each in written})[:1]
+    near = nearest(name, frozenset(flags()) - {each.lstrip("-") for each in written})[:1]
     is_near = bool(near) and SequenceMatcher(None, name, near[0]).ratio() >= _LIKE
     dashes = place.path[: len(place.path) - len(name)] if name in place.path else ""
     fix = Fix((place.renamed(dashes + near[0]),), "unsafe") if is_near and dashes else None
@@ -110,7 +144,7 @@ def _is_short_for_one(name: str) -> bool:
 
 
 @cache
-def _flags() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
+def flags() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
     """Every flag of a known release, with its schema in each that has it."""
     every = [schema(f"simpletuner/{each}.json")["properties"] for each in _RELEASES]
     return {

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.lints.conditions import Pair, is_checked, notes, severity
-from tunec.compiler.lints.diffusion.asked import amount, configs, family, said, word
+from tunec.compiler.lints.conditions import Pair, is_checked, notes, one_of_two, severity
+from tunec.compiler.lints.diffusion.asked import amount, configs, family, is_on, said, word
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -30,6 +30,7 @@ _PAIRS: Final = (
 _SKIPPED: Final = ("sd3", "wan", "wan_s2v", "zlab_i1", "moss_image")
 _ENGINES: Final = ("quanto", "torchao")
 _ENCODERS: Final = tuple(f"text_encoder_{number}_precision" for number in range(1, 5))
+_HOOKS: Final = "FSDP v2 CPU parameter offload is not compatible with hooks on each gradient"
 _END: Final = 4e-7
 """simpletuner 3.1.6 and 4.10.1: lr_end where nobody writes it."""
 
@@ -41,6 +42,8 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _pipeline(run, document)
         yield from _engines(document)
         yield from _layers(document)
+        yield from _configured(run, document)
+        yield from _hooked(run, document)
 
 
 def _pairs(run: Run, document: Document) -> Iterator[Finding]:
@@ -111,6 +114,34 @@ def _pipeline(run: Run, document: Document) -> Iterator[Finding]:
     )
 
 
+def _configured(run: Run, document: Document) -> Iterator[Finding]:
+    """quantization_config is of a pipeline, and holds the text encoders too."""
+    at = said(document, "quantization_config")
+    if at is None or run.runs(_LATE) is False:
+        return
+    for flag in _ENCODERS:
+        beside = said(document, flag)
+        if beside is not None and beside.value != "no_change":
+            yield one_of_two(beside, at, "quantization_config has an entry for each text encoder")
+
+
+def _hooked(run: Run, document: Document) -> Iterator[Finding]:
+    """Optimizers that step within the backward pass hook tensors that FSDP 2 moves to the host."""
+    offload, fsdp = said(document, "fsdp_cpu_offload"), said(document, "fsdp_enable")
+    if not (is_on(offload) and is_on(fsdp)) or offload is None or run.runs(_LATE) is False:
+        return
+    if amount(said(document, "fsdp_version")) == 1:
+        return
+    released, moved = (
+        said(document, each)
+        for each in ("optimizer_release_gradients", "optimizer_cpu_offload_method")
+    )
+    if is_on(released) and released is not None and "optimi" in word(document, "optimizer"):
+        yield one_of_two(released, offload, _HOOKS)
+    if moved is not None and str(moved.value).lower() == "torchao":
+        yield one_of_two(moved, offload, _HOOKS)
+
+
 def _engines(document: Document) -> Iterator[Finding]:
     """All that is quantised by SimpleTuner is so by one of quanto and torchao."""
     base = said(document, "base_model_precision")
@@ -160,7 +191,8 @@ RULE = Rule(
             "simpletuner 4.10.1 helpers/configuration/cmd_args.py `parse_cmdline_args`: Quanto "
             "kernels do not register DTensor sharding strategies; quantize_via=pipeline cannot be "
             "combined; Provide either --validation_adapter_path or --validation_adapter_config; "
-            "skip-layer guidance is not supported"
+            "skip-layer guidance is not supported; FSDP v2 CPU parameter offload; "
+            "quantization_config should include any text encoder quantization settings"
         ),
     ),
     check=_check,

@@ -1,10 +1,20 @@
 """Flags of SimpleTuner that are refused together, alone, or beyond their range."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.conditions import one_of_two
-from tunec.compiler.lints.diffusion.asked import amount, configs, family, is_lora, is_on, said, word
+from tunec.compiler.lints.diffusion.asked import (
+    FLOW,
+    amount,
+    configs,
+    family,
+    is_lora,
+    is_on,
+    said,
+    word,
+)
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -27,6 +37,8 @@ _TOGETHER: Final = (
     ("flow_custom_timesteps", "flow_cubic_schedule_weights", "each is a schedule", ">=4.10"),
 )
 _LATE: Final = "simpletuner>=4.10"
+_SIZE: Final = re.compile(r"\d+(x\d+)?")
+_TIMESTEPS: Final = 1000
 _LOGGERS: Final = (
     *("simpletuner", "tensorboard", "wandb", "swanlab", "comet_ml", "custom-tracker", "none"),
 )
@@ -45,6 +57,49 @@ def _check(run: Run) -> Iterator[Finding]:
                 yield one_of_two(at, beside, why)
         yield from _of_methods(document)
         yield from _reports(run, document)
+        yield from _pictures(document)
+        yield from _biased(document)
+        yield from _waves(document)
+
+
+def _pictures(document: Document) -> Iterator[Finding]:
+    """Sizes of validation's pictures: a side, or WIDTHxHEIGHT, and commas between several."""
+    at = said(document, "validation_resolution")
+    if at is None or isinstance(at.value, list) or "$" in str(at.value):
+        return
+    sizes = [each.strip().lower() for each in str(at.value).split(",")]
+    if not all(_SIZE.fullmatch(each) for each in sizes):
+        yield Finding(
+            f"validation_resolution cannot be {at.value}",
+            (at.label("no size"),),
+            ("a size is a side, as 1024, or 1280x768; several have commas between them",),
+            "write 1024x1024",
+            consequence="init",
+        )
+
+
+def _biased(document: Document) -> Iterator[Finding]:
+    """What the weights of time steps are made of, where noise is predicted."""
+    how = word(document, "timestep_bias_strategy")
+    if how not in ("earlier", "later", "range") or family(document) in FLOW:
+        return
+    times, last = said(document, "timestep_bias_multiplier"), said(document, "timestep_bias_end")
+    if times is not None and (amount(times) or 0) <= 0:
+        yield Finding(
+            f"timestep_bias_multiplier cannot be {times.value}",
+            (times.label("refused at the first step"),),
+            ("it is not for turning time steps off",),
+            "write timestep_bias_strategy: none, or a number above 0",
+            consequence="step",
+        )
+    if how == "range" and last is not None and (amount(last) or 0) > _TIMESTEPS:
+        yield Finding(
+            f"timestep_bias_end cannot be {last.value}",
+            (last.label("refused at the first step"),),
+            (f"there are {_TIMESTEPS} time steps",),
+            f"write {_TIMESTEPS}",
+            consequence="step",
+        )
 
 
 def _is_set(*places: Place) -> bool:
@@ -100,6 +155,7 @@ def _steps(document: Document) -> Iterator[Finding]:
     """One of the two decides; epochs are 1 where nobody says otherwise."""
     steps, passes = said(document, "max_train_steps"), said(document, "num_train_epochs")
     if steps is None or not (amount(steps) or 0) > 0:
+        yield from _endless(steps, passes)
         return
     if document.unknown & {"num_train_epochs", "--num_train_epochs", "NUM_EPOCHS"}:
         return
@@ -116,6 +172,38 @@ def _steps(document: Document) -> Iterator[Finding]:
             (passes.label("refused"), steps.label("", primary=False)),
             ("the two exclude each other",),
             "write 0 for one of them",
+        )
+
+
+def _endless(steps: Place | None, passes: Place | None) -> Iterator[Finding]:
+    """Epochs are 1 where nobody writes them; steps are none."""
+    if passes is not None and amount(passes) == 0:
+        yield Finding(
+            "neither max_train_steps nor num_train_epochs is above 0",
+            (passes.label("refused"), *([steps.label("", primary=False)] if steps else [])),
+            ("it is found when the data sets have been read and counted",),
+            "write a number for one of them",
+            consequence="init",
+        )
+
+
+def _waves(document: Document) -> Iterator[Finding]:
+    """The period of a sine is lr_warmup_steps, which are 0 where nobody writes them."""
+    kind, length = said(document, "lr_scheduler"), said(document, "lr_warmup_steps")
+    if kind is None or word(document, "lr_scheduler") != "sine":
+        return
+    if said(document, "deepspeed_config") is not None or "lr_warmup_steps" in document.unknown:
+        return
+    if (amount(length) or 0) <= 0:
+        yield Finding(
+            "lr_scheduler sine needs lr_warmup_steps, which are half its period",
+            (
+                (length or kind).label("refused"),
+                *([kind.label("", primary=False)] if length else []),
+            ),
+            ("Sine learning rate expects positive integer T_0",),
+            "write lr_warmup_steps, or another lr_scheduler",
+            consequence="init",
         )
 
 
@@ -170,6 +258,12 @@ RULE = Rule(
         (
             "helpers/training/default_settings/safety_check.py: RamTorch is incompatible with "
             "Musubi block swap; ControlNet is not yet supported with ..."
+        ),
+        (
+            "helpers/training/validation.py `parse_validation_resolution`: Invalid validation "
+            "resolution (4.10.1), or no size at all (3.1.6); custom_schedule.py "
+            "`generate_timestep_weights`: ValueError, `Sine`: expects positive integer T_0; "
+            "trainer.py: You must specify either --max_train_steps or --num_train_epochs"
         ),
     ),
     check=_check,

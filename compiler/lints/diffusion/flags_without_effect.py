@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.lints.diffusion.asked import amount, configs, is_on, said, word
+from tunec.compiler.lints.diffusion.asked import (
+    FLOW,
+    amount,
+    configs,
+    family,
+    is_on,
+    said,
+    word,
+)
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -17,6 +25,8 @@ _NEEDS: Final = (
     ("ema_validation", "use_ema"),
     ("hub_model_id", "push_to_hub"),
     ("push_checkpoints_to_hub", "push_to_hub"),
+    ("noise_offset", "offset_noise"),
+    ("noise_offset_probability", "offset_noise"),
 )
 _UNDER_DEEPSPEED: Final = ("adam_beta1", "adam_beta2", "adam_weight_decay", "adam_epsilon")
 """simpletuner 3.1.6 and 4.10.1, run: they fill an optimizer in that the DeepSpeed file has not."""
@@ -34,6 +44,14 @@ _CADENCE: Final = {
     "validation_steps": "a validation",
     "validation_step_interval": "a validation",
 }
+_NOT_SHARDED: Final = ("optimi-", "bnb-", "soap")
+_SHARDED: Final = "adamw_schedulefree"
+"""simpletuner 3.1.6 and 4.10.1 helpers/training/optimizer_param.py `FSDP2_INCOMPATIBLE_PREFIXES`,
+`FSDP2_FALLBACK_OPTIMIZER`."""
+_VALIDATED: Final = ("validation_prompt", "validation_prompt_library", "user_prompt_library")
+"""simpletuner 3.1.6 and 4.10.1 helpers/training/trainer.py `init_validation_prompts`."""
+_TIMESTEPS: Final = 1000
+"""simpletuner 3.1.6 and 4.10.1: timestep_bias_end where nobody writes it."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -46,6 +64,68 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _processes(document)
         yield from _of_data(document)
         yield from _unseen(document)
+        yield from _biased(document)
+        yield from _offloaded(document)
+        yield from _sharded(document)
+        yield from _unvalidated(document)
+
+
+def _sharded(document: Document) -> Iterator[Finding]:
+    """FSDP 2 takes tensors that some optimizers do not: another one is put in their place."""
+    at, fsdp = said(document, "optimizer"), said(document, "fsdp_enable")
+    if at is None or fsdp is None or not is_on(fsdp) or amount(said(document, "fsdp_version")) == 1:
+        return
+    if str(at.value).lower().startswith(_NOT_SHARDED):
+        yield Finding(
+            f"{at.value} is replaced by {_SHARDED} under FSDP 2",
+            (at.label("not used"), fsdp.label("", primary=False)),
+            ("a line of the log says so, and the rate and its schedule stay as written",),
+            "write optimizer: torch-adamw or adamw_bf16",
+        )
+
+
+def _unvalidated(document: Document) -> Iterator[Finding]:
+    """At stage 3 validation is turned off, by a line of the log."""
+    stage = document.get("deepspeed_config.zero_optimization.stage")
+    asked = (said(document, each) for each in _VALIDATED)
+    at = next((each for each in asked if each is not None and each.value), None)
+    if stage is not None and stage.value == 3 and at is not None:
+        yield Finding(
+            f"{at.path} does nothing at ZeRO stage 3",
+            (at.label("nothing is validated"), stage.label("", primary=False)),
+            ("Cannot run validations with DeepSpeed ZeRO stage 3. Disabling validation",),
+            "use stage 2",
+        )
+
+
+def _biased(document: Document) -> Iterator[Finding]:
+    """A range of time steps is a slice of a list: turned round it is empty."""
+    first, last = said(document, "timestep_bias_begin"), said(document, "timestep_bias_end")
+    if word(document, "timestep_bias_strategy") != "range" or family(document) in FLOW:
+        return
+    begin = amount(first) if first is not None else 0
+    end = amount(last) if last is not None else _TIMESTEPS
+    at = first or last
+    if at is not None and begin is not None and end is not None and begin >= end:
+        yield Finding(
+            f"no time step is from {begin:g} on and below {end:g}: nothing is biased",
+            (at.label("empty"), *([last.label("", primary=False)] if last and last != at else [])),
+            ("the weights of that slice are raised, and it holds none",),
+            "write the smaller number as timestep_bias_begin",
+        )
+
+
+def _offloaded(document: Document) -> Iterator[Finding]:
+    at = said(document, "optimizer_offload_gradients")
+    method = said(document, "optimizer_cpu_offload_method")
+    is_off = method is None or word(document, "optimizer_cpu_offload_method") == "none"
+    if at is not None and is_on(at) and is_off:
+        yield Finding(
+            "optimizer_offload_gradients does nothing without optimizer_cpu_offload_method",
+            (at.label("not read"), *([method.label("", primary=False)] if method else [])),
+            ("the optimizer is built as it is where no method is named",),
+            "write optimizer_cpu_offload_method: torchao, or remove it",
+        )
 
 
 def _of_data(document: Document) -> Iterator[Finding]:
@@ -191,6 +271,11 @@ RULE = Rule(
             "simpletuner 3.1.6 and 4.10.1 helpers/training/trainer.py `init_ema_model`: only under "
             "use_ema; `init_hub`: only under push_to_hub; checkpoints and validations where "
             "global_step % interval == 0"
+        ),
+        (
+            "helpers/training/custom_schedule.py `generate_timestep_weights`: slice(range_begin, "
+            "range_end); optimizer_param.py `cpu_offload_optimizer`: if not offload_mechanism; "
+            "helpers/models/common.py: if not flow_matching and offset_noise"
         ),
         "diffusers 0.40.0 optimization.py `get_scheduler`: CONSTANT is built without warm-up",
         (

@@ -8,6 +8,7 @@ from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.evaluation.asked import GIB, evaluates
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.sequence.length import longest
 
 _FAR = 4
 """From this many times the micro batch on."""
@@ -29,7 +30,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 def _logits(run: Run, batch: int) -> tuple[Term, ...]:
     """The largest tensor of an evaluation: logits in fp32 of every token."""
-    length, model = run.value("data.sequence"), run.model
+    length, model = longest(run), run.model
     vocabulary = model.architecture.vocab if model is not None else None
     if not is_whole(length) or not is_whole(vocabulary) or length < 1:
         return ()

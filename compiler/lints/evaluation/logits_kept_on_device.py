@@ -9,6 +9,7 @@ from tunec.compiler.lints.evaluation.asked import GIB, is_loss, never_evaluates
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.sequence.length import longest
 
 _FREES = ("eval_accumulation_steps", "batch_eval_metrics", "predict_with_generate")
 
@@ -29,7 +30,7 @@ def _is_freed(document: Document) -> bool:
 
 def _terms(run: Run) -> tuple[Term, ...]:
     batch = run.effective("trainer", "per_device_eval_batch_size").value
-    length, world, model = run.value("data.sequence"), run.data_parallel, run.model
+    length, world, model = longest(run), run.data_parallel, run.model
     vocabulary = model.architecture.vocab if model is not None else None
     factors = (batch, length, vocabulary)
     if not all(is_whole(each) and each > 0 for each in factors):

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.lints.fsdp.asked import asked
+from tunec.compiler.lints.fsdp.asked import Asked, asked
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
     for each in asked(run):
+        yield from _size_alone(run, each)
         size, layer = each.get("min_num_params"), each.get("transformer_layer_cls_to_wrap")
         policy = each.get("auto_wrap_policy")
         if size is None or layer is None or not isinstance(size.value, int) or size.value <= 0:
@@ -36,6 +37,26 @@ def _check(run: Run) -> Iterator[Finding]:
                 consequence="silent",
                 severity="note",
             )
+
+
+def _size_alone(run: Run, each: Asked) -> Iterator[Finding]:
+    """The size of a unit without the policy that goes by it, which is not the default any more."""
+    size, policy = each.get("min_num_params"), each.get("auto_wrap_policy")
+    if each.who != "trainer" or size is None or run.runs("transformers>=5.15") is not True:
+        return
+    by_size = policy is not None and str(policy.value).upper() == "SIZE_BASED_WRAP"
+    if isinstance(size.value, int) and size.value > 0 and not by_size:
+        yield Finding(
+            "min_num_params is not read: units are wrapped by class",
+            (
+                size.label("not read"),
+                *([policy.label("", primary=False)] if policy is not None else []),
+            ),
+            ("auto_wrap_policy is TRANSFORMER_BASED_WRAP where it is left out",),
+            "write auto_wrap_policy: SIZE_BASED_WRAP, or remove min_num_params",
+            severity="warning",
+            consequence="silent",
+        )
 
 
 RULE = Rule(

@@ -13,6 +13,7 @@ from tunec.compiler.lints.run import Run
 
 _PATCHED: Final = re.compile(r"(^|/)(llava|fastchat)/train/train_mem\.py$")
 """Scripts that put FlashAttention in themselves."""
+_MECHANISM: Final = re.compile(r"flash-attn(?:-([234]))?(?:-varlen)?(?:-hub)?\Z")
 _LEAST: Final = {"flash_attention_2": (8, 0), "flash_attention_3": (9, 0)}
 
 
@@ -37,7 +38,17 @@ def _check(run: Run) -> Iterator[Finding]:
     )
 
 
+def _named(value: object) -> str | None:
+    """The implementation that a word of SimpleTuner's `attention_mechanism` asks for."""
+    found = _MECHANISM.match(str(value))
+    return None if found is None else f"flash_attention_{found[1] or 2}"
+
+
 def _asked(run: Run) -> tuple[str, Place] | None:
+    for each in run.each("simpletuner", "attention_mechanism"):
+        word = _named(each.value)
+        if word in _LEAST:
+            return str(word), each
     observed = run.observed("attention.implementation")
     place = run.place(observed)
     if observed is not None and place is not None and observed.value in _LEAST:
@@ -72,6 +83,7 @@ RULE = Rule(
             "'flash_attention_2'; lm-sys/FastChat 0e6d3e4 fastchat/train/train_mem.py: "
             "replace_llama_attn_with_flash_attn; haotian-liu/LLaVA#641"
         ),
+        "simpletuner 4.10.1 helpers/training/attention_backend.py: flash-attn-3 is _flash_3",
         "unslothai/unsloth#2838, huggingface/trl#1230",
     ),
     check=_check,

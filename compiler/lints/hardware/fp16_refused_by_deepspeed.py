@@ -1,10 +1,14 @@
 """DeepSpeed's fp16 on devices for which it refuses it."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tunec.compiler.lints.hardware.capability import below, with_capability
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
+
+if TYPE_CHECKING:
+    from tunec.schemas.hardware.profile import Device
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -12,9 +16,7 @@ def _check(run: Run) -> Iterator[Finding]:
     enabled = run.effective("deepspeed", "fp16.enabled")
     if device is None or enabled.value is not True or enabled.place is None:
         return
-    allowed = run.said("launch", "environment.DS_ALLOW_DEPRECATED_FP16")
-    capability = device.compute_capability or (0, 0)
-    if allowed is not None and str(allowed.value) == "1" and capability[0] == 6:
+    if run.runs("deepspeed<0.13") or _is_let_pass(run, device):
         return
     yield Finding(
         f"DeepSpeed refuses fp16 on {with_capability(device)}",
@@ -29,6 +31,14 @@ def _check(run: Run) -> Iterator[Finding]:
     )
 
 
+def _is_let_pass(run: Run, device: "Device") -> bool:
+    """Whether the variable is set that counts compute capability 6.x in: read from 0.13.2 on."""
+    allowed = run.said("launch", "environment.DS_ALLOW_DEPRECATED_FP16")
+    if allowed is None or str(allowed.value) != "1" or run.runs("deepspeed<0.13.2"):
+        return False
+    return (device.compute_capability or (0, 0))[0] == 6
+
+
 RULE = Rule(
     name="fp16-refused-by-deepspeed",
     severity="error",
@@ -39,6 +49,7 @@ RULE = Rule(
             "deepspeed 0.14.5 to 0.19.8 accelerator/cuda_accelerator.py `is_fp16_supported`; "
             "runtime/engine.py `_do_sanity_check`"
         ),
+        "deepspeedai/DeepSpeed 3e94f8c (0.13.0, the check) and 6857061 (0.13.2, the variable)",
     ),
     check=_check,
 )

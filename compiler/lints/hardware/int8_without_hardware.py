@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.hardware.capability import below, with_capability
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -26,8 +27,14 @@ def _check(run: Run) -> Iterator[Finding]:
             ),
         ),
         "use 4 bits, which every device can expand, or an fp16 base",
-        severity=None if run.value("precision.compute") == "fp16" else "warning",
+        severity=None if _is_in_fp16(run) else "warning",
     )
+
+
+def _is_in_fp16(run: Run) -> bool:
+    if run.value("precision.compute") == "fp16":
+        return True
+    return any(where(each, "use_fp16") for each in run.of("llama-cookbook"))
 
 
 RULE = Rule(

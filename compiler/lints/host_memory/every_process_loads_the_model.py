@@ -20,8 +20,9 @@ def _check(run: Run) -> Iterator[Finding]:
     count = parameters(run)
     width = _BYTES.get(str(run.model.stored_dtype), 2) if run.model is not None else 2
     taken = width * count * processes
-    node = None if run.environment.has_memory(taken) else node_of(run)
-    if not count or node is None:
+    is_ample = run.environment.has_memory(taken) and not run.of("slurm")
+    node = None if is_ample else node_of(run)
+    if not count or node is None or taken <= node.memory:
         return
     yield Finding(
         f"{node.processes} processes load {taken / GIB:.0f} GiB into {node.memory / GIB:.0f} "

@@ -48,11 +48,15 @@ def _finding(
     is_sure: bool = False,
 ) -> Finding:
     name = run.model.path if run.model is not None else ""
+    granted = node.granted if node is not None else None
     have = f" of {node.memory / GIB:.0f}" if node is not None else ""
     needs = f"offload of {name} takes {taken / GIB:.0f} GiB{have} of a node's RAM"
     return Finding(
         needs if node is not None else f"whether a node has {taken / GIB:.0f} GiB for {name}",
-        (device.place.label("kept in RAM"),) if device.place is not None else (),
+        (
+            *([device.place.label("kept in RAM")] if device.place is not None else []),
+            *([granted.label("asked of Slurm", primary=False)] if granted is not None else []),
+        ),
         (
             f"{width} bytes a parameter: fp32 copy, gradient and two moments"
             + (", and the parameter itself" if width == _BOTH else ""),

@@ -1,9 +1,9 @@
 """`auto` at a key that no trainer fills in."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.effective import default_of, filled_keys
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -40,11 +40,19 @@ def _check(run: Run) -> Iterator[Finding]:
     if run.deepspeed_reader != "trainer":
         return
     for document in run.of("deepspeed"):
-        for path, place in () if document.is_view else document.where(_is_auto).items():
+        for path, place in _automatic(document).items():
             if path in _ACCELERATE or path.startswith(_OWN):
                 continue
             if path not in filled_keys(run) and not _is_unknown(run, document, path):
                 yield _finding(run, path, place)
+
+
+def _automatic(document: Document) -> Mapping[str, Place]:
+    """The keys that say auto; accelerate fills in those of its own block and of its flags."""
+    holder = document.origin
+    if holder is not None and holder.kind not in TRAINERS:
+        return {}
+    return document.where(_is_auto)
 
 
 def _is_auto(_: str, value: Any) -> bool:

@@ -1,10 +1,12 @@
 """A yes or no that is text, and so always yes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of
@@ -21,7 +23,24 @@ _ADDED: Final = ("wall_clock_breakdown", "flops_profiler.enabled")
 self.flops_profiler_config.enabled`, a TypeError for a text."""
 
 
+_SWITCHES: Final = frozenset(
+    {
+        *("crop", "disabled", "disable", "default", "prepend_instance_prompt"),
+        *("only_instance_prompt", "is_regularisation_data", "is_regularization_data"),
+        *("vae_cache_clear_each_epoch", "vae_cache_ondemand", "vae_cache_disable"),
+        *("preserve_data_backend_cache", "scan_for_errors", "hash_filenames"),
+    }
+)
+"""simpletuner 3.1.6 and 4.10.1 helpers/data_backend/config/image.py `from_dict`, factory.py: read
+as `backend_dict.get("crop", False)` and asked `if crop`."""
+
+
 def _check(run: Run) -> Iterator[Finding]:
+    for document in run.of("simpletuner-data"):
+        for path, at in document.found.items():
+            meant = _WORDS.get(at.value.strip().lower()) if isinstance(at.value, str) else None
+            if meant is not None and path.rpartition(".")[2] in _SWITCHES:
+                yield _as_text(path, at, meant=meant)
     for document in run.of("deepspeed", "hf", *TRL, "llamafactory"):
         if document.format == "shell" or document.is_view:
             continue
@@ -43,15 +62,18 @@ def _is_read(fault: Fault) -> bool:
 
 
 def _finding(fault: Fault, *, meant: bool) -> Finding:
+    told = _as_text(fault.path, fault.place, meant=meant)
+    return replace(told, severity=None, consequence="init") if fault.path in _ADDED else told
+
+
+def _as_text(path: str, at: Place, *, meant: bool) -> Finding:
     return Finding(
-        f"`{fault.path}` is the text {fault.place.value!r}"
-        + ("" if meant else ", and that counts as true"),
-        (fault.place.label("text"),),
+        f"`{path}` is the text {at.value!r}" + ("" if meant else ", and that counts as true"),
+        (at.label("text"),),
         ("nothing makes a truth value of it, and any text but an empty one is true",),
         f"write {str(meant).lower()} without quotes",
-        Fix((fault.place.replaced(meant),), "safe"),
-        severity="warning" if meant and fault.path not in _ADDED else None,
-        consequence="init" if fault.path in _ADDED else None,
+        Fix((at.replaced(meant),), "safe"),
+        severity="warning" if meant else None,
     )
 
 

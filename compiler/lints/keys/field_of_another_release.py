@@ -5,12 +5,14 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.keys.former import former
 from tunec.compiler.lints.keys.known import fields_of
 from tunec.compiler.lints.keys.tools import (
     CLASSES,
     around,
     having,
     keys_ever,
+    of_unknown,
     package_of,
     releases_of,
 )
@@ -56,28 +58,50 @@ def _check(run: Run) -> Iterator[Finding]:
             for path, place in document.found.items():
                 if "." in path or path in _ELSEWHERE or document.is_view or not here:
                     continue
-                if having(kind, path, here) or _is_of_trainer(kind, path):
-                    continue
-                known = having(kind, path, releases_of(kind))
-                if known:
-                    yield _finding(run, kind, path, place, known)
-                elif kind in CLASSES and _is_trls(run, document):
-                    yield from _of_another_method(kind, path, place)
+                if not (having(kind, path, here) or _is_of_trainer(kind, path)):
+                    yield from _not_here(run, place)
             if kind in CLASSES and run.runs(_WITHOUT_TORCH):
                 yield from _of_the_model(run, document)
 
 
-def _of_another_method(kind: str, path: str, place: Place) -> Iterator[Finding]:
+def _not_here(run: Run, place: Place) -> Iterator[Finding]:
+    """A key that the class of the release does not have, if it is known whose it is."""
+    kind, path = place.document.kind, place.path
+    known = having(kind, path, releases_of(kind))
+    if known:
+        yield _finding(run, kind, path, place, known)
+    elif found := former(kind, path):
+        yield from _of_before(run, place, *found)
+    elif kind in CLASSES and _is_trls(run, place.document):
+        yield from _of_another_method(run, place)
+
+
+def _of_before(run: Run, place: Place, since: str, new: str | None) -> Iterator[Finding]:
+    """A key of the classes that were before: a recipe of the handbook's own is read by those."""
+    runs = run.runs(since)
+    if runs or (runs is None and place.document.kind == "ppo"):
+        yield Finding(
+            f"{place.document.kind} has no key `{place.path}`",
+            (place.key_label("of the classes that were before"),),
+            ("a key that no class of the script has is refused",),
+            f"write `{new}`" if new else "remove it",
+            consequence=of_unknown(run, place.document),
+            severity=None if runs else "warning",
+        )
+
+
+def _of_another_method(run: Run, place: Place) -> Iterator[Finding]:
     """A key that only the class of another method has: no class of this script takes it."""
-    owners = [each for each in CLASSES if path in keys_ever(each)]
-    if not owners or path in _SHARED:
+    owners = [each for each in CLASSES if place.path in keys_ever(each)]
+    if not owners or place.path in _SHARED:
         return
     yield Finding(
-        f"{kind} has no key `{path}`",
+        f"{place.document.kind} has no key `{place.path}`",
         (place.key_label("of another method"),),
         (f"it is one of {', '.join(owners)}", "a key that no class of the script has is refused"),
         "remove it",
         severity="warning",
+        consequence=of_unknown(run, place.document),
     )
 
 
@@ -102,6 +126,7 @@ def _of_the_model(run: Run, document: Document) -> Iterator[Finding]:
         ("0.25 and 0.26 have both names", "a key that no class of the script has is refused"),
         "write `dtype`" if is_free else "remove it",
         Fix((at.renamed("dtype"),), "safe") if is_free else None,
+        consequence=of_unknown(run, document),
     )
 
 
@@ -143,6 +168,7 @@ def _finding(run: Run, kind: str, path: str, place: Place, known: tuple[str, ...
         f"write `{new}`" if new else "remove it",
         Fix((place.renamed(new),), "safe") if new and path in _SAME else None,
         severity=None if release.is_named else "warning",
+        consequence=of_unknown(run, place.document),
     )
 
 
@@ -154,7 +180,8 @@ RULE = Rule(
     sources=(
         (
             "trl 0.10.1 to 1.16.0 trainer/sft_config.py, dpo_config.py, grpo_config.py: fields by "
-            "release; scripts/utils.py `TrlParser.parse_args_and_config`: some keys are not used; "
+            "release; scripts/utils.py `TrlParser.parse_args_and_config`: unknown arguments from "
+            "config file (before 0.19 they are dropped); "
             "trainer/model_config.py: torch_dtype until 0.26, dtype from 0.25 on"
         ),
         "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`: HfArgumentParser.parse_dict",

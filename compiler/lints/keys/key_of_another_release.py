@@ -60,7 +60,7 @@ refused by name, while other keys at the top that are not known are ignored."""
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("hf", *TRL):
         for path, place in document.found.items():
-            if "." not in path and not document.is_view:
+            if "." not in path and not document.is_partial:
                 yield from _field(run, document, path, place)
         yield from _gone_later(run, document)
     for document in run.of("deepspeed"):
@@ -123,7 +123,7 @@ def _refused_later(run: Run, document: Document) -> Iterator[Finding]:
 def _gone_later(run: Run, document: Document) -> Iterator[Finding]:
     """Fields of the release that is taken to run, which the newest one has not: told together."""
     release = run.release("transformers")
-    if release.is_named or document.is_view or document.is_compiled:
+    if release.is_named or document.is_partial or document.is_compiled:
         return
     stem, newest = "training_arguments", max(known_releases("training_arguments"), key=Version)
     around = releases_around(stem, str(release.version))

@@ -5,9 +5,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.keys.tools import TOOLS, keys_ever
+from tunec.compiler.lints.keys.tools import TOOLS, keys_ever, of_unknown
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, Rule
+from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _CONCEPTS: Final[tuple[Mapping[str, str], ...]] = (
@@ -66,19 +66,24 @@ _ONLY_DEEPSPEED: Final = frozenset(
     }
 )
 _ONLY_ACCELERATE: Final = frozenset({"distributed_type", "deepspeed_config", "machine_rank"})
+_IN_FILES: Final = frozenset(
+    {"num_processes", "num_machines", "main_process_port", "main_process_ip", "rdzv_backend"}
+    | {"compute_environment", "downcast_bf16", "same_network", "main_training_function"}
+)
+"""Of accelerate too; as flags they may be of the script itself (`--num_processes` of its data)."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("axolotl", "llamafactory"):
         for path, place in document.found.items():
             if "." not in path and path not in keys_ever(document.kind):
-                yield from foreign(document, path, place)
+                yield from foreign(run, document, path, place)
     for document in run.of("hf", *TRL):
         if not document.is_view:
-            yield from _engine(document)
+            yield from _engine(run, document)
 
 
-def foreign(document: Document, path: str, place: Place) -> Iterator[Finding]:
+def foreign(run: Run, document: Document, path: str, place: Place) -> Iterator[Finding]:
     """A key by which another tool says what this one has a key for, too."""
     kind = document.kind
     for row in _CONCEPTS:
@@ -86,29 +91,34 @@ def foreign(document: Document, path: str, place: Place) -> Iterator[Finding]:
         mine = row.get(kind) or (row.get("hf") if kind == "llamafactory" else None)
         if owners and mine is not None and mine != path:
             free = mine not in document.found
-            yield _finding(place, owners[0], kind, mine if free else None, mine)
+            yield _finding(run, place, owners[0], (mine if free else None, mine))
             return
     if path in _ONLY_DEEPSPEED:
-        yield _finding(place, "deepspeed", kind, None, None)
+        yield _finding(run, place, "deepspeed", (None, None))
+    if kind == "llamafactory" and path in _IN_FILES and document.format != "shell":
+        yield _finding(run, place, "accelerate", (None, None))
 
 
-def _engine(document: Document) -> Iterator[Finding]:
-    for path in (*_ONLY_DEEPSPEED, *_ONLY_ACCELERATE):
+def _engine(run: Run, document: Document) -> Iterator[Finding]:
+    files = () if document.format == "shell" else _IN_FILES
+    for path in (*_ONLY_DEEPSPEED, *_ONLY_ACCELERATE, *files):
         place = document.get(path)
         if place is not None:
-            owner = "accelerate" if path in _ONLY_ACCELERATE else "deepspeed"
-            yield _finding(place, owner, "hf", None, None)
+            owner = "deepspeed" if path in _ONLY_DEEPSPEED else "accelerate"
+            yield _finding(run, place, owner, (None, None))
 
 
-def _finding(place: Place, owner: str, kind: str, rename: str | None, mine: str | None) -> Finding:
-    silent = kind == "axolotl"
-    consequence: Consequence = "silent" if silent else "parse"
+def _finding(run: Run, place: Place, owner: str, names: tuple[str | None, str | None]) -> Finding:
+    rename, mine = names
+    kind = place.document.kind if place.document.kind in TOOLS else "hf"
+    consequence = of_unknown(run, place.document)
+    silent = consequence == "silent"
     word = _WORDS.get(owner, owner)
     return Finding(
         f"`{place.path}` is a key of {word}, and {_WORDS.get(kind, kind)} has none such",
         (place.key_label("ignored" if silent else "refused"),),
         (
-            "a key that Axolotl does not know is dropped without a word"
+            "a key that its reader does not know is dropped without a word"
             if silent
             else "ValueError: some keys are not used by the HfArgumentParser",
         ),
@@ -132,6 +142,7 @@ RULE = Rule(
     consequence="silent",
     consumers=("axolotl", "llamafactory", "transformers"),
     sources=(
+        "huggingface/open-r1#365: num_processes in a recipe",
         (
             "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`: pydantic "
             "ignores "

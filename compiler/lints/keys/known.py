@@ -36,11 +36,16 @@ def known_at(schema: Schema) -> tuple[str, ...]:
 def is_whole(document: Document) -> bool:
     """Whether a document holds all that its reader is given, in the reader's own keys.
 
-    A ds_config written inline, below `deepspeed:`, does; accelerate's keys for DeepSpeed do not.
+    A ds_config written inline, below `deepspeed:`, does; accelerate's keys for DeepSpeed do not,
+    nor do the flags that SwissArmyTransformer puts into a file of its own.
     """
     if not document.is_view:
         return True
-    return document.kind == "deepspeed" and kind_behind(document) not in ("accelerate", "launch")
+    return document.kind == "deepspeed" and kind_behind(document) not in (
+        "accelerate",
+        "launch",
+        "sat",
+    )
 
 
 def kind_behind(document: Document) -> str:

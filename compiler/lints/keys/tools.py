@@ -7,9 +7,10 @@ from typing import Final
 from packaging.version import InvalidVersion, Version
 
 from tunec.compiler.consumers.schemas import known_releases
-from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.keys.known import fields_of
 from tunec.compiler.lints.kinds import schema
+from tunec.compiler.lints.rule import Consequence
 from tunec.compiler.lints.run import Run
 
 TOOLS: Final = ("llamafactory", "axolotl", "accelerate")
@@ -74,3 +75,29 @@ def around(run: Run, kind: str) -> tuple[str, ...]:
 def having(kind: str, key: str, among: Iterable[str]) -> tuple[str, ...]:
     """Those of some releases that have a key."""
     return tuple(each for each in among if key in keys_at(kind, each))
+
+
+_STRICT: Final = "trl>=0.19"
+"""huggingface/trl v0.18.2 scripts/utils.py `TrlParser.parse_args_and_config` drops the keys of its
+file that no class has; v0.19.0 raises ValueError: Unknown arguments from config file."""
+
+
+def of_unknown(run: Run, document: Document) -> Consequence:
+    """What becomes of a key that the reader of a file or of flags does not know."""
+    if document.kind == "axolotl":
+        return "silent"
+    is_file = document.kind in CLASSES and document.format != "shell"
+    return "silent" if is_file and run.runs(_STRICT) is False else "parse"
+
+
+@cache
+def script_keys() -> frozenset[str]:
+    """The keys of TRL's scripts that are of no trainer: of ScriptArguments and ModelConfig."""
+    files = schema("trl/index.json")["sft"].items()
+    return frozenset[str]().union(
+        *(
+            frozenset(schema(f"trl/{name}")["properties"]) - keys_at("sft", release)
+            for release, name in files
+            if release in releases_of("sft")
+        )
+    )

@@ -25,7 +25,7 @@ def _check(run: Run) -> Iterator[Finding]:
                 if fault.what == "unknown" and not _is_told_elsewhere(run, fault):
                     yield _in_deepspeed(run, fault)
     for document in run.of("hf"):
-        if not document.is_view:
+        if not document.is_partial:
             for place, near in foreign_keys(run, document):
                 yield _near_miss(place, near)
 

@@ -7,6 +7,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, shown
 from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.keys.beyond_the_schema import beyond_the_schema
 from tunec.compiler.lints.keys.known import is_whole
 from tunec.compiler.lints.keys.number_as_text import number_of
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
@@ -46,10 +47,13 @@ multiplies, and which strategy has to be by steps for that."""
 _AS_TRUTH: Final = frozenset({"0", "1", "on", "off", "t", "f", "y", "n", "yes", "no"})
 """Words that pydantic takes for true and false beside these themselves, in blocks of DeepSpeed."""
 _KINDS: Final = ("hf", *TRL, "llamafactory")
+_SCALE: Final = "fp16.loss_scale"
+"""Of which loss-scale-refused speaks."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
     yield from _words_for_a_file(run)
+    yield from beyond_the_schema(run)
     for document in run.of("deepspeed", *_KINDS, "peft"):
         if not is_whole(document):
             continue
@@ -79,6 +83,8 @@ def _words_for_a_file(run: Run) -> Iterator[Finding]:
 def _is_spoken_of(document: Document, fault: Fault) -> bool:
     """Whether another rule tells it, or the reader takes the words for what they mean."""
     value, kinds = fault.place.value, kinds_of(fault.schema)
+    if isinstance(value, bool) and document.kind == "deepspeed" and fault.path == _SCALE:
+        return True
     if isinstance(value, str):
         is_number = number_of(value) is not None and {"integer", "number"} & set(kinds)
         is_word = value.lower() in ("true", "false") and "boolean" in kinds

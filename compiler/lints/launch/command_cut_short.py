@@ -16,6 +16,9 @@ _PATTERN: Final = re.compile(r"(--?[\w-]+\s*\|\s*)+--?[\w-]+\s*\)")
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in scripts(run):
+        if _RETURN in document.text:
+            yield _of_windows(document)
+            continue
         before: Command | None = None
         for command in told(document):
             if (
@@ -26,6 +29,23 @@ def _check(run: Run) -> Iterator[Finding]:
             ):
                 yield _finding(document, command)
             before = command if command.words or before is None else before
+
+
+_RETURN: Final = "\\\r\n"
+"""A line of Windows that is to go on: the backslash stands before the carriage return."""
+
+
+def _of_windows(document: Document) -> Finding:
+    return Finding(
+        "the lines end as those of Windows do, and none of them goes on",
+        (at_offset(document, document.text.find(_RETURN), 1, "continues nothing"),),
+        (
+            "the backslash takes the carriage return for a letter, and the command ends there",
+            "the script is given a word that is a carriage return, and nothing of the lines below",
+        ),
+        "take the carriage returns out, as by: sed -i 's/\\r$//' FILE",
+        consequence="parse",
+    )
 
 
 def _is_rest(document: Document, command: Command) -> bool:
@@ -72,6 +92,7 @@ RULE = Rule(
             "continuation; 3.1.3 Comments: from # to the end of that line"
         ),
         "hiyouga/LlamaFactory#3301: a blank behind the backslash of --hostfile",
+        "shufangxun/LLaVA-MoD#16: arguments are not used by the HfArgumentParser: ['\\r']",
     ),
     check=_check,
 )

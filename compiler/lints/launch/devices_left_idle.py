@@ -1,15 +1,28 @@
-"""Slurm gives devices for which no process is started."""
+"""Devices are given or made visible for which no process is started."""
 
 from collections.abc import Iterator
 
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.launch.more_than_allocated import given_to
-from tunec.compiler.lints.launch.scripts import batch_of, count, is_unknown, launches, variable
+from tunec.compiler.lints.launch.scripts import (
+    batch_of,
+    count,
+    is_unknown,
+    launches,
+    listed,
+    per_node,
+    variable,
+)
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    for document in launches(run, "torchrun", "accelerate"):
+        yield from _of_visible(document)
+    for document in launches(run, "accelerate"):
+        yield from _of_accelerate(run, document)
     by_slurm = {each.name: each for each in launches(run, "srun")}
     for document in launches(run, "torchrun"):
         batch = batch_of(run, document)
@@ -36,6 +49,44 @@ def _check(run: Run) -> Iterator[Finding]:
         )
 
 
+def _generates(document: Document) -> bool:
+    """Whether the script also runs an engine that is meant to have devices of its own."""
+    return any(word in document.text.lower() for word in ("vllm", "grpo", "sglang"))
+
+
+def _of_visible(document: Document) -> Iterator[Finding]:
+    """More devices in the list than processes."""
+    visible, started = variable(document, "CUDA_VISIBLE_DEVICES"), per_node(document)
+    names = listed(visible)
+    if visible is None or started is None or names is None or document.unknown & {"flags"}:
+        return
+    if started[0] < len(names) and started[0] > 1 and not _generates(document):
+        yield _finding(started, (len(names), visible), str(document.value("launcher")))
+
+
+def _of_accelerate(run: Run, document: Document) -> Iterator[Finding]:
+    """`--num_processes` counts those of all machines, and is given as those of one."""
+    started, batch = per_node(document), batch_of(run, document)
+    given = given_to(batch) if batch is not None else None
+    if started is None or given is None or document.unknown & {"flags"}:
+        return
+    if 1 < started[0] < given[0] and not _generates(document):
+        yield _finding(started, given, "accelerate")
+
+
+def _finding(started: tuple[int, Place], given: tuple[int, Place], launcher: str) -> Finding:
+    return Finding(
+        f"{given[0]} devices on a node, and {launcher} starts {started[0]} processes there",
+        (
+            started[1].label(f"{started[0]} of {given[0]}"),
+            given[1].label("", primary=False),
+        ),
+        ("a process uses one device",)
+        + (("--num_processes counts all machines together",) if launcher == "accelerate" else ()),
+        f"start {given[0]} on a node, or take {started[0]}",
+    )
+
+
 def _of_hardware(run: Run, document: Document) -> Iterator[Finding]:
     """A number of processes that is left out, on a machine with several devices."""
     cluster, launcher = run.environment.cluster, document.get("launcher")
@@ -55,7 +106,14 @@ RULE = Rule(
     name="devices-left-idle",
     severity="warning",
     consequence="slow",
-    consumers=("torch",),
-    sources=("torch 2.13.0 distributed/run.py: --nproc_per_node is 1 by default",),
+    consumers=("torch", "accelerate"),
+    sources=(
+        "torch 2.13.0 distributed/run.py: --nproc_per_node is 1 by default",
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: nproc_per_node = "
+            "num_processes // num_machines"
+        ),
+        "tatsu-lab/stanford_alpaca#223",
+    ),
     check=_check,
 )

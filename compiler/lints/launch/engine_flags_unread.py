@@ -14,8 +14,8 @@ _DEEPSPEED: Final = frozenset(
         *("zero_stage", "offload_optimizer_device", "offload_param_device", "zero3_init_flag"),
         *("offload_optimizer_nvme_path", "offload_param_nvme_path", "zero3_save_16bit_model"),
         *("deepspeed_config_file", "deepspeed_hostfile", "deepspeed_multinode_launcher"),
-        *("deepspeed_exclusion_filter", "deepspeed_inclusion_filter"),
-        "deepspeed_moe_layer_cls_names",
+        *("deepspeed_exclusion_filter", "deepspeed_inclusion_filter", "gradient_clipping"),
+        *("deepspeed_moe_layer_cls_names", "gradient_accumulation_steps"),
     }
 )
 """accelerate 0.30.1 to 1.15.0 commands/launch.py: flags of DeepSpeed that nothing else reads."""

@@ -7,6 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.nodes import Node, place
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.launch.scripts import launches
+from tunec.compiler.lints.launch.switch_with_a_value import has_word_for_script
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -26,7 +27,7 @@ _FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
 def _check(run: Run) -> Iterator[Finding]:
     for document in launches(run, *_FLAGS):
         launcher, script = str(document.value("launcher")), document.get("script")
-        if script is None or not script.node.items:
+        if script is None or not script.node.items or has_word_for_script(document):
             continue
         for item in script.node.items[1:]:
             name = _name(item)

@@ -1,6 +1,7 @@
 """Several nodes, each of which waits for the others at itself."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.launch.scripts import count, is_unknown, launches
@@ -8,7 +9,8 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
-_LOCAL = ("127.0.0.1", "localhost")
+LOCAL: Final = frozenset({"127.0.0.1", "localhost", "0.0.0.0", "::1"})  # noqa: S104  nothing is bound
+"""Where a process that connects reaches its own host: 0.0.0.0 is for listening alone."""
 _WHERE = ("flags.master_addr", "flags.rdzv_endpoint")
 
 
@@ -18,8 +20,16 @@ def _check(run: Run) -> Iterator[Finding]:
         if nodes is None or (count(nodes) or 0) < 2:
             continue
         fault = _of_torchrun(document)
+        port = _open_port(document)
         if fault is not None:
             yield _finding(nodes, *fault)
+        elif port is not None:
+            yield Finding(
+                f"{nodes.value} nodes that meet at port 0",
+                (port.label("another port on every node"), nodes.label("", primary=False)),
+                ("0 lets the system choose a free port, which the other nodes are not told",),
+                "write a number, such as 29500",
+            )
 
 
 def _of_torchrun(document: Document) -> tuple[Place | None, str] | None:
@@ -29,10 +39,17 @@ def _of_torchrun(document: Document) -> tuple[Place | None, str] | None:
     if any(is_unknown(document, key) for key in _WHERE) or document.unknown & {"flags"}:
         return None
     said = [place for key in _WHERE if (place := document.get(key)) is not None]
-    local = [each for each in said if str(each.value).partition(":")[0] in _LOCAL]
+    local = [each for each in said if str(each.value).partition(":")[0] in LOCAL]
     if said and not local:
         return None
     return (local[0] if local else None), "--master_addr or --rdzv_endpoint"
+
+
+def _open_port(document: Document) -> Place | None:
+    port, end = document.get("flags.master_port"), document.get("flags.rdzv_endpoint")
+    if end is not None:
+        return end if str(end.value).endswith(":0") else None
+    return port if port is not None and str(port.value) == "0" else None
 
 
 def _finding(nodes: Place, other: Place | None, what: str) -> Finding:
@@ -42,7 +59,7 @@ def _finding(nodes: Place, other: Place | None, what: str) -> Finding:
             nodes.label(f"{nodes.value} nodes"),
             *([other.label("each node itself", primary=False)] if other else []),
         ),
-        ("each node waits at its own 127.0.0.1 until the rendezvous times out",),
+        ("each node waits at itself until the rendezvous times out",),
         f"give every node {what} of the first one",
     )
 

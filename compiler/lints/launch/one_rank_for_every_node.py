@@ -19,6 +19,8 @@ from tunec.compiler.lints.run import Run
 _RANK: Final = re.compile(
     r"--(?:node|machine)[_-]rank[ =]\"?\$\{?(?:SLURM_NODEID|SLURM_PROCID)\b\}?"
 )
+_SHELL: Final = re.compile(r"(?:ba|z|\b)sh\b.*\s-l?c\s+(.)")
+"""A shell within the command, and the quote of what it is to run."""
 _KEYS: Final = ("flags.node_rank", "flags.machine_rank")
 _RANK_OF_TASK: Final = "inside srun bash -c '... --node_rank $SLURM_NODEID ...'"
 
@@ -30,6 +32,9 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         if numbers_nodes_itself(document):
             continue
+        nodes = document.get("nodes")
+        if nodes is not None and _is_left_out(document):
+            yield _without(nodes)
         for rank in _ranks(run, document):
             if rank is not None and type(rank.value) is int:
                 yield Finding(
@@ -39,10 +44,29 @@ def _check(run: Run) -> Iterator[Finding]:
                     f"use --rdzv_backend c10d, or take the number {_RANK_OF_TASK}",
                 )
     for document in scripts(run):
-        yield from _too_early(document)
+        yield from _too_early(run, document)
 
 
 _NOTES: Final = ("each waits for the others, of whom none has another number",)
+
+
+def _is_left_out(document: Document) -> bool:
+    """Whether torchrun's own 0 holds: accelerate takes it from a file that may be elsewhere."""
+    is_open = document.unknown & {"flags", "flags.node_rank", "flags.rdzv_backend"}
+    is_torchrun = document.value("launcher") == "torchrun"
+    is_set = document.get("environment.PET_NODE_RANK") or document.get("flags.standalone")
+    meets = document.get("flags.master_addr") or document.get("flags.rdzv_endpoint")
+    said = document.get("flags.node_rank")
+    return bool(is_torchrun and not is_open and meets and said is None and not is_set)
+
+
+def _without(nodes: Place) -> Finding:
+    return Finding(
+        "srun starts this on every node, and each is node 0",
+        (nodes.label("no --node_rank"),),
+        ("--node_rank is 0 where it is left out", *_NOTES),
+        f"use --rdzv_backend c10d, or give the number {_RANK_OF_TASK}",
+    )
 
 
 def _ranks(run: Run, document: Document) -> Iterator[Place | None]:
@@ -58,14 +82,14 @@ def _has_several_nodes(run: Run, document: Document) -> bool:
     return any((count(each) or 0) > 1 for each in nodes)
 
 
-def _too_early(document: Document) -> Iterator[Finding]:
+def _too_early(run: Run, document: Document) -> Iterator[Finding]:
     """`srun torchrun --node_rank $SLURM_NODEID`: the batch script itself is on node 0."""
     for found in _RANK.finditer(document.text):
         command = _command_around(document.text, found.start())
         if (
             "c10d" not in command
             and re.search(r"\bsrun\b", command)
-            and not re.search(r"(?:ba|z|\b)sh\b.*\s-l?c\b", command)
+            and not _may_be_put_in_later(run, document, command)
         ):
             yield Finding(
                 "the number of the node is put in before srun starts: it is that of the first node",
@@ -73,6 +97,16 @@ def _too_early(document: Document) -> Iterator[Finding]:
                 _NOTES,
                 f"use --rdzv_backend c10d, or take the number {_RANK_OF_TASK}",
             )
+
+
+def _may_be_put_in_later(run: Run, document: Document, command: str) -> bool:
+    """Whether the shell of each task puts it in: single quotes keep it for that, double do not."""
+    inner = _SHELL.search(command)
+    if inner is None or inner[1] != '"':
+        return inner is not None
+    batch = batch_of(run, document)
+    nodes = count(batch.get("nodes")) if batch is not None else None
+    return (nodes or 1) < 2 or "c10d" in document.text  # a variable may hold what is left out
 
 
 def _command_around(text: str, at: int) -> str:

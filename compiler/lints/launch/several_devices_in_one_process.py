@@ -1,6 +1,7 @@
 """One process is started where several devices are seen."""
 
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.launch.more_than_allocated import given_to
@@ -11,7 +12,7 @@ from tunec.compiler.lints.run import Run
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in launches(run, "python"):
-        trainers = [each for each in run.of("trainer") if each.name == document.name]
+        trainers = [each for each in run.of("trainer") if _starts(document, each)]
         seen, place = _seen(run, document), document.get("launcher")
         if not trainers or seen is None or seen < 2 or place is None or _is_placed(trainers):
             continue
@@ -31,6 +32,15 @@ def _check(run: Run) -> Iterator[Finding]:
             consequence=when,
             severity="error" if when in ("parse", "init") else None,
         )
+
+
+def _starts(launcher: Document, trainer: Document) -> bool:
+    """Whether a script hands its flags to a trainer, or the file of GLM-4's, which it names."""
+    if trainer.name == launcher.name:
+        return True
+    words = launcher.value("script")
+    is_named = isinstance(words, list) and PurePath(trainer.name).name in map(str, words)
+    return is_named and trainer.is_view and not trainer.is_partial
 
 
 def _seen(run: Run, document: Document) -> int | None:

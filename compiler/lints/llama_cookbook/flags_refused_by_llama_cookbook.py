@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.lints.conditions import Pair, refused_pair
+from tunec.compiler.lints.conditions import Pair, refused_pair, where
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.launch.scripts import launches
 from tunec.compiler.lints.rule import Finding, Rule
@@ -28,6 +28,8 @@ _WORDS: Final = {
     "batching_strategy": (("packing", "padding"), "Unknown batching strategy"),
     "quantization": (("4bit", "8bit"), "create_bnb_config knows these two"),
 }
+_CHECKPOINTS: Final = ("StateDictType.SHARDED_STATE_DICT", "StateDictType.FULL_STATE_DICT")
+_WITHOUT_CCL: Final = "accelerate>=1.13"
 _FAMILIES: Final = ("llama", "mllama")
 
 
@@ -38,6 +40,9 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _words(document)
         yield from _model(run, document)
         yield from _alone(run, document)
+        yield from _saved(document)
+        yield from _spread(run, document)
+        yield from _imported(run, document)
 
 
 def _words(document: Document) -> Iterator[Finding]:
@@ -101,6 +106,47 @@ def _alone(run: Run, document: Document) -> Iterator[Finding]:
             )
 
 
+def _saved(document: Document) -> Iterator[Finding]:
+    """FSDP's form of a checkpoint is a member of torch's enumeration, by its whole name."""
+    at = document.get("fsdp_config.checkpoint_type") or document.get("checkpoint_type")
+    if at is None or not isinstance(at.value, str) or at.value in _CHECKPOINTS:
+        return
+    if where(document, "enable_fsdp") is not None:
+        yield Finding(
+            f"{at.path} {at.value} is refused",
+            (at.label("refused"),),
+            ("check_fsdp_config: Invalid checkpoint_type",),
+            f"write {' or '.join(_CHECKPOINTS)}",
+        )
+
+
+def _spread(run: Run, document: Document) -> Iterator[Finding]:
+    """A quantised model is laid over every device in sight, and trained by one after the other."""
+    at, sharded = where(document, "quantization"), where(document, "enable_fsdp")
+    kinds = run.environment.devices
+    if at is None or sharded is not None or len(kinds) < 2 or run.value("devices.visible"):
+        return
+    yield Finding(
+        "a quantised model is laid over all devices in sight",
+        (at.label("device_map is auto"),),
+        (f"{', '.join(each.title for each in kinds.values())} are of different kinds",),
+        "show it one: CUDA_DEVICE_ORDER=PCI_BUS_ID and CUDA_VISIBLE_DEVICES",
+        severity="warning",
+        consequence="slow",
+    )
+
+
+def _imported(run: Run, document: Document) -> Iterator[Finding]:
+    first = next(iter(document.found.values()), None)
+    if first is not None and run.runs(_WITHOUT_CCL):
+        yield Finding(
+            f"llama-cookbook cannot be imported beside {run.release('accelerate')}",
+            (first.key_label("started by finetuning.py"),),
+            ("ImportError: cannot import name is_ccl_available from accelerate.utils",),
+            "use accelerate 1.12 or older",
+        )
+
+
 RULE = Rule(
     name="flags-refused-by-llama-cookbook",
     severity="error",
@@ -110,7 +156,11 @@ RULE = Rule(
         (
             "meta-llama/llama-cookbook 0e00335, llama-recipes 0.0.4 and 0.0.5 finetuning.py "
             "`main`: ValueError; utils/config_utils.py `generate_peft_config`, "
-            "`get_dataloader_kwargs`"
+            "`get_dataloader_kwargs`, `check_fsdp_config`"
+        ),
+        (
+            "llama-cookbook 0.0.5.post1 utils/train_utils.py: imports is_ccl_available; accelerate "
+            "1.13.0 utils/__init__.py has none, 1.12.0 has"
         ),
         "meta-llama/llama-cookbook#240 (Cannot flatten integer dtype tensors), #556, #359",
     ),

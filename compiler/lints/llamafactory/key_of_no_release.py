@@ -24,7 +24,7 @@ def _check(run: Run) -> Iterator[Finding]:
                 continue
             if is_near(path, _known() - frozenset(document.found)):
                 continue
-            if any(True for _ in foreign(document, path, place)):
+            if any(True for _ in foreign(run, document, path, place)):
                 continue  # told as another tool's
             yield Finding(
                 f"LLaMA-Factory has no key `{path}`",

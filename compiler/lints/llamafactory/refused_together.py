@@ -69,6 +69,7 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _under_3(run, document)
         yield from _expanded(run, document)
         yield from _in_processes(run, document)
+        yield from _packed_early(run, document)
         yield from _packed(document)
         yield from _kept(document)
 
@@ -90,6 +91,18 @@ def _in_ppo(run: Run, document: Document) -> Iterator[Finding]:
     words = named if isinstance(named, list) else [named]
     if at is not None and stage is not None and named and not set(map(str, words)) <= {*_LOGGERS}:
         yield refused_beside(run, at, stage, ("PPO reports to wandb, tensorboard or trackio", ""))
+    method, reward = document.get("finetuning_type"), document.get("reward_model_type")
+    is_whole = method is not None and method.value in ("full", "freeze")
+    if stage is not None and method is not None and is_whole and reward is None:
+        is_given = document.get("reward_model") is not None
+        if is_given and "reward_model_type" not in document.unknown:
+            yield Finding(
+                f"the reward model is an adapter by default, and finetuning_type is {method.value}",
+                (method.label("refused"), stage.label("", primary=False)),
+                ("`reward_model_type` is lora where it is not said",),
+                "write reward_model_type: full",
+                severity="warning",
+            )
 
 
 def _expanded(run: Run, document: Document) -> Iterator[Finding]:
@@ -131,6 +144,31 @@ def _in_processes(run: Run, document: Document) -> Iterator[Finding]:
                 ("each parameter is stepped before its gradient is reduced",),
                 f"remove {condition}, or train with one process",
             )
+
+
+_PACKED: Final = frozenset(
+    {"cohere", "falcon", "gemma", "gemma2", "llama", "mistral", "phi", "phi3", "qwen2"}
+    | {"starcoder2"}
+)
+"""llamafactory 0.9.1 extras/constants.py `SUPPORTED_CLASS_FOR_BLOCK_DIAG_ATTN`."""
+
+
+def _packed_early(run: Run, document: Document) -> Iterator[Finding]:
+    """Before 0.9.2 only some models could be packed neatly, and none that sees."""
+    packed, named = where(document, "neat_packing"), document.get("model_name_or_path")
+    if packed is None or named is None or not run.runs("llamafactory<0.9.2"):
+        return
+    card = run.model.card if run.model is not None else None
+    kind = card.config.get("model_type") if card is not None else None
+    sees = "-vl-" in str(named.value).lower() or "llava" in str(named.value).lower()
+    if sees or (isinstance(kind, str) and kind not in _PACKED):
+        yield Finding(
+            f"neat_packing is refused for {named.value}",
+            (packed.label("refused"), named.label("", primary=False)),
+            ("Current model does not support block diagonal attention",),
+            "remove neat_packing, or use LLaMA-Factory 0.9.2 and later",
+            consequence="load",
+        )
 
 
 def _packed(document: Document) -> Iterator[Finding]:

@@ -16,8 +16,14 @@ _LATE: Final = "a file's words are not compared with the choices: it fails where
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.documents:
-        if document.kind in _KINDS and not document.is_view and document.target is not None:
+        if document.kind in _KINDS and document.target is not None and _is_written(document):
             yield from _of(run, document)
+
+
+def _is_written(document: Document) -> bool:
+    """Whether its words are as somebody wrote them: those of `config.env` become flags as well."""
+    is_flags = document.kind == "simpletuner" and document.format == "shell"
+    return is_flags or not document.is_view
 
 
 def _of(run: Run, document: Document) -> Iterator[Finding]:

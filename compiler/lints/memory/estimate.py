@@ -5,12 +5,14 @@ here fits nowhere: no states in fp32 that nobody asks for, all devices of the ha
 LoRA adapters of no size where their targets are not told.
 """
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from tunec.compiler.lints.memory.encoders import encoders, kept_encoders
 from tunec.compiler.lints.memory.evaluated import answers_of, evaluation_batch
 from tunec.compiler.lints.memory.fully_sharded import fsdp_of, is_fully_sharded
 from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.sequence.length import longest
 from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 _FROZEN_PARTS = ("unfrozen_parameters", "use_galore", "use_badam", "use_apollo", "use_unsloth")
 """Keys that leave most of the model, or of its optimizer's states, out."""
+_SWITCHES = ("tune_mm_mlp_adapter", "freeze_backbone", "freeze_llm", "freeze_vlm")
+"""The same, where they are on: haotian-liu/LLaVA c121f04 llava/train/train.py,
+2U1/Qwen-VL-Series-Finetune 93fef86 src/params.py, OpenGVLab/InternVL."""
 
 
 _DENOISERS = ("simpletuner", "diffusers-run")
@@ -73,9 +78,21 @@ def estimate(run: Run) -> Estimate | None:
     return Estimate(
         account(*layout),
         *device,
-        is_assumed=run.value("adapter.kind") is None,
-        knows_length=_is_denoiser(run) or run.value("data.sequence") is not None,
+        is_assumed=run.value("adapter.kind") is None and not _trains_all(run),
+        knows_length=_is_denoiser(run) or longest(run) is not None,
     )
+
+
+_WHOLE: Final = re.compile(r"(^|/)(run_clm|fastchat/train/train(_mem|_xformers)?)\.py$")
+"""Scripts that know no adapter: huggingface/transformers 00d481d examples/pytorch/
+language-modeling/run_clm.py, lm-sys/FastChat 047b6e4 fastchat/train/train.py."""
+
+
+def _trains_all(run: Run) -> bool:
+    """Whether a script is started that trains the whole model whatever its flags say."""
+    scripts = (each.value("script") for each in run.of("launch"))
+    words = (str(word) for script in scripts if isinstance(script, list) for word in script[:1])
+    return any(_WHOLE.search(word) for word in words)
 
 
 def _architecture(run: Run) -> "Architecture | None":
@@ -110,6 +127,8 @@ def _device(run: Run) -> tuple[int, str] | None:
 def _is_out_of_scope(run: Run) -> bool:
     """Paged states, methods that train a part, and what no slot tells."""
     part = any(run.said(kind, *_FROZEN_PARTS) for kind in ("trainer", "axolotl"))
+    flags = (each for key in _SWITCHES for each in run.each("hf", key))
+    part = part or any(str(each.value).lower() == "true" for each in flags)
     elsewhere = _is_denoiser(run) and _is_elsewhere(run)
     is_nobodys = run.value("adapter.kind") is None and not run.of("hf")
     return part or elsewhere or is_nobodys or _optimizer(run) is None
@@ -133,7 +152,7 @@ def _optimizer(run: Run) -> str | None:
 
 
 def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] | None":
-    micro, sequence = run.value("batch.micro"), _longest(run)
+    micro, sequence = run.value("batch.micro"), longest(run)
     if sequence is None:
         sequence = 1  # nobody tells it; what stays, and what evaluation writes, may be too much
     compute, world = run.value("precision.compute"), run.value("parallel.world")
@@ -173,12 +192,6 @@ def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] 
         fsdp=fsdp,
         nodes=_nodes(run, world),
     )
-
-
-def _longest(run: Run) -> Any:
-    """Tokens of a sample, which flags of scripts call what tokenizers do."""
-    told = run.said("hf", "model_max_length")
-    return run.value("data.sequence", told.value if told is not None else None)
 
 
 def _moves(run: Run) -> bool:

@@ -12,8 +12,6 @@ from tunec.compiler.lints.run import Run
 _NAMES: Final = ("prodigy", "dadapt", "d-adapt", "d_adapt")
 _KEYS: Final = (
     ("simpletuner", "optimizer", "learning_rate"),
-    ("simpletuner", "--optimizer", "--learning_rate"),
-    ("simpletuner", "OPTIMIZER", "LEARNING_RATE"),
     ("axolotl", "optimizer", "learning_rate"),
     ("diffusers", "optimizer", "learning_rate"),
     ("trainer", "optim", "learning_rate"),

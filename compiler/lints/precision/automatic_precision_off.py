@@ -16,9 +16,12 @@ def _check(run: Run) -> Iterator[Finding]:
     if place is None:
         return
     others = [each.place.label("", primary=False) for each in waiting[1:] if each.place]
+    halves = (each for dtype in ("bf16", "fp16") for each in run.each("trainer", dtype))
+    unheard = [each.label("the file has no such block") for each in halves if each.value is True]
+    said = "without a word of it" if unheard else "which says neither bf16 nor fp16"
     yield Finding(
         "auto comes to false: the run is fp32",
-        (place.label("filled from the trainer, which says neither bf16 nor fp16"), *others),
+        (place.label(f"filled from the trainer, {said}"), *others, *unheard),
         ("weights, gradients and communication take twice the bytes, without tensor cores",),
         "set bf16: true in the trainer's file, or fp16: true on older hardware",
     )

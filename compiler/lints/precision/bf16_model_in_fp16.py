@@ -24,7 +24,8 @@ def _check(run: Run) -> Iterator[Finding]:
     if model is not None and model.stored_dtype != "bf16":
         return
     if model is not None or _T5.fullmatch(path):
-        yield _finding(run, path, place)
+        asked = (each for each in run.each("trainer", "fp16") if str(each.value).lower() == "true")
+        yield _finding(run, path, next(asked, place))
 
 
 def _of_examples(run: Run) -> Iterator[Finding]:

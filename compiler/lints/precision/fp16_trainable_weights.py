@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.diffusion.examples import commands
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
@@ -16,6 +17,7 @@ _CASTS = "peft>=0.12"
 
 def _check(run: Run) -> Iterator[Finding]:
     yield from _of_examples(run)
+    yield from _of_cookbook(run)
     scaled = _scaled(run)
     if scaled is None or on_deepspeed(run) or _is_quantised(run):
         return
@@ -45,6 +47,16 @@ def _of_examples(run: Run) -> Iterator[Finding]:
                 ),
                 "write --mixed_precision fp16 behind the script too",
             )
+
+
+def _of_cookbook(run: Run) -> Iterator[Finding]:
+    """llama-cookbook loads in fp16 and scales the loss; ShardedGradScaler of FSDP takes fp16."""
+    for document in run.of("llama-cookbook"):
+        half = where(document, "use_fp16")
+        others = ("use_peft", "enable_fsdp", "quantization")
+        if half is None or any(document.get(key) or key in document.unknown for key in others):
+            continue
+        yield _finding(half, half, is_certain=True)
 
 
 def _scaled(run: Run) -> Place | None:
@@ -81,7 +93,10 @@ def _is_whole(run: Run, place: Place) -> bool:
 def _finding(place: Place, scaled: Place, *, is_certain: bool) -> Finding:
     return Finding(
         "fp16 with loss scaling over trained weights in fp16",
-        (place.label("trained in fp16"), scaled.label("scales the loss", primary=False)),
+        (
+            place.label("trained in fp16"),
+            *([scaled.label("scales the loss", primary=False)] if scaled != place else []),
+        ),
         (
             "the first step ends in `Attempting to unscale FP16 gradients`",
             "get_peft_model turns adapters to fp32 (peft 0.12); add_adapter of diffusers does not",
@@ -98,6 +113,10 @@ RULE = Rule(
     consumers=("torch", "peft", "diffusers"),
     sources=(
         "torch 2.13.0 amp/grad_scaler.py `GradScaler._unscale_grads_`: ValueError",
+        (
+            "meta-llama/llama-cookbook 0e00335 finetuning.py `main`: torch_dtype=torch.float16; "
+            "utils/train_utils.py `train`: GradScaler; meta-llama/llama-cookbook#715"
+        ),
         "peft 0.12.0 to 0.21.2 mapping.py `get_peft_model`: autocast_adapter_dtype=True",
         "diffusers 0.27.2 to 0.40.0 examples, `main`: cast_training_params; diffusers#6363",
         "huggingface/diffusers#6086, haotian-liu/LLaVA#363, 2U1/Qwen-VL-Series-Finetune#184",

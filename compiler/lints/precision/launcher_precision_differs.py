@@ -7,6 +7,7 @@ from tunec.compiler.lints.precision.words import on_deepspeed
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
+_OWNERS = ("diffusers", "simpletuner")
 _OTHER = {"bf16": "fp16", "fp16": "bf16"}
 
 
@@ -31,11 +32,12 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 def _of_examples(run: Run) -> Iterator[Finding]:
-    """The scripts of diffusers hand their flag to Accelerator, which takes it for the last word."""
+    """Accelerator takes what a script hands to it for the last word: diffusers', SimpleTuner's."""
     launched = run.said("launch", "flags.mixed_precision") or run.said(
         "accelerate", "mixed_precision"
     )
-    for own in run.each("diffusers", "mixed_precision"):
+    owned = (own for kind in _OWNERS for own in run.each(kind, "mixed_precision"))
+    for own in owned:
         if launched is not None and _word(launched) != _word(own):
             yield _finding(launched, own, "Accelerator(mixed_precision=args.mixed_precision)")
 
@@ -57,13 +59,14 @@ RULE = Rule(
     name="launcher-precision-differs",
     severity="warning",
     consequence="silent",
-    consumers=("accelerate", "transformers", "diffusers"),
+    consumers=("accelerate", "transformers", "diffusers", "simpletuner"),
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: the environment's "
             "ACCELERATE_MIXED_PRECISION, then fp16 or bf16 of the arguments over it"
         ),
         "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`",
+        "simpletuner 4.10.1 helpers/training/trainer.py: Accelerator(mixed_precision=...)",
         "huggingface/diffusers 0.40.0 examples, `main`: Accelerator; huggingface/diffusers#6363",
     ),
     check=_check,

@@ -21,6 +21,9 @@ def _check(run: Run) -> Iterator[Finding]:
         if static is not None and is_number(static.value) and static.value < 0:
             why = "a gradient times a negative number climbs; 0 is for a scale that adapts"
             yield _finding(run, static, why, "write 0", is_known=run.runs("deepspeed>=0.18.9"))
+        elif static is not None and isinstance(static.value, bool):
+            why = "a bool is no number; before 0.18.9 true is a scale of 1, and false adapts"
+            yield _finding(run, static, why, "write 0", is_known=run.runs("deepspeed>=0.18.9"))
         elif _is_dynamic(document):
             for key, why in _POSITIVE.items():
                 place = document.get(f"fp16.{key}")

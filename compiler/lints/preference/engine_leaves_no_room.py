@@ -27,8 +27,19 @@ def _check(run: Run) -> Iterator[Finding]:
         if share is None or number is None or method not in GROUPED or _sleeps(document):
             continue
         taken = int(number * device.memory)
-        if 0 < number <= 1 and _is_beside(run, document) and taken + weights > device.memory:
-            yield _finding(share, (taken, weights, device.memory), device.title)
+        if not 0 < number <= 1 or not _is_beside(run, document):
+            continue
+        still = weights if taken + weights > device.memory else _still(run, weights)
+        if taken + still > device.memory:
+            yield _finding(share, (taken, still, device.memory), device.title, still > weights)
+
+
+def _still(run: Run, weights: int) -> int:
+    """What the policy holds between steps by the account, where it is told how much is trained."""
+    from tunec.compiler.lints.memory.estimate import estimate
+
+    found = estimate(run)
+    return weights if found is None or found.is_assumed else max(weights, found.still_bytes)
 
 
 def _is_split(run: Run) -> bool:
@@ -50,16 +61,18 @@ def _sleeps(document: Document) -> bool:
     return at is not None and at.value is True
 
 
-def _finding(share: Place, sizes: tuple[int, int, int], device: str) -> Finding:
-    taken, weights, have = sizes
+def _finding(share: Place, sizes: tuple[int, int, int], device: str, has_states: bool) -> Finding:
+    taken, still, have = sizes
     gib = 2**30
+    what = "weights and states" if has_states else "weights"
+    rest = "activations come" if has_states else "gradients, states and activations come"
     return Finding(
-        f"vLLM takes {taken / gib:.1f} GiB, the policy's weights {weights / gib:.1f} GiB, of "
+        f"vLLM takes {taken / gib:.1f} GiB, the policy's {what} {still / gib:.1f} GiB, of "
         f"{have / gib:.1f} GiB",
         (share.label("of the whole device"),),
-        (f"on {device}; gradients, states and activations come on top",),
+        (f"on {device}; {rest} on top",),
         "write 0.3, or vllm_enable_sleep_mode: true, or generate on devices of its own",
-        sum=(Term("vLLM", taken), Term("weights of the policy in bf16", weights)),
+        sum=(Term("vLLM", taken), Term(f"{what} of the policy", still)),
     )
 
 

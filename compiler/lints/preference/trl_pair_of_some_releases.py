@@ -23,10 +23,14 @@ class _Pair:
     consequence: Consequence | None = None
 
 
+_SFT: Final = ("sft",)
 _DPO: Final = ("dpo",)
 _KTO: Final = ("kto",)
 _GRPO: Final = ("grpo",)
+_MASKS_LOST: Final = "packing keeps input_ids alone: what is not to be learnt is learnt too"
 _PAIRS: Final = (
+    _Pair(_SFT, "assistant_only_loss", "packing", _MASKS_LOST, "trl>=0.19,<0.20", "silent"),
+    _Pair(_SFT, "completion_only_loss", "packing", _MASKS_LOST, "trl>=0.17,<0.20", "silent"),
     _Pair(
         _DPO,
         "precompute_ref_log_probs",
@@ -92,7 +96,7 @@ _LENGTH: Final = ("vllm_max_model_length", "vllm_max_model_len")
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("dpo", "kto", "grpo"):
+    for document in run.of("sft", "dpo", "kto", "grpo"):
         if document.is_view:
             continue
         for pair in _PAIRS:
@@ -125,8 +129,8 @@ def _refused(
 ) -> Iterator[Finding]:
     holds = run.runs(releases)
     at, beside = places
-    if holds is False:
-        return
+    if holds is False or (holds is None and consequence == "silent"):
+        return  # of two releases alone: nothing to say of the others
     yield Finding(
         f"{at.path} cannot stand beside {beside.path}",
         (at.label("refused"), beside.label("", primary=False)),
@@ -176,6 +180,10 @@ RULE = Rule(
     consequence="init",
     consumers=("trl",),
     sources=(
+        (
+            "trl 0.17.0 to 0.19.1 trainer/sft_trainer.py `_prepare_dataset`: "
+            'select_columns("input_ids") before pack_dataset; huggingface/trl#3728'
+        ),
         "trl 0.29.0 to 1.9.0 trainer/dpo_trainer.py `__init__`, `_compute_loss_liger`",
         (
             "trl 0.20.0 to 1.9.0 trainer/grpo_trainer.py `__init__`: based on entropy; 0.20.0 to "

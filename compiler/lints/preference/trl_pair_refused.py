@@ -23,14 +23,14 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("grpo", "rloo", "dpo", "kto"):
         if document.is_view:
             continue
-        yield from _synced(document)
+        yield from _synced(run, document)
         if document.kind == "dpo":
             yield from _of_dpo(run, document)
         elif document.kind in ("grpo", "rloo"):
             yield from _of_grpo(run, document)
 
 
-def _synced(document: Document) -> Iterator[Finding]:
+def _synced(run: Run, document: Document) -> Iterator[Finding]:
     """A reference of its own is needed that can be moved."""
     sync, adapter = document.get("sync_ref_model"), document.get("use_peft")
     if sync is None or sync.value is not True:
@@ -38,8 +38,19 @@ def _synced(document: Document) -> Iterator[Finding]:
     if adapter is not None and adapter.value is True:
         yield _pair(sync, adapter, "with an adapter the reference is the base itself")
     beta = document.get("beta")
-    if document.kind in ("grpo", "rloo") and beta is not None and real(beta.value) == 0:
-        yield _pair(sync, beta, "without a penalty there is no reference")
+    if document.kind not in ("grpo", "rloo"):
+        return
+    why = "without a penalty there is no reference"
+    if beta is not None and real(beta.value) == 0:
+        yield _pair(sync, beta, why)
+    elif beta is None and run.effective(document.kind, "beta").value == 0:
+        yield Finding(
+            f"sync_ref_model cannot stand where beta is 0, as in {run.release('trl')}",
+            (sync.label("refused"),),
+            (why,),
+            "write beta, such as 0.04, or turn it off",
+            severity="warning",
+        )
 
 
 def _of_dpo(run: Run, document: Document) -> Iterator[Finding]:

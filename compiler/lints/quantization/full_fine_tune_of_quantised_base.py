@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.preference.asked import is_started_by_trl
 from tunec.compiler.lints.quantization.base import Base, quantised, stored_form
@@ -54,10 +54,21 @@ def _of_scripts(run: Run) -> Iterator[Finding]:
             tuned = document.get("pre_seq_len") or "pre_seq_len" in document.unknown
             if not tuned and bits.value in (4, 8):
                 yield _whole(bits, f"{bits.value} bits", "write --pre_seq_len, or drop the bits")
+        yield from _by_bits(document)
         tunes, lora = (str(document.value(key)).lower() for key in ("tune_llm", "use_lora"))
         is_whole = tunes == "true" and lora != "true"
         if is_whole and model is not None and _INT4.search(str(model.value)):
             yield _whole(model, "int4", "take the checkpoint that is not quantised")
+
+
+def _by_bits(document: Document) -> Iterator[Finding]:
+    """LLaVA's script and those made of it quantise by `bits`, and adapt where they are told to."""
+    at, lora = document.get("bits"), document.get("lora_enable")
+    is_one = any(document.get(key) for key in ("vision_tower", "freeze_vision_tower"))
+    if at is None or not is_one or document.is_view or "lora_enable" in document.unknown:
+        return
+    if at.value in (4, 8) and (lora is None or str(lora.value).lower() != "true"):
+        yield _whole(at, f"{at.value} bits", "write --lora_enable True, or drop the bits")
 
 
 def _whole(at: Place, form: str, help_: str) -> Finding:

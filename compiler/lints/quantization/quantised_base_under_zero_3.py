@@ -13,6 +13,7 @@ from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _BITS = ("nf4", "fp4")
+_MAPPED = "the script lays it on its own device: stage 3 is not compatible with a device_map"
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -24,12 +25,13 @@ def _check(run: Run) -> Iterator[Finding]:
     if found is None or where is None:
         return
     what, place, note = found
+    is_mapped = _is_mapped(run, place)
     yield Finding(
         f"{what} under ZeRO stage 3",
         (place.label("packed in integers"), where.label("gathers parameters", primary=False)),
-        (note,),
+        (_MAPPED if is_mapped else note,),
         "use stage 2, or 4 bits with bnb_4bit_quant_storage in the dtype of the run",
-        consequence=_when(run, place),
+        consequence="load" if is_mapped else _when(run, place),
     )
 
 
@@ -68,6 +70,19 @@ def _stored_by_name(run: Run) -> tuple[str, Place, str] | None:
     )
 
 
+def _is_mapped(run: Run, place: Place) -> bool:
+    """Whether flags of a maker's script ask for it, which gives `from_pretrained` a device_map.
+
+    haotian-liu/LLaVA c121f04 llava/train/train.py and 2U1/Qwen-VL-Series-Finetune 93fef86
+    src/train/train_sft.py `train`: of `bits`; lm-sys/FastChat 0e6d3e4 fastchat/train/train_lora.py,
+    QwenLM/Qwen-VL aa00ed0 finetune.py: of `q_lora`, where there are several processes.
+    """
+    if place.document.format != "shell":
+        return False
+    by_bits = place.path == "bits" and place.document.get("lora_enable") is not None
+    return by_bits or (place.path == "q_lora" and run.value("parallel.world", 2) != 1)
+
+
 def _when(run: Run, place: Place) -> Consequence:
     """With zero.Init the base is made on every device before it is packed: that may not fit."""
     flag = run.said("accelerate", "deepspeed_config.zero3_init_flag")
@@ -86,6 +101,10 @@ RULE = Rule(
             "huggingface/transformers#26412, axolotl-ai-cloud/axolotl#207: expected there to be "
             "only "
             "one unique element in Init._convert_to_deepspeed_param.all_gather_coalesced"
+        ),
+        (
+            "transformers 4.40.2 to 5.23.0 modeling_utils.py `from_pretrained`: DeepSpeed Zero-3 "
+            "is not compatible with passing a `device_map`; haotian-liu/LLaVA#1692"
         ),
         "huggingface/transformers#24395: out of memory while it is loaded under zero3_init",
         "deepspeed 0.19.8 runtime/zero/partition_parameters.py `get_only_unique_item`",

@@ -12,6 +12,7 @@ from tunec.compiler.lints.run import Run
 _KINDS: Final = ("model", *TRL)
 _KEYS: Final = ("attn_implementation", "model_init_kwargs.attn_implementation")
 _FLASH: Final = "flash_attention_2"
+_FLEX: Final = "flex_attention"
 _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
@@ -38,6 +39,21 @@ def _check(run: Run) -> Iterator[Finding]:
             meant = _MEANT.get(str(at.value).lower()) if at is not None else None
             if at is not None and meant is not None and at.value is not None:
                 yield _finding(at, meant)
+    if run.runs("torch<2.5") is True:
+        yield from _flex(run)
+
+
+def _flex(run: Run) -> Iterator[Finding]:
+    """FlexAttention, which torch has from 2.5 on."""
+    for place in (at for kind in (*_KINDS, "hf") for key in _KEYS for at in run.each(kind, key)):
+        if place.value == _FLEX:
+            yield Finding(
+                f"torch {run.release('torch').version} has no {_FLEX}",
+                (place.label("needs torch 2.5"),),
+                ("transformers asks for the release of torch when the model is loaded",),
+                "write sdpa, or use torch 2.5 or later",
+                Fix((place.replaced("sdpa"),), "safe"),
+            )
 
 
 def _finding(at: Place, meant: str) -> Finding:
@@ -60,6 +76,10 @@ RULE = Rule(
             "transformers 4.40.2 to 5.23.0 modeling_utils.py `get_correct_attn_implementation` "
             "(4.40: `_autoset_attn_implementation`): Specified `attn_implementation` is not "
             "supported; run with 5.23.0"
+        ),
+        (
+            "transformers 4.51.3 to 5.15.1 utils/import_utils.py `is_torch_flex_attn_available`: "
+            "torch 2.5.0"
         ),
     ),
     check=_check,

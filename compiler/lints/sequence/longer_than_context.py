@@ -7,6 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.sequence.length import flag
 
 _SCALED: Final = (
     *("rope_scaling", "rope_parameters", "overrides_of_model_config", "rope_theta", "shift_attn"),
@@ -34,8 +35,10 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 def _told(run: Run) -> Place | None:
-    """Where the longest sequence is written; flags of scripts call it what tokenizers do."""
-    return run.place(run.observed("data.sequence")) or run.said("hf", "model_max_length")
+    """Where the longest sequence is written."""
+    length = run.place(run.observed("data.sequence")) or flag(run)
+    generated = (run.said(kind, "max_completion_length") for kind in ("grpo", "rloo"))
+    return length or next((each for each in generated if each is not None), None)
 
 
 RULE = Rule(

@@ -45,14 +45,29 @@ _KEYS: Final[tuple[Told, ...]] = (
         "init",
     ),
     ("weight_decay", lambda value: value < 0, "no optimizer takes it", "write 0", "init"),
+    (
+        "ddp_timeout",
+        lambda value: value <= 0,
+        "it is in seconds: the processes give up before they have met",
+        "write 1800",
+        "init",
+    ),
+    (
+        "ddp_bucket_cap_mb",
+        lambda value: value <= 0,
+        "0 reduces each gradient alone, and below 0 all of them at once after the backward pass",
+        "write 25, or leave it out",
+        "slow",
+    ),
 )
+_RUNS: Final = ("silent", "slow")
 
 
 def _check(run: Run) -> Iterator[Finding]:
     for key, is_odd, why, mend, consequence in _KEYS:
         for place in run.each("trainer", key):
             if is_number(place.value) and is_odd(place.value):
-                refused = consequence != "silent"
+                refused = consequence not in _RUNS
                 yield Finding(
                     f"`{place.path}` cannot be {place.value}"
                     if refused
@@ -80,7 +95,8 @@ RULE = Rule(
             "should "
             "be non-negative, prefetch_factor option should be non-negative; optim/adam.py: "
             "Invalid "
-            "weight_decay value"
+            "weight_decay value; nn/parallel/distributed.py: bucket_cap_mb, asked on gloo with 0 "
+            "and -5; distributed/rendezvous.py: TCPStore(timeout=...)"
         ),
     ),
     check=_check,

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from difflib import SequenceMatcher
+from functools import cache
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.lints.adapter.lora import is_minicpm
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.kinds import fields_of
+from tunec.compiler.lints.kinds import fields_of, schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -32,13 +35,43 @@ _SCRIPTS: Final[Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]]] = {
     "LLaVA": (re.compile(r"(^|/)llava/train/train(_mem|_xformers)?\.py$"), _LLAVA),
 }
 """lm-sys/FastChat 0e6d3e4 fastchat/train; haotian-liu/LLaVA c121f04 llava/train/train.py."""
+_OF_VISUALGLM: Final = "visualglm/0.4.12.json"
+_OF_MINICPM: Final = "minicpm-v/0dbb566.json"
 _FORKED: Final = re.compile(r"video|unfreeze|mm_tunable|mm_|rope_|attn_|frames|image_|group_by|moe")
 """Parts of the names that forks of LLaVA, which keep the script's, gave to flags of their own."""
 _LIKE: Final = 0.88
 
 
+_VISUALGLM: Final = re.compile(r"(^|/)finetune_visualglm\.py$")
+"""THUDM/VisualGLM-6B e314fb9, whose flags are its own and those of SwissArmyTransformer."""
+
+
 def _check(run: Run) -> Iterator[Finding]:
     started = {each.name: _first(each) for each in run.of("launch")}
+    for document in run.of("sat"):
+        if _VISUALGLM.search(started.get(document.name, "")):
+            for each in _of_parser("VisualGLM", document, _flags(_OF_VISUALGLM)):
+                yield replace(each, severity=None)
+    for document in run.of("hf"):
+        if is_minicpm(document) and not document.is_view:
+            known = _flags(_OF_MINICPM) | fields_of("hf")
+            yield from _of_parser("MiniCPM-V", document, known)
+    yield from _of_trainers(run, started)
+
+
+def _of_parser(maker: str, document: Document, known: frozenset[str]) -> Iterator[Finding]:
+    """Flags that are of nobody, nor the beginning of a flag: argparse takes these for it."""
+    for path, place in document.found.items():
+        if "." not in path and not any(flag.startswith(path) for flag in known):
+            yield _finding(maker, place, known)
+
+
+@cache
+def _flags(name: str) -> frozenset[str]:
+    return frozenset(each.replace("-", "_") for each in schema(name)["properties"])
+
+
+def _of_trainers(run: Run, started: Mapping[str, str]) -> Iterator[Finding]:
     for document in run.of("hf", "sft"):
         script = started.get(document.name, "")
         maker = next((name for name, (path, _) in _SCRIPTS.items() if path.search(script)), None)
@@ -70,7 +103,7 @@ def _finding(maker: str, at: Place, known: frozenset[str]) -> Finding:
     return Finding(
         f"{maker}'s script has no flag `{at.path}`",
         (at.key_label("refused"),),
-        ("HfArgumentParser: Some specified arguments are not used",),
+        ("its parser ends the run: unrecognized, or not used",),
         f"did you mean `{near}`?" if near else "remove it",
         Fix((at.renamed(near),), "unsafe") if near else None,
         severity=None if near else "warning",
@@ -86,6 +119,10 @@ RULE = Rule(
         (
             "transformers 4.40.2 to 5.23.0 hf_argparser.py `parse_args_into_dataclasses`: Some "
             "specified arguments are not used by the HfArgumentParser"
+        ),
+        (
+            "SwissArmyTransformer 0.4.12 sat/arguments.py `get_args`: argparse; OpenBMB/MiniCPM-V "
+            "0dbb566 finetune/finetune.py: HfArgumentParser"
         ),
         "haotian-liu/LLaVA#342, bdytx5/finetune_LLaVA#1",
     ),

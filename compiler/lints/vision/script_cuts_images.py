@@ -15,12 +15,19 @@ _SIDES: Final = re.compile(r"patch(\d+)(?:-(\d+))?$")
 """`clip-vit-large-patch14-336`: cells of 14 pixels in images of 336."""
 _SIDE: Final = 224
 _LENGTH_OF_LLAVA: Final = 512
+_LENGTH_OF_QWEN: Final = 512
+_PIXELS: Final = 28 * 28 * 576
+"""QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/train/argument.py: their defaults."""
 _INTERNVL: Final = {
     "force_image_size": 448,
     "down_sample_ratio": 0.5,
     "max_dynamic_patch": 12,
     "max_seq_length": 8192,
 }
+_QWEN_1: Final = re.compile(r"(?i)qwen-vl")
+_OF_QWEN_1: Final = 258
+"""Qwen/Qwen-VL visual.py: 256 queries; QwenLM/Qwen-VL aa00ed0 finetune.py `preprocess`: cut at
+max_len; modeling_qwen.py asserts that each picture that begins also ends."""
 _PATCH: Final = 14
 _QUERIES: Final = ((re.compile(r"(?i)minicpm-llama3-v"), 96), (re.compile(r"(?i)minicpm"), 64))
 """`query_num` of the models' config.json: MiniCPM-Llama3-V 2.5; MiniCPM-V 2.0, 2.6 and later."""
@@ -34,6 +41,10 @@ def _check(run: Run) -> Iterator[Finding]:
             yield from _of_internvl(document)
         elif is_minicpm(document):
             yield from _of_minicpm(document)
+        elif document.get("dataset_use") and document.get("tune_mm_llm"):
+            yield from _of_qwen(document)
+        elif document.get("fix_vit") and _QWEN_1.search(str(document.value("model_name_or_path"))):
+            yield from _of_qwen_1(document)
         elif document.get("vision_tower") and document.get("image_folder"):
             yield from _of_llava(document)
 
@@ -66,6 +77,29 @@ def _of_minicpm(document: Document) -> Iterator[Finding]:
         return
     note = f"({most} slices + the whole) x {queries} tokens"
     yield from _cut(at or slices, length, (most + 1) * queries, (note, "step"))
+
+
+def _of_qwen(document: Document) -> Iterator[Finding]:
+    """A sample is cut behind its images' tokens are counted, unless samples are joined."""
+    keys = ("model_max_length", "max_pixels", "data_flatten", "data_packing")
+    at, pixels = document.get("model_max_length"), document.get("max_pixels")
+    base = str(document.value("model_name_or_path", "")).lower()
+    joins = any(is_true(document.value(key)) for key in keys[2:])
+    if joins or document.unknown & {*keys, "model_name_or_path"}:
+        return
+    length = at.value if at is not None else _LENGTH_OF_QWEN
+    most = pixels.value if pixels is not None else _PIXELS
+    side = 32 if "qwen3" in base else 28
+    if isinstance(length, int) and isinstance(most, int):
+        note = f"max_pixels {most} / {side}^2"
+        yield from _cut(at or pixels, length, most // side**2, (note, "step"))
+
+
+def _of_qwen_1(document: Document) -> Iterator[Finding]:
+    at = document.get("model_max_length")
+    if at is not None and isinstance(at.value, int):
+        note = "256 queries of the tower, between a token at each end"
+        yield from _cut(at, at.value, _OF_QWEN_1, (note, "step"))
 
 
 def _of_llava(document: Document) -> Iterator[Finding]:
@@ -108,6 +142,10 @@ RULE = Rule(
         (
             "OpenBMB/MiniCPM-V 0dbb566 finetune/dataset.py `conversation_to_ids`: query_num for "
             "each slice and for the whole; OpenBMB/MiniCPM-V#523"
+        ),
+        (
+            "QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/data/data_processor.py "
+            "`DataCollatorForSupervisedDataset`: input_ids[:, : model_max_length]"
         ),
         (
             "haotian-liu/LLaVA c121f04 llava/model/llava_arch.py "

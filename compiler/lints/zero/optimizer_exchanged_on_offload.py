@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -19,20 +20,30 @@ def _check(run: Run) -> Iterator[Finding]:
     device = run.effective("deepspeed", _DEVICE)
     force = run.effective("deepspeed", "zero_force_ds_cpu_optimizer")
     optim = run.said("trainer", "optim")
+    small = run.said("diffusers", "use_8bit_adam")
     if device.value not in ("cpu", "nvme") or device.place is None or force.value is False:
         return
-    if run.said("deepspeed", "optimizer") is not None or optim is None:
+    if run.said("deepspeed", "optimizer") is not None:
+        return
+    if small is not None and small.value is True:
+        yield _finding(small, device.place, "use_8bit_adam", "remove it")
+    if optim is None:
         return
     if not isinstance(optim.value, str) or optim.value in _ADAMS | _KEPT:
         return
-    yield Finding(
-        f"optim {optim.value} is exchanged for DeepSpeed's CPU Adam, as it is offloaded",
-        (optim.label("not used"), device.place.label("offloaded", primary=False)),
+    wanted = "write optim: adamw_torch"
+    yield _finding(optim, device.place, f"optim {optim.value}", wanted)
+
+
+def _finding(at: Place, device: Place, what: str, wanted: str) -> Finding:
+    return Finding(
+        f"{what} is exchanged for DeepSpeed's CPU Adam, as it is offloaded",
+        (at.label("not used"), device.label("offloaded", primary=False)),
         (
             "of its settings learning rate and weight decay are kept",
             "states on the host are fp32: 12 bytes a trained parameter with the fp32 copy",
         ),
-        "write optim: adamw_torch, or zero_force_ds_cpu_optimizer: false in the DeepSpeed file",
+        f"{wanted}, or write zero_force_ds_cpu_optimizer: false in the DeepSpeed file",
     )
 
 

@@ -16,8 +16,29 @@ _SAME: Final = {
     "rmsprop": ("rmsprop",),
 }
 
+_MADE_BY: Final = {
+    "llamafactory": ("loraplus_lr_ratio", "use_badam", "use_adam_mini", "use_muon"),
+    "axolotl": ("loraplus_lr_ratio", "lr_groups", "embedding_lr", "embedding_lr_scale"),
+}
+"""What a trainer's own `create_optimizer` is to look at: llamafactory 0.9.5 train/trainer_utils.py
+`create_custom_optimizer`, axolotl 0.19.0 core/trainers/mixins/optimizer.py `OptimizerMixin`."""
+
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _named(run)
+    section = run.said("deepspeed", "optimizer.type", "optimizer")
+    for kind, keys in _MADE_BY.items() if section is not None else ():
+        asked = next((each for key in keys if (each := run.said(kind, key)) and each.value), None)
+        if asked is not None and section is not None:
+            yield Finding(
+                f"{asked.path} does nothing beside DeepSpeed's optimizer",
+                (asked.label("not read"), section.label("used", primary=False)),
+                ("with a section optimizer the trainer is not asked to make one of its own",),
+                "remove the section and add zero_allow_untested_optimizer",
+            )
+
+
+def _named(run: Run) -> Iterator[Finding]:
     section = run.said("deepspeed", "optimizer.type", "optimizer")
     asked = run.said("trainer", "optim")
     if section is None or asked is None or not isinstance(asked.value, str):

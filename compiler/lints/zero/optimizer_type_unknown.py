@@ -30,6 +30,8 @@ def _check(run: Run) -> Iterator[Finding]:
         is_gone = isinstance(value, str) and value.lower() in _GONE and run.runs("deepspeed>=0.19")
         if not isinstance(value, str) or value in _TORCH:
             continue
+        if place.document.kind == "simpletuner":
+            continue  # it puts AdamW there: optimizer-replaced-under-deepspeed
         if value.lower() in _OWN and not is_gone:
             continue
         meant = _MEANT.get(value.lower())

@@ -16,9 +16,13 @@ _HOMES: Final[Mapping[str, str]] = {
     "RewardConfig": "trl",
     "RLOOConfig": "trl",
     "GKDConfig": "trl",
+    "PPOConfig": "trl",
 }
-_APART: Final[Mapping[str, str]] = {"GKDConfig": "trl.experimental.gkd"}
-"""Where a class went: trl 0.29 trainer to experimental."""
+_APART: Final[Mapping[str, str]] = {
+    "GKDConfig": "trl.experimental.gkd",
+    "PPOConfig": "trl.experimental.ppo",
+}
+"""Where a class went: trl 0.27 to 0.29 trainer to experimental, PPO until 1.15."""
 
 
 def home(name: str) -> str:
@@ -32,11 +36,12 @@ def version(name: str) -> str:
 
 
 def find(name: str) -> Any:
-    """The class, or None where the installed release has none of that name."""
-    found = getattr(importlib.import_module(home(name)), name, None)
-    if found is not None or name not in _APART:
-        return found
-    try:
-        return getattr(importlib.import_module(_APART[name]), name, None)
-    except ImportError:
-        return None
+    """The class, or None where the installed release has none of that name that can be imported."""
+    for module in (home(name), *([_APART[name]] if name in _APART else ())):
+        try:
+            found = getattr(importlib.import_module(module), name, None)
+        except (ImportError, RuntimeError):
+            continue  # trl 0.8 to 0.11: PPOConfig wants tyro, which TRL does not install
+        if found is not None:
+            return found
+    return None

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import chdir
+from contextlib import chdir, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,15 +26,27 @@ def read(question: Mapping[str, Any]) -> dict[str, Any]:
         patch.dict(os.environ, {"ALLOW_EXTRA_ARGS": "0", "FORCE_TORCHRUN": "1"}),
         patch.object(torch.cuda, "is_bf16_supported", lambda *_, **__: True),
         patch.object(parser, "is_torch_bf16_gpu_available", lambda: True),
+        _started(question),
     ):
         for name, text in question.get("files", {}).items():
             Path(folder, name).write_text(text, encoding="utf-8")
         try:
             parts = _read(parser, question)
+            shaped = _shaped(question["model_config"], parts[0])
         except BaseException as refusal:  # noqa: BLE001  the refusal is the answer
             return {"refused": "read", "text": f"{type(refusal).__name__}: {refusal}"}
     values = {key: _plain(value) for part in parts for key, value in vars(part).items()}
-    return {"values": values, "model": _shaped(question["model_config"], parts[0])}
+    return {"values": values, "model": shaped}
+
+
+def _started(question: Mapping[str, Any]) -> Any:
+    """What a launcher of several processes makes of each, or nothing."""
+    from transformers import TrainingArguments
+    from transformers.training_args import ParallelMode
+
+    if not question.get("several"):
+        return nullcontext()
+    return patch.object(TrainingArguments, "parallel_mode", ParallelMode.DISTRIBUTED)
 
 
 def _read(parser: Any, question: Mapping[str, Any]) -> Any:
@@ -62,6 +74,10 @@ def _shaped(config: Mapping[str, Any], asked: Any) -> dict[str, Any]:
     from llamafactory.model.model_utils.rope import configure_rope
 
     held = SimpleNamespace(**config)
+    if "quantization_config" in config:
+        from llamafactory.model.model_utils.quantization import configure_quantization
+
+        configure_quantization(held, None, asked, is_trainable=True, init_kwargs={})
     configure_rope(held, asked)
     configure_longlora(held, asked, is_trainable=True)
     return {key: _plain(value) for key, value in vars(held).items()}

@@ -1,12 +1,18 @@
 """Trainers of an older TRL on a tiny model, with a tokenizer and samples that are made here.
 
-Runs inside an environment that holds the release. Verbs: `prefer`, `pack`.
+Runs inside an environment that holds the release. Verbs: `prefer`, `pack`, `report`.
 """
 
+import importlib
 import logging
+import os
 import string
+import sys
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 _PROMPT = " ".join(string.ascii_lowercase)
 
@@ -85,4 +91,22 @@ def pack(question: Mapping[str, Any]) -> dict[str, Any]:
     return {"warned": " | ".join(told), "moved": bool(moved.abs().max() > 0)}
 
 
-VERBS = {"prefer": prefer, "pack": pack}
+def report(question: Mapping[str, Any]) -> dict[str, Any]:
+    """What transformers' callback for wandb says, with a package of that name and `variables`."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.dict(os.environ, question["variables"]),
+        patch.object(sys, "path", [folder, *sys.path]),
+    ):
+        Path(folder, "wandb.py").write_text("run = None\n", encoding="utf-8")
+        importlib.invalidate_caches()
+        from transformers.integrations import WandbCallback
+
+        try:
+            WandbCallback()
+        except RuntimeError as refusal:
+            return {"refused": "init", "text": str(refusal)}
+    return {"refused": None}
+
+
+VERBS = {"prefer": prefer, "pack": pack, "report": report}

@@ -139,10 +139,14 @@ def _simpletuner(example: Example) -> Question:
         files[held["data_backend_config"]] = json.dumps(_DATA)
     if "multidatabackend.json" in example.files:
         held["data_backend_config"] = "config/multidatabackend.json"
-    files["config/config.json"] = json.dumps(held)
+    by_variables = "config.env" in example.files and not config
+    if by_variables:
+        files["config/multidatabackend.json"] = json.dumps(_DATA)
+    else:
+        files["config/config.json"] = json.dumps(held)
     return {
         "verb": "resolve",
-        "backend": "json",
+        "backend": "env" if by_variables else "json",
         "files": files,
         "folders": ["data/photos", "data/more"],
         "processes": _world(example),
@@ -152,7 +156,13 @@ def _simpletuner(example: Example) -> Question:
 
 def _axolotl(example: Example) -> Question:
     config = yaml.safe_load(text_of(example, "config.yaml", "axolotl.yaml", "train.yaml"))
-    return {"verb": "read", "config": config, "devices": _world(example)}
+    is_older = option(example, "--hardware").startswith("a100")
+    return {
+        "verb": "read",
+        "config": config,
+        "devices": _world(example),
+        "sm": 80 if is_older else 90,
+    }
 
 
 def _llamafactory(example: Example) -> Question:
@@ -163,7 +173,16 @@ def _llamafactory(example: Example) -> Question:
     config = yaml.safe_load(files.pop(name))
     kind = "qwen2" if "qwen2" in str(config.get("model_name_or_path", "")).lower() else "llama"
     model = {"model_type": kind, "max_position_embeddings": 8192, "rope_scaling": None}
-    return {"verb": "read", "config": config, "files": files, "model_config": model}
+    if "GPTQ" in str(config.get("model_name_or_path")):
+        model["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    several = _world(example) > 1
+    return {
+        "verb": "read",
+        "config": config,
+        "files": files,
+        "model_config": model,
+        "several": several,
+    }
 
 
 PROGRAMS: Final[Mapping[str, Program]] = {

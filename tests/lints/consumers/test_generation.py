@@ -10,7 +10,9 @@ import pytest
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
 import yaml  # noqa: E402
+from apart import apart  # noqa: E402
 from programs import example  # noqa: E402
+from test_libraries import llama  # noqa: E402
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -41,3 +43,21 @@ def test_nothing_is_generated_unless_both_say_so(rule: str, tmp_path: Path) -> N
     for kind in ("bad", "good"):
         said = yaml.safe_load(example(rule, kind, 0).files["training_args.yaml"])
         assert _generated({**said, "eval_strategy": "no"}, tmp_path) is (kind == "good")
+
+
+def _generating() -> str:
+    """A wrapped model is asked for text past FSDP's own root, as `generate` of the Trainer does."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+    from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+    units = ModuleWrapPolicy({LlamaDecoderLayer})
+    here = {"auto_wrap_policy": units, "use_orig_params": True, "device_id": torch.device("cpu")}
+    model = FullyShardedDataParallel(llama(), **here)
+    model.module.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=1)
+    return "generated"
+
+
+def test_the_root_of_fsdp_is_a_share_while_it_generates() -> None:
+    """generation-under-fsdp-1"""
+    assert "'weight' must be 2-D" in apart(_generating, world=2)

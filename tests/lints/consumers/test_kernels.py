@@ -115,7 +115,7 @@ def parsed(rule: str, number: int = 0) -> Any:
 
 
 def test_a_port_beyond_the_last() -> None:
-    """port-taken"""
+    """port-taken, processes-started-twice: each launcher opens the port that it is told"""
     port = parsed("port-taken", 1).master_port
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK="0", WORLD_SIZE="1")
     with pytest.raises(ValueError, match="port must have value from 0 to 65535"):
@@ -123,7 +123,7 @@ def test_a_port_beyond_the_last() -> None:
 
 
 def test_one_port_is_of_one_run() -> None:
-    """port-taken"""
+    """port-taken, processes-started-twice: each launcher opens the port that it is told"""
     first = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True)
     with pytest.raises(torch.distributed.DistNetworkError, match="EADDRINUSE"):
         torch.distributed.TCPStore("127.0.0.1", first.port, is_master=True)

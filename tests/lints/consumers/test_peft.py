@@ -149,3 +149,15 @@ def test_a_block_in_a_list_excludes_nothing() -> None:
         model = _adapted(config)
         trained = [name for name, each in model.named_parameters() if each.requires_grad]
         assert any("gate_proj" in name for name in trained) is kind
+
+
+def test_targets_are_looked_up_by_kind_of_model() -> None:
+    """lora-targets-left-out"""
+    import transformers
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "vocab_size": 64}
+    config = transformers.Phi3Config(num_hidden_layers=1, pad_token_id=0, **sizes)
+    with pytest.raises(ValueError, match="Please specify `target_modules`"):
+        peft.get_peft_model(transformers.Phi3ForCausalLM(config), peft.LoraConfig())
+    named = peft.LoraConfig(target_modules="all-linear")
+    assert peft.get_peft_model(transformers.Phi3ForCausalLM(config), named)

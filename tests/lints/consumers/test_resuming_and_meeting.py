@@ -167,3 +167,26 @@ def test_a_task_of_slurm_is_a_run_of_its_own() -> None:
         [sys.executable, "-c", code], env={**plain, **slurm}, capture_output=True, check=True
     )
     assert told.stdout.strip() == b"1"
+
+
+def test_a_node_on_its_loopback_gives_others_its_own_address() -> None:
+    """loopback-between-nodes"""
+    text = example("loopback-between-nodes", "bad", 0).files["train.sh"]
+    group = torch.distributed.ProcessGroupGloo
+    options, store = group._Options(), torch.distributed.HashStore()
+    options._devices = [group.create_device(interface=text.partition("IFNAME=")[2].split()[0])]
+    options._timeout = timedelta(milliseconds=100)
+    with pytest.raises(torch.distributed.DistStoreError):
+        group(store, 0, 2, options)
+    (key,) = store.list_keys()
+    assert bytes([127, 0, 0, 1]) in store.get(key)
+
+
+def test_deepspeed_takes_no_key_twice(tmp_path: Path) -> None:
+    """E0107, which is silent where a trainer reads the file"""
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    file = tmp_path / "ds.json"
+    file.write_text('{"train_batch_size": 1, "train_batch_size": 2}', "utf-8")
+    with pytest.raises(ValueError, match="Duplicate keys"):
+        DeepSpeedConfig(str(file))

@@ -90,8 +90,8 @@ _OWN: Final = {"--max_source_length": 1, "--max_target_length": 1, "--use_lora":
 """Flags that finetune_visualglm.py takes away before the others are parsed."""
 
 
-def of_sat(number: int, kind: str = "bad") -> list[str]:
-    given = words("sat-flags-clash", kind, number, "finetune_visualglm.py")
+def of_sat(number: int, kind: str = "bad", rule: str = "sat-flags-clash") -> list[str]:
+    given = words(rule, kind, number, "finetune_visualglm.py")
     kept: list[str] = []
     while given:
         word, *given = given
@@ -107,7 +107,8 @@ def sat() -> list[Any]:
     from tunec.targets.visualglm.schema import CONSUMER, REQUIREMENTS
 
     file = example("sat-flags-clash", "bad", 2).files["ds_config.json"]
-    argv = [of_sat(0), of_sat(1), of_sat(2), of_sat(0, "good")]
+    argv = [of_sat(0), of_sat(1), of_sat(2), of_sat(0, "good"), of_sat(4), of_sat(5)]
+    argv.append(of_sat(2, rule="script-flag-unknown"))
     held = {"verb": "resolve", "scripts": [], "files": {"ds_config.json": file}}
     return asked(REQUIREMENTS, CONSUMER, [{**held, "argv": each} for each in argv])
 
@@ -123,6 +124,62 @@ def test_the_file_takes_the_place_of_sat_s_flags() -> None:
     """sat-flags-clash"""
     assert "16" in of_sat(2)
     assert sat()[2]["values"]["batch_size"] == 4
+
+
+def test_sat_brings_files_for_three_stages_and_turns_fp16_on() -> None:
+    """sat-flags-clash"""
+    assert "deepspeed_zero3.json" in refusal(sat()[4])
+    assert "--fp16" not in of_sat(5)
+    assert sat()[5]["values"]["fp16"] is True
+
+
+def test_argparse_refuses_a_flag_that_the_script_does_not_have() -> None:
+    """script-flag-unknown"""
+    assert "--fp32" in of_sat(2, rule="script-flag-unknown")
+    assert refusal(sat()[6]) == "parse: SystemExit: 2"
+
+
+# ── GLM-4 ────────────────────────────────────────────────────────────────────────────────────────
+
+_GLM: Final = (
+    ("glm-4-file-refused", "bad", 0),
+    ("glm-4-file-refused", "bad", 1),
+    ("glm-4-file-refused", "good", 0),
+    ("key-outside-its-block", "bad", 0),
+    ("key-outside-its-block", "good", 0),
+)
+
+
+def of_glm(rule: str, kind: str, number: int) -> dict[str, Any]:
+    """A question about an example's file, by the state of the script of today."""
+    from tunec.targets.glm4.schema import SOURCES
+    from tunec.targets.scripts.sources import obtain
+
+    text = next(iter(example(rule, kind, number).files.values()))
+    machine = {"capability": [8, 0], "model_config": {"hidden_size": 8}}
+    source = str(obtain(SOURCES["3f79b54"]))
+    return {"verb": "resolve", "source": source, "files": {"finetune.yaml": text}, **machine}
+
+
+@cache
+def glm() -> dict[tuple[str, str, int], str]:
+    from tunec.targets.glm4.verify import SCRIPT
+
+    try:
+        questions = [of_glm(*each) for each in _GLM]
+    except EnvironmentUnavailable as unavailable:
+        pytest.skip(f"not checked: {unavailable}")
+    pins = (*choose("transformers", "5.23.0").requirements, "ruamel.yaml==0.18.6")
+    told = asked(pins, SCRIPT, questions)
+    return dict(zip(_GLM, map(refusal, told), strict=True))
+
+
+def test_glm_s_classes_take_what_they_have() -> None:
+    """glm-4-file-refused, key-outside-its-block"""
+    assert "argument after ** must be a mapping" in glm()["glm-4-file-refused", "bad", 0]
+    assert "unexpected keyword argument 'lora_r'" in glm()["glm-4-file-refused", "bad", 1]
+    assert "unexpected keyword argument 'bf16'" in glm()["key-outside-its-block", "bad", 0]
+    assert glm()["glm-4-file-refused", "good", 0] == glm()["key-outside-its-block", "good", 0] == ""
 
 
 # ── diffusers ────────────────────────────────────────────────────────────────────────────────────
@@ -265,6 +322,9 @@ _LENGTHS: Final = (("bad", 1), ("bad", 0), ("good", 0))
 """A prompt as long as the whole, cut at its end; at its beginning, as 0.14 does; a shorter one."""
 
 
+_VARIABLE: Final = {"WANDB_DISABLED": "true"}
+
+
 @cache
 def older() -> list[Any]:
     """TRL 0.27.2 with the settings of the bad and the good example of two pages."""
@@ -272,6 +332,7 @@ def older() -> list[Any]:
     sft = yaml_part("bad", 0, "packing-without-varlen", "sft.yaml")
     questions = [{"verb": "prefer", "said": each} for each in dpo]
     questions.append({"verb": "pack", "said": sft})
+    questions += [{"verb": "report", "variables": each} for each in (_VARIABLE, {})]
     pins = choose("trl", "0.27.2").requirements
     return asked(pins, "lints.consumers.older_trl_runs", questions, FOLDER)
 
@@ -288,7 +349,7 @@ def yaml_part(kind: str, number: int, rule: str, name: str) -> dict[str, Any]:
 
 def test_a_prompt_that_fills_the_sequence_leaves_no_answer() -> None:
     """prompt-fills-the-sequence"""
-    full, cut, fit, _ = older()
+    full, cut, fit, *_ = older()
     assert set(full["chosen"]) == set(full["rejected"]) == {0.0}
     assert 0.0 not in cut["chosen"]
     assert 0.0 not in fit["chosen"]
@@ -299,6 +360,14 @@ def test_packed_samples_see_each_other() -> None:
     told = older()[3]
     assert "cross-contamination between samples" in told["warned"]
     assert told["moved"]
+
+
+def test_a_tracker_that_is_turned_off_is_not_there() -> None:
+    """tracker-turned-off"""
+    script = example("tracker-turned-off", "bad", 0).files["train.sh"]
+    assert all(f"{name}={value}" in script for name, value in _VARIABLE.items())
+    assert "set the `WANDB_DISABLED` environment variable" in refusal(older()[4])
+    assert refusal(older()[5]) == ""
 
 
 def test_prodigy_steps_by_its_own_estimate() -> None:

@@ -50,6 +50,44 @@ def test_a_name_before_a_blank_is_a_command(tmp_path: Path) -> None:
     assert not any(line.startswith("CUDA_VISIBLE_DEVICES=") for line in told)
 
 
+def test_a_switch_takes_no_value() -> None:
+    """switch-with-a-value"""
+    from accelerate.commands.launch import launch_command_parser
+
+    held = launch_command_parser().parse_args(script("switch-with-a-value").split()[2:])
+    assert held.training_script == "true"
+
+
+def test_a_file_is_no_module() -> None:
+    """file-for-a-module"""
+    import runpy
+
+    from torch.distributed.run import parse_args
+
+    held = parse_args(script("file-for-a-module").split()[1:])
+    assert held.module
+    with pytest.raises(ImportError):
+        runpy.run_module(held.training_script)
+
+
+@shell
+def test_a_variable_that_is_not_set_is_no_word(tmp_path: Path) -> None:
+    """script-variable-misspelt"""
+    (told,) = run_with("torchrun", script("script-variable-misspelt"), tmp_path)
+    assert told[0].startswith("--nproc_per_node train.py")
+
+
+@pytest.mark.parametrize(("kind", "goes"), [("bad", False), ("good", True)])
+def test_a_variable_is_exported_by_its_beginning(kind: str, goes: bool) -> None:
+    """variable-left-behind"""
+    from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
+    from deepspeed.launcher.runner import EXPORT_ENVS
+
+    name = script("variable-left-behind", kind=kind).split()[1].partition("=")[0]
+    exports = [*EXPORT_ENVS, *CUDA_Accelerator.export_envs(MagicMock())]
+    assert any(name.startswith(each) for each in exports) is goes
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_no_engine_is_started_by_its_settings(number: int) -> None:
     """engine-flags-unread"""

@@ -48,6 +48,8 @@ REFUSED = (
     ("accelerator-config-refused", 0, NEW, "parse", "unexpected keyword argument 'even_batch'"),
     ("word-refused-later", 1, NEW, "init", "verbose"),
     ("number-without-meaning", 2, NEW, "train", "num_workers option should be non-negative"),
+    ("value-of-another-type", -1, NEW, "train", "batch_size should be a positive integer"),
+    ("required-field-missing", 0, FIRST, "parse", "output_dir"),
     ("schedule-argument-unusable", 1, NEW, "train", "Unknown decay type: sqrt"),
     # it is on: the model, which has no such method, is asked for checkpointing
     ("boolean-as-text", 0, NEW, "train", "gradient_checkpointing_enable"),
@@ -83,6 +85,9 @@ SILENT: tuple[tuple[str, int, str, Mapping[str, Any], Callable[[Mapping[str, Any
     ("schedule-argument-unusable", 0, NEW, {}, lambda run: run["rates"][-1] > 1e-6),
     ("interval-of-zero", 0, NEW, {}, lambda run: len(run["saved"]) < 2),
     ("number-without-meaning", 1, NEW, {}, _steps(9)),
+    ("liger-settings-unusable", 0, NEW, {}, _steps(9)),
+    ("optimizer-targets-unread", 0, NEW, {}, _steps(9)),
+    ("tracker-keys-unread", 0, NEW, {"report_to": "none"}, _steps(9)),
     ("compile-turned-on", 0, NEW, {"num_train_epochs": 0}, lambda r: r["values"]["torch_compile"]),
 )
 

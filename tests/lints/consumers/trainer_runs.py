@@ -23,7 +23,8 @@ def train(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _run(library: Any, arguments: dict[str, Any], folder: str) -> dict[str, Any]:
-    surroundings = {"output_dir": folder, "use_cpu": True, "disable_tqdm": True}
+    where = {"output_dir": folder} if "output_dir" in arguments else {}
+    surroundings = {**where, "use_cpu": True, "disable_tqdm": True}
     stage, seen = "parse", _watch(library)
     try:
         parser = library.HfArgumentParser(library.TrainingArguments)

@@ -1,0 +1,1 @@
+"""The configuration file of GLM-4's fine-tuning scripts."""
