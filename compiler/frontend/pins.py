@@ -128,26 +128,27 @@ def _typed(slot: Slot, given: Any, path: Path, tree: Node) -> Diagnostic | tuple
 def _not_a_quantity(slot: Slot, fault: NotAQuantity, path: Path, node: Node) -> Diagnostic:
     from tunec.compiler.frontend.type_faults import quantity_remedy
 
-    return error(
-        "E0403",
-        f"the pin of `{slot.path}`: {fault}",
-        place(node),
-        label="not understood",
-        path=path,
-        notes=(f"`{slot.path}`: {slot.doc}",),
-        help=quantity_remedy(fault.quantity, fault.value),
-    )
+    remedy = quantity_remedy(fault.quantity, fault.value)
+    return _ill_written(slot, f": {fault}", "not understood", remedy, path, node)
 
 
 def _not_a_capability(slot: Slot, given: Any, path: Path, node: Node) -> Diagnostic:
+    what = f" must be a compute capability, and is {shown(given)}"
+    remedy = 'write two numbers in quotes, such as `"8.0"`'
+    return _ill_written(slot, what, "not a compute capability", remedy, path, node)
+
+
+def _ill_written(
+    slot: Slot, what: str, label: str, remedy: str, path: Path, node: Node
+) -> Diagnostic:
     return error(
         "E0403",
-        f"the pin of `{slot.path}` must be a compute capability, and is {shown(given)}",
+        f"the pin of `{slot.path}`{what}",
         place(node),
-        label="not a compute capability",
+        label=label,
         path=path,
         notes=(f"`{slot.path}`: {slot.doc}",),
-        help='write two numbers in quotes, such as `"8.0"`',
+        help=remedy,
     )
 
 

@@ -70,6 +70,24 @@ def test_until_0_19_2_the_engine_casts_adapters_at_stage_3():
 
 
 @pytest.mark.parametrize(
+    ("method", "deepspeed", "reentrant"),
+    [("lora", "0.18.9", True), ("lora", "0.19.8", False), ("full", "0.18.9", False)],
+)
+def test_frozen_weights_are_recomputed_by_reentrance_before_0_19_3(method, deepspeed, reentrant):
+    """tests/lints/consumers/test_trainer.py has the real engine fail by the other variant."""
+    plan = planned(
+        model="smollm2-360m",
+        method=method,
+        data={"train": "train.jsonl", "samples": 1000, "sequence": 512},
+        hardware="a100-80g-x8",
+        software={"deepspeed": deepspeed},
+        pin={"zero.stage": 3, "activation_checkpointing.mode": "layer"},
+    ).plan
+    assert plan is not None
+    assert plan.activation_checkpointing.reentrant is reentrant
+
+
+@pytest.mark.parametrize(
     ("method", "compute", "why"),
     [
         ("lora", "fp16", "does not scale the loss of fp32 adapters"),

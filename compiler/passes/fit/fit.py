@@ -215,6 +215,16 @@ def _values(layout: Layout) -> dict[str, Any]:
     return {path: getattr(groups[group], name) for path, group, name in _FIELDS}
 
 
+_REENTRANT: Final = (
+    "the other variant fails over frozen weights, which DeepSpeed before 0.19.3 takes away",
+    (slot("activation_checkpointing.mode"), slot("zero.stage"), slot("adapter.kind")),
+)
+
+
+def _is_reentrant(path: str, value: Any) -> bool:
+    return path == "activation_checkpointing.reentrant" and bool(value)
+
+
 def _decisions(problem: Problem, layout: Layout) -> dict[str, Decision]:
     """A decision for each slot; a pinned one says what would have been chosen without the pin."""
     answer, pins = search(problem), dict(problem.pins)
@@ -223,7 +233,7 @@ def _decisions(problem: Problem, layout: Layout) -> dict[str, Decision]:
     decisions: dict[str, Decision] = {}
     for path, decided in _values(layout).items():
         value = wished.get(path, decided) if path in pins else decided
-        reason, rests = _reason(path, problem, answer)
+        reason, rests = _REENTRANT if _is_reentrant(path, value) else _reason(path, problem, answer)
         beaten = tuple(_beaten(path, value, problem, answer))
         decisions[path] = Decision(value, reason, rests, beaten)
     return decisions

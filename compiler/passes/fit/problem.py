@@ -6,6 +6,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, get_args
 
+from packaging.version import Version
+
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.analyses.time.machine import Machine
 from tunec.compiler.ir.caches import cached
@@ -201,10 +203,25 @@ def _parts(
         Parallel(shape.engine, shape.devices, shape.width, shape.tensor, shape.sequence),
         states_of(workload, shape.engine, shape.stage, fsdp=shape.fsdp[0]),
         zero,
-        _RECOMPUTED[shape.checkpointing],
+        _recomputed(workload, shape),
     )
 
 
+def _recomputed(workload: Workload, shape: Shape) -> ActivationCheckpointing:
+    """Torch's variant that compares nothing where frozen weights are gone when it would.
+
+    deepspeed 0.14.5 to 0.19.2 runtime/zero/partitioned_param_coordinator.py `release_sub_module`
+    takes them away while a layer is recomputed; 0.19.3 does not (deepspeedai/DeepSpeed#8148).
+    """
+    found = _RECOMPUTED[shape.checkpointing]
+    if shape.stage != 3 or shape.checkpointing == "none" or workload.adapter.kind == "none":
+        return found
+    deepspeed = workload.version("deepspeed")
+    takes_away = deepspeed is not None and deepspeed < _KEEPS_FROZEN
+    return replace(found, reentrant=True) if takes_away else found
+
+
+_KEEPS_FROZEN: Final = Version("0.19.3")
 _RECOMPUTED: Final[Mapping[Checkpointing, ActivationCheckpointing]] = {
     mode: ActivationCheckpointing(mode, False, 1, 0, False) for mode in get_args(Checkpointing)
 }
