@@ -189,7 +189,7 @@ def _outside(package: str, version: str, supported: str, target: str) -> Diagnos
     return Diagnostic(
         "E0902",
         "error",
-        f"{target} does not know {package} {version}",
+        f"{package} {version} is no release that the target {target} knows",
         (Label("this version", path=f"software.{package}"),),
         (f"its keys were read from {package} {supported}",),
         help=f"name a version within {supported}",

@@ -19,12 +19,7 @@ from tunec.schemas.hardware.catalogue import UnknownName, device
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.models.catalogue import UnknownName as UnknownModel
 from tunec.schemas.models.catalogue import card
-from tunec.schemas.source import Span
 from tunec.schemas.spec import Spec
-
-_FLEET: Final = "<fleet>"
-"""Where a diagnostic says the hardware comes from."""
-
 
 _MARK: Final = "<the cluster's>"
 """Stands for the name and the digest of a cluster: no spec is called so, and no digest reads so."""
@@ -72,7 +67,7 @@ class Reader:
         found = self._read(key, site)
         if found.spec is None or site.cluster is None:
             return self._load(key, site)
-        return _moved(found, found.spec, site, site.cluster)
+        return _moved(found, found.spec, site, site.cluster, self.selection.text)
 
     def asked(self, spec: str, site: Site) -> tuple[Asked, ...]:
         """The targets of a pair: those of the fleet file, or else the spec's own."""
@@ -156,17 +151,22 @@ def _model(spec: Spec | None) -> str:
     return _card(spec.model) if spec and isinstance(spec.model, str) else ""
 
 
-def _moved(loaded: Loaded, spec: Spec, site: Site, cluster: Cluster) -> Loaded:
-    """The same spec on another cluster: its name where the catalogue has it, else itself."""
+def _moved(loaded: Loaded, spec: Spec, site: Site, cluster: Cluster, fleet: str) -> Loaded:
+    """The same spec on another cluster: its name where the catalogue has it, else itself.
+
+    What is said of the hardware is said of the entry in the fleet file, whose text is given.
+    """
     hardware = site.hardware if site.is_catalogued else cluster
-    text = f"hardware: {site.hardware}"
-    place = Span(_FLEET, 1, len("hardware: ") + 1, 1, len(text) + 1)
+    spans, sources = loaded.spans, loaded.sources
+    if site.span is not None:
+        spans = {**spans, ("hardware",): site.span}
+        sources = {**sources, site.span.file: fleet}
     return replace(
         loaded,
         spec=spec.model_copy(update={"hardware": hardware}),
         cluster=cluster,
-        spans={**loaded.spans, ("hardware",): place},
-        sources={**loaded.sources, _FLEET: text},
+        spans=spans,
+        sources=sources,
     )
 
 

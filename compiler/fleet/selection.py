@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +39,8 @@ class Site:
     """Catalogue name, or the path of its file."""
     cluster: Cluster | None
     """None where its file has faults, which planning reports."""
+    span: Span | None = None
+    """The entry of the fleet file that selects it."""
 
     @property
     def is_catalogued(self) -> bool:
@@ -55,6 +57,8 @@ class Selection:
     specs: Mapping[str, Path]
     """By the spec's own name, sorted."""
     sites: tuple[Site, ...]
+    text: str = ""
+    """Of the fleet file."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -99,7 +103,8 @@ def select(file: Path) -> Selected:
     sites = _sites(document.value, file.parent, document, faults)
     if not faults:
         faults += _nothing(specs, sites, document)
-    found = None if faults else Selection(file, document.value, specs, sites)
+    text = document.sources.get(str(file), "")
+    found = None if faults else Selection(file, document.value, specs, sites, text)
     return Selected(found, tuple(faults), document.sources)
 
 
@@ -204,7 +209,8 @@ def _sites(
         for site in sites:
             left_out = _matches(site.name, fleet.clusters.exclude)
             if not left_out and _has_labels(site.cluster, fleet.clusters.labels):
-                _add(found, site, _span(document, "clusters", at), faults)
+                span = _span(document, "clusters", at)
+                _add(found, replace(site, span=span), span, faults)
     return tuple(found[name] for name in sorted(found))
 
 

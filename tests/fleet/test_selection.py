@@ -1,8 +1,11 @@
 """What a fleet file selects, and every name in it that leads nowhere."""
 
+from pathlib import Path
+
 import pytest
 from tests.fleet.fleets import FLEET, write_fleet
 
+from tunec.compiler.fleet.inputs import Reader
 from tunec.compiler.fleet.selection import select
 
 
@@ -77,6 +80,16 @@ def test_what_leads_nowhere(tmp_path, old, new, said):
     assert found.selection is None
     assert any(said in each.message for each in found.diagnostics), found.diagnostics
     assert all(label.span for each in found.diagnostics for label in each.labels)
+
+
+def test_what_is_said_of_a_cluster_is_said_of_its_entry(tmp_path):
+    selection = select(write_fleet(tmp_path)).selection
+    site = next(each for each in selection.sites if each.name == "t4-x1")
+    loaded = Reader(selection).loaded("small", site)
+    place = loaded.spans["hardware",]
+    assert Path(place.file).name == "fleet.yaml"
+    line = loaded.sources[place.file].splitlines()[place.line - 1]
+    assert line[place.column - 1 :].startswith("t4-x1")
 
 
 def test_two_specs_of_one_name(tmp_path):
