@@ -85,6 +85,8 @@ def _tell_what_was_read(linted: Linted, session: Session) -> None:
     """Say how files were taken together, and which were passed over, where that is not plain."""
     if len(linted.runs) > 1:
         session.note(f"read as {len(linted.runs)} runs: files of one kind are not of one run")
+    for folder in linted.cut_short:
+        session.note(f"{folder} holds more files than are read at once: name a folder in it")
     strange = linted.passed_over
     if strange:
         more = f" and {len(strange) - _FEW} more" if len(strange) > _FEW else ""

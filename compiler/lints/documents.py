@@ -195,23 +195,15 @@ class _Reader:
         """A view of what a model is loaded with is read as the trainer's own file would be."""
         by_script = view.origin is not None and view.origin.kind in SCRIPTS
         is_read = view.kind == "model" or (by_script and view.kind in TRAINERS)
-        reader = self.targets.get("huggingface") if is_read else None
-        files = (
-            (each for each in reader.files if kind_of(reader, each) == view.kind) if reader else ()
-        )
-        file = next(iter(files), None)
+        if not is_read or (reader := self.targets.get("huggingface")) is None:
+            return view
+        file = next((each for each in reader.files if kind_of(reader, each) == view.kind), None)
         return view if file is None else replace(view, target=reader, file=file)
 
     def _script(self, name: str, parsed: Parsed, path: Path | None) -> None:
         """Take in the flags of a maker's script, and follow what they name."""
-        document = Document(
-            name,
-            str(parsed.reader),
-            parsed.format,
-            parsed.text,
-            parsed.root,
-            unknown=parsed.unknown,
-        )
+        kind, root = str(parsed.reader), parsed.root
+        document = Document(name, kind, parsed.format, parsed.text, root, unknown=parsed.unknown)
         self.documents += [document, *map(self._with_table, views(document))]
         if parsed.reader == "diffusers":
             from tunec.compiler.lints.diffusion.account import example_view

@@ -38,6 +38,8 @@ class Linted:
     """Text of each file by the name that spans use."""
     passed_over: tuple[str, ...] = ()
     """Files below a folder that was named which are none of a known kind."""
+    cut_short: tuple[str, ...] = ()
+    """Folders that were named and hold more than was read."""
 
     @property
     def run(self) -> Run:
@@ -67,13 +69,14 @@ def lint_files(
     folder stands for the configs below it; its other files are counted in `passed_over`.
     """
     surroundings = environment or Environment()
-    every = dict(files_of(paths))
-    found = frozenset(str(path) for path, is_found in every.items() if is_found)
-    readings = list(read_runs(tuple(every), targets, surroundings.readers))
+    gathered = files_of(paths)
+    found = frozenset(str(path) for path, is_found in gathered.files.items() if is_found)
+    readings = list(read_runs(tuple(gathered.files), targets, surroundings.readers))
     strange = frozenset(name for each in readings for name in _strangers(each)) & found
     kept = [_without(each, strange) for each in readings]
     linted = _together([_checked(each, targets, surroundings, allowances) for each in kept])
-    return replace(linted, passed_over=tuple(sorted(strange)))
+    cut = tuple(map(str, gathered.cut_short))
+    return replace(linted, passed_over=tuple(sorted(strange)), cut_short=cut)
 
 
 def lint_texts(

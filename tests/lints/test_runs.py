@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
 from lint_asking import Answer, lint
 
+from tunec.compiler.lints import folders
 from tunec.compiler.lints.lint import Linted, lint_files
 from tunec.targets.registry import TARGETS
 
@@ -105,6 +107,30 @@ def test_a_folder_is_the_configs_below_it(tmp_path: Path) -> None:
     assert _files(linted, tmp_path) == [{"a/ds.json"}]
     assert [Path(each).name for each in linted.passed_over] == ["chart.yaml", "data.json"]
     assert {each.id for each in linted.diagnostics if each.severity != "note"} == {"fp16-and-bf16"}
+
+
+def test_a_walk_of_a_folder_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At so many files, or folders; the command says of which folder more was not read."""
+    for name in ("a/one.json", "b/two.json", "c/three.json"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "a/around").symlink_to(tmp_path)
+    assert folders.files_of([tmp_path]).cut_short == ()
+    monkeypatch.setattr(folders, "_MOST_FILES", 2)
+    assert [each.name for each in folders.files_of([tmp_path]).files] == ["one.json", "two.json"]
+    assert folders.files_of([tmp_path, tmp_path / "a"]).cut_short == (tmp_path,)
+    monkeypatch.setattr(folders, "_MOST_FOLDERS", 2)
+    assert [each.name for each in folders.files_of([tmp_path]).files] == ["one.json"]
+    assert "holds more files than are read at once" in _asked(tmp_path, ".").err
+
+
+def test_another_file_system_is_not_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as /proc below /."""
+    monkeypatch.setattr(folders.os, "walk", lambda _: iter(seen))
+    below = ["proc", "no such folder"]
+    seen = [("/", below, [])]
+    assert Path("/proc").stat().st_dev != Path("/").stat().st_dev
+    assert (folders.files_of([Path("/")]).files, below) == ({Path("/"): False}, [])
 
 
 def _asked(folder: Path, *arguments: str) -> Answer:

@@ -5,10 +5,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tunec.compiler.diagnostics.diagnostic import Label, Term
+from tunec.compiler.lints.evaluation.asked import strategy_of
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
+    from tunec.compiler.analyses.memory.account import Account
+    from tunec.compiler.analyses.memory.workload import Workload
     from tunec.compiler.lints.memory.estimate import Estimate
 
 
@@ -18,8 +21,10 @@ def _check(run: Run) -> Iterator[Finding]:
     from tunec.compiler.lints.memory.estimate import estimate
 
     found = estimate(run)
-    labels = _labels(run)
-    if found is None or not labels:
+    if found is None:
+        return
+    labels = (*_of_evaluation(run, found.account), *_labels(run))
+    if not labels:
         return
     is_known = _is_layout_known(run) and not found.is_assumed
     writes = found.account.peak.evaluates and found.account.workload.evaluated is not None
@@ -80,18 +85,43 @@ def _full_samples(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
     from tunec.schemas.units import format_bytes
 
     account = found.account
-    batch, data = account.layout.batch, account.workload.data
-    pixels = f"{data.image_width}x{data.image_height} pixels"
-    sample = pixels if data.images else f"{data.sequence} tokens"
+    batch, evaluates = account.layout.batch, account.peak.evaluates
+    what, number = ("evaluation", batch.evaluation) if evaluates else ("this", batch.micro)
+    fewer = (
+        "at once (per_device_eval_batch_size, 8 where it is left out), or shorten them"
+        if evaluates
+        else "at once and accumulate more, shorten them, or recompute activations"
+    )
     return Finding(
-        f"this needs {format_bytes(account.peak_bytes)} of {format_bytes(found.capacity)} on each "
-        f"{found.device} with {batch.micro} x {sample}",
+        f"{what} needs {format_bytes(account.peak_bytes)} of {format_bytes(found.capacity)} on "
+        f"each {found.device} with {number} x {_sample(account.workload)}",
         labels,
         (f"at its peak ({account.peak_phase}), where samples are as long as they may be",),
-        "take fewer samples at once and accumulate more, shorten them, or recompute activations",
+        f"take fewer samples {fewer}",
         sum=tuple(Term(name, size) for name, size in account.terms.items()),
         severity="warning",
     )
+
+
+def _sample(workload: "Workload") -> str:
+    """A sample in the units that it is measured in: tokens, or a denoiser's pixels."""
+    data = workload.data
+    if workload.architecture.kind == "diffusion":
+        return f"{data.image_width}x{data.image_height} pixels"
+    pictured = f", {data.image_tokens} of them a picture's" if data.image_tokens else ""
+    return f"{data.sequence + data.image_tokens} tokens{pictured}"
+
+
+def _of_evaluation(run: Run, account: "Account") -> tuple[Label, ...]:
+    """Where the batch of evaluation is said, or that there is any, if it is what takes most."""
+    if not account.peak.evaluates:
+        return ()
+    said = run.place(run.observed("batch.evaluation"))
+    if said is not None:
+        return (said.label("samples at once in evaluation"),)
+    at = next((each for one in run.of("trainer") if (each := strategy_of(one)) is not None), None)
+    number = account.layout.batch.evaluation
+    return () if at is None else (at.label(f"evaluates, {number} samples at once unasked"),)
 
 
 def _labels(run: Run) -> tuple[Label, ...]:
@@ -122,7 +152,12 @@ RULE = Rule(
             "tunec compiler/analyses/memory: the account, held against 1000 and more published "
             "measurements (tests/analyses)"
         ),
-        "hiyouga/LlamaFactory#2931, #260",
+        "hiyouga/LlamaFactory#2931, #260; haotian-liu/LLaVA#157, #68",
+        "zai-org/GLM-4#501, #281, #785",
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py: per_device_eval_batch_size is 8; "
+            "Roblox/FAI-RL#109"
+        ),
     ),
     check=_check,
 )

@@ -6,11 +6,15 @@ LoRA adapters of no size where their targets are not told.
 """
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tunec.compiler.lints.memory.encoders import encoders, kept_encoders
-from tunec.compiler.lints.memory.evaluated import answers_of, evaluation_batch
+from tunec.compiler.lints.memory.evaluated import answers_of, evaluation_batch, loss_of
 from tunec.compiler.lints.memory.fully_sharded import fsdp_of, is_fully_sharded
+from tunec.compiler.lints.memory.pictures import seen, text_tokens, within
+from tunec.compiler.lints.memory.scripts import script_of
+from tunec.compiler.lints.memory.trained import Trained, trained
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.sequence.length import longest
 from tunec.schemas.frozen import dataclass
@@ -18,7 +22,7 @@ from tunec.schemas.frozen import dataclass
 if TYPE_CHECKING:
     from tunec.compiler.analyses.memory.account import Account
     from tunec.compiler.analyses.memory.workload import Layout, Workload
-    from tunec.compiler.ir.slots import States
+    from tunec.compiler.ir.slots import Data, States
     from tunec.schemas.models.architecture import Architecture
 
 _FROZEN_PARTS = ("unfrozen_parameters", "use_galore", "use_badam", "use_apollo", "use_unsloth")
@@ -28,6 +32,8 @@ _SWITCHES = ("tune_mm_mlp_adapter", "freeze_backbone", "freeze_llm", "freeze_vlm
 2U1/Qwen-VL-Series-Finetune 93fef86 src/params.py, OpenGVLab/InternVL."""
 
 
+_MODE: Final = "activation_checkpointing.mode"
+_WRITERS = ("causal-lm", "vision-language")
 _DENOISERS = ("simpletuner", "diffusers-run")
 _ELSEWHERE = (
     *("ramtorch", "musubi_blocks_to_swap", "enable_group_offload", "optimizer_cpu_offload_method"),
@@ -49,7 +55,8 @@ class Estimate:
     is_assumed: bool = False
     """Whether nothing says how much of the model is trained, and all of it is taken to be."""
     knows_length: bool = True
-    """Whether anything says how long a sample is; otherwise only what stays is to be compared."""
+    """Whether anything says how long a sample is, or its picture; otherwise only what stays is to
+    be compared."""
 
     @property
     def still_bytes(self) -> int:
@@ -68,18 +75,20 @@ def estimate(run: Run) -> Estimate | None:
     """The account of a run; None where too little of it is known."""
     architecture = _architecture(run)
     device = _device(run)
-    if architecture is None or device is None or _is_out_of_scope(run):
+    if architecture is None or device is None or _is_out_of_scope(run) or _is_split_unseen(run):
         return None
-    layout = _layout(run, architecture)
-    if layout is None:
+    parts = trained(run, architecture)
+    layout = None if parts is None else _layout(run, architecture, parts)
+    if parts is None or layout is None:
         return None
     from tunec.compiler.analyses.memory.account import account
 
+    is_pictured = layout[0].data.image_tokens > 0
     return Estimate(
         account(*layout),
         *device,
-        is_assumed=run.value("adapter.kind") is None and not _trains_all(run),
-        knows_length=_is_denoiser(run) or longest(run) is not None,
+        is_assumed=not parts.is_told and not _trains_all(run),
+        knows_length=_is_denoiser(run) or longest(run) is not None or is_pictured,
     )
 
 
@@ -96,11 +105,24 @@ def _trains_all(run: Run) -> bool:
 
 
 def _architecture(run: Run) -> "Architecture | None":
-    """The model's, if it is a plain language model or a denoiser, all of it trained or frozen."""
+    """The model's, if it is a language model, with eyes or without, or a denoiser."""
     model = run.model
-    if model is None or not (model.architecture.kind == "causal-lm" or _is_denoiser(run)):
+    if model is None or not (model.architecture.kind in _WRITERS or _is_denoiser(run)):
         return None
-    return model.architecture
+    sees = model.architecture.kind == "vision-language"
+    is_quantized = run.value("quantization.format", "none") != "none"
+    return _without_packed(model.architecture) if sees and is_quantized else model.architecture
+
+
+def _without_packed(architecture: "Architecture") -> "Architecture":
+    """A model without the layers of its tower, which may be quantised with the others or not.
+
+    transformers 5.23 `quantizers/base.py` `get_keys_to_not_convert` takes out the head alone, and a
+    run's `llm_int8_skip_modules` may take out the tower.
+    """
+    eyes = ("vision", "projector")
+    kept = (each for each in architecture.modules if each.part not in eyes or each.kind != "linear")
+    return replace(architecture, modules=tuple(kept))
 
 
 def _is_denoiser(run: Run) -> bool:
@@ -128,10 +150,22 @@ def _is_out_of_scope(run: Run) -> bool:
     """Paged states, methods that train a part, and what no slot tells."""
     part = any(run.said(kind, *_FROZEN_PARTS) for kind in ("trainer", "axolotl"))
     flags = (each for key in _SWITCHES for each in run.each("hf", key))
-    part = part or any(str(each.value).lower() == "true" for each in flags)
+    part = part or (
+        script_of(run) is None and any(str(each.value).lower() == "true" for each in flags)
+    )
     elsewhere = _is_denoiser(run) and _is_elsewhere(run)
-    is_nobodys = run.value("adapter.kind") is None and not run.of("hf")
+    is_nobodys = run.value("adapter.kind") is None and not run.of("hf", "minicpm-v")
     return part or elsewhere or is_nobodys or _optimizer(run) is None
+
+
+_SPLITS: Final = ("deepspeed", "fsdp", "fsdp_config")
+
+
+def _is_split_unseen(run: Run) -> bool:
+    """Whether a file that shards is named and could not be read, or only running tells which."""
+    named = any(place.value for place in run.each("trainer", "deepspeed"))
+    unseen = named and not run.of("deepspeed")
+    return unseen or any(each.unknown.intersection(_SPLITS) for each in run.of("trainer"))
 
 
 def _is_elsewhere(run: Run) -> bool:
@@ -151,11 +185,13 @@ def _optimizer(run: Run) -> str | None:
     return None if str(name).startswith(("paged", "adafactor", "lion", "sgd")) else str(name)
 
 
-def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] | None":
+def _layout(
+    run: Run, architecture: "Architecture", parts: Trained
+) -> "tuple[Workload, Layout] | None":
     micro, sequence = run.value("batch.micro"), longest(run)
     if sequence is None:
         sequence = 1  # nobody tells it; what stays, and what evaluation writes, may be too much
-    compute, world = run.value("precision.compute"), run.value("parallel.world")
+    compute, world = _compute(run), run.value("parallel.world")
     numbers = (micro, 1 if _is_denoiser(run) else sequence, world)
     if compute is None or any(not isinstance(n, int) or n < 1 for n in numbers):
         return None
@@ -163,7 +199,7 @@ def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] 
     from tunec.compiler.ir.slots import ActivationCheckpointing, Batch, Parallel
     from tunec.compiler.passes.fit.zero import zero_of
 
-    workload = _workload(run, architecture, sequence, compute)
+    workload = _workload(run, architecture, parts, compute)
     on_deepspeed = bool(run.of("deepspeed")) or run.value("parallel.engine") == "deepspeed"
     sharded = not on_deepspeed and is_fully_sharded(run)
     fsdp = fsdp_of(run) if sharded else NO_FSDP
@@ -182,7 +218,7 @@ def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] 
         nvme_path=None,
     )
     accumulation = run.value("batch.accumulation", 1)
-    mode = run.value("activation_checkpointing.mode", "layer")
+    mode: Any = "layer" if parts.recomputes else run.value(_MODE, "layer")
     return workload, Layout(
         Parallel(engine, world, width, run.value("parallel.tensor", 1), 1),
         _states(run, workload, engine, stage),
@@ -192,6 +228,12 @@ def _layout(run: Run, architecture: "Architecture") -> "tuple[Workload, Layout] 
         fsdp=fsdp,
         nodes=_nodes(run, world),
     )
+
+
+def _compute(run: Run) -> Any:
+    """The dtype of products; GLM-4's scripts load in 16 bits, and without a flag compute so."""
+    told = run.value("precision.compute")
+    return run.value("states.weights") if told is None and run.of("glm4") else told
 
 
 def _moves(run: Run) -> bool:
@@ -204,48 +246,47 @@ def _nodes(run: Run, world: int) -> int:
     return 1 if cluster is None else -(-world // min(each.device_count for each in cluster.nodes))
 
 
-def _workload(run: Run, architecture: "Architecture", sequence: int, compute: Any) -> "Workload":
+def _workload(run: Run, architecture: "Architecture", parts: Trained, compute: Any) -> "Workload":
     from tunec.compiler.analyses.memory.workload import Workload
-    from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
-    from tunec.compiler.ir.slots import (
-        Adapter,
-        AttentionKernel,
-        Data,
-        Optimizer,
-        Precision,
-        Quantization,
-    )
+    from tunec.compiler.ir.slots import AttentionKernel, Optimizer, Precision, Quantization
 
-    targets = run.value("adapter.targets", ()) or ()
-    kind = run.value("adapter.kind", "none")
-    also = run.value("adapter.also_train", ()) or ()
-    rank = run.value("adapter.rank", 0) if kind != "none" else 0
-    adapter = Adapter(kind, rank, 1.0, 0.0, targets, "none", False, False, "never", also, (), 0)
     versions = {name: str(found.version) for name, found in run.releases.items()}
     scaling: Any = "dynamic" if compute == "fp16" else "none"
     form: Any = run.value("quantization.format", "none") or "none"
     return Workload(
         architecture=architecture,
         components=encoders(run) if _is_denoiser(run) else (),
-        data=Data("", None, None, sequence or 0, run.value("data.packing", False), *_pictures(run)),
+        data=_data(run, architecture),
         precision=Precision(compute, scaling, 16, 1000, 2, 1, False, False),
         attention=AttentionKernel(run.value("attention.implementation", "sdpa")),
         quantization=Quantization(form, run.value("quantization.double", True), compute, None),
-        adapter=adapter,
+        adapter=parts.adapter,
         optimizer=Optimizer(_optimizer(run), "fused", 1e-5, 0.9, 0.999, 1e-8, 0.0, 1.0),  # type: ignore[arg-type]
-        adapted=adapted_modules(architecture, targets) if kind != "none" else (),
-        trained=trained_modules(architecture, adapter),
+        adapted=parts.adapted,
+        trained=parts.whole,
         versions=tuple(sorted(versions.items())),
-        loss="fused",
+        loss=loss_of(run),
         evaluated=answers_of(run),
         kept_components=kept_encoders(run),
     )
 
 
-def _pictures(run: Run) -> tuple[int, int, int, int, int]:
-    """Of a sample: number, width, height, and what they are for a language model."""
+def _data(run: Run, architecture: "Architecture") -> "Data":
+    """A sample as long as it may be, and the picture that is in it."""
+    from tunec.compiler.ir.slots import Data
+
+    length, packs = longest(run), run.value("data.packing", False)
+    if _is_denoiser(run):
+        return Data("", None, None, length or 1, packs, *_drawn(run))
+    pictures = within(architecture, length, seen(run, architecture))
+    text = text_tokens(architecture, length, pictures)
+    return Data("", None, None, text, packs, *pictures)
+
+
+def _drawn(run: Run) -> tuple[int, int, int, int, int]:
+    """Of a denoiser's sample: number, width, height, and no tokens of a language model."""
     wide, high = run.value("data.image_width"), run.value("data.image_height")
-    if not _is_denoiser(run) or not isinstance(wide, int) or not isinstance(high, int):
+    if not isinstance(wide, int) or not isinstance(high, int):
         return 0, 0, 0, 0, 0
     return 1, wide, high, 0, 0
 
@@ -266,7 +307,7 @@ def _in_fp32(run: Run) -> bool:
     """fp16 has to scale fp32 gradients; diffusers and LLaMA-Factory cast what they train."""
     if run.of("diffusers"):
         return True
-    if run.value("precision.compute") != "bf16" or run.value("states.weights") == "fp32":
+    if _compute(run) != "bf16" or run.value("states.weights") == "fp32":
         return True
     pure = run.said("llamafactory", "pure_bf16")
     return bool(run.of("llamafactory")) and (pure is None or pure.value is not True)

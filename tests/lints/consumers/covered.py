@@ -22,6 +22,10 @@ _WITHOUT: Final = "test_started_without.py"
 ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
     "adalora-recomputed-by-reentrance": (_WITHOUT, "test_an_adapter_of_adalora_is_ready_twice"),
     "engine-flags-unread": (_WITHOUT, "test_no_engine_is_started_by_its_settings"),
+    "non-reentrant-adapter-under-zero-3": (
+        _TRAINER,
+        "test_frozen_weights_are_gone_when_they_are_recomputed",
+    ),
     "evaluation-below-stage-3": (_WITHOUT, "test_the_trainer_evaluates_by_stage_3_alone"),
     "assignment-with-blanks": (_WITHOUT, "test_a_name_before_a_blank_is_a_command"),
     "file-for-a-module": (_WITHOUT, "test_a_file_is_no_module"),
@@ -314,7 +318,6 @@ NOT_PROVEN: Final[Mapping[str, Rules]] = {
         "liger-not-for-the-model",
     ),
     "it is a process group of several processes that refuses it, or hangs": _of(
-        "non-reentrant-adapter-under-zero-3",
         "more-than-allocated",
         "fsdp-offload-of-sent-weights",
     ),
@@ -333,9 +336,6 @@ NOT_PROVEN: Final[Mapping[str, Rules]] = {
         "script-cuts-images script-settings-clash",
         "example-flag-refused example-flags-refused-together language-model-tuned-beside-lora",
         "chat-form-of-another-model",
-    ),
-    "it is reported of several processes: one that counts as two reads what it wrote": _of(
-        "adapter-resumed-under-zero-3",
     ),
     "it is the absence of a reader, which no run shows": _of(
         "leaf-modules-below-stage-3 hub-without-saves number-of-another-method",

@@ -1,11 +1,14 @@
-"""DeepSpeed's own parser, schedulers and optimizers, by a ds_config.json.
+"""DeepSpeed's own parser, schedulers, optimizers and engine, by a ds_config.json.
 
-Runs inside an environment that holds one release of deepspeed. Verb: `read`.
+Runs inside an environment that holds one release of deepspeed. Verbs: `read`, `recompute`.
 """
 
+import os
+import socket
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 
 def read(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -13,10 +16,11 @@ def read(question: Mapping[str, Any]) -> dict[str, Any]:
     from deepspeed.runtime import config as module
 
     world = question.get("world", 1)
-    module.dist = SimpleNamespace(get_world_size=lambda *_, **__: world, get_rank=lambda: 0)
+    processes = SimpleNamespace(get_world_size=lambda *_, **__: world, get_rank=lambda: 0)
     stage = "config"
     try:
-        held = module.DeepSpeedConfig(dict(question["config"]))
+        with patch.object(module, "dist", processes):
+            held = module.DeepSpeedConfig(dict(question["config"]))
         stage = "scheduler"
         rates = _rates(held)
     except Exception as refusal:  # noqa: BLE001  the refusal is the answer
@@ -48,4 +52,54 @@ def _rates(held: Any) -> list[float]:
     return rates
 
 
-VERBS = {"read": read}
+def recompute(question: Mapping[str, Any]) -> dict[str, Any]:
+    """A backward pass of a frozen layer and a trained one, recomputed: what it says, if it fails.
+
+    One process of a group of its own; recomputation is torch's, `reentrant` or not.
+    """
+    import deepspeed
+    import torch
+
+    _alone(deepspeed)
+    model = _recomputed(question["reentrant"])
+    engine, *_ = deepspeed.initialize(
+        model=model,
+        model_parameters=[each for each in model.parameters() if each.requires_grad],
+        config=dict(question["config"]),
+    )
+    dtype = next(engine.module.parameters()).dtype
+    try:
+        engine.backward(engine(torch.ones(1, 8, dtype=dtype, requires_grad=True)).sum())
+    except Exception as refusal:  # noqa: BLE001  the refusal is the answer
+        return {"refused": "step", "text": f"{type(refusal).__name__}: {refusal}"}
+    return {}
+
+
+def _alone(deepspeed: Any) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "DS_ACCELERATOR": "cpu"}
+    os.environ.update(place, RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_SIZE="1")
+    deepspeed.comm.torch.build_shm_op = lambda: None  # compiled for minutes; gloo does without
+    deepspeed.init_distributed("gloo")
+
+
+def _recomputed(reentrant: bool) -> Any:
+    """A norm that is frozen and a linear layer that is trained, recomputed as one."""
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.Linear(8, 8))
+            self.layers[0].requires_grad_(False)
+
+        def forward(self, x: Any) -> Any:
+            return checkpoint(self.layers, x, use_reentrant=reentrant)
+
+    return Model()
+
+
+VERBS = {"read": read, "recompute": recompute}

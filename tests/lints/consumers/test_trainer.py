@@ -99,6 +99,12 @@ DEEPSPEED = (
     ("deepspeed-scheduler-unknown", 0, 1, "does not recognize LR scheduler cosine"),
 )
 
+STAGE_3 = {
+    "train_micro_batch_size_per_gpu": 1,
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": True}},
+    "zero_optimization": {"stage": 3},
+}
+
 
 @cache
 def environment(consumer: str, version: str):
@@ -187,13 +193,36 @@ def test_the_wrong_end_of_a_metric_is_the_default():
     assert trained("best-model-upside-down", 0, NEW)["greater"] is True
 
 
-@pytest.mark.parametrize(("rule", "number", "world", "text"), DEEPSPEED)
+@cache
+def engines(version: str) -> list[Any]:
+    """What a release says to the rows of DEEPSPEED; then of layers recomputed without reentrance
+    and with it. One process answers all."""
+    read_of = [
+        {"verb": "read", "config": json.loads(bad(rule, number)["ds_config.json"]), "world": world}
+        for rule, number, world, _ in DEEPSPEED
+    ]
+    recomputed = [
+        {"verb": "recompute", "config": STAGE_3, "reentrant": reentrant}
+        for reentrant in (False, True)
+    ]
+    script = "lints.consumers.deepspeed_runs"
+    return ask(environment("deepspeed", version), script, [*read_of, *recomputed], root=FOLDER)
+
+
+@pytest.mark.parametrize("row", DEEPSPEED)
 @pytest.mark.parametrize("version", ["0.14.5", "0.19.8"])
-def test_what_deepspeed_refuses_is_refused(rule, number, world, text, version):
-    config = json.loads(bad(rule, number)["ds_config.json"])
-    answer = read(version, config, world)
+def test_what_deepspeed_refuses_is_refused(row, version):
+    answer = engines(version)[DEEPSPEED.index(row)]
     assert "refused" in answer, answer
-    assert text in answer["text"]
+    assert row[-1] in answer["text"]
+
+
+@pytest.mark.parametrize(("version", "fails"), [("0.14.5", True), ("0.19.8", False)])
+def test_frozen_weights_are_gone_when_they_are_recomputed(version, fails):
+    """In releases before 0.19.3, by the variant that compares what it recomputes."""
+    plain, reentrant = engines(version)[-2:]
+    assert ("different metadata" in plain.get("text", "")) is fails, plain
+    assert reentrant == {}
 
 
 def test_a_word_counts_as_true_to_deepspeed():
