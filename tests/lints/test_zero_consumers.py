@@ -75,8 +75,9 @@ TAKEN: Final[Mapping[str, dict[str, Any]]] = {
 """What is taken, and by the rules is good, or does nothing."""
 
 _ASK: Final = """
-import json, sys, torch, deepspeed
-deepspeed.comm.torch.build_shm_op = lambda: None  # compiled for minutes, and gloo does without
+import importlib, json, sys, torch, deepspeed
+backend = importlib.import_module("deepspeed.comm.torch")  # deepspeed.comm.torch is torch itself
+backend.build_shm_op = lambda: None  # compiled for minutes, and gloo does without
 deepspeed.init_distributed("gloo")
 said = {}
 for name, config in json.loads(sys.argv[1]).items():

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.lints.adapter.lora import is_minicpm, is_true
 from tunec.compiler.lints.batch.counts import is_whole
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.run import Run
 
 _FLAGS: Final = frozenset(
@@ -57,7 +57,7 @@ def asked(document: Document) -> Asked | None:
 
 
 def _asker(document: Document) -> "Callable[[Document], Asked | None] | None":
-    if document.is_view or document.format != "shell":
+    if document.is_view or document.format != "shell" or document.kind not in TRAINERS:
         return None
     return next((asker for is_its, asker in _SCRIPTS if is_its(document)), None)
 

@@ -1,5 +1,6 @@
 """Work in a process of its own that counts as one of several: programs leave global state."""
 
+import importlib
 import multiprocessing
 import os
 import tempfile
@@ -51,13 +52,21 @@ def _forget() -> None:
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
+def _without_shared_memory() -> None:
+    """Let DeepSpeed build nothing: a minute of g++ for what no fake group calls.
+
+    Its module goes by its whole name: `deepspeed.comm.torch` is torch itself, which `from .comm
+    import *` brings in (deepspeed 0.14.5 to 0.19.8 comm/__init__.py).
+    """
+    backend = importlib.import_module("deepspeed.comm.torch")
+    backend.build_shm_op = lambda: None  # type: ignore[attr-defined]
+
+
 def _count(world: int) -> None:
-    import deepspeed.comm.torch
     import torch
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": "1"}
     os.environ.update({**ranks, "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"})
-    # A minute of g++ for an operation that no fake group calls.
-    deepspeed.comm.torch.build_shm_op = lambda: None
+    _without_shared_memory()
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)

@@ -3,6 +3,7 @@
 Runs inside an environment that holds one release of deepspeed. Verbs: `read`, `recompute`.
 """
 
+import importlib
 import os
 import socket
 from collections.abc import Mapping
@@ -81,7 +82,8 @@ def _alone(deepspeed: Any) -> None:
         port = str(free.getsockname()[1])
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "DS_ACCELERATOR": "cpu"}
     os.environ.update(place, RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_SIZE="1")
-    deepspeed.comm.torch.build_shm_op = lambda: None  # compiled for minutes; gloo does without
+    # compiled for a minute; gloo does without. `deepspeed.comm.torch` is torch itself (import *)
+    importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None  # type: ignore[attr-defined]
     deepspeed.init_distributed("gloo")
 
 
