@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from tunec.compiler.frontend.shell_flags import typed
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.views import view
@@ -124,6 +123,8 @@ def flags_view(document: Document) -> Document | None:
     """
     if not is_env_file(document):
         return None
+    from tunec.compiler.frontend.shell_flags import typed  # compiling reads no shell
+
     told = {**dict(_of_variables(document)), **extra(document)}
     found = {flag: _worth(at, typed(str(at.value))) for flag, at in told.items()}
     unknown = {VARIABLES[name] for name in document.unknown if name in VARIABLES}

@@ -5,6 +5,7 @@ from typing import Final
 
 from tunec.compiler.lints.conditions import Pair, refused_beside, refused_pair, where
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.zero.asked import stage_of
@@ -162,13 +163,9 @@ def _packed_early(run: Run, document: Document) -> Iterator[Finding]:
     kind = card.config.get("model_type") if card is not None else None
     sees = "-vl-" in str(named.value).lower() or "llava" in str(named.value).lower()
     if sees or (isinstance(kind, str) and kind not in _PACKED):
-        yield Finding(
-            f"neat_packing is refused for {named.value}",
-            (packed.label("refused"), named.label("", primary=False)),
-            ("Current model does not support block diagonal attention",),
-            "remove neat_packing, or use LLaMA-Factory 0.9.2 and later",
-            consequence="load",
-        )
+        told = "Current model does not support block diagonal attention"
+        remedy = "remove neat_packing, or use LLaMA-Factory 0.9.2 and later"
+        yield _unpacked(packed, named, told, remedy)
 
 
 def _packed(document: Document) -> Iterator[Finding]:
@@ -179,13 +176,18 @@ def _packed(document: Document) -> Iterator[Finding]:
     if packed is None or kernel is None or name is None:
         return
     if any(each in said for each in _UNMASKED):
-        yield Finding(
-            f"neat_packing is refused for {name.value}",
-            (packed.label("refused"), name.label("", primary=False)),
-            ("Neat packing is not supported for gemma4, gpt_oss models",),
-            "remove neat_packing",
-            consequence="load",
-        )
+        told = "Neat packing is not supported for gemma4, gpt_oss models"
+        yield _unpacked(packed, name, told, "remove neat_packing")
+
+
+def _unpacked(packed: Place, model: Place, told: str, remedy: str) -> Finding:
+    return Finding(
+        f"neat_packing is refused for {model.value}",
+        (packed.label("refused"), model.label("", primary=False)),
+        (told,),
+        remedy,
+        consequence="load",
+    )
 
 
 def _kept(document: Document) -> Iterator[Finding]:
