@@ -87,9 +87,19 @@ _WRAPPERS: Final = frozenset(
         *("exec", "nohup", "command", "sudo", "env", "nice", "ionice", "numactl", "stdbuf", "uv"),
         *("timeout", "taskset", "conda", "mamba", "micromamba", "poetry", "pipenv", "hatch"),
         *("singularity", "apptainer", "docker", "podman", "xvfb-run", "unbuffer", "setsid"),
-        *("torch-run", "nsys", "mpirun", "mpiexec", "pdsh", "ssh"),
+        *("torch-run", "nsys", "pdsh", "ssh"),
     }
 )
+STARTERS: Final = ("srun", "mpirun")
+"""Programs that start one command several times, on one node or on many, as launches call them."""
+_MPI: Final = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun"})
+_COUNTS_OF_MPI: Final = frozenset(
+    {
+        *("-np", "--np", "-n", "-c", "-npernode", "--npernode", "-N", "-ppn", "-perhost"),
+        *("-H", "-host", "--host", "-hosts", "--map-by", "-map-by", "--hostfile", "-hostfile"),
+    }
+)
+"""Open MPI 5.0 mpirun manual page; Intel MPI 2021 and MPICH 4 mpiexec: how many, and where."""
 _PYTHON: Final = re.compile(r"python[\d.]*(\.exe)?")
 _SCRIPT: Final = re.compile(r"[^-].*\.(py|sh)\Z", re.DOTALL)
 _NUMBER: Final = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -105,6 +115,8 @@ def launched(arguments: Sequence[Field]) -> tuple[Launch, ...]:
     name = _base(arguments[0])
     if name == "srun":
         return _by_slurm(arguments)
+    if name in _MPI:
+        return _by_mpi(arguments)
     is_cut_off = name.replace(",", "").isdigit()  # CUDA_VISIBLE_DEVICES=0, 1 torchrun ...
     if name in _WRAPPERS or is_cut_off or not arguments[0].is_known:
         return _behind(arguments)
@@ -116,6 +128,8 @@ def _behind(arguments: Sequence[Field]) -> tuple[Launch, ...]:
     for at in range(1, min(len(arguments), 64)):
         if _base(arguments[at]) == "srun":
             return _by_slurm(arguments[at:])
+        if _base(arguments[at]) in _MPI:
+            return _by_mpi(arguments[at:])
         found = _program(arguments[at:])
         if found is not None:
             return (found,)
@@ -130,6 +144,21 @@ def _by_slurm(arguments: Sequence[Field]) -> tuple[Launch, ...]:
     return (own, *inner) if inner or name.endswith((".py", ".sh")) else ()
 
 
+def _by_mpi(arguments: Sequence[Field]) -> tuple[Launch, ...]:
+    """`mpirun` with what it starts; of its flags those that say how many, and where."""
+    for at in range(1, min(len(arguments), 64)):
+        inner = _program(arguments[at:])
+        if inner is not None:
+            words, rest = arguments[1:at], tuple(arguments[at:])
+            flags = tuple(
+                (word, (words[n + 1],))
+                for n, word in enumerate(words[:-1])
+                if word.text in _COUNTS_OF_MPI
+            )
+            return (Launch("mpirun", arguments[0], flags, _shown(rest[0]), rest, ()), inner)
+    return ()
+
+
 def _program(arguments: Sequence[Field]) -> Launch | None:
     first, rest = arguments[0], arguments[1:]
     name = _base(first)
@@ -137,6 +166,8 @@ def _program(arguments: Sequence[Field]) -> Launch | None:
         return _launch(name, first, rest)
     if name == "accelerate" and rest and rest[0].text == "launch":
         return _launch(name, first, rest[1:])
+    if name == "accelerate" and rest and rest[0].text.startswith("--") and _hides_flags(rest):
+        return _launch(name, first, rest)
     if name in _COMMANDS:
         return _by_itself(name, first, rest)
     is_python = _PYTHON.fullmatch(name) is not None

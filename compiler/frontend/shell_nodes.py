@@ -25,7 +25,7 @@ from tunec.compiler.frontend.shell_flags import (
     is_override,
     retyped,
 )
-from tunec.compiler.frontend.shell_launch import Launch, flags_of, launched
+from tunec.compiler.frontend.shell_launch import STARTERS, Launch, flags_of, launched
 from tunec.compiler.frontend.shell_processes import is_batch_script, processes, slurm
 from tunec.compiler.frontend.shell_references import (
     Reference,
@@ -54,7 +54,8 @@ _ASSIGNMENT: Final = re.compile(r"(export[ \t]+)?[A-Za-z_]\w*\+?=")
 _SHEBANG: Final = re.compile(r"#!\s*\S*(?:/|\s)(?:ba|z|k|da)?sh\b")
 _STARTS: Final = re.compile(
     r"^[ \t]*(?:(?:\w+=\S*|exec|nohup|sudo|time|cd[ \t]+\S+[ \t]*&&)[ \t]+)*(?:deepspeed|torchrun|"
-    r"accelerate[ \t]+launch|python[\d.]*|llamafactory-cli|axolotl|trl|simpletuner|srun)[ \t]+\S",
+    r"accelerate[ \t]+(?:launch|--\w+)|python[\d.]*|llamafactory-cli|axolotl|trl|simpletuner|srun|"
+    r"mpirun|mpiexec)[ \t]+\S",
     re.MULTILINE,
 )
 
@@ -120,7 +121,7 @@ def _commands(script: Script, builder: Builder) -> Iterator[ShellDocument]:
         launches = launched(run.fields)
         for launch in launches:
             yield _launcher(launch, run, number, builder)
-            if launch.launcher != "srun" and launch.arguments:
+            if launch.launcher not in STARTERS and launch.arguments:
                 yield _flags(launch, number, builder)
         number += bool(launches)
 

@@ -33,9 +33,14 @@ _KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "per_node": ("ntasks_per_node",),
         "processes": ("ntasks", "n"),
     },
+    "mpirun": {
+        "per_node": ("npernode", "N", "ppn", "perhost"),
+        "processes": ("np", "n", "c"),
+        "hostfile": ("hostfile",),
+    },
 }
 """deepspeed 0.19.8 launcher/runner.py; torch 2.13.0 distributed/run.py; accelerate 1.15.0
-commands/launch.py; Slurm's srun manual page."""
+commands/launch.py; Slurm's srun manual page; Open MPI 5.0 mpirun manual page."""
 _INCLUDE: Final = ("include", "i", "deepspeed_inclusion_filter")
 _EXCLUDE: Final = ("exclude", "e", "deepspeed_exclusion_filter")
 _HERE: Final = re.compile(r"localhost:(\d+(?:,\d+)*)")

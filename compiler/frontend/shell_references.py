@@ -30,6 +30,7 @@ _PROGRAMS: Final[Mapping[str, str]] = {
     "simpletuner": "simpletuner",
 }
 _MARKS: Final[tuple[tuple[str, int, frozenset[str]], ...]] = (
+    ("llamafactory", 1, frozenset({"finetuning_type"})),
     (
         "llamafactory",
         2,
@@ -76,14 +77,22 @@ _COOKBOOK: Final = re.compile(
 _COOKBOOK_MARKS: Final = frozenset(
     {"enable_fsdp", "use_peft", "peft_method", "batch_size_training", "model_name", "quantization"}
 )
-"""meta-llama/llama-cookbook: the module, or the script of its folder that only starts it."""
+_COOKBOOK_FEW: Final = _COOKBOOK_MARKS | {
+    *("batching_strategy", "context_length", "dataset", "dist_checkpoint_folder", "lr"),
+    *("dist_checkpoint_root_folder", "low_cpu_fsdp", "num_epochs", "one_gpu", "output_dir"),
+    *("run_validation", "save_model", "use_fast_kernels", "use_fp16", "val_batch_size"),
+}
+"""meta-llama/llama-cookbook: the module, or the script of its folder that only starts it. Where it
+is told a model, and one of these marks at the most, the others are its own as well."""
 _ALPACA: Final = re.compile(r"(\A|/)finetune\.py\Z")
 _ALPACA_MARKS: Final = frozenset(
     {"micro_batch_size", "cutoff_len", "lora_target_modules", "val_set_size", "train_on_inputs"}
 )
 """tloen/alpaca-lora 8bb8579 finetune.py `train`, and the scripts that were made of it."""
-GLM4: Final = re.compile(r"(\A|/)finetune(_hf|_vision)\.py\Z")
-"""zai-org/GLM-4 3f79b54 finetune/finetune_vision.py `main`: data, model, configuration."""
+GLM4: Final = re.compile(r"(\A|/)finetune(_hf|_vision)?\.py\Z")
+"""zai-org/GLM-4 3f79b54 finetune/finetune.py and finetune_vision.py `main`: data, model,
+configuration."""
+_WORDS_OF_GLM4: Final = 3
 _SAT_MARKS: Final = frozenset(
     {
         *("experiment_name", "model_parallel_size", "train_iters", "resume_dataloader"),
@@ -92,9 +101,31 @@ _SAT_MARKS: Final = frozenset(
 )
 """SwissArmyTransformer 0.4.12 sat/arguments.py, of which the scripts of VisualGLM, CogVLM and
 CogAgent take their flags."""
+_MEGATRON_MARKS: Final = frozenset(
+    {
+        *("seq_length", "max_position_embeddings", "micro_batch_size", "global_batch_size"),
+        *("tensor_model_parallel_size", "data_path", "data_impl", "vocab_file", "merge_file"),
+    }
+)
+"""Flags of Megatron-LM, of which SwissArmyTransformer has those above and not these (NVIDIA's
+megatron/arguments.py, as microsoft/Megatron-DeepSpeed has it)."""
 SCRIPTS: Final = ("diffusers", "llama-cookbook", "alpaca-lora", "sat")
 """Makers whose scripts have no table: rules read their flags as they are written."""
 _FEW: Final = 2
+OF_EXAMPLES: Final = re.compile(
+    r"(?:\A|/)run_(?:clm|mlm|plm|fim|glue|xnli|classification|ner|qa|qa_beam_search|seq2seq_qa|swag|"
+    r"summarization|translation|speech_recognition_(?:ctc|seq2seq)|audio_classification|"
+    r"image_classification|semantic_segmentation|mae|mim)\.py\Z"
+)
+"""transformers 4.40.2 to 5.23.0 examples/pytorch: scripts on the Trainer."""
+_OF_MAKERS: Final = re.compile(
+    r"(?:\A|/)(?:llava/train/train(?:_mem|_xformers)?|fastchat/train/train(?:_mem|_lora|_xformers)?|"
+    r"internvl_chat_(?:finetune|pretrain)|qwenvl/train/train_qwen|run_(?:sft|dpo|orpo|cpt)|"
+    r"qlora)\.py\Z"
+)
+"""haotian-liu/LLaVA c121f04, lm-sys/FastChat 0e6d3e4, OpenGVLab/InternVL 2410d1d, QwenLM/Qwen3-VL
+9658872, huggingface/alignment-handbook and artidoro/qlora 00e5ad2: scripts that give their flags to
+TrainingArguments."""
 _OWN_LOOP: Final = re.compile(r"_no_trainer\.py\Z|(\A|/)(swift/cli|open_instruct)/")
 """The example scripts of transformers with a loop of their own share some of the flags, and so does
 ms-swift, whose arguments have other defaults (ms-swift 3.0 swift/llm/argument), and Open Instruct,
@@ -130,14 +161,31 @@ def dialect_of(program: str, node: Node) -> str | None:
     keys = set(node.fields or ())
     if _EXAMPLES.search(program):
         return "diffusers"
-    if _COOKBOOK.search(program) and len(keys & _COOKBOOK_MARKS) > 1:
+    if _COOKBOOK.search(program) and _is_cookbook(keys):
         return "llama-cookbook"
     if _ALPACA.search(program) and "base_model" in keys and keys & _ALPACA_MARKS:
         return "alpaca-lora"
-    if len(keys & _SAT_MARKS) > _FEW:
+    if len(keys & _SAT_MARKS) > _FEW and not keys & _MEGATRON_MARKS:
         return "sat"
     found = (name for name, fewest, marks in _MARKS if len(keys & marks) >= fewest)
-    return next(found, None)
+    return next(found, "huggingface" if is_of_trainers(program, node) else None)
+
+
+def _is_cookbook(keys: set[str]) -> bool:
+    """Whether flags are llama-cookbook's: by two marks, or by the model and nobody else's."""
+    return len(keys & _COOKBOOK_MARKS) > 1 or ("model_name" in keys and keys <= _COOKBOOK_FEW)
+
+
+def is_of_trainers(program: str, node: Node) -> bool:
+    """Whether a script is known to read the trainer's fields, however few of its flags are those.
+
+    Copies of the examples that start DeepSpeed's engine take `--deepspeed` without a value.
+    """
+    fields = node.fields or {}
+    switch = fields.get("deepspeed")
+    starts = switch is not None and switch.value is True and "deepspeed_config" in fields
+    is_example = OF_EXAMPLES.search(program) is not None and not starts
+    return is_example or _OF_MAKERS.search(program) is not None
 
 
 def starts_engine(node: Node) -> bool:
@@ -173,7 +221,7 @@ def positional_references(
     scripts use them with one word; llamafactory 0.9.5 hparams/parser.py `read_args`; axolotl 0.19.0
     cli/main.py `train`. Of GLM-4's scripts it is the third word.
     """
-    if GLM4.search(program):
+    if GLM4.search(program) and len(words) >= _WORDS_OF_GLM4:
         return tuple(
             Reference((), text, "glm4", span) for text, span in words[2:3] if _FILE.fullmatch(text)
         )

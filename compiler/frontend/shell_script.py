@@ -4,6 +4,7 @@ A variable that a branch or a loop sets is not known behind it, unless every way
 command is run, no file is read, and no substitution is guessed.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +23,8 @@ _MAX_VARIABLES: Final = 2_000
 _MAX_BLOCKS: Final = 64
 _MAX_NESTED: Final = 3
 
+_EXPANDED: Final = re.compile(r"[*?\[]|\{[^{}$]*(?:\.\.|,)[^{}]*\}")
+"""A word that the shell makes several of: `{0..7}`, `configs/*.yaml`."""
 _OPENING: Final = frozenset({"if", "while", "until", "for", "select", "case", "{", "function"})
 _CLOSING: Final = frozenset({"fi", "done", "esac", "}"})
 _BRANCHING: Final = frozenset({"else", "elif"})
@@ -126,7 +129,8 @@ class _Follower:
         """`for NAME in WORDS`: known inside where there is but one word."""
         if _plain(words[0]) not in ("for", "select") or len(words) < 2:
             return
-        values = fields(words[3:4], self.known) if len(words) == 4 else []
+        is_one = len(words) == 4 and not _EXPANDED.search(words[3].written.text)
+        values = fields(words[3:4], self.known) if is_one else []
         written = words[3].written if len(values) == 1 else words[1].written
         value = values[0].chars if len(values) == 1 else unknown(written)
         self._set(_plain(words[1]), value, written)

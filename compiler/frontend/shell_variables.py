@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from tunec.compiler.frontend.shell_arithmetic import computed
 from tunec.compiler.frontend.shell_words import Chars, Part, Word, joined, whole
 
 UNKNOWN: Final = "\0"
+NOWHERE: Final = -1
+"""The index of a character that is computed: the script does not write it."""
 MAX_LENGTH: Final = 1 << 14
 """Characters of one value: `A=$B$B`, `B=$C$C` and so on would double without end."""
 MAX_FIELDS: Final = 20_000
@@ -51,14 +54,17 @@ class Field:
 
     def place(self) -> tuple[int, int]:
         """Where it is written: its own characters where they stand together, else the word."""
-        at = self.chars.at
+        at, around = self.chars.at, [index for index in self.word.at if index != NOWHERE]
         if not self.text:
-            end = self.word.at[-1] + 1 if self.word.at else 0
+            end = around[-1] + 1 if around else 0
             return end, end
-        together = bool(at) and self.is_known and at[-1] - at[0] == len(at) - 1
-        if together and all(b - a == 1 for a, b in pairwise(at)):
+        is_written = bool(at) and NOWHERE not in at and self.is_known
+        if (
+            is_written
+            and at[-1] - at[0] == len(at) - 1
+            and all(b - a == 1 for a, b in pairwise(at))
+        ):
             return at[0], at[-1] + 1
-        around = self.word.at
         return (around[0], around[-1] + 1) if around else (0, 0)
 
 
@@ -137,8 +143,24 @@ def _values(part: Part, known: Mapping[str, Value]) -> Sequence[Chars]:
     if part.kind == "literal":
         return (part.chars,)
     if part.kind == "opaque":
-        return (unknown(part.chars),)
+        return (_opaque(part.chars, known),)
     return _parameter(part.chars, known, 0)
+
+
+def _opaque(written: Chars, known: Mapping[str, Value]) -> Chars:
+    """A command's output, which nobody knows, or a sum of what is known."""
+    text = written.text
+    if not text.startswith("$((") or not text.endswith("))"):
+        return unknown(written)
+
+    def value(name: str) -> str | None:
+        held = known.get(name)
+        return held.text if isinstance(held, Chars) and UNKNOWN not in held.text else None
+
+    number = computed(text[3:-2], value)
+    if number is None:
+        return unknown(written)
+    return Chars(str(number), (NOWHERE,) * len(str(number)))
 
 
 def _parameter(written: Chars, known: Mapping[str, Value], depth: int) -> Sequence[Chars]:

@@ -24,6 +24,8 @@ _IN_DOUBLE: Final = re.compile(r"""[^"\\$`]+""")
 _CONTINUED: Final = re.compile(r"\\\r?\n")
 _ESCAPED_IN_DOUBLE: Final = ('"', "\\", "$", "`")
 _BRACKETS: Final = {"{": "}", "(": ")"}
+_SUMS: Final[tuple[list[str], ...]] = ([], ["for"])
+"""What stands before `((`, in which the shell counts and takes nothing for a command."""
 _BETWEEN_ITEMS: Final = "\n;&|<>("
 
 
@@ -124,7 +126,7 @@ class _Reader:
         return Command(tuple(words), "\n")
 
     def _ended(self, words: list[Word], end: re.Match[str]) -> Command:
-        if not words and self.text.startswith("((", self.at):
+        if self.text.startswith("((", self.at) and [w.written.text for w in words] in _SUMS:
             self._brackets("(")
             return Command((), ";")
         self.at = end.end()

@@ -83,6 +83,10 @@ def test_flags_are_typed_by_how_they_look(written, read):
         ("A=(x y z)", "${A[1]}", "y"),
         ("if true; then A=1; else A=1; fi", "$A", 1),
         ("for A in 7; do :; done; A=8", "$A", 8),
+        ("", "$((2 * 4))", 8),
+        ("B=16\nG=${G:-8}\nA=$((B / 4 / G))", "$A", 0),
+        ("N=2", "$(( ($N + 1) * ${N} - 1 ))", 5),
+        ("N=7", "$((-N / 2 % 4))", -3),
     ],
 )
 def test_variables_with_literal_values_are_put_in(before, written, value):
@@ -96,7 +100,11 @@ def test_variables_with_literal_values_are_put_in(before, written, value):
         ("", "${N}"),
         ("N=$(nproc)", "$N"),
         ("", "`nproc`"),
-        ("", "$((2 * 4))"),
+        ("", "$((N * 4))"),
+        ("N=$(nproc)", "$((N / 2))"),
+        ("N=2", "$((N << 2))"),
+        ("N=0", "$((4 / N))"),
+        ("", "$((1 +))"),
         ("", "out-$(date)"),
         ("A=abc", "${A%c}"),
         ("A=(x y)", "${#A[@]}"),
