@@ -74,6 +74,15 @@ def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     return [exact[e] for e, like in zip(found, likeness, strict=True) if like > likeness[0] - 0.1]
 
 
+def nearly(name: str, known: Iterable[str], least: float) -> str | None:
+    """The nearest known name, if the likeness of the two, from 0 to 1, is no less than that."""
+    from difflib import SequenceMatcher
+
+    near = next(iter(nearest(name, known)), None)
+    is_near = near is not None and SequenceMatcher(None, name, near).ratio() >= least
+    return near if is_near else None
+
+
 def did_you_mean(names: Sequence[str]) -> str | None:
     """The question for a help line, or None where nothing is near."""
     return f"did you mean {quoted(names)}?" if names else None

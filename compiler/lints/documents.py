@@ -26,6 +26,7 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.recognition import recognised
 from tunec.compiler.lints.run import Missing, Unread
 from tunec.compiler.lints.schemas import newest
+from tunec.compiler.lints.shipped_engines import as_shipped, is_shipped
 from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.target import File, Target
 from tunec.schemas.source import Span
@@ -304,13 +305,15 @@ def _is_among(path: str, names: Iterable[str]) -> bool:
 
 
 def _finished(reader: _Reader) -> Reading:
-    documents = tuple(_settled(reader.documents, reader.targets, reader.readers))
+    engines, missing = as_shipped(reader.documents, reader.missing)
+    every = [*reader.documents, *engines]
+    documents = tuple(_settled(every, reader.targets, reader.readers))
     faults = of_somebody(reader.faults, documents, reader.texts, reader.targets)
     return Reading(
         documents,
-        tuple(reader.missing),
+        missing,
         tuple(reader.unread),
-        tuple(as_read(faults, documents, reader.readers)),
+        tuple(as_read(faults, documents, reader.readers, reader.texts)),
         reader.sources,
         tuple(reader.allowed),
     )
@@ -326,7 +329,7 @@ def _settled(
     if "deepspeed" in readers:
         reader = "deepspeed"
     for each in documents:
-        if each.kind != "deepspeed" or each.is_view:
+        if each.kind != "deepspeed" or (each.is_view and not is_shipped(each)):
             yield each
             continue
         file = _deepspeed_file(targets[reader])

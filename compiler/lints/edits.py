@@ -54,9 +54,23 @@ def replace_value(source: Source, node: Node, value: Any) -> Edit:
 
 
 def rename_key(source: Source, node: Node, key: str) -> Edit:
-    """The edit that gives a node's key another name."""
-    text = json.dumps(key) if source.format == "json" else key
-    return Edit(node.key_span or node.span, text)
+    """The edit that gives a node's key another name; a flag keeps its dashes."""
+    span = node.key_span or node.span
+    if source.format in ("env", "shell"):
+        return Edit(span, _as_flag(_text_at(source, span), key))
+    return Edit(span, json.dumps(key) if source.format == "json" else key)
+
+
+def _as_flag(was: str, key: str) -> str:
+    """Another name in the spelling of a flag: `--a-b` stays one with dashes."""
+    name = was.lstrip("-")
+    is_dashed = "-" in name and "_" not in name
+    return was[: len(was) - len(name)] + (key.replace("_", "-") if is_dashed else key)
+
+
+def _text_at(source: Source, span: Span) -> str:
+    line = lines_of(source.text)[span.line - 1]
+    return line[span.column - 1 : span.end_column - 1] if span.line == span.end_line else ""
 
 
 def remove_key(source: Source, node: Node) -> Edit:
@@ -65,10 +79,39 @@ def remove_key(source: Source, node: Node) -> Edit:
     lines, starts = lines_of(text), line_starts(text)
     start = starts[key.line - 1] + key.column - 1
     end = starts[value.end_line - 1] + value.end_column - 1
+    if source.format in ("env", "shell") and text.startswith("-", start):
+        end = _end_of_flag(text, starts[key.end_line - 1] + key.end_column - 1)
+        return Edit(span_of(source.name, text, *_with_blanks(text, start, end)), "")
     if source.format == "json" or "{" in lines[key.line - 1][: key.column - 1]:
         start, end = _with_comma(text, start, end)
     start, end = _with_lines(text, start, end)
     return Edit(span_of(source.name, text, start, end), "")
+
+
+_BEHIND_FLAG: Final = re.compile(
+    r"""(?:=|(?:[ \t]|\\\r?\n)+(?![-#;&|\\\s]))(?:"[^"\n]*"|'[^'\n]*'|[^\s"';&|]+)+"""
+)
+"""A flag's value, as it is written: it may be one that a variable stands for."""
+
+
+def _end_of_flag(text: str, end: int) -> int:
+    found = _BEHIND_FLAG.match(text, end)
+    return found.end() if found else end
+
+
+def _with_blanks(text: str, start: int, end: int) -> tuple[int, int]:
+    """A flag with the blanks before it, and with its line, of a command that stays whole.
+
+    A line that is continued goes with its end; of the last one, the sign before it goes, too.
+    """
+    first = text.rfind("\n", 0, start) + 1
+    if text[first:start].strip():
+        return len(text[:start].rstrip(" \t")), end
+    continued = re.compile(r"[ \t]*\\\r?\n").match(text, end)
+    if continued:
+        return first, continued.end()
+    before = re.compile(r"[ \t]*\\\r?\n[ \t]*\Z").search(text[:start])
+    return (before.start() if before else start), end
 
 
 def _with_comma(text: str, start: int, end: int) -> tuple[int, int]:
@@ -169,6 +212,8 @@ def apply(texts: Mapping[str, str], edits: Iterable[tuple[Edit, ...]]) -> dict[s
     taken: dict[str, list[tuple[int, int, str]]] = {}
     for group in edits:
         found = [(each.span.file, *_stretch(texts[each.span.file], each)) for each in group]
+        if any(start > end for _, start, end, _ in found):
+            continue  # a key and the value that a variable above holds
         if any(_overlaps(taken.get(file, []), start, end) for file, start, end, _ in found):
             continue
         for file, start, end, text in found:

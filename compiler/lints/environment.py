@@ -61,6 +61,15 @@ class Environment:
         """The computer of each group of nodes; empty where the hardware is unknown."""
         return tuple(node.host for node in self.cluster.nodes) if self.cluster else ()
 
+    @property
+    def is_host_assumed(self) -> bool:
+        """Whether only devices were named, and what stands around them is the usual of their kind.
+
+        schemas/hardware/catalogue.py `_assumed`: `v100-sxm2-32g-x2`.
+        """
+        told = self.cluster.sources if self.cluster is not None else {}
+        return told.get("nodes[0].host", "").startswith("assumed")
+
     def has_memory(self, count: int | str) -> bool:
         """Whether every node has so many bytes of RAM, where the hardware is known.
 

@@ -27,6 +27,25 @@ _NAMES: Final = (
 _OUTRIGHT: Final = re.compile(r"train(er|ing)[_-]?arg|^hf(\b|[_-])")
 """Names that no other program's file has: half of the keys need to be known then."""
 
+_MODEL: Final = ("huggingface", "model_args.yaml")
+_LOADING: Final = frozenset(
+    {
+        *("model_name_or_path", "pretrained_model_name_or_path", "model_name", "model_id"),
+        *("load_in_4bit", "load_in_8bit", "quantization_config", "device_map", "max_memory"),
+        *("torch_dtype", "dtype", "attn_implementation", "low_cpu_mem_usage", "use_cache"),
+        *("trust_remote_code", "use_flash_attention_2", "offload_folder", "revision"),
+        *("bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant"),
+        *("bnb_4bit_quant_storage", "llm_int8_threshold", "llm_int8_skip_modules"),
+        *("llm_int8_enable_fp32_cpu_offload", "llm_int8_has_fp16_weight", "max_seq_length"),
+        *("load_in_16bit", "full_finetuning", "fast_inference", "max_lora_rank"),
+    }
+)
+"""What `from_pretrained` is given: transformers 4.40.2 to 5.23.0 modeling_utils.py, quantizers; the
+last two rows unslothai/unsloth models/loader.py."""
+_MARKS: Final = frozenset(
+    {"load_in_4bit", "load_in_8bit", "quantization_config", "device_map", "torch_dtype"}
+)
+
 
 def by_name(
     name: str, files: Iterable[tuple[Target, File]], document: Any
@@ -34,15 +53,26 @@ def by_name(
     """The file that the name speaks of, if it knows the keys; content decides otherwise."""
     stem = PurePath(name).stem.lower()
     wanted = next((found for pattern, found in _NAMES if pattern.search(stem)), None)
-    if wanted is None or not isinstance(document, dict) or not document:
+    if not isinstance(document, dict) or not document:
+        return None
+    if wanted is None and keys_of_loading(document):
+        wanted = _MODEL
+    if wanted is None:
         return None
     keys = set(document)
+    beside = _LOADING if wanted == _MODEL else frozenset()
     least = len(keys) / 2 if _OUTRIGHT.search(stem) else len(keys)
     return next(
         (
             (target, file)
             for target, file in files
-            if (target.name, file.name) == wanted and len(keys & known_keys(target, file)) >= least
+            if (target.name, file.name) == wanted
+            and len(keys & (known_keys(target, file) | beside)) >= least
         ),
         None,
     )
+
+
+def keys_of_loading(document: dict[str, Any]) -> bool:
+    """Whether a file says how a model is loaded, and nothing else."""
+    return bool(_MARKS & set(document)) and set(document) <= _LOADING

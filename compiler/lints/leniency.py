@@ -11,13 +11,18 @@ from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.kinds import known_keys
 from tunec.compiler.lints.rule import CONSEQUENCES, Consequence
 from tunec.compiler.target import Target
+from tunec.schemas.source import lines_of
 
 _LENIENT: Final = frozenset({COMMENT, COMMA})
 _STRICT: Final = ("huggingface", "simpletuner", "accelerate")
-_KEY: Final = re.compile(r"""(?m)(?:^|[{,])[ \t]*(?:- )?["']?([A-Za-z][\w-]*)["']?[ \t]*:""")
+_KEY: Final = re.compile(r"""(?m)(?:^|[{,])[ \t]*(?:- )?["']?([A-Za-z][\w-]*)["']?[ \t]*[:=]""")
 _SHARE: Final = 0.25
+_LONG: Final = 1_000
+"""Characters of a text without a key from which on it is data, and no beginning of a config."""
 _STRANGE: Final = "none of the programs that are known has a file with such keys"
 _SYNTAX: Final = "E01"
+_VALUE: Final = re.compile(r"\s+#.*|,\s*\Z")
+"""What follows a value in its line."""
 _TWICE: Final = "E0107"
 _OWN_LIMITS: Final = ("E0101", "E0110")
 """Of tunec itself, which reads no data and no bombs: another reader may go on."""
@@ -64,15 +69,23 @@ def is_of_nobody(fault: Diagnostic) -> bool:
 def _is_strange(text: str, targets: Mapping[str, Target]) -> bool:
     """Whether few of the words before a colon are keys of a program that is known."""
     keys = set(_KEY.findall(text))
+    if not keys:
+        return len(text) > _LONG
     every = (known_keys(target, file) for target in targets.values() for file in target.files)
     mine = {key for key in keys & frozenset().union(*every) if "_" in key}
     return len(mine) < _SHARE * len(keys) or len(mine) < min(2, len(keys) - 1)
 
 
 def as_read(
-    faults: Iterable[Diagnostic], documents: Iterable[Document], readers: Sequence[str]
+    faults: Iterable[Diagnostic],
+    documents: Iterable[Document],
+    readers: Sequence[str],
+    sources: Mapping[str, str],
 ) -> Iterator[Diagnostic]:
-    """The faults that the reader of each file does not take, each with what it comes to there."""
+    """The faults that the reader of each file does not take, each with what it comes to there.
+
+    A key that is given twice with the same value does no harm where the last one counts.
+    """
     every = [each for each in documents if not each.is_view]
     kinds = {each.name: each.kind for each in every}
     is_plain = "deepspeed" in readers or not {*kinds.values()} & _FILLING
@@ -82,7 +95,19 @@ def as_read(
             continue
         consequence = _consequence(fault, kinds.get(fault.file), is_plain=is_plain)
         notes = (f"what happens: {CONSEQUENCES[consequence]}", *fault.notes)
-        yield replace(fault, consequence=consequence, notes=notes)
+        told = replace(fault, consequence=consequence, notes=notes)
+        is_idle = consequence == "silent" and _says_the_same(fault, sources.get(fault.file, ""))
+        yield replace(told, severity="warning") if is_idle else told
+
+
+def _says_the_same(fault: Diagnostic, text: str) -> bool:
+    """Whether the lines of a key that is given twice hold the same value."""
+    lines = lines_of(text)
+    at = {each.span.line for each in fault.labels if each.span is not None}
+    if fault.id != _TWICE or len(at) < len(fault.labels) or max(at) > len(lines):
+        return False
+    said = {_VALUE.sub("", lines[each - 1]).strip() for each in at}
+    return len(said) == 1 and not next(iter(said)).endswith((":", "{", "["))
 
 
 def _consequence(fault: Diagnostic, kind: str | None, *, is_plain: bool) -> Consequence:

@@ -5,7 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tunec.compiler.frontend.nodes import Node, plain
-from tunec.compiler.frontend.shell_references import OWN, OWN_ENGINE, starts_engine
+from tunec.compiler.frontend.shell_references import (
+    OWN,
+    OWN_ENGINE,
+    is_of_trainers,
+    starts_engine,
+)
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.file_names import by_name
 from tunec.compiler.lints.formats import Parsed
@@ -40,6 +45,8 @@ _PROGRAM: Final = re.compile(
     r"|(?:\A|[/.])(sft|dpo|grpo|kto|rloo|gkd|ppo)(?:_[a-z0-9_]*)?(?:\.py)?\Z"
 )
 """trl 0.9 to 1.16 cli, and the scripts in trl/scripts and examples/scripts of its repository."""
+_OF_TRL: Final = re.compile(r"(?:\A|/)(?:examples|trl)/scripts/\w+\.py\Z")
+"""Where the scripts of TRL's repository and of its package lie."""
 _SHARE_OF_FLAGS: Final = 0.4
 """The share of the flags of a script that the trainer has to know: the others are the script's."""
 _SHARE_OF_ENGINE: Final = 0.9
@@ -51,9 +58,18 @@ _BY_MARKS: Final = "trl-methods"
 """Whose files are told by keys of their own: the others are shared by every trainer."""
 _REQUIRED: Final = {"axolotl": "base_model", "llamafactory": "model_name_or_path"}
 """A key without which a program takes no file: others have many of its keys too."""
-_OF_OTHERS: Final = frozenset({"tuner_type", "train_type", "split_dataset_ratio", "model_author"})
+_OF_OTHERS: Final = frozenset(
+    {
+        *("tuner_type", "train_type", "split_dataset_ratio", "model_author"),
+        *("with_tracking", "use_slow_tokenizer", "dataset_mixer_list"),
+    }
+)
 """Keys of ms-swift, which has many of TrainingArguments' with other defaults (swift 3.0 to 4.0
-llm/argument)."""
+llm/argument), and of Open Instruct's own loop (allenai/open-instruct finetune.py
+`FlatArguments`)."""
+_OF_CPO: Final = frozenset({"cpo_alpha", "simpo_gamma"})
+"""Fields of CPOConfig alone (trl 0.9.6 to 0.24.0 trainer/cpo_config.py, 1.16.0 experimental/cpo):
+its other fields are those of TrainingArguments, and some of DPOConfig's, whose file it is not."""
 _LEAST_FLAGS: Final = 2
 """Fields of the trainer, besides `deepspeed`, that a script's flags have at the least: scripts that
 only load a model are given that one too."""
@@ -69,7 +85,7 @@ def recognised(
     document = plain(parsed.root)
     if parsed.reader == OWN or (not parsed.part and _OF_OTHERS & set(parsed.root.fields or ())):
         return None
-    started = _by_program(parsed, targets)
+    started = _by_program(parsed, targets) or _of_cpo(parsed, document, targets)
     if started is not None:
         return started
     if parsed.reader is not None:
@@ -95,6 +111,24 @@ def recognised(
     return None
 
 
+def _of_cpo(
+    parsed: Parsed, document: Any, targets: Mapping[str, Target]
+) -> tuple[Target, File, str] | None:
+    """The file of TrainingArguments, where fields of CPO stand in it: it is not DPO's."""
+    keys = frozenset(document) if isinstance(document, dict) and not parsed.part else frozenset()
+    is_another_s = bool(keys & {"base_model", "stage", "finetuning_type", "rl"})
+    if not keys & _OF_CPO or "output_dir" not in keys or is_another_s:
+        return None
+    every = ((target, file) for target in targets.values() for file in target.files)
+    return next(((*each, "hf") for each in every if kind_of(*each) == "hf"), None)
+
+
+def _batch(targets: Mapping[str, Target]) -> tuple[Target, File, str] | None:
+    """`#SBATCH` lines are Slurm's, whatever they ask for."""
+    every = ((target, file) for target in targets.values() for file in target.files)
+    return next(((*each, "slurm") for each in every if kind_of(*each) == "slurm"), None)
+
+
 def _without_sections(parsed: Parsed, document: Any) -> Any:
     """The keys of TOML's sections beside those at the top: they tell whose file it is."""
     if parsed.format != "toml" or not isinstance(document, dict):
@@ -107,13 +141,16 @@ def _without_sections(parsed: Parsed, document: Any) -> Any:
 
 def _by_program(parsed: Parsed, targets: Mapping[str, Target]) -> tuple[Target, File, str] | None:
     """The file of TRL whose flags `trl dpo` takes, or a script that is called as TRL's own is."""
+    if parsed.part == "slurm":
+        return _batch(targets)
     said = _PROGRAM.search(parsed.program) if parsed.part == "flags" else None
     if said is None or "trl" not in targets or parsed.reader not in (None, "trl", "huggingface"):
         return None
     both = [targets[name] for name in ("trl", "trl-methods") if name in targets]
     every = [(target, file) for target in both for file in target.files]
     mine = [each for each in every if kind_of(*each) == (said[1] or said[2])]
-    is_own = parsed.reader == "trl" or _knows(mine, parsed, LEAST_SHARE)
+    is_by_path = _OF_TRL.search(parsed.program) is not None
+    is_own = parsed.reader == "trl" or is_by_path or _knows(mine, parsed, LEAST_SHARE)
     return next(((*each, kind_of(*each)) for each in mine if is_own), None)
 
 
@@ -182,10 +219,14 @@ def _is_its_own(target: Target, file: File, parsed: Parsed) -> bool:
 
 def _knows(files: Sequence[tuple[Target, File]], parsed: Parsed, least: float) -> bool:
     """Whether a trainer knows enough of the keys; one that holds a block is another's."""
+    if parsed.part == "flags" and is_of_trainers(parsed.program, parsed.root):
+        return True
     fields = parsed.root.fields or {}
     if parsed.part == "flags" and starts_engine(parsed.root):
         fields = {key: each for key, each in fields.items() if key not in OWN_ENGINE}
         least = _SHARE_OF_ENGINE
+    if not fields:
+        return False  # the engine's own flags are of no trainer
     every = _SEQ2SEQ.union(*(known_keys(*each) for each in files))
     mine = [key for key, each in fields.items() if key in every and _may_be(key, each)]
     loads_only = parsed.part == "flags" and "deepspeed" in mine and "output_dir" not in mine

@@ -22,6 +22,7 @@ _MANY: Final = frozenset({"checkpoint", "hostfile"})
 _OBJECTIVES: Final = {*TRAINERS, "axolotl", "simpletuner"} - {"hf"}
 """Kinds that say what is trained: a run has one. TrainingArguments may stand beside them."""
 
+_ARGUMENTS: Final = frozenset({"hf", "objective"})
 Kind = tuple[str, bool]
 """Whose keys a file holds, and whether it gives them as flags: flags beside a file are usual."""
 
@@ -106,7 +107,24 @@ def _apart(parts: Sequence[_Part]) -> Iterator[Sequence[_Part]]:
     for here in folders.values():
         clashing = _clashing(here)
         free = [each for each in here if each not in clashing]
-        yield from ([one, *free] for one in clashing) if clashing else (free,)
+        yield from _with_free(clashing, free) if clashing else (free,)
+
+
+def _with_free(clashing: Sequence[_Part], free: Sequence[_Part]) -> Iterator[Sequence[_Part]]:
+    """Each that clashes with those that do not.
+
+    Where each script has arguments of its own, and none names a file of arguments, nobody knows
+    for which of them that is: it stands alone.
+    """
+    for one in clashing:
+        yield [one, *(each for each in free if not _doubles(one, each))]
+    yield from ([each] for each in free if all(_doubles(one, each) for one in clashing))
+
+
+def _doubles(one: _Part, other: _Part) -> bool:
+    """Whether one gives by flags what the other gives by a file, or the other way round."""
+    mine, theirs = (dict.fromkeys(part.own) for part in (one, other))
+    return any((name, not by_flags) in theirs for name, by_flags in mine if name in _ARGUMENTS)
 
 
 def _clashing(parts: Sequence[_Part]) -> list[_Part]:

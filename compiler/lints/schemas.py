@@ -163,7 +163,7 @@ def _value(document: Document, path: str, place: Place, schema: Schema) -> Itera
             at = document.get(f"{path}.{key}")
             if inner is not None and at is not None and child is not None:
                 yield from _key(document, f"{path}.{key}", at, inner)
-    elif not any(_in_range(value, each) for each in fitting):
+    elif not any(is_in_range(value, each) for each in fitting):
         yield Fault("value", place, path, schema, is_refused=True)
 
 
@@ -205,11 +205,15 @@ def _kind(value: Any) -> str:
     return next(name for name, kinds in _TYPES.items() if type(value) in kinds)
 
 
-def _in_range(value: Any, schema: Schema) -> bool:
+def is_in_range(value: Any, schema: Schema) -> bool:
+    """Whether a value is one of a schema's words, or within its bounds."""
     if "enum" in schema and value not in schema["enum"]:
         return False
     if "const" in schema and value != schema["const"]:
         return False
+    if isinstance(value, list) and "items" in schema:
+        words = (each for each in value if isinstance(each, str))
+        return all(is_in_range(each, schema["items"]) for each in words)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return True
     low, high = schema.get("minimum", value), schema.get("maximum", value)

@@ -28,10 +28,15 @@ _MARKS: Final = frozenset(
     {
         *("stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "lora_target"),
         *("infer_backend", "export_dir", "plot_loss", "adapter_name_or_path", "flash_attn"),
-        *("disable_gradient_checkpointing", "additional_target", "lora_rank"),
+        *("disable_gradient_checkpointing", "additional_target", "lora_rank", "neat_packing"),
+        *("use_galore", "use_apollo", "use_badam", "badam_mode", "use_llama_pro", "shift_attn"),
+        *("train_on_prompt", "mask_history", "freeze_trainable_layers", "freeze_vision_tower"),
+        *("pref_loss", "pref_beta", "reward_model_type", "mix_strategy", "tokenized_path"),
+        *("image_max_pixels", "video_max_pixels", "enable_liger_kernel", "resize_vocab"),
+        *("quantization_method", "create_new_adapter", "loraplus_lr_ratio", "upcast_layernorm"),
     }
 )
-_ALSO: Final = frozenset({"overwrite_cache", "quantization_bit", "do_train"})
+_ALSO: Final = frozenset({"overwrite_cache", "quantization_bit", "do_train", "val_size"})
 """Keys that examples of transformers and of ChatGLM have too."""
 
 

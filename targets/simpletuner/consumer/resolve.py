@@ -30,8 +30,9 @@ def resolve(question: Question) -> Answer:
 
     `backend` is cmd (`argv`), json (`config/config.json` among the files) or env
     (`config/config.env` there). `processes` is the number of ranks. The answer holds `parsed` (the
-    parser's values), `arguments` (after the checks), `deepspeed` (the configuration DeepSpeed would
-    get, or null), `data` (each data set's configuration, or null without the file) and `log`.
+    parser's values), `family` (those that the model's family leaves, or null), `arguments` (after
+    the checks), `deepspeed` (the configuration DeepSpeed would get, or null), `data` (each data
+    set's configuration, or null without the file) and `log`.
     """
     answer: Answer = {}
     with surroundings(question) as log:
@@ -40,6 +41,7 @@ def resolve(question: Question) -> Answer:
             answer["parsed"] = _arguments(namespace)
             accelerator = attempt("deepspeed", log, lambda: _accelerator(namespace, question))
             attempt("safety", log, lambda: _check_safety(namespace, accelerator))
+            answer["family"] = attempt("model", log, lambda: _of_family(namespace))
             attempt("average", log, lambda: _check_average(namespace))
             answer["deepspeed"] = attempt(
                 "deepspeed", log, lambda: _deepspeed(namespace, accelerator)
@@ -97,6 +99,28 @@ def _check_safety(namespace: argparse.Namespace, accelerator: Any) -> None:
     module = simpletuner("helpers.training.default_settings.safety_check")
     with mock.patch.object(module, "is_wandb_available", return_value=True):
         module.safety_check(namespace, accelerator)
+
+
+def _of_family(namespace: argparse.Namespace) -> Any:
+    """The values as the family's own code leaves them, which looks at them before it loads.
+
+    None where that code cannot be asked without what it loads.
+    """
+    try:
+        families = simpletuner("helpers.models.registry").ModelRegistry.model_families()
+        model_class = families.get(namespace.model_family)
+        model = model_class.__new__(model_class) if model_class is not None else None
+    except (ImportError, RuntimeError, AttributeError):
+        return None
+    if model is None:
+        return None
+    model.config = argparse.Namespace(**vars(namespace))
+    model.setup_model_flavour()
+    try:
+        model.check_user_config()
+    except (ImportError, AttributeError):
+        return None
+    return _arguments(model.config)
 
 
 def _check_average(namespace: argparse.Namespace) -> None:
