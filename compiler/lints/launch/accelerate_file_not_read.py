@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.launch.scripts import launches
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    commands = [e for e in launches(run) if e.value("launcher") not in ("srun", "trl")]
+    commands = [e for e in launches(run) if e.value("launcher") not in (*STARTERS, "trl")]
     if not commands or any(e.value("launcher") == "accelerate" for e in commands):
         return
     first = commands[0]

@@ -14,6 +14,9 @@ _SWITCHES: Final = (
     "pinned_use_background_threads",
 )
 _LEAST_SPLIT: Final = 20
+_SINCE: Final = (("expandable_segments", "2.1"), ("pinned_use_background_threads", "2.5"))
+"""Settings, and a release before which none has them: pytorch/pytorch#135524, which brought the
+second, was opened in September 2024, behind torch 2.4."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -26,6 +29,7 @@ def _check(run: Run) -> Iterator[Finding]:
             seen.add(str(place.span))
             for part in place.value.split(","):
                 why = _why(part.strip()) if "[" not in place.value else None
+                why = why or _too_new(run, part.partition(":")[0].strip())
                 if why is not None:
                     yield _finding(place, name, *why)
 
@@ -45,6 +49,17 @@ def _why(part: str) -> tuple[str, str] | None:
         return f"{key} {value} is below {_LEAST_SPLIT}", f"{key}:128"
     if key == "garbage_collection_threshold" and not _is_share(value):
         return f"{key} {value} does not lie between 0 and 1", f"{key}:0.8"
+    return None
+
+
+def _too_new(run: Run, key: str) -> tuple[str, str] | None:
+    """What is wrong with a setting that the release that runs does not have."""
+    for name, since in _SINCE:
+        if key == name and run.runs(f"torch<{since}") is True:
+            return (
+                f"{run.release('torch')} has no {key}",
+                "max_split_size_mb:128, or take a newer one",
+            )
     return None
 
 
@@ -73,6 +88,10 @@ RULE = Rule(
         (
             "torch 2.13.0 c10/core/AllocatorConfig.cpp, AllocatorConfig.h `ConfigTokenizer`, "
             "docs notes/cuda.rst: Optimizing memory usage with PYTORCH_CUDA_ALLOC_CONF"
+        ),
+        (
+            "torch 2.0.1 c10/cuda/CUDACachingAllocator.cpp `parseArgs`: Unrecognized "
+            "CachingAllocator option; jkulhanek/wild-gaussians#16"
         ),
     ),
     check=_check,

@@ -10,6 +10,7 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _OPTIONS: Final = re.compile(r"#SBATCH[ \t]+(\S.*)")
+_APART: Final = re.compile(r"#[ \t]+SBATCH[ \t]+--?([a-z][\w-]*)")
 _TEXT: Final = re.compile(r"""(?<!<)<<-?\s*["'\\]?([A-Za-z_]\w*)""")
 _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
 
@@ -20,6 +21,9 @@ def _check(run: Run) -> Iterator[Finding]:
         for number, line in _of_the_script(lines(document)):
             options = _OPTIONS.match(line)
             if options is None:
+                apart = _APART.match(line)
+                if began is None and apart is not None:
+                    yield from _apart(document, number, line, apart[1])
                 if began is None and line.strip() and not line.lstrip().startswith("#"):
                     began = number, line
                 continue
@@ -51,6 +55,18 @@ def _late(document: Document, number: int, line: str, began: tuple[int, str]) ->
         ("sbatch stops looking for options at the first line that is neither empty nor a comment",),
         "move every #SBATCH line above the first command",
     )
+
+
+def _apart(document: Document, number: int, line: str, option: str) -> Iterator[Finding]:
+    """`# SBATCH`, unless another line says the option, and this one is out of use."""
+    if document.get(option.replace("-", "_")) is None:
+        yield Finding(
+            f"`{line.strip()}` is a comment: sbatch reads #SBATCH without a blank",
+            (at_line(document, number, 0, len(line), "not read"),),
+            (),
+            "write #SBATCH, or remove the line",
+            severity="warning",
+        )
 
 
 def _literal(document: Document, number: int, line: str, name: str) -> Finding:

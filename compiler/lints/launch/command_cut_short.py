@@ -88,8 +88,7 @@ RULE = Rule(
     sources=(
         (
             "Bash reference manual 5.2, 3.1.2.1 Escape Character: a backslash-newline pair is a "
-            "line "
-            "continuation; 3.1.3 Comments: from # to the end of that line"
+            "line continuation; 3.1.3 Comments: from # to the end of that line"
         ),
         "hiyouga/LlamaFactory#3301: a blank behind the backslash of --hostfile",
         "shufangxun/LLaVA-MoD#16: arguments are not used by the HfArgumentParser: ['\\r']",

@@ -27,8 +27,7 @@ def _check(run: Run) -> Iterator[Finding]:
             (
                 (
                     "DeepSpeedCPUAdam shares its step among the threads of OpenMP: with one, the "
-                    "step "
-                    "takes as many times longer as there are cores for a process"
+                    "step takes as many times longer as there are cores for a process"
                 ),
             ),
             "export OMP_NUM_THREADS as cores divided by processes",
@@ -63,8 +62,7 @@ RULE = Rule(
     sources=(
         (
             "torch 2.13.0 distributed/run.py `config_from_args`: OMP_NUM_THREADS is set to 1 where "
-            "it "
-            "is unset and nproc_per_node > 1"
+            "it is unset and nproc_per_node > 1"
         ),
         "accelerate 0.30.1 to 1.15.0 commands/launch.py: num_cpu_threads_per_process, 1",
         "deepspeed 0.19.8 csrc/includes/cpu_adam.h: #pragma omp parallel for",

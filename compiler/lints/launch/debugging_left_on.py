@@ -42,11 +42,12 @@ def _of_accelerate(run: Run) -> Iterator[Finding]:
     places = (*run.each("accelerate", "debug"), *run.each("launch", "flags.debug"))
     for place in places:
         is_several = place.document.value("distributed_type") not in ("NO", "no", False)
-        if place.value is True and is_several:
+        is_text = place.document.kind == "accelerate" and isinstance(place.value, str)
+        if (place.value is True or (is_text and place.value)) and is_several:
             yield Finding(
                 f"{place.path.removeprefix('flags.')} slows the whole run",
                 (place.label("left on"),),
-                (_SHAPES,),
+                (_SHAPES, *(("the launcher asks only whether something is written",) * is_text)),
                 "remove it when the fault is found",
             )
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.nodes import Node, place
+from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.launch.scripts import launches
@@ -20,7 +21,7 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in launches(run):
         script = document.get("script")
         items = script.node.items if script is not None and script.node.items else ()
-        if document.value("launcher") == "srun":
+        if document.value("launcher") in STARTERS:
             continue
         first: dict[str, tuple[Node, str]] = {}
         for at, item in enumerate(items):

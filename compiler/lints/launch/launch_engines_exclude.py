@@ -35,8 +35,7 @@ RULE = Rule(
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: You can "
-            "only "
-            "use one of --cpu, --multi_gpu, --tpu, --use_deepspeed, --use_fsdp at a time"
+            "only use one of --cpu, --multi_gpu, --tpu, --use_deepspeed, --use_fsdp at a time"
         ),
     ),
     check=_check,

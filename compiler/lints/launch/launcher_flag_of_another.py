@@ -21,12 +21,12 @@ _ALONE: Final = {"deepspeed": ("include", "exclude", "hostfile"), "torchrun": ("
 def _check(run: Run) -> Iterator[Finding]:
     for document in launches(run, *_OWN):
         launcher = str(document.value("launcher"))
-        for name, (owner, meant) in _foreign(launcher).items():
+        for name, (owner, meant) in foreign(launcher).items():
             if (at := document.get(f"flags.{name}")) is not None:
                 yield _finding(at, name, (launcher, owner), _OWN[launcher].get(meant))
 
 
-def _foreign(launcher: str) -> dict[str, tuple[str, str]]:
+def foreign(launcher: str) -> dict[str, tuple[str, str]]:
     """The flags that this launcher lacks: whose each is, and what it tells."""
     own = _OWN[launcher].values()
     found = {

@@ -18,7 +18,10 @@ def _check(run: Run) -> Iterator[Finding]:
             yield Finding(
                 f"{said.value} processes, but {cluster.name} has {cluster.device_count} devices",
                 (_number(place).label("processes"),),
-                ("each process takes a device of its own: the extra ones find none",),
+                (
+                    "each process takes a device of its own: the others find none, or share one",
+                    "NCCL refuses a device that two processes hold",
+                ),
                 f"start {cluster.device_count}",
             )
 
@@ -37,8 +40,8 @@ RULE = Rule(
     sources=(
         (
             "torch 2.13.0 cuda/__init__.py `set_device`: CUDA error, invalid device ordinal; "
-            "accelerate 1.15.0 "
-            "state.py `PartialState.set_device`"
+            "accelerate 0.33.0 to 1.15.0 state.py `PartialState.set_device`: local_process_index % "
+            "device_count()"
         ),
     ),
     check=_check,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.lints.launch.more_than_allocated import of_file
 from tunec.compiler.lints.launch.scripts import count, launches, listed, per_node, variable
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -11,6 +12,7 @@ from tunec.compiler.lints.run import Run
 def _check(run: Run) -> Iterator[Finding]:
     for document in launches(run, "torchrun", "accelerate"):
         found, visible = per_node(document), variable(document, "CUDA_VISIBLE_DEVICES")
+        found = found or of_file(run, document)
         if found is not None and visible is not None:
             yield from _compared(*found, visible)
     for document in run.of("accelerate"):

@@ -18,7 +18,7 @@ def _check(run: Run) -> Iterator[Finding]:
         batch = batch_of(run, document)
         if batch is None:
             continue
-        started, given = per_node(document) or _of_file(run, document), given_to(batch)
+        started, given = per_node(document) or of_file(run, document), _given(run, batch)
         if started is not None and given is not None and started[0] > given[0]:
             yield _devices(*started, *given)
         nodes, allocated = document.get("nodes"), batch.get("nodes")
@@ -27,7 +27,7 @@ def _check(run: Run) -> Iterator[Finding]:
             yield _nodes(nodes, allocated)
 
 
-def _of_file(run: Run, document: Document) -> tuple[int, Place] | None:
+def of_file(run: Run, document: Document) -> tuple[int, Place] | None:
     """Processes of a node by accelerate's file, where its command says no number."""
     files = run.of("accelerate") if document.value("launcher") == "accelerate" else ()
     said = ("processes", "flags.num_processes", "nodes", "flags.num_machines")
@@ -38,6 +38,16 @@ def _of_file(run: Run, document: Document) -> tuple[int, Place] | None:
     return (number // nodes, place) if number and place and number % nodes == 0 else None
 
 
+def _given(run: Run, batch: Document) -> tuple[int, Place] | None:
+    """Devices of a node in the step that srun starts, else in the job."""
+    steps = [each for each in launches(run, "srun") if each.name == batch.name]
+    for place in (each.get(f"flags.{key}") for each in steps for key in ("gpus_per_node", "gres")):
+        found = _DEVICES.fullmatch(str(place.value)) if place is not None else None
+        if place is not None and found is not None and len(steps) == 1:
+            return int(found[1]), place
+    return given_to(batch)
+
+
 def given_to(batch: Document) -> tuple[int, Place] | None:
     """Devices of a node."""
     for key in ("gpus_per_node", "gres"):
@@ -45,14 +55,32 @@ def given_to(batch: Document) -> tuple[int, Place] | None:
         found = _DEVICES.fullmatch(str(place.value)) if place else None
         if place is not None and found is not None and (key != "gres" or "gpu" in str(place.value)):
             return int(found[1]), place
-    return None
+    return _of_job(batch) or _of_task(batch)
+
+
+def _of_job(batch: Document) -> tuple[int, Place] | None:
+    """`--gpus`: devices of the whole job."""
+    place, nodes = batch.get("gpus"), count(batch.get("nodes"))
+    found = _DEVICES.fullmatch(str(place.value)) if place else None
+    if place is None or found is None or nodes is None or int(found[1]) % nodes:
+        return None
+    return int(found[1]) // nodes, place
+
+
+def _of_task(batch: Document) -> tuple[int, Place] | None:
+    """`--gpus-per-task`: what the one task of a node sees."""
+    place, tasks = batch.get("gpus_per_task"), batch.get("ntasks_per_node")
+    found = _DEVICES.fullmatch(str(place.value)) if place else None
+    if place is None or found is None or tasks is None or count(tasks) != 1:
+        return None
+    return int(found[1]), place
 
 
 def _devices(number: int, place: Place, have: int, given: Place) -> Finding:
     return Finding(
         f"{number} processes on a node, and Slurm gives {have} devices",
         (place.label(f"{number} processes"), given.label(f"{have} devices", primary=False)),
-        ("process n takes device n of the job: `invalid device ordinal`",),
+        ("process n takes device n of the job: none is there, or it is taken",),
         f"ask for {number} devices, or start {have} processes",
     )
 
@@ -74,9 +102,8 @@ RULE = Rule(
     consumers=("torch", "accelerate", "deepspeed"),
     sources=(
         (
-            "Slurm 24.05 sbatch manual page: --gres, --gpus-per-node, --nodes; gres.conf manual "
-            "page: "
-            "CUDA_VISIBLE_DEVICES is set to the devices of the job"
+            "Slurm 24.05 sbatch manual page: --gres, --gpus-per-node, --gpus, --gpus-per-task, "
+            "--nodes; gres.conf manual page: CUDA_VISIBLE_DEVICES is set to the devices of the job"
         ),
         "torch 2.13.0 distributed/run.py: --nnodes, --nproc_per_node",
     ),

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.launch.scripts import count, is_unknown, launches
+from tunec.compiler.lints.launch.scripts import (
+    count,
+    is_unknown,
+    launches,
+    numbers_nodes_itself,
+)
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -39,6 +44,9 @@ def _of_torchrun(document: Document) -> tuple[Place | None, str] | None:
     if any(is_unknown(document, key) for key in _WHERE) or document.unknown & {"flags"}:
         return None
     said = [place for key in _WHERE if (place := document.get(key)) is not None]
+    backend, end = document.get("flags.rdzv_backend"), document.get("flags.rdzv_endpoint")
+    if said and end is None and backend is not None and numbers_nodes_itself(document):
+        return said[0], f"--rdzv_endpoint, which {backend.value} reads instead of --master_addr"
     local = [each for each in said if str(each.value).partition(":")[0] in LOCAL]
     if said and not local:
         return None
@@ -72,8 +80,7 @@ RULE = Rule(
     sources=(
         (
             "torch 2.13.0 distributed/run.py: --master_addr is 127.0.0.1 by default "
-            "(PET_MASTER_ADDR, "
-            "not MASTER_ADDR); --standalone: rdzv_endpoint localhost:0"
+            "(PET_MASTER_ADDR, not MASTER_ADDR); --standalone: rdzv_endpoint localhost:0"
         ),
     ),
     check=_check,

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.launch.lines import at_offset, scripts
 from tunec.compiler.lints.launch.scripts import (
@@ -16,9 +18,7 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
-_RANK: Final = re.compile(
-    r"--(?:node|machine)[_-]rank[ =]\"?\$\{?(?:SLURM_NODEID|SLURM_PROCID)\b\}?"
-)
+_RANK: Final = re.compile(r"--(node|machine)[_-]rank[ =]\"?\$\{?(?:SLURM_NODEID|SLURM_PROCID)\b\}?")
 _SHELL: Final = re.compile(r"(?:ba|z|\b)sh\b.*\s-l?c\s+(.)")
 """A shell within the command, and the quote of what it is to run."""
 _KEYS: Final = ("flags.node_rank", "flags.machine_rank")
@@ -26,22 +26,23 @@ _RANK_OF_TASK: Final = "inside srun bash -c '... --node_rank $SLURM_NODEID ...'"
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    by_slurm = {each.name for each in launches(run, "srun")}
+    starters = {each.name: each.value("launcher") for each in launches(run, *STARTERS)}
     for document in launches(run, "torchrun", "accelerate"):
-        if document.name not in by_slurm or not _has_several_nodes(run, document):
+        if document.name not in starters or not _has_several_nodes(run, document):
             continue
         if numbers_nodes_itself(document):
             continue
         nodes = document.get("nodes")
         if nodes is not None and _is_left_out(document):
-            yield _without(nodes)
+            yield _without(nodes, starters[document.name])
         for rank in _ranks(run, document):
             if rank is not None and type(rank.value) is int:
                 yield Finding(
-                    f"srun starts this on every node, and each is node {rank.value}",
+                    f"{starters[document.name]} starts this on every node, and each is node "
+                    f"{rank.value}",
                     (rank.label("the same on all nodes"),),
                     _NOTES,
-                    f"use --rdzv_backend c10d, or take the number {_RANK_OF_TASK}",
+                    _help(starters[document.name]),
                 )
     for document in scripts(run):
         yield from _too_early(run, document)
@@ -60,12 +61,17 @@ def _is_left_out(document: Document) -> bool:
     return bool(is_torchrun and not is_open and meets and said is None and not is_set)
 
 
-def _without(nodes: Place) -> Finding:
+def _help(starter: str) -> str:
+    told = f", or take the number {_RANK_OF_TASK}" if starter == "srun" else ""
+    return f"use --rdzv_backend c10d{told}"
+
+
+def _without(nodes: Place, starter: str) -> Finding:
     return Finding(
-        "srun starts this on every node, and each is node 0",
+        f"{starter} starts this on every node, and each is node 0",
         (nodes.label("no --node_rank"),),
         ("--node_rank is 0 where it is left out", *_NOTES),
-        f"use --rdzv_backend c10d, or give the number {_RANK_OF_TASK}",
+        _help(starter),
     )
 
 
@@ -93,7 +99,12 @@ def _too_early(run: Run, document: Document) -> Iterator[Finding]:
         ):
             yield Finding(
                 "the number of the node is put in before srun starts: it is that of the first node",
-                (at_offset(document, found.start(), len(found[0]), "0 on all nodes"),),
+                (
+                    replace(
+                        at_offset(document, found.start(), len(found[0]), "0 on all nodes"),
+                        path=f"flags.{found[1]}_rank",
+                    ),
+                ),
                 _NOTES,
                 f"use --rdzv_backend c10d, or take the number {_RANK_OF_TASK}",
             )
@@ -132,6 +143,7 @@ RULE = Rule(
             "Slurm 24.05 srun manual page: the command is started for each task with the same "
             "arguments; OUTPUT ENVIRONMENT VARIABLES: SLURM_NODEID, SLURM_PROCID of the task"
         ),
+        "Open MPI 5.0 mpirun manual page: copies of one command, of one set of arguments",
     ),
     check=_check,
 )

@@ -1,12 +1,15 @@
 """Launch scripts of a run: who starts how many processes, with which environment."""
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
+
+_PROGRAM: Final = re.compile(r"(?:\A|/)(?:python[\d.]*|torchrun|accelerate|deepspeed)\Z|\.py\Z")
 
 
 def launches(run: Run, *launchers: str) -> Iterator[Document]:
@@ -58,6 +61,16 @@ def per_node(document: Document) -> tuple[int, Place] | None:
 def batch_of(run: Run, document: Document) -> Document | None:
     """The `#SBATCH` lines of the same file."""
     return next((each for each in run.of("slurm") if each.name == document.name), None)
+
+
+def may_start(starter: Document, inner: Document) -> bool:
+    """Whether a command may be what `srun` or `mpirun` starts: not where it starts another one."""
+    script, at = starter.get("script"), inner.get("launcher")
+    words = script.value if script is not None and isinstance(script.value, list) else []
+    if starter.name != inner.name or script is None or at is None or not words:
+        return starter.name == inner.name
+    is_told = _PROGRAM.search(str(words[0])) is not None
+    return not is_told or script.span.line <= at.span.line <= script.span.end_line
 
 
 def numbers_nodes_itself(document: Document) -> bool:

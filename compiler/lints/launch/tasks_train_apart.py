@@ -1,26 +1,32 @@
-"""Slurm starts several tasks that do not know of each other."""
+"""Slurm or MPI starts several tasks that do not know of each other."""
 
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.launch.scripts import batch_of, count, launches, variable
+from tunec.compiler.lints.launch.scripts import batch_of, count, launches, may_start, variable
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _TASKS: Final = ("ntasks_per_node", "ntasks")
 _RANKS: Final = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-_TOLD: Final = ("SLURM_PROCID", "SLURM_LOCALID", "RANK=", "init_distributed", "mpirun")
+_TOLD: Final = ("SLURM_PROCID", "SLURM_LOCALID", "RANK=", "init_distributed", "PMI_")
 """Words of a script that tells the processes their numbers in another way."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    by_slurm = {each.name for each in launches(run, "srun")}
+    starters = tuple(launches(run, *STARTERS))
     for document in launches(run, "python"):
         trainers = [each for each in run.of("trainer") if each.name == document.name]
-        tasks, place = _tasks(run, document), document.get("launcher")
-        if document.name not in by_slurm or not trainers or tasks is None or place is None:
+        starter = next((each for each in starters if may_start(each, document)), None)
+        place = document.get("launcher")
+        tasks = _tasks(run, starter) if starter is not None else None
+        if starter is None or not trainers or tasks is None or place is None:
+            continue
+        is_mpi = starter.value("launcher") == "mpirun"
+        if is_mpi and (run.of("deepspeed") or _meet_by_mpi(trainers)):
             continue
         if any(variable(document, name) for name in _RANKS) or _is_told(document):
             continue
@@ -28,16 +34,30 @@ def _check(run: Run) -> Iterator[Finding]:
             f"{tasks.value} tasks run the script, each as a run of its own",
             (place.label("has no RANK"), tasks.label("", primary=False)),
             (
-                "the Trainer takes its number from RANK and LOCAL_RANK, which srun does not set",
+                (
+                    "the Trainer takes its number from RANK and LOCAL_RANK, which "
+                    f"{starter.value('launcher')} does not set"
+                ),
                 "each task trains on all samples, and writes to the same directory",
             ),
-            "start one task a node, and torchrun in it: "
+            "start the processes of a node by torchrun --nproc_per_node"
+            if is_mpi
+            else "start one task a node, and torchrun in it: "
             "srun --ntasks-per-node=1 torchrun --nproc_per_node ...",
         )
 
 
+def _meet_by_mpi(trainers: list[Document]) -> bool:
+    """Whether processes of MPI may find each other: on the CPU, or by DeepSpeed's engine."""
+    keys = ("use_cpu", "no_cuda", "use_ipex", "ddp_backend", "deepspeed")
+    return any(each.value(key) for each in trainers for key in keys)
+
+
 def _tasks(run: Run, document: Document) -> Place | None:
-    """Where Slurm is asked for several tasks."""
+    """Where several tasks are asked for."""
+    if document.value("launcher") == "mpirun":
+        counts = (document.get(key) for key in ("processes", "per_node"))
+        return next((each for each in counts if (count(each) or 1) > 1), None)
     batch = batch_of(run, document)
     found = (batch.get(key) for key in _TASKS) if batch is not None else ()
     return next((each for each in found if (count(each) or 1) > 1), None)

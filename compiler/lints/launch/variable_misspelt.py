@@ -12,6 +12,9 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _LIKE: Final = 0.93
+_OF_OTHERS: Final = ("HCCL_", "RCCL_", "ACCL_", "MCCL_", "CNCL_", "BKCL_")
+"""Libraries of other devices, whose variables are called as NCCL's are (Ascend/pytorch 2.1
+docs: HCCL_ASYNC_ERROR_HANDLING)."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -53,7 +56,7 @@ def _of_nobody(place: Place, name: str) -> Finding:
 
 
 def _near(name: str) -> str | None:
-    if name in KNOWN or not name.isupper():
+    if name in KNOWN or not name.isupper() or name.startswith(_OF_OTHERS):
         return None
     for each in nearest(name, KNOWN)[:1]:
         if SequenceMatcher(None, name, each).ratio() >= _LIKE:

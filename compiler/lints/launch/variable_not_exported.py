@@ -65,8 +65,7 @@ RULE = Rule(
     sources=(
         (
             "Bash reference manual 5.2, 3.7.4 Environment: a command is given the variables that "
-            "are "
-            "marked for export, and assignments before its name"
+            "are marked for export, and assignments before its name"
         ),
     ),
     check=_check,

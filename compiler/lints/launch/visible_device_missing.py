@@ -63,8 +63,7 @@ RULE = Rule(
     sources=(
         (
             "NVIDIA CUDA C++ Programming Guide, CUDA_VISIBLE_DEVICES (12.6): if one of the indices "
-            "is "
-            "invalid, only the devices whose index precedes it are visible"
+            "is invalid, only the devices whose index precedes it are visible"
         ),
         (
             "Slurm 24.05 gres.conf manual page and Generic Resource guide: a job sees its devices "

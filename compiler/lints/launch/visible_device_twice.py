@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.launch.scripts import launches, listed, variable
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -11,7 +12,7 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in launches(run):
         place = variable(document, "CUDA_VISIBLE_DEVICES")
         names = listed(place)
-        if document.value("launcher") == "srun" or place is None or names is None:
+        if document.value("launcher") in STARTERS or place is None or names is None:
             continue
         twice = [name for at, name in enumerate(names) if name in names[:at]]
         if twice:
