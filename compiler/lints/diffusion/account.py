@@ -20,11 +20,11 @@ _SAME: Final = (
 )
 _NEEDED: Final = ("pretrained_model_name_or_path", "train_batch_size", "mixed_precision")
 _ELSEWHERE: Final = (
-    *("train_text_encoder", "train_text_encoder_ti", "with_prior_preservation", "use_ema"),
     *("bnb_quantization_config_path", "do_fp8_training", "offload", "use_adafactor"),
-    *("lora_layers", "enable_xformers_memory_efficient_attention", "set_grads_to_none"),
+    "lora_layers",
 )
-"""Flags with which more is trained or kept than the denoiser, or it is stored otherwise."""
+"""Flags with which the denoiser is stored or stepped otherwise. Those with which more is trained or
+kept than the denoiser (`train_text_encoder`, `use_ema`) leave what it takes by itself."""
 _OPTIMIZERS: Final = ("adamw", "prodigy")
 """What `--optimizer` of the newer scripts takes; Prodigy keeps AdamW's two moments, and more."""
 _SIDE: Final = 512

@@ -1,4 +1,4 @@
-"""An interval of checkpointed blocks that is zero or not supported."""
+"""An interval of checkpointed blocks that is zero or not supported, or whose stride is shorter."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,10 +12,14 @@ from tunec.compiler.lints.run import Run
 _FAMILIES: Final = frozenset({"flux", "sana", "sdxl", "sd3", "chroma"})
 _NOT_LATER: Final = frozenset({"sdxl", "sd1x", "kolors", "omnigen", "deepfloyd"})
 """Families that 4.10.1's list leaves out."""
+_STRIDE: Final = "gradient_checkpointing_segment_stride"
+_STRIDES: Final = "simpletuner>=4.8"
 
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in configs(run):
+        if run.runs(_STRIDES) is not False:
+            yield from _strides(document)
         at = said(document, "gradient_checkpointing_interval")
         every = amount(at)
         if at is None or every is None:
@@ -33,6 +37,30 @@ def _check(run: Run) -> Iterator[Finding]:
             )
         elif not is_on(said(document, "gradient_checkpointing")) and _says(document):
             yield _ignored(at, "gradient_checkpointing is off")
+
+
+def _strides(document: Document) -> Iterator[Finding]:
+    """From one checkpointed segment to the next are at least the blocks of a segment."""
+    at, interval = said(document, _STRIDE), said(document, "gradient_checkpointing_interval")
+    stride, every = amount(at), amount(interval)
+    if at is None or stride is None or family(document) in _NOT_LATER:
+        return
+    if every is None or every <= 1:
+        yield Finding(
+            f"{_STRIDE} does nothing without gradient_checkpointing_interval above 1",
+            (at.label("not used"), *([interval.label("", primary=False)] if interval else [])),
+            (),
+            "write gradient_checkpointing_interval: 2, or remove it",
+            severity="warning",
+            consequence="silent",
+        )
+    elif stride < every:
+        yield Finding(
+            f"{_STRIDE} {at.value} is below gradient_checkpointing_interval {every:g}",
+            (at.label("refused"), *([interval.label("", primary=False)] if interval else [])),
+            ("segments of that length would lie on each other",),
+            f"write {every:g} or more",
+        )
 
 
 def _says(document: Document) -> bool:
@@ -59,7 +87,8 @@ RULE = Rule(
         (
             "simpletuner 3.1.6 helpers/training/default_settings/safety_check.py: Gradient "
             "checkpointing interval must be greater than 0; supported models flux, sana, sdxl, "
-            "sd3, chroma; 4.10.1: a list of transformers, without sdxl"
+            "sd3, chroma; 4.10.1: a list of transformers, without sdxl; segment stride must be at "
+            "least the checkpointing interval, and requires an interval greater than 1"
         ),
     ),
     check=_check,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.lints.batch.counts import is_whole
+from tunec.compiler.lints.batch.counts import is_number, is_whole
 from tunec.compiler.lints.diffusion.asked import configs, family
 from tunec.compiler.lints.diffusion.sets import DataSet, lists
 from tunec.compiler.lints.rule import Finding, Rule
@@ -13,9 +13,11 @@ _OF_HUB: Final = {
     "metadata_backend": ("huggingface",),
     "caption_strategy": ("huggingface", "instanceprompt"),
 }
+_STORES: Final = ("text_embeds", "image_embeds", "conditioning_image_embeds")
 _SIGNS: Final = ("comma", "space", "period")
 _SHUFFLED: Final = "simpletuner>=4.0"
 _ROUNDED: Final = "simpletuner>=4.1"
+_ENDS: Final = (("start_epoch", "end_epoch", 1), ("start_step", "end_step", 0))
 _OF_EIGHT: Final = frozenset({"ltxvideo", "ltxvideo2", "wan", "longcat_video", "sanavideo"})
 """simpletuner 4.10.1 helpers/models/*/model.py `adjust_video_frames`: frames % 8 == 1."""
 
@@ -24,8 +26,11 @@ def _check(run: Run) -> Iterator[Finding]:
     for _, sets in lists(run):
         for each in sets:
             yield from _of_hub(each)
+            yield from _of_tables(each)
             yield from _frames(each)
             yield from _rounded(run, each)
+            yield from _ended(run, each)
+            yield from _aspects(each)
             if run.runs(_SHUFFLED) is not False:
                 yield from _shuffled(each)
 
@@ -43,6 +48,27 @@ def _of_hub(each: DataSet) -> Iterator[Finding]:
                 ("what is known of its pictures stands in the data set's own columns",),
                 f"write {key}: huggingface",
             )
+
+
+def _of_tables(each: DataSet) -> Iterator[Finding]:
+    """A table of addresses holds its captions, and no embeddings."""
+    kind, how = each.place("type"), each.place("caption_strategy")
+    if kind is None or kind.value != "csv":
+        return
+    if each.kind in _STORES:
+        yield Finding(
+            f"a data set of type csv for {each.kind}",
+            (kind.label("refused"),),
+            ("embeddings are written, and a table of addresses is only read",),
+            "write type: local, and a cache_dir",
+        )
+    elif each.kind in ("image", "video") and (how is None or how.value != "csv"):
+        yield Finding(
+            "data of type csv without caption_strategy csv",
+            ((how or kind).label("refused"), kind.label("", primary=False)),
+            ("captions stand in csv_caption_column of the same table",),
+            "write caption_strategy: csv",
+        )
 
 
 def _frames(each: DataSet) -> Iterator[Finding]:
@@ -76,6 +102,36 @@ def _rounded(run: Run, each: DataSet) -> Iterator[Finding]:
         )
 
 
+def _ended(run: Run, each: DataSet) -> Iterator[Finding]:
+    """An entry is used from one epoch or step to another."""
+    for first, last, least in _ENDS if run.runs(_ROUNDED) is not False else ():
+        begin, end = each.place(first), each.place(last)
+        start = begin.value if begin is not None else least
+        if end is None or not (is_whole(end.value) and is_whole(start)) or end.value >= start:
+            continue
+        if last == "end_step" and start == 0:
+            continue
+        yield Finding(
+            f"{last} {end.value} is before {first} {start}",
+            (end.label("refused"), *([begin.label("", primary=False)] if begin else [])),
+            (),
+            f"write {last}: {start} or more",
+        )
+
+
+def _aspects(each: DataSet) -> Iterator[Finding]:
+    least, most = each.place("minimum_aspect_ratio"), each.place("maximum_aspect_ratio")
+    if least is None or most is None or not (is_number(least.value) and is_number(most.value)):
+        return
+    if least.value > most.value > 0:
+        yield Finding(
+            f"minimum_aspect_ratio {least.value} is above maximum_aspect_ratio {most.value}",
+            (least.label("no picture is left"), most.label("", primary=False)),
+            ("the aspect is width over height, and pictures outside are left out",),
+            f"write minimum_aspect_ratio: {most.value}, and the other as maximum_aspect_ratio",
+        )
+
+
 def _shuffled(each: DataSet) -> Iterator[Finding]:
     at = each.place("caption_shuffle.split_on")
     if at is not None and at.value not in _SIGNS and each.value("caption_shuffle.enable"):
@@ -98,7 +154,9 @@ RULE = Rule(
             "`validate_huggingface_backend_settings`, `validate_video_settings`: video->min_frames "
             "must be greater than or equal to video->num_frames; 4.10.1 factory.py "
             "`init_backend_config`: caption_shuffle.split_on must be one of; Adjusted "
-            "video->num_frames; bghira/SimpleTuner#2480"
+            "video->num_frames; end_epoch must be >= start_epoch; CSV "
+            "backend requires a caption_strategy of 'csv'; Cannot use CSV backend for text embed "
+            "storage; bghira/SimpleTuner#2480"
         ),
     ),
     check=_check,

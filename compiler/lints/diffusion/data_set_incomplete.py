@@ -11,7 +11,10 @@ from tunec.compiler.lints.run import Run
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "huggingface": ("dataset_name",),
     "csv": ("csv_file", "csv_cache_dir", "csv_caption_column", "csv_url_column"),
-    "aws": ("aws_bucket_name", "aws_region_name", "aws_endpoint_url", "aws_access_key_id"),
+    "aws": (
+        *("aws_bucket_name", "aws_region_name", "aws_endpoint_url", "aws_access_key_id"),
+        "aws_secret_access_key",
+    ),
 }
 """simpletuner 3.1.6 and 4.10.1 factory.py `check_huggingface_config`, `check_csv_config`,
 `check_aws_config`: Missing required key."""

@@ -1,11 +1,13 @@
 """An entry of multidatabackend.json that SimpleTuner refuses."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.diffusion.asked import configs, said
 from tunec.compiler.lints.diffusion.sets import DataSet, lists
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -17,7 +19,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 _STORAGE: Final[Mapping[str, tuple[str, ...]]] = {
     "type": ("local", "aws", "csv", "huggingface", "webshart", "memory"),
     "metadata_backend": (
-        *("discovery", "json", "filesystem", "parquet", "huggingface", "webshart", "csv"),
+        *("discovery", "json", "filesystem", "parquet", "huggingface", "webshart"),
     ),
     "caption_strategy": (
         *("filename", "textfile", "parquet", "instanceprompt", "csv", "huggingface", "webshart"),
@@ -26,11 +28,18 @@ _STORAGE: Final[Mapping[str, tuple[str, ...]]] = {
 """simpletuner 4.10.1 helpers/data_backend/factory.py `_configure_backend_by_type`: Unknown data
 backend type; `_configure_metadata_backend`: Unknown metadata backend type; helpers/prompts.py
 `PromptHandler.magic_prompt`: Unsupported caption strategy; 3.1.6 has fewer."""
+_NUMBERS: Final[Mapping[str, str]] = {"probability": "float", "repeats": "int"}
 _KINDS: Final = (
     *("image", "video", "audio", "conditioning", "eval", "text_embeds", "image_embeds"),
     *("conditioning_image_embeds", "distillation_cache", "caption", "grounding"),
 )
 _PICTURES: Final = ("image", "video", "conditioning", "eval")
+_STORED: Final[Mapping[str, str]] = {
+    "text_embeds": "text_embeds",
+    "text_embed_cache": "text_embeds",
+    "image_embeds": "image_embeds",
+    "conditioning_image_embeds": "conditioning_image_embeds",
+}
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -39,7 +48,9 @@ def _check(run: Run) -> Iterator[Finding]:
         for each in sets:
             yield from _of(each)
             yield from _captions(each)
+            yield from _prompts(run, each)
             yield from _conditioning(each, known)
+            yield from _stores(each, sets)
             start = each.place("type") or each.place("dataset_type")
             if start is not None and each.value("id") is None:
                 yield Finding(
@@ -48,6 +59,20 @@ def _check(run: Run) -> Iterator[Finding]:
                     ("an entry is known by its id",),
                     "write an id",
                 )
+
+
+def _stores(each: DataSet, sets: Sequence[DataSet]) -> Iterator[Finding]:
+    """A data set names the store of its embeddings by the id of another entry."""
+    for key, kind in _STORED.items():
+        at = each.place(key)
+        ids = {str(one.value("id")) for one in sets if one.kind == kind}
+        if at is not None and isinstance(at.value, str) and at.value and at.value not in ids:
+            yield Finding(
+                f"{key} {at.value} is no entry with dataset_type: {kind}",
+                (at.label("not found"),),
+                (f"there is {quoted(sorted(ids))}" if ids else "there is no such entry",),
+                f"write the id of an entry with dataset_type: {kind}",
+            )
 
 
 def _conditioning(each: DataSet, known: set[object]) -> Iterator[Finding]:
@@ -83,6 +108,7 @@ def _of(each: DataSet) -> Iterator[Finding]:
             (),
             "write a side in pixels",
         )
+    yield from _numbers(each)
     yield from _words(each, _STORAGE)
     if each.kind not in _PICTURES:
         return
@@ -112,6 +138,18 @@ def _of(each: DataSet) -> Iterator[Finding]:
             "write vae_cache_disable",
             Fix((gone.renamed("vae_cache_disable"),), "safe"),
         )
+
+
+def _numbers(each: DataSet) -> Iterator[Finding]:
+    for key, kind in _NUMBERS.items():
+        at = each.place(key)
+        if at is not None and isinstance(at.value, str) and not _is_number(at.value):
+            yield Finding(
+                f"{key} {at.value} is no number",
+                (at.label("refused"),),
+                (f"{kind}() takes no other text",),
+                "write the number without quotes",
+            )
 
 
 def _buckets(each: DataSet, buckets: list[object]) -> Iterator[Finding]:
@@ -173,15 +211,32 @@ def _captions(each: DataSet) -> Iterator[Finding]:
             ("captions of a table need sizes of that table",),
             "write metadata_backend: parquet, or caption_strategy: textfile",
         )
-    if how.value == "instanceprompt" and each.value("instance_prompt") in (None, ""):
+
+
+def _prompts(run: Run, each: DataSet) -> Iterator[Finding]:
+    """The one caption of all pictures is the entry's own, or the flag's of that name."""
+    if each.kind not in _PICTURES or each.place("instance_prompt") is not None:
+        return
+    files = tuple(configs(run))
+    if any(_prompted(file) for file in files):
+        return
+    how, first = each.place("caption_strategy"), each.place("prepend_instance_prompt")
+    is_one = how is not None and how.value == "instanceprompt"
+    at = how if is_one else first if first is not None and first.value is True else None
+    if at is not None:
+        key = at.path.rpartition(".")[2]
         yield Finding(
-            "caption_strategy instanceprompt without instance_prompt",
-            (how.label("no caption"),),
-            ("every picture would have an empty caption",),
+            f"{key}{' instanceprompt' if is_one else ''} without instance_prompt",
+            (at.label("no caption"),),
+            ("no instance_prompt was provided, by the entry or by the flag of that name",),
             "write instance_prompt",
-            severity="warning",
-            consequence="silent",
+            severity=None if files else "warning",
         )
+
+
+def _prompted(file: Document) -> bool:
+    is_open = {"instance_prompt", "--instance_prompt", "TRAINER_EXTRA_ARGS"} & file.unknown
+    return bool(is_open) or said(file, "instance_prompt") is not None
 
 
 RULE = Rule(
@@ -195,6 +250,12 @@ RULE = Rule(
             "`validate_crop_aspect`, `validate_crop_aspect_buckets`, `validate_crop_style`, "
             "`validate_resolution_type`, `validate_caption_strategy`; factory.py "
             "`init_backend_config`; run with the data sets of the page"
+        ),
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/data_backend/factory.py: Text embed backend ... "
+            "not found; Could not find image embed backend ID; caption_strategy=instanceprompt, "
+            "but no instance_prompt was provided; Unknown metadata backend type: csv; "
+            "int(backend.get('repeats')); trainer.py: invalid probability ... must be a number"
         ),
     ),
     check=_check,

@@ -43,21 +43,33 @@ def _stores(sets: Sequence[DataSet]) -> Iterator[Finding]:
 
 def _later(trained: Sequence[DataSet]) -> Iterator[Finding]:
     """All wait for an epoch or a step that never comes, as nothing is trained before it."""
-    waits = [each.place("start_epoch") or each.place("start_step") for each in trained]
-    if not trained or not all(_waits(each) for each in trained):
+    if not trained or not all(_waits(each) or _is_never_drawn(each) for each in trained):
         return
+    waits = [_why(each) for each in trained]
     first, *rest = [at for at in waits if at is not None]
     yield Finding(
-        "every data set starts later than training does",
-        (first.label("not before this"), *(at.label("", primary=False) for at in rest)),
+        "every data set starts later than training does, or is never drawn from",
+        (first.label("not at the start"), *(at.label("", primary=False) for at in rest)),
         ("there is nothing to train on in the first epoch",),
-        "leave start_epoch and start_step out of one of them",
+        "leave start_epoch, start_step and probability out of one of them",
     )
 
 
 def _waits(each: DataSet) -> bool:
     epoch, step = each.value("start_epoch"), each.value("start_step")
     return (isinstance(epoch, int) and epoch > 1) or (isinstance(step, int) and step > 1)
+
+
+def _is_never_drawn(each: DataSet) -> bool:
+    share = each.value("probability")
+    return type(share) in (int, float) and share <= 0
+
+
+def _why(each: DataSet) -> Place | None:
+    """Where an entry says that it is not trained on at the start."""
+    if _is_never_drawn(each):
+        return each.place("probability")
+    return each.place("start_epoch") or each.place("start_step")
 
 
 def _start(sets: Sequence[DataSet]) -> Place | None:

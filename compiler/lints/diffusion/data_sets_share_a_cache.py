@@ -51,8 +51,7 @@ def _shared(at: Place, first: Place, key: str) -> Finding:
         (
             (
                 "embeddings are found by file name: pictures of the same name, or another "
-                "resolution, "
-                "take each other's"
+                "resolution, take each other's"
             ),
         ),
         "give each a folder of its own",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.conditions import Need, Pair, refused_alone, refused_pair, where
+from tunec.compiler.lints.diffusion.example_flag_refused import is_whole
 from tunec.compiler.lints.diffusion.examples import commands, scripts
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
@@ -31,6 +32,9 @@ _NEEDS: Final = (
 _CONTROLNETS: Final = (
     Need("validation_prompt", ("validation_image",)),
     Need("validation_image", ("validation_prompt",)),
+)
+_ONE_SOURCE: Final = (
+    *("train_dreambooth", "train_control_", "train_controlnet_flux", "train_controlnet_sd3"),
 )
 _EIGHT: Final = 8
 """Pixels of a side of the VAE's cells."""
@@ -60,7 +64,7 @@ def _data(document: Document, script: str) -> Iterator[Finding]:
         return
     first, second = (document.get(flag) for flag in pair)
     is_open = document.unknown & {*pair}
-    if first and second and script.startswith(("train_dreambooth", "train_control_")):
+    if first and second and script.startswith(_ONE_SOURCE):
         yield Finding(
             f"{pair[0]} cannot stand beside {pair[1]}",
             (first.label("refused"), second.label("", primary=False)),
@@ -73,7 +77,8 @@ def _data(document: Document, script: str) -> Iterator[Finding]:
             (at.key_label("among these flags"),),
             ("the script ends where it is told of no data",),
             f"write --{pair[1]}",
-            severity="note",  # a part of a command is shown more often than all of it
+            # a part of a command is shown more often than all of it
+            severity="warning" if is_whole(document) else "note",
         )
 
 

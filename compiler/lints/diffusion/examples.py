@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any, Final
 
+from tunec.compiler.diagnostics.wording import nearly
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.run import Run
@@ -12,6 +13,11 @@ from tunec.compiler.lints.run import Run
 KIND: Final = "diffusers"
 _FILE: Final = "diffusers/examples.json"
 """Written by `tunec.targets.generate_example_flags` from the scripts of 15 releases."""
+
+_LIKE: Final = 0.88
+_MOST_STRANGE: Final = 2
+"""Flags like none of an example's, above which a script is another's of the same name: peft's
+examples/boft_dreambooth has a train_dreambooth.py, too."""
 
 
 def commands(run: Run) -> Iterator[tuple[Document, str]]:
@@ -21,7 +27,25 @@ def commands(run: Run) -> Iterator[tuple[Document, str]]:
         if each.kind == "launch" and not each.is_view:
             launched[each.name] = _script(each.value("script"))
         if each.kind == KIND:
-            yield each, launched.get(each.name, "")
+            script = launched.get(each.name, "")
+            yield each, "" if _is_of_another(each, script) else script
+
+
+def _is_of_another(document: Document, script: str) -> bool:
+    """Whether flags like none of the example's tell another script of the same name."""
+    flags = scripts().get(script, {}).get("flags", ())
+    strange = [path for path in document.found if not is_flag(path, flags)]
+    return sum(not is_near(path, flags) for path in strange) > _MOST_STRANGE
+
+
+def is_flag(path: str, flags: Sequence[str]) -> bool:
+    """Whether it is a flag, or the beginning of one, which argparse takes for it."""
+    return any(flag.startswith(path) for flag in flags)
+
+
+def is_near(path: str, flags: Sequence[str]) -> bool:
+    """Whether it is nearly a flag."""
+    return nearly(path, frozenset(flags), _LIKE) is not None
 
 
 def _script(words: Any) -> str:

@@ -116,9 +116,12 @@ def _pipeline(run: Run, document: Document) -> Iterator[Finding]:
 
 def _configured(run: Run, document: Document) -> Iterator[Finding]:
     """quantization_config is of a pipeline, and holds the text encoders too."""
-    at = said(document, "quantization_config")
+    at, form = said(document, "quantization_config"), said(document, "base_model_precision")
     if at is None or run.runs(_LATE) is False:
         return
+    if form is not None and any(each in str(form.value).lower() for each in _OWN):
+        why = "a pipeline of diffusers quantises by bitsandbytes, torchao or quanto"
+        yield one_of_two(at, form, why)
     for flag in _ENCODERS:
         beside = said(document, flag)
         if beside is not None and beside.value != "no_change":
@@ -192,7 +195,8 @@ RULE = Rule(
             "kernels do not register DTensor sharding strategies; quantize_via=pipeline cannot be "
             "combined; Provide either --validation_adapter_path or --validation_adapter_config; "
             "skip-layer guidance is not supported; FSDP v2 CPU parameter offload; "
-            "quantization_config should include any text encoder quantization settings"
+            "quantization_config should include any text encoder quantization settings, and is "
+            "intended for pipeline-backed quantization"
         ),
     ),
     check=_check,

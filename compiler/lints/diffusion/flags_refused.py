@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.lints.conditions import one_of_two
@@ -21,22 +22,45 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _LEAST: Final = {
+    "fsdp_version": (1, 2),
+    "train_batch_size": (1, None),
+    "validation_num_video_frames": (1, None),
+    "validate_after_step": (0, None),
+    "validate_after_epoch": (0, None),
     "metadata_update_interval": (60, None),
     "gradient_accumulation_steps": (1, None),
     "timestep_bias_portion": (0.0, 1.0),
 }
+_SET_UP: Final = frozenset({"train_batch_size"})
+"""What is looked at when the data sets are set up; the others are when the flags are read."""
 _SHARES: Final = ("caption_dropout_probability", "noise_offset_probability")
 _CONTROLLED: Final = (
     *("sd1x", "sd2x", "sdxl", "flux", "pixart_sigma", "auraflow", "sd3", "hidream"),
 )
 _TOGETHER: Final = (
-    ("musubi_blocks_to_swap", "ramtorch", "both move the blocks to the host", ">=4.10"),
     ("fsdp_enable", "deepspeed_config", "each shards the model", ""),
-    ("flux_fast_schedule", "flow_cubic_schedule_weights", "each is a schedule", ">=4.10"),
-    ("flow_use_beta_schedule", "flow_cubic_schedule_weights", "each is a schedule", ">=4.10"),
-    ("flow_custom_timesteps", "flow_cubic_schedule_weights", "each is a schedule", ">=4.10"),
+    *(
+        (schedule, "flow_cubic_schedule_weights", "each is a schedule", ">=4.10")
+        for schedule in (
+            *("flux_fast_schedule", "flow_use_uniform_schedule", "flow_use_beta_schedule"),
+            "flow_custom_timesteps",
+        )
+    ),
 )
 _LATE: Final = "simpletuner>=4.10"
+_NO_JSON: Final = (".yaml", ".yml", ".toml", ".env")
+_WITHOUT_CLIP: Final = (
+    *("ace_step", "anima", "auraflow", "deepfloyd", "kolors", "lumina2", "ltxvideo", "ltxvideo2"),
+    *("hunyuanvideo", "omnigen", "pixart", "pixart_sigma", "sana", "sd1x", "sd2x", "sd3", "sdxl"),
+    "stable_cascade",
+)
+"""simpletuner 4.10.1 helpers/models/*/model.py without `SUPPORTS_MUON_CLIP = True`."""
+_SPLIT: Final = (
+    *("chroma", "flux", "flux2", "hunyuanvideo", "kandinsky5-image", "kandinsky5-video"),
+    *("kandinsky5_image", "kandinsky5_video", "krea2", "longcat_image", "longcat_video"),
+    *("ltxvideo2", "mageflow", "minimaxh3", "moss_image", "sd3", "wan", "z_image"),
+)
+"""simpletuner 4.10.1 safety_check.py `attention_activation_offload_supported_models`."""
 _SIZE: Final = re.compile(r"\d+(x\d+)?")
 _TIMESTEPS: Final = 1000
 _LOGGERS: Final = (
@@ -49,6 +73,7 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _ranges(document)
         yield from _shares(document)
         yield from _rank(document)
+        yield from _dropout(document)
         yield from _steps(document)
         for one, other, why, since in _TOGETHER:
             at, beside = said(document, one), said(document, other)
@@ -56,6 +81,9 @@ def _check(run: Run) -> Iterator[Finding]:
             if at is not None and beside is not None and is_there and _is_set(at, beside):
                 yield one_of_two(at, beside, why)
         yield from _of_methods(document)
+        yield from _moved_twice(run, document)
+        yield from _of_data(document)
+        yield from _of_families(run, document)
         yield from _reports(run, document)
         yield from _pictures(document)
         yield from _biased(document)
@@ -121,6 +149,7 @@ def _ranges(document: Document) -> Iterator[Finding]:
             (at.label("refused"),),
             (f"at least {least}" if most is None else f"from {least} to {most}",),
             f"write {least}" if number < least else f"write {most}",
+            consequence="init" if flag in _SET_UP else None,
         )
 
 
@@ -134,6 +163,19 @@ def _rank(document: Document) -> Iterator[Finding]:
             (at.label("refused by PEFT"),),
             ("r should be a positive integer value",),
             "write 16",
+        )
+
+
+def _dropout(document: Document) -> Iterator[Finding]:
+    at = said(document, "lora_dropout")
+    share = amount(at)
+    if at is not None and share is not None and not 0 <= share <= 1 and is_lora(document):
+        yield Finding(
+            f"lora_dropout cannot be {at.value}",
+            (at.label("no share"),),
+            ("dropout probability has to be between 0 and 1",),
+            "write 0.1",
+            consequence="init",
         )
 
 
@@ -207,6 +249,50 @@ def _waves(document: Document) -> Iterator[Finding]:
         )
 
 
+def _of_data(document: Document) -> Iterator[Finding]:
+    """The list of data sets is read by json.load, however it is called."""
+    at = said(document, "data_backend_config")
+    if at is not None and str(at.value).lower().endswith(_NO_JSON):
+        yield Finding(
+            f"data_backend_config {at.value} is read as JSON",
+            (at.label("not JSON"),),
+            ("json.decoder.JSONDecodeError",),
+            "write the data sets in a JSON file",
+            consequence="init",
+        )
+
+
+def _moved_twice(run: Run, document: Document) -> Iterator[Finding]:
+    at, beside = said(document, "musubi_blocks_to_swap"), said(document, "ramtorch")
+    if at is None or beside is None or run.runs("simpletuner>=4.0") is False:
+        return
+    if _is_set(at, beside):
+        both = one_of_two(at, beside, "both move the blocks to the host")
+        yield replace(both, consequence="init")
+
+
+def _of_families(run: Run, document: Document) -> Iterator[Finding]:
+    """Methods that the code of a family has to take part in."""
+    name, optimizer = family(document), said(document, "optimizer")
+    offload = said(document, "gradient_checkpointing_offload_attention")
+    is_muon = word(document, "optimizer") == "muon" and run.runs("simpletuner>=3.3") is not False
+    if optimizer is not None and is_muon and name in _WITHOUT_CLIP:
+        yield _not_there(optimizer, f"optimizer muon is not there for {name}")
+    is_late = run.runs("simpletuner>=4.8") is not False
+    if offload is not None and is_on(offload) and name and name not in _SPLIT and is_late:
+        yield _not_there(offload, f"{offload.path} is not there for {name}")
+
+
+def _not_there(at: Place, what: str) -> Finding:
+    return Finding(
+        what,
+        (at.label("refused"),),
+        ("the code of the family has to take part in it",),
+        "remove it, or take another family",
+        consequence="init",
+    )
+
+
 def _of_methods(document: Document) -> Iterator[Finding]:
     control, kind = said(document, "controlnet"), family(document)
     if control is not None and is_on(control) and kind and kind not in _CONTROLLED:
@@ -257,7 +343,9 @@ RULE = Rule(
         ),
         (
             "helpers/training/default_settings/safety_check.py: RamTorch is incompatible with "
-            "Musubi block swap; ControlNet is not yet supported with ..."
+            "Musubi block swap; ControlNet is not yet supported with ...; 4.10.1 "
+            "gradient_checkpointing_offload_attention is only supported; trainer.py: Optimizer "
+            "'muon' is not supported by model family"
         ),
         (
             "helpers/training/validation.py `parse_validation_resolution`: Invalid validation "

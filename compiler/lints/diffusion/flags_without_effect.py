@@ -50,6 +50,13 @@ _SHARDED: Final = "adamw_schedulefree"
 `FSDP2_FALLBACK_OPTIMIZER`."""
 _VALIDATED: Final = ("validation_prompt", "validation_prompt_library", "user_prompt_library")
 """simpletuner 3.1.6 and 4.10.1 helpers/training/trainer.py `init_validation_prompts`."""
+_OF_ADAPTERS: Final = (
+    *("lora_rank", "lora_alpha", "lora_type", "lycoris_config", "lora_init_type", "use_dora"),
+    "init_lora",
+)
+_NOTHING: Final = ("false", "standard", "default")
+_VAE_OF_SDXL: Final = ("sdxl", "pixart_sigma", "kolors")
+"""simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: The baked-in VAE will be used."""
 _TIMESTEPS: Final = 1000
 """simpletuner 3.1.6 and 4.10.1: timestep_bias_end where nobody writes it."""
 
@@ -68,6 +75,8 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _offloaded(document)
         yield from _sharded(document)
         yield from _unvalidated(document)
+        yield from _of_another_model(document)
+        yield from _of_adapters(document)
 
 
 def _sharded(document: Document) -> Iterator[Finding]:
@@ -81,6 +90,36 @@ def _sharded(document: Document) -> Iterator[Finding]:
             (at.label("not used"), fsdp.label("", primary=False)),
             ("a line of the log says so, and the rate and its schedule stay as written",),
             "write optimizer: torch-adamw or adamw_bf16",
+        )
+
+
+def _of_another_model(document: Document) -> Iterator[Finding]:
+    """SDXL's VAE has four channels of its own scale: three families take it."""
+    at, name = said(document, "pretrained_vae_model_name_or_path"), family(document)
+    if at is None or not name or name in _VAE_OF_SDXL or "sdxl" not in str(at.value):
+        return
+    if "deepfloyd" not in word(document, "model_type"):
+        yield Finding(
+            f"{name} does not take {at.value}: its own VAE is used",
+            (at.label("not used"),),
+            ("The VAE model is not compatible: a line of the log says so",),
+            "remove it",
+        )
+
+
+def _of_adapters(document: Document) -> Iterator[Finding]:
+    """What is said of adapters, where the file says that the model itself is trained."""
+    kind = said(document, "model_type")
+    if kind is None or word(document, "model_type") != "full":
+        return
+    found = [at for flag in _OF_ADAPTERS if (at := said(document, flag)) is not None]
+    at = next((each for each in found if str(each.value).lower() not in _NOTHING), None)
+    if at is not None:
+        yield Finding(
+            f"{at.path} does nothing beside model_type full: no adapter is trained",
+            (at.label("not read"), kind.label("the whole model", primary=False)),
+            ("every parameter is trained, which takes many times the memory",),
+            "write model_type: lora, or remove it",
         )
 
 

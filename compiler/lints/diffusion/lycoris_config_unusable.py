@@ -3,12 +3,48 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.diagnostics.wording import nearest, nearly, quoted
 from tunec.compiler.lints.diffusion.asked import configs, family
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _NEEDED: Final = ("multiplier", "linear_alpha")
+_ALGORITHMS: Final = frozenset(
+    {
+        *("lora", "locon", "loha", "lokr", "dylora", "glora", "full", "diag-oft", "boft", "ia3"),
+        "tlora",
+    }
+)
+"""lycoris-lora 3.4.0 and 4.1.3 wrapper.py `network_module_dict`; 3.4.0 lacks the last two."""
+_PRESET: Final = frozenset(
+    {
+        *("enable_conv", "target_module", "target_name", "module_algo_map", "name_algo_map"),
+        *("lora_prefix", "use_fnmatch", "unet_target_module", "unet_target_name", "exclude_name"),
+        *("text_encoder_target_module", "text_encoder_target_name"),
+    }
+)
+"""lycoris-lora 3.4.0 and 4.1.3 config_sdk.py `VALID_PRESET_KEYS`."""
+_READ: Final = frozenset(
+    {
+        *("algo", "multiplier", "linear_dim", "linear_alpha", "conv_dim", "conv_alpha", "preset"),
+        *("dropout", "rank_dropout", "module_dropout", "disable_conv_cp", "use_conv_cp", "use_cp"),
+        *("use_tucker", "use_scalar", "block_size", "train_norm", "constraint", "constrain"),
+        *("rescaled", "dora_wd", "wd_on_output", "full_matrix", "bypass_mode", "factor"),
+        *("unbalanced_factorization", "decompose_both", "train_llm_adapter", "warn_on_unmatched"),
+        *("apply_preset", "tlora_min_rank", "tlora_alpha"),
+    }
+)
+"""lycoris-lora 3.4.0 and 4.1.3 wrapper.py `create_lycoris`, which takes any other keyword too."""
+_MEANT: Final = {
+    **dict.fromkeys(("weight_decompose", "use_dora", "dora"), "dora_wd"),
+    **dict.fromkeys(("rank", "dim", "lora_dim", "lora_rank", "network_dim"), "linear_dim"),
+    **dict.fromkeys(("alpha", "lora_alpha", "network_alpha"), "linear_alpha"),
+    "wd_on_out": "wd_on_output",
+}
+_LIKE: Final = 0.88
+_WHOLE: Final = ("multiplier", "linear_alpha")
+"""simpletuner 3.1.6 and 4.10.1 helpers/training/trainer.py: int(self.lycoris_config.get(...))."""
 _FLUX_2: Final = frozenset(
     {
         *("Flux2SwiGLU", "Flux2FeedForward", "Flux2Attention", "Flux2ParallelSelfAttention"),
@@ -23,6 +59,9 @@ def _check(run: Run) -> Iterator[Finding]:
     families = {family(each) for each in configs(run)}
     for document in run.of("lycoris"):
         yield from _lacking(document)
+        yield from _named(document)
+        yield from _unread(document)
+        yield from _cut(document)
         if families == {"flux2"}:
             yield from _elsewhere(document)
 
@@ -39,6 +78,64 @@ def _lacking(document: Document) -> Iterator[Finding]:
                 ("lycoris_config JSON must contain this key",),
                 f"write {key}",
                 consequence="parse",
+            )
+
+
+def _named(document: Document) -> Iterator[Finding]:
+    algo = document.get("algo")
+    if algo is not None and str(algo.value).lower() not in _ALGORITHMS:
+        yield Finding(
+            f"LyCORIS has no algorithm {algo.value}",
+            (algo.label("not found"),),
+            (f"it has {quoted(sorted(_ALGORITHMS))}",),
+            "write lokr, or lora with dora_wd: true" if "dora" in str(algo.value) else "write lokr",
+        )
+    preset = document.get("apply_preset")
+    for key in (preset.node.fields or {}) if preset is not None else ():
+        at = document.get(f"apply_preset.{key}")
+        if at is not None and key not in _PRESET:
+            near = nearest(key, _PRESET)[:1]
+            yield Finding(
+                f"a preset of LyCORIS has no key `{key}`",
+                (at.key_label("refused"),),
+                (f"valid keys: {quoted(sorted(_PRESET))}",),
+                f"did you mean `{near[0]}`?" if near else "remove it",
+            )
+
+
+def _unread(document: Document) -> Iterator[Finding]:
+    """Keywords are handed on to a function that takes all, and reads those that it knows."""
+    for key, at in document.found.items():
+        if "." in key or key in _READ or document.get("algo") is None:
+            continue
+        near = _MEANT.get(key) or nearly(key, _READ, _LIKE)
+        if near is not None:
+            yield Finding(
+                f"a LyCORIS file has no key `{key}`",
+                (at.key_label("not read"),),
+                ("any keyword is taken, and those that are not known are left",),
+                f"did you mean `{near}`?",
+                severity="warning",
+                consequence="silent",
+            )
+
+
+def _cut(document: Document) -> Iterator[Finding]:
+    """Both become whole numbers, and of a half nothing is left."""
+    for key in _WHOLE:
+        at = document.get(key)
+        if at is not None and isinstance(at.value, float) and at.value != int(at.value):
+            yield Finding(
+                f"{key} {at.value} is cut to {int(at.value)}",
+                (at.label("a whole number is read"),),
+                ("the adapter's output is multiplied by it",)
+                if key == "multiplier"
+                else ("an alpha of 0 is taken for the rank",)
+                if int(at.value) == 0
+                else (),
+                "write a whole number",
+                severity="warning",
+                consequence="silent",
             )
 
 
@@ -64,6 +161,10 @@ RULE = Rule(
         (
             "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: lycoris_config JSON "
             "must contain multiplier key, linear_dim key if full_matrix is not set, linear_alpha"
+        ),
+        (
+            "lycoris-lora 3.4.0 and 4.1.3 wrapper.py `create_lycoris`: **kwargs; "
+            "network_module_dict[algo_name]; `apply_preset`: Unknown preset key"
         ),
         "bghira/SimpleTuner#2435, #2476",
     ),

@@ -8,8 +8,9 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
-_SIZES: Final = ("resolution", "maximum_image_size", "target_downsample_size")
-_MOST_MEGAPIXELS: Final = 20.0
+_LEAST: Final = "minimum_image_size"
+_SIZES: Final = ("resolution", "maximum_image_size", "target_downsample_size", _LEAST)
+MOST_MEGAPIXELS: Final = 20.0
 _LEAST_PIXELS: Final = 64.0
 _TAKEN: Final = 10.0
 """No megapixel count reaches the first, and no side of an image is below the second; limits up to
@@ -32,10 +33,12 @@ def _of(kind: str, places: list[Place | None]) -> Iterator[Finding]:
         size = amount(at)
         if at is None or size is None or size <= 0:
             continue
-        if kind == "area" and size > _MOST_MEGAPIXELS:
+        if kind == "area" and size > MOST_MEGAPIXELS:
             yield _finding(at, f"{size:g} is megapixels", "pixels", f"{size * size / 1e6:.2g}")
         elif kind == "pixel_area" and size <= _TAKEN and "resolution" not in at.path.lower():
             continue  # read as megapixels all the same
+        elif _LEAST in at.path or "MINIMUM_RESOLUTION" in at.path:
+            continue  # so few pixels leave every picture in
         elif kind in ("pixel", "pixel_area") and size < _LEAST_PIXELS:
             yield _finding(at, f"{size:g} is pixels", "megapixels", f"{round(size**0.5 * 1024)}")
 
@@ -60,7 +63,8 @@ RULE = Rule(
             "simpletuner 3.1.6 and 4.10.1 helpers/multiaspect/image.py `MultiaspectImage`: area "
             "in megapixels, pixel in pixels; helpers/data_backend/factory.py "
             "`init_backend_config`: pixel_area is squared; You may have accidentally entered "
-            "pixels"
+            "pixels; helpers/metadata/backends/base.py `meets_resolution_requirements`: "
+            "minimum_image_size above 5 under area"
         ),
     ),
     check=_check,

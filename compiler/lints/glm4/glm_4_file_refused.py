@@ -80,7 +80,8 @@ def _fields(stem: str) -> frozenset[str]:
 
 def _missing(run: Run, document: Document) -> Iterator[Finding]:
     at = document.get("data_config") or next(iter(document.found.values()), None)
-    today = _NEEDED_TODAY if is_checked(run, _COMBINED) else ()
+    is_today = is_checked(run, _COMBINED) and not _may_be_chatglm3(document)
+    today = _NEEDED_TODAY if is_today else ()
     lacking = [key for key in (*_NEEDED, *today) if document.get(key) is None]
     if at is None or not lacking:
         return
@@ -108,9 +109,10 @@ def _ungenerating(document: Document) -> Iterator[Finding]:
 
 def _data(document: Document) -> Iterator[Finding]:
     at = document.get("data_config.train_file")
-    if at is not None and isinstance(at.value, str) and PurePath(at.value).suffix != ".jsonl":
+    ending = PurePath(at.value).suffix if at is not None and isinstance(at.value, str) else ".jsonl"
+    if at is not None and ending != ".jsonl" and not _may_be_chatglm3(document):
         yield Finding(
-            f"GLM-4's scripts load no {PurePath(at.value).suffix or at.value} files",
+            f"GLM-4's scripts load no {ending or at.value} files",
             (at.label("no .jsonl"),),
             ("_load_datasets: Cannot load dataset in the format",),
             "write the data as one JSON object a line, in a file named *.jsonl",
@@ -131,6 +133,16 @@ def _data(document: Document) -> Iterator[Finding]:
             "write eval_strategy: 'no', or name a val_file",
             consequence="init",
         )
+
+
+def _may_be_chatglm3(document: Document) -> bool:
+    """Whether it may be for ChatGLM3's script, which has neither key and loads what GLM-4's do not.
+
+    zai-org/ChatGLM3 finetune_demo/finetune_hf.py `FinetuningConfig`, `_load_datasets`.
+    """
+    at = document.get("data_config.train_file")
+    is_other = at is not None and PurePath(str(at.value)).suffix in (".json", ".csv")
+    return is_other and not {*_NEEDED_TODAY} & {*document.keys, *document.unknown}
 
 
 def _frozen(run: Run, document: Document) -> Iterator[Finding]:

@@ -79,6 +79,14 @@ def _of_llava(document: Document) -> Iterator[Finding]:
             "it is read after LoRA is put in, and leaves the gradients of the projector alone",
             "silent",
         )
+    frozen = document.get("freeze_mm_mlp_adapter")
+    if _is_on(frozen) and _is_on(tuned):
+        yield _finding(
+            (frozen, tuned),
+            "freeze_mm_mlp_adapter freezes all that tune_mm_mlp_adapter leaves open",
+            "it is read last: element 0 of tensors does not require grad",
+            "step",
+        )
     form = document.get("version")
     is_named = document.get("mm_tunable_parts") is not None  # LLaVA-NeXT's name for what is tuned
     if form is not None and form.value == "plain" and not _is_on(tuned) and not is_named:
