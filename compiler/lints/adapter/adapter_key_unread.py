@@ -1,12 +1,15 @@
 """A key of adapter_config.json that its method does not have."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
+
+from packaging.version import Version
 
 from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.effective import releases_around
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -34,6 +37,32 @@ _OF_WEIGHTS: Final = (
 )
 _PROMPTS: Final = ("PROMPT_TUNING", "PREFIX_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING")
 """Methods that add to the input, and have no key of those that change weights."""
+_OF_LORA: Final = (
+    *("lora_alpha", "lora_dropout", "init_lora_weights", "use_dora", "use_rslora", "loftq_config"),
+    *("layer_replication", "lora_bias", "target_parameters"),
+)
+_MOVED: Final[Mapping[str, Mapping[str, str]]] = {
+    "LOHA": {"lora_alpha": "alpha", "lora_dropout": "rank_dropout"},
+    "LOKR": {"lora_alpha": "alpha", "lora_dropout": "rank_dropout"},
+    "OFT": {"lora_dropout": "module_dropout", "block_size": "oft_block_size"},
+    "BOFT": {"lora_dropout": "boft_dropout", "block_size": "boft_block_size"},
+    "VERA": {"lora_dropout": "vera_dropout"},
+    "IA3": {"init_lora_weights": "init_ia3_weights"},
+    "FOURIERFT": {"lora_alpha": "scaling"},
+    "HRA": {},
+}
+"""Methods beside LoRA, and their own names for what LoRA's keys say."""
+_LACKING: Final[Mapping[str, tuple[str, ...]]] = {
+    "BOFT": ("r", "alpha"),
+    "FOURIERFT": ("r", "alpha"),
+    "HRA": ("alpha",),
+    "IA3": ("r", "alpha", "bias", "layers_to_transform", "layers_pattern"),
+    "LOHA": ("bias",),
+    "LOKR": ("bias",),
+    "OFT": ("alpha",),
+    "VERA": ("alpha",),
+}
+"""More that they have not: peft 0.10.0, 0.13.2, 0.15.2, 0.17.1 and 0.21.2 tuners/*/config.py."""
 _IGNORED: Final = "PEFT warns of unexpected keywords, and goes on without them"
 _ALWAYS: Final = frozenset({"auto_mapping", "peft_version", "base_model_class", "parent_library"})
 
@@ -47,6 +76,8 @@ def _check(run: Run) -> Iterator[Finding]:
             yield from _of_lora(run, document)
         elif kind in _PROMPTS:
             yield from _of_prompts(document, kind)
+        elif kind in _MOVED:
+            yield from _of_relatives(document, kind)
 
 
 def _of_lora(run: Run, document: Document) -> Iterator[Finding]:
@@ -63,6 +94,31 @@ def _of_lora(run: Run, document: Document) -> Iterator[Finding]:
             continue
         near = [_MEANT[path]] if path in _MEANT else nearest(path, known - set(document.found))[:1]
         yield _finding(at, near, "LORA")
+    if release.is_named:
+        yield from _come_later(run, document)
+
+
+def _come_later(run: Run, document: Document) -> Iterator[Finding]:
+    """Keys of a later release: a warning from PEFT 0.14 on, and no adapter at all before."""
+    release = run.release("peft")
+    around = releases_around("lora_config", str(release.version))
+    here = [class_schema("lora_config", each)["properties"] for each in around]
+    every = sorted(known_releases("lora_config"), key=Version)
+    is_refused = run.runs("peft<0.14") is True
+    for path, at in document.found.items():
+        if "." in path or path in _ALWAYS or any(path in each for each in here):
+            continue
+        later = [each for each in every if path in class_schema("lora_config", each)["properties"]]
+        if not later or not (is_refused or at.value not in (None, False, [], {}, "none")):
+            continue
+        why = f"TypeError: unexpected keyword argument {path!r}" if is_refused else _IGNORED
+        yield Finding(
+            f"{release} has no key `{path}`",
+            (at.key_label("refused" if is_refused else "not read"),),
+            (why, f"known to peft {later[0]}"),
+            f"use peft {later[0]} or later, or remove it",
+            consequence="parse" if is_refused else "silent",
+        )
 
 
 def _of_prompts(document: Document, kind: str) -> Iterator[Finding]:
@@ -70,6 +126,15 @@ def _of_prompts(document: Document, kind: str) -> Iterator[Finding]:
         at = document.get(key)
         if at is not None and at.value not in (None, [], {}, False):
             yield _finding(at, [], kind)
+
+
+def _of_relatives(document: Document, kind: str) -> Iterator[Finding]:
+    own = _MOVED[kind]
+    for key in dict.fromkeys((*own, *_OF_LORA, *_LACKING[kind])):
+        at = document.get(key)
+        if at is not None and at.value not in (None, [], {}, False, "none"):
+            free = [own[key]] if key in own and own[key] not in document.found else []
+            yield _finding(at, free, kind)
 
 
 def _finding(at: Place, near: list[str], kind: str) -> Finding:
@@ -95,7 +160,8 @@ RULE = Rule(
         ),
         (
             "peft 0.10.0 to 0.21.2 tuners/prompt_tuning, prefix_tuning, p_tuning config.py: fields "
-            "of the input's virtual tokens alone"
+            "of the input's virtual tokens alone; loha, lokr, oft, boft, vera, ia3, fourierft, hra "
+            "config.py; run: LoHa with lora_alpha warns and keeps alpha 8"
         ),
     ),
     check=_check,

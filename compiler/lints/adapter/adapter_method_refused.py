@@ -1,8 +1,10 @@
 """What an adapter method other than LoRA refuses, or does not read."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
+from tunec.compiler.lints.adapter.orthogonal import of_blocks
 from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.conditions import Need, lacking, refused_alone, where
 from tunec.compiler.lints.document import Document
@@ -12,18 +14,24 @@ from tunec.compiler.lints.run import Run
 _TASKS: Final = (
     *("SEQ_CLS", "SEQ_2_SEQ_LM", "CAUSAL_LM", "TOKEN_CLS", "QUESTION_ANS", "FEATURE_EXTRACTION"),
 )
+_PROMPTS: Final = ("PROMPT_TUNING", "PREFIX_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING")
 _VIRTUAL: Final = ("num_virtual_tokens",)
 _TEXT: Final = ("prompt_tuning_init=TEXT",)
 _NEEDS: Final = (
-    *(
-        Need(f"peft_type={kind}", _VIRTUAL, "the prompt has a length")
-        for kind in ("PROMPT_TUNING", "PREFIX_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING")
-    ),
+    *(Need(f"peft_type={kind}", _VIRTUAL, "the prompt has a length") for kind in _PROMPTS),
     Need("prompt_tuning_init=TEXT", ("tokenizer_name_or_path",), "the text is tokenized"),
     Need("prompt_tuning_init=TEXT", ("prompt_tuning_init_text",), "there is no text"),
     Need("tokenizer_kwargs", _TEXT, "nothing is tokenized"),
     Need("peft_type=ADALORA", ("total_step",), "the ranks are cut along a schedule"),
 )
+_TASKLESS: Final = tuple(
+    Need(f"peft_type={kind}", ("task_type",), "the model is wrapped by its task: KeyError: None")
+    for kind in _PROMPTS
+)
+_INITIAL: Final = ("RANDOM", "TEXT", "SAMPLE_VOCAB")
+"""peft 0.10.0 to 0.21.2 tuners/prompt_tuning/config.py `PromptTuningInit`: any other word is none
+of those that `PromptEmbedding` asks for."""
+_ENCODERS: Final = ("MLP", "LSTM")
 _UNREAD: Final = (
     Need("prompt_tuning_init_text", _TEXT, "the prompt begins at random"),
     Need("r & peft_type=ADALORA", ("init_r",), "AdaLoRA begins at init_r and ends at target_r"),
@@ -36,13 +44,19 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         for need in _NEEDS:
             yield from refused_alone(run, document, need)
+        for need in _TASKLESS:
+            for found in refused_alone(run, document, need):
+                mended = replace(found, help="write task_type: CAUSAL_LM", consequence="init")
+                yield replace(mended, severity="warning")  # a script may add it
         for need in _UNREAD:
             yield from _unread(run, document, need)
         yield from _words(document)
+        yield from _of_prompts(document)
         yield from _of_adalora(document)
+        yield from _ranks_of_adalora(document)
         yield from _of_ia3(document)
-        yield from _of_oft(document)
         yield from _of_prefixes(run, document)
+    yield from of_blocks(run)
 
 
 def _unread(run: Run, document: Document, need: Need) -> Iterator[Finding]:
@@ -66,6 +80,52 @@ def _words(document: Document) -> Iterator[Finding]:
             (task.label("refused"),),
             (f"taken: {', '.join(_TASKS)}",),
             "write CAUSAL_LM",
+        )
+
+
+def _of_prompts(document: Document) -> Iterator[Finding]:
+    """Words of prompts: one is looked up when the model is wrapped, one is compared and lost."""
+    encoder = document.get("encoder_reparameterization_type")
+    if where(document, "peft_type=P_TUNING") and encoder and encoder.value not in _ENCODERS:
+        yield Finding(
+            f"encoder_reparameterization_type cannot be {encoder.value}",
+            (encoder.label("refused"),),
+            ("Prompt encoder type not recognized",),
+            "write MLP, or LSTM",
+            consequence="init",
+        )
+    begin = document.get("prompt_tuning_init")
+    if begin is None or where(document, "peft_type=PROMPT_TUNING") is None:
+        return
+    if isinstance(begin.value, str) and begin.value not in _INITIAL:
+        is_case = begin.value.upper() in _INITIAL
+        yield Finding(
+            f"prompt_tuning_init {begin.value} is none of {', '.join(_INITIAL)}",
+            (begin.label("read as RANDOM"),),
+            ("the word is compared, and never refused: the prompt begins at random",),
+            f"write {begin.value.upper()}" if is_case else "write TEXT",
+            severity="warning",
+            consequence="silent",
+        )
+
+
+def _ranks_of_adalora(document: Document) -> Iterator[Finding]:
+    """Ranks are cut from init_r to target_r: there has to be something to cut."""
+    first, last = (_number(document.value(key, n)) for key, n in (("init_r", 12), ("target_r", 8)))
+    at = document.get("target_r") or document.get("init_r")
+    if where(document, "peft_type=ADALORA") is None or at is None or not first or not last:
+        return
+    if last >= first:
+        yield Finding(
+            f"AdaLoRA begins at rank {first} and ends at {last}: there is nothing to cut",
+            (at.label("not below init_r"),),
+            (
+                "where a script calls update_and_allocate, kthvalue() is out of range after tinit",
+                "where nobody calls it, as in Trainer, every rank stays init_r",
+            ),
+            f"write target_r below {first}, or init_r above {last}",
+            severity="warning",
+            consequence="step",
         )
 
 
@@ -104,21 +164,6 @@ def _of_ia3(document: Document) -> Iterator[Finding]:
         )
 
 
-def _of_oft(document: Document) -> Iterator[Finding]:
-    if where(document, "peft_type=OFT") is None:
-        return
-    rank, block = _number(document.value("r", 0)), _number(document.value("oft_block_size", 32))
-    at = document.get("oft_block_size") or document.get("r")
-    if at is None or rank is None or block is None or bool(rank) is not bool(block):
-        return
-    yield Finding(
-        f"OFT with r {rank} and oft_block_size {block}",
-        (at.label("refused"),),
-        ("each follows from the other: one of the two is 0",),
-        "write r: 0, or oft_block_size: 0",
-    )
-
-
 def _of_prefixes(run: Run, document: Document) -> Iterator[Finding]:
     """The prefix is a cache of keys and values, which recomputation has no place for."""
     kind = where(document, "peft_type=PREFIX_TUNING")
@@ -150,6 +195,12 @@ RULE = Rule(
             "peft 0.21.2 config.py `PeftConfigMixin.__post_init__`: Invalid task type; "
             "tuners/prompt_tuning/config.py, adalora/config.py, ia3/config.py, oft/config.py "
             "`__post_init__`; run: num_virtual_tokens None is a TypeError"
+        ),
+        (
+            "peft 0.21.2, run: PROMPT_TUNING, PREFIX_TUNING, P_TUNING without task_type are a "
+            "KeyError; tuners/p_tuning/model.py `PromptEncoder`; tuners/boft/layer.py "
+            "`update_layer`: must be divisible by boft_block_size; tuners/adalora/layer.py "
+            "`RankAllocator.mask_to_budget`: kthvalue(k=init_bgt - budget)"
         ),
         "peft 0.14.0 to 0.21.2 peft_model.py: does not work with gradient checkpointing",
     ),

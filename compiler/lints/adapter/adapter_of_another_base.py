@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tunec.compiler.lints.adapter.lora import loras
+from tunec.compiler.lints.adapter.lora import adapters
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -11,7 +11,7 @@ from tunec.compiler.lints.run import Run
 
 def _check(run: Run) -> Iterator[Finding]:
     trained = _trained(run)
-    for lora in loras(run):
+    for lora in adapters(run):
         at = lora.document.get("base_model_name_or_path")
         if lora.document.kind != "peft" or at is None or trained is None:
             continue

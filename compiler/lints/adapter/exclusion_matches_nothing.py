@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.wording import quoted
-from tunec.compiler.lints.adapter.lora import is_plain, loras
+from tunec.compiler.lints.adapter.lora import adapters, is_plain
 from tunec.compiler.lints.adapter.tree import parts, unmatched
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -13,7 +13,7 @@ def _check(run: Run) -> Iterator[Finding]:
     if run.model is None:
         return
     architecture = run.model.architecture
-    for lora in loras(run):
+    for lora in adapters(run):
         at = lora.place("exclude_modules")
         if at is None or not isinstance(at.value, list):
             continue

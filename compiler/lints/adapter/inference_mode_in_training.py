@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.lints.adapter.lora import loras
+from tunec.compiler.lints.adapter.lora import adapters
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for lora in loras(run):
+    for lora in adapters(run):
         at = lora.place("inference_mode")
         if lora.document.kind not in ("peft", "glm4") or at is None or at.value is not True:
             continue
@@ -36,8 +36,7 @@ RULE = Rule(
     sources=(
         (
             "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: "
-            "inference_mode "
-            "freezes the adapters; peft_model.py `save_pretrained` writes it as true"
+            "inference_mode freezes the adapters; peft_model.py `save_pretrained` writes it as true"
         ),
     ),
     check=_check,

@@ -63,8 +63,7 @@ RULE = Rule(
     sources=(
         (
             "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `pissa_init`: Please initialize PiSSA "
-            "under "
-            "float32, float16, or bfloat16; `loftq_init`"
+            "under float32, float16, or bfloat16; `loftq_init`"
         ),
         (
             "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: "

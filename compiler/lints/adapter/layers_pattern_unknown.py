@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tunec.compiler.lints.adapter.lora import loras
+from tunec.compiler.lints.adapter.lora import adapters
 from tunec.compiler.lints.adapter.tree import parts
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -12,7 +12,7 @@ def _check(run: Run) -> Iterator[Finding]:
     if run.model is None:
         return
     names = parts(run.model.architecture)
-    for lora in loras(run):
+    for lora in adapters(run):
         at = lora.place("layers_pattern")
         if at is None or lora.place("layers_to_transform") is None:
             continue

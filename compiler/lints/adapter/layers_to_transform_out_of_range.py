@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tunec.compiler.lints.adapter.lora import loras
+from tunec.compiler.lints.adapter.lora import adapters
 from tunec.compiler.lints.adapter.tree import layers
 from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.rule import Finding, Rule
@@ -12,7 +12,7 @@ from tunec.compiler.lints.run import Run
 
 def _check(run: Run) -> Iterator[Finding]:
     count = layers(run.model.architecture) if run.model is not None else 0
-    for lora in loras(run):
+    for lora in adapters(run):
         at = lora.place("layers_to_transform")
         if at is None or not count:
             continue

@@ -10,6 +10,7 @@ from tunec.compiler.lints.run import Run
 _MOST_FULL: Final = 1.5e-4
 _LEAST_LORA: Final = 5e-6
 _LARGE: Final = 1_000_000_000
+_BEGUN: Final = ("pretraining_dataset", "pretraining")
 _ADAMS: Final = ("adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "adam")
 
 
@@ -19,7 +20,8 @@ def _check(run: Run) -> Iterator[Finding]:
     value = number(rate.value) if rate is not None else None
     if at is None or value is None or kind is None or run.value("optimizer.name") not in _ADAMS:
         return
-    if kind.value == "none" and value > _MOST_FULL and _is_large(run) and not list(loras(run)):
+    is_full = kind.value == "none" and not list(loras(run)) and not _is_otherwise(run)
+    if is_full and value > _MOST_FULL and _is_large(run):
         yield Finding(
             f"learning rate {value:g} for a full fine-tune of {_billions(run)} billion parameters",
             (at.label("usual for adapters"),),
@@ -35,6 +37,14 @@ def _check(run: Run) -> Iterator[Finding]:
             ("LoRA uses about ten times the rate of a full fine-tune: 1e-4 to 3e-4 with Adam",),
             "write 1e-4",
         )
+
+
+def _is_otherwise(run: Run) -> bool:
+    """What is trained from its beginning, or by a script that puts in adapters by itself."""
+    kinds = ("axolotl", "trainer")
+    said = (each for key in _BEGUN for kind in kinds for each in run.each(kind, key))
+    is_begun = any(each.value for each in said)
+    return is_begun or any(document.get("lora_modules") for document in run.of("hf"))
 
 
 def _is_preference(lora: Lora) -> bool:
@@ -62,8 +72,7 @@ RULE = Rule(
         ),
         (
             "arXiv 2106.09685 (LoRA) appendix D: 2e-4; arXiv 2305.14314 (QLoRA) table 9: 1e-4 to "
-            "2e-4; "
-            "meta-llama/llama recipes full fine-tuning 1e-5"
+            "2e-4; meta-llama/llama recipes full fine-tuning 1e-5"
         ),
     ),
     check=_check,

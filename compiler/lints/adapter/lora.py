@@ -64,6 +64,26 @@ _ONLY: Final[Mapping[str, frozenset[str]]] = {
     "minicpm-v": frozenset({*_MINICPM, "lora_alpha", "lora_dropout"}),
 }
 """The names that a dialect has at all; PEFT's own files and GLM-4's `peft_config` have all."""
+_BY_NAME: Final = frozenset(
+    {
+        *("target_modules", "exclude_modules", "modules_to_save", "layers_to_transform"),
+        *("layers_pattern", "task_type", "inference_mode"),
+    }
+)
+"""What PEFT's other methods that change layers share with LoRA: peft 0.10.0 to 0.21.2
+tuners/tuners_utils.py `BaseTuner.inject_adapter`, `check_target_module_exists`."""
+_METHODS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
+    "ADALORA": ("AdaLoRA", _BY_NAME),
+    "IA3": ("IA3", _BY_NAME - {"layers_to_transform", "layers_pattern"}),
+    **{
+        kind: (word, _BY_NAME)
+        for kind, word in (
+            *(("LOHA", "LoHa"), ("LOKR", "LoKr"), ("OFT", "OFT"), ("BOFT", "BOFT")),
+            *(("VERA", "VeRA"), ("HRA", "HRA"), ("FOURIERFT", "FourierFT")),
+        )
+    },
+}
+"""Those by their `peft_type`, with the names that each has."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,8 @@ class Lora:
     names: frozenset[str] | None = None
     """The names of LoraConfig that the dialect knows; None: all."""
     prefix: str = ""
+    method: str = "LoRA"
+    """The method as people call it."""
 
     def key(self, name: str) -> str:
         """The key that says a field of LoraConfig here."""
@@ -139,6 +161,19 @@ def loras(run: Run) -> Iterator[Lora]:
     for each in run.documents:
         if not each.is_view and (found := _lora(each)) is not None:
             yield found
+
+
+def adapters(run: Run) -> Iterator[Lora]:
+    """Every document that has layers adapted by their names: by LoRA, or by its relatives."""
+    for each in run.documents:
+        if not each.is_view and (found := _lora(each) or _relative(each)) is not None:
+            yield found
+
+
+def _relative(document: Document) -> Lora | None:
+    kind = document.value("peft_type") if document.kind == "peft" else None
+    word, names = _METHODS.get(str(kind), ("", None))
+    return Lora(document, {}, names, method=word) if names is not None else None
 
 
 def _lora(document: Document) -> Lora | None:

@@ -92,9 +92,8 @@ RULE = Rule(
     sources=(
         (
             "peft 0.17.1 to 0.21.2 tuners/lora/layer.py `ParamWrapper.__init__`: does not work "
-            "with lora_dropout != 0, fan_in_fan_out, lora_bias, use_dora; "
-            "tuners/lora/config.py `__post_init__`: must be a list of strings; DoRA does not "
-            "support megatron_core"
+            "with lora_dropout != 0, fan_in_fan_out, lora_bias, use_dora; tuners/lora/config.py "
+            "`__post_init__`: must be a list of strings; DoRA does not support megatron_core"
         ),
         (
             "peft 0.21.2, run: All modules were excluded; No `target_modules` passed; "

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.wording import quoted
-from tunec.compiler.lints.adapter.lora import is_patched, loras
+from tunec.compiler.lints.adapter.lora import adapters, is_patched
 from tunec.compiler.lints.adapter.tree import leaves, parts, unmatched
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -14,7 +14,7 @@ def _check(run: Run) -> Iterator[Finding]:
         return
     tree = run.model.architecture
     layers = leaves(tree, ("linear", "embedding", "conv", "parameter"))
-    for lora in loras(run):
+    for lora in adapters(run):
         at, targets = lora.place("target_modules"), lora.targets
         if at is None or not isinstance(targets, tuple) or is_patched(run, lora):
             continue
@@ -22,7 +22,7 @@ def _check(run: Run) -> Iterator[Finding]:
         blocks = [each for each in lost if each in parts(tree) and each not in layers]
         if blocks:
             yield Finding(
-                f"LoRA cannot be put on {quoted(blocks, 'and')} of {run.model.path}",
+                f"{lora.method} cannot be put on {quoted(blocks, 'and')} of {run.model.path}",
                 (at.label("a block or a norm, and no linear layer"),),
                 ("PEFT adapts linear layers, embeddings and convolutions",),
                 "name the linear layers inside",
@@ -37,8 +37,7 @@ RULE = Rule(
     sources=(
         (
             "peft 0.10.0 to 0.21.2 tuners/lora/model.py `LoraModel._create_new_module`: Target "
-            "module "
-            "... is not supported"
+            "module ... is not supported"
         ),
     ),
     check=_check,

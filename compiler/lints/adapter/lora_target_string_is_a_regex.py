@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.lints.adapter.lora import ALL_LINEAR, Lora, is_plain, loras
+from tunec.compiler.lints.adapter.lora import ALL_LINEAR, Lora, adapters, is_plain
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -11,7 +11,7 @@ from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for lora in loras(run):
+    for lora in adapters(run):
         at = lora.place("target_modules")
         if at is None or lora.document.kind == "llamafactory":
             continue

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.wording import nearest, quoted
-from tunec.compiler.lints.adapter.lora import is_patched, is_plain, loras
+from tunec.compiler.lints.adapter.lora import adapters, is_patched, is_plain
 from tunec.compiler.lints.adapter.tree import leaves, parts, unmatched
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -13,7 +13,7 @@ def _check(run: Run) -> Iterator[Finding]:
     if run.model is None:
         return
     tree = run.model.architecture
-    for lora in loras(run):
+    for lora in adapters(run):
         at, targets = lora.place("target_modules"), lora.targets
         if at is None or not isinstance(targets, tuple) or not all(map(is_plain, targets)):
             continue
@@ -25,7 +25,7 @@ def _check(run: Run) -> Iterator[Finding]:
         known = leaves(tree, ("linear",))
         near = dict.fromkeys(name for each in lost for name in nearest(each, known)[:1])
         yield Finding(
-            f"{quoted(lost, 'and')} of LoRA's targets match no module of {run.model.path}",
+            f"{quoted(lost, 'and')} of {lora.method}'s targets match no module of {run.model.path}",
             (at.label("partly unused"),),
             ("PEFT says nothing as long as one of the targets matches",),
             f"did you mean {quoted(near)}?" if near else "remove them",

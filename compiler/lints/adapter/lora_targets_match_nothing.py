@@ -5,14 +5,7 @@ from typing import TYPE_CHECKING
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.adapter.families import family_of
-from tunec.compiler.lints.adapter.lora import (
-    ALL_LINEAR,
-    Lora,
-    is_patched,
-    is_plain,
-    last,
-    loras,
-)
+from tunec.compiler.lints.adapter.lora import ALL_LINEAR, Lora, adapters, is_patched, is_plain, last
 from tunec.compiler.lints.adapter.tree import NoRegex, adapted, usual
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -23,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for lora in loras(run):
+    for lora in adapters(run):
         at = lora.place("target_modules")
         if at is not None and (shorthand := _shorthand(run, lora, at)) is not None:
             yield shorthand
@@ -79,7 +72,7 @@ def _in_tree(run: Run, model: "ResolvedModel", lora: Lora, at: Place) -> Iterato
         return
     names = usual(architecture)
     yield Finding(
-        f"LoRA's targets match no module of {model.path}",
+        f"{lora.method}'s targets match no module of {model.path}",
         (at.label("matches nothing"),),
         (f"its layers are called {', '.join(names)}",) if names else (),
         f"write {', '.join(names[:4])}" if names else None,
@@ -103,7 +96,7 @@ def _in_family(run: Run, lora: Lora, at: Place) -> Iterator[Finding]:
     if not all(map(is_plain, targets)) or any(last(each) in layers for each in targets):
         return
     yield Finding(
-        f"LoRA's targets are no layers of {family}: {', '.join(targets)}",
+        f"{lora.method}'s targets are no layers of {family}: {', '.join(targets)}",
         (at.label("matches nothing"),),
         (f"by its name {path} is {family}, with the layers {', '.join(sorted(layers))}",),
         "write the names of this architecture, or all-linear",
@@ -118,10 +111,8 @@ RULE = Rule(
     sources=(
         (
             "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: Target "
-            "modules "
-            "... not found in the base model; `check_target_module_exists`: a name, a suffix "
-            "after a "
-            "dot, or a regex over the whole name"
+            "modules ... not found in the base model; `check_target_module_exists`: a name, a "
+            "suffix after a dot, or a regex over the whole name"
         ),
         "peft 0.8.2 utils/constants.py INCLUDE_LINEAR_LAYERS_SHORTHAND; absent in 0.7.1",
         "OptimalScale/LMFlow#125, huggingface/peft#758, #40; axolotl-ai-cloud/axolotl#2792",

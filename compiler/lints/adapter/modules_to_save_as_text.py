@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.lints.adapter.lora import Lora, loras
+from tunec.compiler.lints.adapter.lora import Lora, adapters
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -13,7 +13,7 @@ _PLAIN = ("peft", "glm4")
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for lora in loras(run):
+    for lora in adapters(run):
         at = lora.place("modules_to_save")
         if at is not None and isinstance(at.value, str) and at.value and _is_plain(lora):
             yield _finding(at, at.value)

@@ -43,9 +43,8 @@ RULE = Rule(
     consumers=("peft",),
     sources=(
         (
-            "peft 0.10.0 to 0.21.2 tuners/lora/model.py `LoraModel._create_and_replace`: "
-            "patterns are "
-            "asked for targeted modules only; 0.21.2 warns of keys that were ignored"
+            "peft 0.10.0 to 0.21.2 tuners/lora/model.py `LoraModel._create_and_replace`: patterns "
+            "are asked for targeted modules only; 0.21.2 warns of keys that were ignored"
         ),
     ),
     check=_check,

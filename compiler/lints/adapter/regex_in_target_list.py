@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.wording import quoted
-from tunec.compiler.lints.adapter.lora import Lora, is_plain, loras
+from tunec.compiler.lints.adapter.lora import Lora, adapters, is_plain
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -13,7 +13,7 @@ _LISTS = ("target_modules", "modules_to_save", "exclude_modules")
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for lora in loras(run):
+    for lora in adapters(run):
         if (at := lora.place("target_modules")) is not None:
             yield from _targets(lora, at)
         if (at := lora.place("exclude_modules")) is not None:

@@ -12,6 +12,14 @@ from tunec.compiler.lints.run import Run
 
 _KEYS: Final = ("lora_target_modules", "target_modules", "lora_modules_to_save")
 _KINDS: Final = ("hf", "sft", "dpo", "grpo", "peft", "axolotl")
+_USUAL: Final = frozenset(
+    {
+        *("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"),
+        *("embed_tokens", "out_proj", "qkv_proj", "gate_up_proj", "query_key_value", "dense"),
+        *("dense_h_to_4h", "dense_4h_to_h", "c_attn", "c_proj", "fc1", "fc2", "to_q", "to_k"),
+        *("to_v", "to_out.0", "query", "key", "value"),
+    }
+)
 _SPLIT: Final = ("lora_enable", "llm_type")
 """Flags of scripts whose key of that name is a text of their own."""
 
@@ -24,6 +32,40 @@ def _check(run: Run) -> Iterator[Finding]:
             at = document.get(key)
             if at is not None and (text := _one_word(at)) is not None:
                 yield _finding(document, at, text)
+            elif at is not None:
+                yield from _run_together(run, at)
+
+
+def _run_together(run: Run, at: Place) -> Iterator[Finding]:
+    """Two names between which a comma was left out; `lora-target-unused` knows models' own."""
+    names = at.value if isinstance(at.value, list) and run.model is None else []
+    for name in names:
+        halves = _halves(name) if isinstance(name, str) and is_plain(name) else None
+        if halves is None:
+            continue
+        is_all = len(names) == 1
+        yield Finding(
+            f"{at.path} names a layer {name!r}, which is two names",
+            (at.label("no layer is called so"),),
+            ("texts that stand side by side in Python are one text",),
+            f"write {halves[0]}, {halves[1]}",
+            severity=None if is_all else "warning",
+            consequence=None if is_all else "silent",
+        )
+
+
+def _halves(name: str) -> tuple[str, str] | None:
+    """Two names of layers that make up a name: two that are usual, or two with one beginning."""
+    for at in range(1, len(name)):
+        first, second = name[:at], name[at:]
+        if first in _USUAL and second in _USUAL:
+            return first, second
+        block, dot, leaf = first.rpartition(".")
+        other = second.removeprefix(f"{block}.")
+        are_siblings = leaf in _USUAL or (leaf[:-1] == other[:-1] and len(leaf) == len(other) > 1)
+        if dot and other != second and are_siblings:
+            return first, second
+    return None
 
 
 def _one_word(at: Place) -> str | None:

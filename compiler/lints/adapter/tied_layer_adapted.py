@@ -56,8 +56,7 @@ RULE = Rule(
     sources=(
         (
             "peft 0.18.1 to 0.21.2 tuners/tuners_utils.py: Model has `tie_word_embeddings=True` "
-            "and a "
-            "tied layer is part of the adapter, but `ensure_weight_tying` is not set"
+            "and a tied layer is part of the adapter, but `ensure_weight_tying` is not set"
         ),
         "huggingface/peft#2777, #2898",
     ),

@@ -15,6 +15,8 @@ _NOW: Final = frozenset(
 )
 _BEFORE: Final = _NOW - {"sigmoid_norm", "aot_unpaired", "sft"} | {"aot_pair", "kto_pair"}
 _RENAMED: Final = {"aot_pair": "aot", "kto_pair": "apo_zero", "dpo": "sigmoid", "orpo": "sigmoid"}
+_AS_SIGMOID: Final = "from 0.9.4 on it is not handed on, and sigmoid is trained"
+"""`preference-loss-not-computed`, of the other words."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -49,8 +51,13 @@ def _of_llamafactory(run: Run) -> Iterator[Finding]:
             yield Finding(
                 "pref_loss kto_pair is no loss of TRL's any more",
                 (at.label("Unknown loss type"),),
-                ("LLaMA-Factory takes the word; the first step asks TRL for the loss",),
+                (
+                    _AS_SIGMOID
+                    if run.runs("llamafactory>=0.9.4")
+                    else "LLaMA-Factory takes the word; the first step asks TRL for the loss",
+                ),
                 "write stage: kto with its own data, or pref_loss: sigmoid",
+                consequence="silent" if run.runs("llamafactory>=0.9.4") else None,
             )
 
 

@@ -38,9 +38,16 @@ _BOUNDS: Final = (
 )
 
 
+_TOP: Final = _Bounds("top_k", 0, inf, False, "step", _LOOKED_AT)
+"""transformers 5.23.0 generation/logits_process.py `TopKLogitsWarper`, run: has to be a strictly
+positive integer, but is -1; 0 is none, and to vLLM -1 is none too."""
+
+
 def _check(run: Run) -> Iterator[Finding]:
     for document, method in preferences(run):
-        for bounds in _BOUNDS if method in GROUPED else ():
+        by_vllm = trl(document, "use_vllm")
+        plain = by_vllm is None or by_vllm.value in (False, "false")
+        for bounds in (*_BOUNDS, *((_TOP,) if plain else ())) if method in GROUPED else ():
             at = trl(document, bounds.key)
             number = real(at.value) if at is not None else None
             if at is not None and number is not None and not _is_within(number, bounds):
@@ -59,7 +66,7 @@ def _finding(at: Place, bounds: _Bounds) -> Finding:
         f"{at.path} {at.value} is not {start} {bounds.least:g}{end or ' on'}",
         (at.label("cannot be used"),),
         (bounds.why,),
-        "remove it" if bounds.most < inf or bounds.is_open else "write 1 or more",
+        "remove it" if bounds.most < inf or bounds.is_open or bounds is _TOP else "write 1 or more",
         consequence=bounds.consequence,
         severity="warning" if bounds.key == "top_p" else None,
     )
@@ -76,10 +83,9 @@ RULE = Rule(
             "num_iterations x steps_per_generation), `get_high_entropy_mask`; run with trl 1.16.0"
         ),
         (
-            "transformers 5.23.0 generation/logits_process.py "
-            "`RepetitionPenaltyLogitsProcessor`, `MinPLogitsWarper`, generation/utils.py "
-            "`_get_logits_processor` (top_p below 1.0 alone is applied), "
-            "configuration_utils.py `validate`"
+            "transformers 5.23.0 generation/logits_process.py `RepetitionPenaltyLogitsProcessor`, "
+            "`MinPLogitsWarper`, generation/utils.py `_get_logits_processor` (top_p below 1.0 "
+            "alone is applied), configuration_utils.py `validate`"
         ),
     ),
     check=_check,

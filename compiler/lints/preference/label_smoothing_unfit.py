@@ -46,6 +46,19 @@ def _of_trl(run: Run, document: Document) -> Iterator[Finding]:
             severity="warning",
             consequence="silent",
         )
+    elif (
+        at is not None
+        and share >= 0.5
+        and "robust" in losses
+        and run.runs("trl>=0.29") is not False
+    ):
+        yield Finding(
+            f"label_smoothing {share:g} is refused with the loss robust",
+            (at.label("from 0 to below 0.5"), *([loss.label("", primary=False)] if loss else [])),
+            ("it divides by 1 - 2 x label_smoothing",),
+            "write 0.1",
+            severity=None if run.runs("trl>=0.29") else "warning",
+        )
     elif at is not None and share >= 0.5:
         yield Finding(
             f"label_smoothing {share:g} takes more than half of the preferences for wrong",
@@ -80,7 +93,8 @@ RULE = Rule(
         (
             "trl 1.3.0 to 1.16.0 trainer/dpo_trainer.py: Label smoothing must be greater than 0.0"
             " when using 'exo_pair' loss (0.12.2 to 0.27.2 take 0.001 for 0); `dpo_loss`: read by"
-            " sigmoid, robust, exo_pair and aot"
+            " sigmoid, robust, exo_pair and aot; 0.29.0 to 1.16.0 `__init__`: should lie in"
+            " [0.0, 0.5) for the 'robust' loss, which 0.28.0 does not ask"
         ),
         (
             "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `__post_init__`: "

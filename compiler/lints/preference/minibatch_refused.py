@@ -1,6 +1,7 @@
 """PPO's minibatches are too small to be whitened, or no whole part of the batch."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label, Term
@@ -24,8 +25,9 @@ def _check(run: Run) -> Iterator[Finding]:
         # until 0.16 the batch was made of the minibatches, and divides into them
         is_divided = run.runs("trl<0.17") is False
         samples = batch * accumulated
-        if is_divided and samples % parts:
-            yield from _uneven(document, samples, parts)
+        if samples % parts and run.runs("trl<0.17") is not True:
+            for found in _uneven(document, samples, parts):
+                yield found if is_divided else replace(found, severity="warning")
         elif document.value("whiten_rewards") is True:
             yield from _narrow(document, samples // parts if is_divided else samples)
 

@@ -27,6 +27,11 @@ _SFT: Final = ("sft",)
 _DPO: Final = ("dpo",)
 _KTO: Final = ("kto",)
 _GRPO: Final = ("grpo",)
+_GROUPED: Final = ("grpo", "rloo")
+_PPO: Final = ("ppo",)
+_BEFORE_LIGER: Final = ("hinge", "ipo", "exo_pair", "robust", "bco_pair", "aot", "aot_pair")
+"""Losses of DPO that Liger's had not in trl 0.19.1 to 0.27.2 trainer/dpo_trainer.py."""
+_FUSED: Final = "it replaces the model's forward, which the trainer patches with a head of its own"
 _MASKS_LOST: Final = "packing keeps input_ids alone: what is not to be learnt is learnt too"
 _PAIRS: Final = (
     _Pair(_SFT, "assistant_only_loss", "packing", _MASKS_LOST, "trl>=0.19,<0.20", "silent"),
@@ -52,6 +57,55 @@ _PAIRS: Final = (
         "dataset_streaming",
         "a stream has no length, and is not read twice",
         "trl>=0.29",
+    ),
+    *(
+        _Pair(
+            _DPO,
+            f"loss_type={word}",
+            "use_liger_loss",
+            "Liger's loss knows no such type",
+            "trl>=0.19,<0.29",
+        )
+        for word in _BEFORE_LIGER
+    ),
+    *(
+        _Pair(_KTO, condition, "use_liger_loss", why, "trl>=0.19,<0.29")
+        for condition, why in (
+            ("loss_type=apo_zero_unpaired", "Only KTO loss is supported with liger-kernel"),
+            ("precompute_ref_log_probs", "Liger computes those of the reference itself"),
+            ("use_peft", "You cannot use `use_liger_loss=True` with Peft models"),
+        )
+    ),
+    _Pair(
+        _GROUPED,
+        "load_in_8bit",
+        "vllm_mode=colocate & use_vllm",
+        "vLLM does not support in-flight 8-bit quantization",
+        "trl>=0.27",
+    ),
+    _Pair(
+        _PPO,
+        "stop_token",
+        "stop_token_id",
+        "You cannot set both `stop_token` and `stop_token_id`",
+        "trl>=0.15",
+    ),
+    _Pair(
+        (*_SFT, *_DPO, *_KTO, *_GRPO),
+        "liger_kernel_config.fused_linear_cross_entropy=true",
+        "use_liger_kernel",
+        _FUSED,
+        "trl>=1.16",
+    ),
+    *(
+        _Pair(
+            _GRPO,
+            f"vllm_importance_sampling_mode={word}",
+            "loss_type=vespo & use_vllm",
+            "VESPO loss requires the mode to be token_truncate or token_mask",
+            "trl>=1",
+        )
+        for word in ("sequence_truncate", "sequence_mask")
     ),
     _Pair(
         _KTO,
@@ -89,6 +143,7 @@ _PAIRS: Final = (
         "trl>=0.26,<1.0",
     ),
 )
+_IN_ORDER: Final = "the term of its divergence is precomputed for neighbours in a fixed order"
 _ENTROPY: Final = ("use_liger_loss", "use_liger_kernel")
 _MASKED: Final = "trl>=0.20,<1.10"
 _PRECOMPUTED: Final = "trl>=0.9,<0.29"
@@ -96,7 +151,7 @@ _LENGTH: Final = ("vllm_max_model_length", "vllm_max_model_len")
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("sft", "dpo", "kto", "grpo"):
+    for document in run.of("sft", "dpo", "kto", "grpo", "rloo", "ppo"):
         if document.is_view:
             continue
         for pair in _PAIRS:
@@ -105,6 +160,11 @@ def _check(run: Run) -> Iterator[Finding]:
                 yield from _refused(run, (at, beside), pair.why, pair.releases, pair.consequence)
         yield from _masked(run, document.get("top_entropy_quantile"), document.kind)
         yield from _precomputed(run, where(document, "precompute_ref_log_probs"))
+        if document.kind == "kto" and document.value("loss_type", "kto") == "kto":
+            at = where(document, "train_sampling_strategy!=sequential")
+            beside = document.get("loss_type") or document.get("desirable_weight")
+            if at is not None and beside is not None:
+                yield from _refused(run, (at, beside), _IN_ORDER, "trl>=1.9")
     for document in run.of("grpo"):
         gather = document.get("ds3_gather_for_generation")
         engine = where(document, "use_vllm")
@@ -192,6 +252,15 @@ RULE = Rule(
         "trl 0.29.1 to 1.16.0 trainer/dpo_trainer.py: not supported with IterableDataset",
         "trl 0.18.2 to 1.1.0 trainer/grpo_config.py `__post_init__`: two-sided GRPO loss",
         "trl 0.11.4 to 0.28.0 trainer/dpo_trainer.py `__init__`: with Deepspeed ZeRO-3",
+        (
+            "trl 0.19.1 to 0.27.2 trainer/dpo_trainer.py `__init__`: but the loss type is not; "
+            "0.19.1 and 0.24.0 trainer/kto_trainer.py; 0.27.2 trainer/grpo_trainer.py, 1.0.0 to "
+            "1.16.0 generation/vllm_generation.py: does not support in-flight 8-bit quantization; "
+            "0.16.1 to 0.24.0 trainer/ppo_trainer.py, 1.9.2 experimental/ppo; 1.0.0 to 1.16.0 "
+            "trainer/grpo_trainer.py: VESPO; 1.9.2 and 1.16.0 trainer/kto_trainer.py: requires "
+            "`train_sampling_strategy='sequential'`; 1.16.0 trainer/*_trainer.py: "
+            '`liger_kernel_config={"fused_linear_cross_entropy": True}` is not supported'
+        ),
         "trl 0.17.0 to 1.16.0 trainer/grpo_config.py: not compatible with vLLM generation",
     ),
     check=_check,

@@ -22,6 +22,8 @@ _SHARED: Final[Mapping[str, tuple[str, ...]]] = {
     "lora_task_type": _TASKS,
     "dtype": _DTYPES,
     "torch_dtype": _DTYPES,
+    "model_init_kwargs.dtype": _DTYPES,
+    "model_init_kwargs.torch_dtype": _DTYPES,
     "truncation_mode": _TRUNCATION,
 }
 _OF_GRPO: Final[Mapping[str, tuple[str, ...]]] = {
@@ -31,6 +33,9 @@ _OF_GRPO: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "importance_sampling_level": ("token", "sequence", "sequence_token"),
     "vllm_mode": ("server", "colocate"),
+    "vllm_importance_sampling_mode": (
+        *("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
+    ),
     "scale_rewards": ("group", "batch", "none", "True", "False", "true", "false"),
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
 }
@@ -65,13 +70,18 @@ _LOSSES: Final = frozenset(
 """Losses of any trainer: a file without a key of its method may be for another one."""
 _KTO: Final = ("kto", "loss_type")
 """trl 1.16.0 trainer/kto_trainer.py: no branch of `_compute_loss` makes a loss; run."""
-_AT_STEP: Final = (*("importance_sampling_level", "scale_rewards", "multi_objective_aggregation"),)
+_AT_STEP: Final = (
+    *("importance_sampling_level", "scale_rewards", "multi_objective_aggregation"),
+    "vllm_importance_sampling_mode",
+)
 """Words that GRPO's loss looks up, and its advantages."""
 _WHEN: Final[Mapping[str, Consequence]] = {
     **dict[str, Consequence](dict.fromkeys(_AT_STEP, "step")),
     "bnb_4bit_quant_type": "load",
     "dtype": "load",
     "torch_dtype": "load",
+    "model_init_kwargs.dtype": "load",
+    "model_init_kwargs.torch_dtype": "load",
 }
 _NOW: Final = {"packing_strategy": ("bfd", "bfd_split", "bfd-requeue", "wrapped")}
 """Those of trl 1 alone, where that is what runs."""

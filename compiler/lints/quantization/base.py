@@ -1,6 +1,7 @@
 """The quantised base of a run, where it is asked for."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.ir.ledger import Rank
@@ -10,6 +11,7 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
+_SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 LOADERS: Final = ("model", *TRL, "hf")
 """Kinds that hold TRL's ModelConfig under its own names."""
 _STORED: Final = re.compile(
@@ -17,6 +19,12 @@ _STORED: Final = re.compile(
     re.IGNORECASE,
 )
 _NO_CHANGE: Final = (None, "no_change")
+_BLOCKS: Final = (
+    *("quantization_config", "bnb_config", "model_init_kwargs.quantization_config"),
+    "model_kwargs.quantization_config",
+)
+"""Where a file holds what `from_pretrained` is given as its quantization_config: transformers
+4.40.2 to 5.23.0 quantizers/auto.py `AutoQuantizationConfig.from_dict`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,36 @@ def quantised(run: Run) -> Base | None:
         own = _of_simpletuner(run) if place.document.kind == "simpletuner" else None
         return Base(str(found.value), own or place)
     own = _of_simpletuner(run)
-    return Base(str(own.value).strip().lower(), own) if own is not None else None
+    if own is not None:
+        return Base(str(own.value).strip().lower(), own)
+    return next((each for block in blocks(run) if (each := _of_block(block)) is not None), None)
+
+
+def blocks(run: Run) -> Iterator[Place]:
+    """The blocks that hold the fields of one of transformers' quantisation configurations."""
+    for document in run.of(*LOADERS):
+        for key in _BLOCKS if not document.is_view else ():
+            at = document.get(key)
+            if at is not None and isinstance(at.value, dict):
+                yield at
+
+
+def _of_block(block: Place) -> Base | None:
+    """What bitsandbytes is asked for in a block: its two switches go before `quant_method`."""
+    four, eight = (block.document.get(f"{block.path}.load_in_{bits}bit") for bits in (4, 8))
+    if four is not None and four.value is True:
+        return Base(str(block.value.get("bnb_4bit_quant_type", "fp4")), four)
+    return Base("int8", eight) if eight is not None and eight.value is True else None
+
+
+def storage_of(run: Run, base: Base) -> str:
+    """The dtype that 4-bit weights are held in: `uint8`, `bf16`, `fp16`, `fp32`."""
+    block, _, _ = base.place.path.rpartition(".")
+    if block in _BLOCKS:
+        word = base.document.value(f"{block}.bnb_4bit_quant_storage")
+        return _SHORT.get(str(word), "uint8")
+    said = run.value("quantization.storage")
+    return said if isinstance(said, str) else "uint8"
 
 
 def _of_simpletuner(run: Run) -> Place | None:

@@ -41,6 +41,8 @@ def _mapped(document: Document) -> Place | None:
 def _fault(run: Run, place: Place) -> str | None:
     if place.value in _SPREADS:
         return f"device_map {place.value} in a run of several processes"
+    if isinstance(place.value, dict) and len(place.value) > 1:
+        return "device_map lays parts of the model on devices by hand, in several processes"
     if _is_one_device(place.value) and quantised(run) is not None:
         return "every process puts the quantised base on the same device"
     return None

@@ -24,7 +24,7 @@ def _check(run: Run) -> Iterator[Finding]:
                 else "You can't use 8 bit and 4 bit precision at the same time",
             ),
             "keep the one that is meant",
-            consequence="silent" if silent else None,
+            consequence="silent" if silent else "load" if document.kind == "model" else None,
         )
 
 
@@ -37,8 +37,7 @@ RULE = Rule(
         "trl 0.8.6 to 1.16.0 trainer/model_config.py `ModelConfig.__post_init__`: ValueError",
         (
             "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `validate_qlora`; 0.19.0 "
-            "loaders/model.py "
-            "`_set_quantization_config`"
+            "loaders/model.py `_set_quantization_config`"
         ),
         "transformers 5.23.0 utils/quantization_config.py `BitsAndBytesConfig`: ValueError",
     ),

@@ -10,12 +10,18 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _TRL = TRL
+_KEY = "bnb_4bit_compute_dtype"
 
 
 def _check(run: Run) -> Iterator[Finding]:
     base = quantised(run)
     if base is None or base.form not in ("nf4", "fp4"):
         return
+    if base.place.path != "load_in_4bit" or base.document.kind == "model":
+        own = list(_of_transformers(base.place))
+        yield from own
+        if own or _computed(base.place) is not None:
+            return
     compute = run.slot("quantization.compute")
     if compute is not None and compute.value == "fp32":
         place = run.place(compute)
@@ -26,6 +32,22 @@ def _check(run: Run) -> Iterator[Finding]:
         yield _finding(labels, ())
     elif compute is None and base.document.kind in _TRL and not _says_dtype(base.place):
         yield from _by_default(run, base.place)
+
+
+def _computed(bits: Place) -> Place | None:
+    """What BitsAndBytesConfig is told of the products, beside the bits."""
+    block, dot, _ = bits.path.rpartition(".")
+    return bits.document.get(f"{block}{dot}{_KEY}")
+
+
+def _of_transformers(bits: Place) -> Iterator[Finding]:
+    """Of a block, or of a file with keys that only BitsAndBytesConfig has."""
+    at = _computed(bits)
+    if at is not None and at.value in ("float32", "float"):
+        yield _finding((at.label("fp32"), bits.label("4 bits", primary=False)), ())
+    is_its_own = "." in bits.path or bits.document.get("bnb_4bit_use_double_quant") is not None
+    if at is None and is_its_own and bits.path.endswith("load_in_4bit"):
+        yield _finding((bits.label("4 bits"),), (f"{_KEY} is float32 where nothing is said",))
 
 
 def _says_dtype(place: Place) -> bool:

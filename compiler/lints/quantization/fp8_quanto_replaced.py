@@ -10,9 +10,9 @@ from tunec.compiler.lints.run import Run
 
 def _check(run: Run) -> Iterator[Finding]:
     world = processes(run)
-    for place in run.each("simpletuner", "base_model_precision"):
-        document = place.document
-        if place.value != "fp8-quanto" or world is None or world < 2:
+    for document in run.of("simpletuner"):
+        place = document.get("base_model_precision")
+        if place is None or place.value != "fp8-quanto" or world is None or world < 2:
             continue
         lora = document.value("model_type") == "lora"
         if not lora or document.value("lora_type", "standard") != "standard":

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.preference.asked import is_started_by_trl
@@ -18,6 +19,9 @@ _METHODS: Final = {
 }
 """Key that says what is trained, and its words for the base itself."""
 _INT4: Final = re.compile(r"(?i)minicpm.*-int4/?$")
+_EIGHT: Final = "load_in_8bit"
+_FLOATS: Final = ("bf16", "fp16", "fp32", "bfloat16", "float16", "float32")
+"""Words that some write for a base that is not quantised: word-not-taken tells them."""
 _WHEN: Final[dict[str, Consequence]] = {
     "axolotl": "parse",
     "llamafactory": "parse",
@@ -27,10 +31,11 @@ _WHEN: Final[dict[str, Consequence]] = {
 
 def _check(run: Run) -> Iterator[Finding]:
     yield from _of_scripts(run)
+    yield from _of_unsloth(run)
     base = quantised(run) or _stored(run)
-    if base is None or _is_excused(base):
+    if base is None or base.form in _FLOATS or _is_excused(base):
         return
-    method = _method(base)
+    method, kind = _method(base), base.document.kind
     if method is None and not _has_no_adapter(run, base):
         return
     yield Finding(
@@ -41,7 +46,7 @@ def _check(run: Run) -> Iterator[Finding]:
         ),
         ("quantised weights are integers without gradients",),
         "train a LoRA adapter on it, or do not quantise it",
-        consequence=_WHEN.get(base.document.kind),
+        consequence="load" if method and method.path == "full_finetune" else _WHEN.get(kind),
     )
 
 
@@ -59,6 +64,24 @@ def _of_scripts(run: Run) -> Iterator[Finding]:
         is_whole = tunes == "true" and lora != "true"
         if is_whole and model is not None and _INT4.search(str(model.value)):
             yield _whole(model, "int4", "take the checkpoint that is not quantised")
+
+
+def _of_unsloth(run: Run) -> Iterator[Finding]:
+    """Unsloth loads in 16 bits where all is to be tuned, whatever else is asked for."""
+    for document in run.of("model"):
+        whole, four, eight = (
+            where(document, f"{key}=true") for key in ("full_finetuning", "load_in_4bit", _EIGHT)
+        )
+        bits = four or eight
+        if whole is not None and bits is not None and not document.is_view:
+            yield Finding(
+                f"{bits.path} does nothing beside full_finetuning",
+                (bits.label("turned off"), whole.label("", primary=False)),
+                ("Unsloth prints a line, and loads the weights in 16 bits",),
+                f"remove {bits.path}, or full_finetuning",
+                severity="warning",
+                consequence="silent",
+            )
 
 
 def _by_bits(document: Document) -> Iterator[Finding]:
@@ -137,6 +160,11 @@ RULE = Rule(
         "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_verify_model_args`: only lora and oft",
         "simpletuner 3.1.6 to 4.10.1 helpers/training/default_settings/safety_check.py",
         "bghira/SimpleTuner#2142",
+        (
+            "unslothai/unsloth models/loader.py `FastModel.from_pretrained`: You selected full "
+            "finetuning support, but 4bit / 8bit is enabled"
+        ),
+        "artidoro/qlora 00e5ad2 qlora.py `get_accelerate_model`: assert args.bits in [16, 32]",
     ),
     check=_check,
 )

@@ -21,8 +21,7 @@ def _check(run: Run) -> Iterator[Finding]:
         (
             (
                 "bitsandbytes casts each input to fp16: activations past 65504 overflow, which "
-                "models "
-                "trained in bf16 may have"
+                "models trained in bf16 may have"
             ),
         ),
         "use 4 bits with bnb_4bit_compute_dtype bfloat16 if the loss turns nan",
@@ -37,9 +36,7 @@ RULE = Rule(
     sources=(
         (
             "bitsandbytes 0.49.0 and 0.50.2 autograd/_functions.py `MatMul8bitLt.forward`: inputs "
-            "will be "
-            "cast "
-            "from torch.bfloat16 to float16 during quantization"
+            "will be cast from torch.bfloat16 to float16 during quantization"
         ),
     ),
     check=_check,

@@ -8,6 +8,7 @@ from tunec.compiler.lints.quantization.base import (
     by_another_library,
     quantised,
     sharded_by_fsdp,
+    storage_of,
     stored_form,
 )
 from tunec.compiler.lints.rule import Finding, Rule
@@ -76,7 +77,7 @@ def _of_another_dtype(run: Run, base: Base) -> Fault | None:
     if base.document.kind == "llamafactory":
         storage = run.value("quantization.compute")
     else:
-        storage = run.value("quantization.storage") or "uint8"
+        storage = storage_of(run, base)
     launched = run.said("accelerate", "mixed_precision")
     if launched is not None and launched.value in ("bf16", "fp16"):
         mixed = launched.value
@@ -111,8 +112,7 @@ RULE = Rule(
         ),
         (
             "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py: Only 4-bit quantized "
-            "model "
-            "can use fsdp+qlora; hiyouga/LlamaFactory#3853"
+            "model can use fsdp+qlora; hiyouga/LlamaFactory#3853"
         ),
         (
             "trl 0.26 to 1.16.0 trainer/model_config.py `bnb_4bit_quant_storage`: absent, uint8; "

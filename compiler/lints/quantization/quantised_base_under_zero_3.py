@@ -7,6 +7,7 @@ from tunec.compiler.lints.quantization.base import (
     Base,
     by_another_library,
     quantised,
+    storage_of,
     stored_form,
 )
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
@@ -49,7 +50,7 @@ def _packed(run: Run, base: Base) -> tuple[str, Place, str] | None:
     """4 bits: held in uint8 unless the file says otherwise, as LLaMA-Factory and Axolotl do."""
     if base.document.kind == "llamafactory":
         return None
-    storage = run.value("quantization.storage") or "uint8"
+    storage = storage_of(run, base)
     compute = run.value("precision.compute")
     if storage == compute or (storage != "uint8" and compute is None):
         return None
@@ -99,8 +100,7 @@ RULE = Rule(
     sources=(
         (
             "huggingface/transformers#26412, axolotl-ai-cloud/axolotl#207: expected there to be "
-            "only "
-            "one unique element in Init._convert_to_deepspeed_param.all_gather_coalesced"
+            "only one unique element in Init._convert_to_deepspeed_param.all_gather_coalesced"
         ),
         (
             "transformers 4.40.2 to 5.23.0 modeling_utils.py `from_pretrained`: DeepSpeed Zero-3 "

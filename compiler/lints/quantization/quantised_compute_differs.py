@@ -2,27 +2,30 @@
 
 from collections.abc import Iterator
 
-from tunec.compiler.lints.quantization.base import quantised
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.quantization.base import Base, quantised
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _HALF = ("bf16", "fp16")
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
+_KEY = "bnb_4bit_compute_dtype"
 
 
 def _check(run: Run) -> Iterator[Finding]:
     base = quantised(run)
     if base is None or base.form not in ("nf4", "fp4"):
         return
-    expanded, computed = run.observed("quantization.compute"), run.observed("precision.compute")
-    if expanded is None or computed is None or expanded.value == computed.value:
+    computed, (expanded, first) = run.observed("precision.compute"), _expanded(run, base)
+    second = run.place(computed)
+    if computed is None or expanded == computed.value or not first or not second:
         return
-    first, second = run.place(expanded), run.place(computed)
-    if expanded.value not in _HALF or computed.value not in _HALF or not first or not second:
+    if expanded not in _HALF or computed.value not in _HALF:
         return
     yield Finding(
-        f"4-bit weights are expanded to {expanded.value}, and the run computes in {computed.value}",
+        f"4-bit weights are expanded to {expanded}, and the run computes in {computed.value}",
         (
-            first.label(f"{expanded.value}"),
+            first.label(f"{expanded}"),
             second.label(f"{computed.value}", primary=False),
         ),
         (
@@ -35,6 +38,16 @@ def _check(run: Run) -> Iterator[Finding]:
     )
 
 
+def _expanded(run: Run, base: Base) -> tuple[str | None, Place | None]:
+    """The dtype of the products, by bitsandbytes' own key where it stands beside the bits."""
+    block, dot, _ = base.place.path.rpartition(".")
+    own = base.document.get(f"{block}{dot}{_KEY}")
+    if own is not None and (dot or base.document.kind == "model"):
+        return _DTYPES.get(str(own.value)), own
+    said = run.observed("quantization.compute")
+    return (said.value if said is not None else None), run.place(said)
+
+
 RULE = Rule(
     name="quantised-compute-differs",
     severity="warning",
@@ -43,8 +56,7 @@ RULE = Rule(
     sources=(
         (
             "bitsandbytes 0.49.0 and 0.50.2 nn/modules.py `Linear4bit.forward`: "
-            "x.to(compute_dtype), and the "
-            "result .to(inp_dtype)"
+            "x.to(compute_dtype), and the result .to(inp_dtype)"
         ),
     ),
     check=_check,

@@ -44,8 +44,7 @@ RULE = Rule(
         ),
         (
             "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py: `quantization_bit` "
-            "will "
-            "not affect on the PTQ-quantized models"
+            "will not affect on the PTQ-quantized models"
         ),
     ),
     check=_check,

@@ -87,8 +87,7 @@ RULE = Rule(
         "axolotl 0.9 to 0.19.0 utils/schemas/validation.py `check_lora_kernels_8bit`",
         (
             "simpletuner 4.10.1 helpers/configuration/cmd_args.py `parse_cmdline_args`: "
-            "ValueError, "
-            "--mixed_precision=fp8 with a quantized base model"
+            "ValueError, --mixed_precision=fp8 with a quantized base model"
         ),
     ),
     check=_check,
