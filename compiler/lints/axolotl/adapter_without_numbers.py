@@ -3,10 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.diagnostics.diagnostic import Severity
+from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _USUAL: Final = {"lora_r": 16, "lora_alpha": 32}
+_NUMBERS: Final = ("lora_r", "lora_alpha")
+_TARGETS: Final = ("lora_target_modules", "lora_target_linear", "lora_target_parameters")
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -16,7 +20,9 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         if document.value("lora_model_dir"):
             continue  # the adapter that is loaded brings its own
-        lost = [key for key in ("lora_r", "lora_alpha") if document.value(key) is None]
+        is_left_out = is_fragment(document) and not any(map(document.get, _NUMBERS + _TARGETS))
+        severity: Severity | None = "warning" if is_left_out else None
+        lost = [key for key in _NUMBERS if document.value(key) is None]
         lost = [key for key in lost if key not in document.unknown]
         if lost:
             yield Finding(
@@ -24,14 +30,15 @@ def _check(run: Run) -> Iterator[Finding]:
                 (at.label("has no numbers"),),
                 ("Axolotl passes nothing on as None, and PEFT divides alpha by the rank",),
                 "write " + ", ".join(f"{key}: {_USUAL[key]}" for key in lost),
+                severity=severity,
             )
-        targets = ("lora_target_modules", "lora_target_linear", "lora_target_parameters")
-        if not any(document.value(key) for key in targets):
+        if not any(map(document.value, _TARGETS)):
             yield Finding(
                 f"adapter {at.value} without targets",
                 (at.label("adapts nothing"),),
                 ("an empty list of targets is passed on, which PEFT refuses",),
                 "write lora_target_linear: true",
+                severity=severity,
             )
 
 

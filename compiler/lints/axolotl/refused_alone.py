@@ -6,6 +6,7 @@ from typing import Final
 from tunec.compiler.lints.axolotl.asked import FLASH, configs
 from tunec.compiler.lints.conditions import Need, items, refused_alone
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -28,25 +29,26 @@ _NEEDS: Final[tuple[Need, ...]] = tuple(
         ("chat_template=jinja", ("chat_template_jinja",), "the template is its text", ""),
         ("pretraining_dataset", ("max_steps",), "the length of a stream is not known", ""),
         ("streaming", ("max_steps",), "the length of a stream is not known", "axolotl>=0.13"),
-        ("relora", ("jagged_restart_steps",), "ReLoRA is its restarts", "axolotl>=0.13"),
+        ("relora", ("jagged_restart_steps",), "ReLoRA is its restarts", "axolotl>=0.12"),
         ("relora", ("adapter",), "ReLoRA merges an adapter", ""),
+        ("relora_steps", ("adapter",), "ReLoRA merges an adapter", "axolotl<0.12"),
         ("early_stopping_patience", ("save_steps",), "", ""),
         ("early_stopping_patience", ("eval_steps",), "", ""),
-        ("deepcompile", ("deepspeed",), "the engine compiles", "axolotl>=0.13"),
-        ("save_strategy=best", ("metric_for_best_model",), "", "axolotl>=0.19"),
-        ("torch_compile_options", ("torch_compile",), "", "axolotl>=0.19"),
+        ("deepcompile", ("deepspeed",), "the engine compiles", "axolotl>=0.12"),
+        ("save_strategy=best", ("metric_for_best_model",), "", "axolotl>=0.16"),
+        ("torch_compile_options", ("torch_compile",), "", "axolotl>=0.18"),
         ("fp8_config", ("fp8",), "", "axolotl>=0.19"),
-        ("fp8_enable_fsdp_float8_all_gather", _V2, "FSDP2 gathers in 8 bits", "axolotl>=0.13"),
-        ("fp32_norms", ("fsdp_config",), "only FSDP keeps norms apart", "axolotl>=0.19"),
+        ("fp8_enable_fsdp_float8_all_gather", _V2, "FSDP2 gathers in 8 bits", "axolotl>=0.12"),
+        ("fp32_norms", ("fsdp_config",), "only FSDP keeps norms apart", "axolotl>=0.17"),
         (
             "fp32_norms & fsdp_config",
             _V2,
             "a flat parameter of FSDP1 has one dtype",
-            "axolotl>=0.19",
+            "axolotl>=0.17",
         ),
         ("optimizer=muon & fsdp_config", _V2, "FSDP1 flattens the matrices", "axolotl>=0.13"),
-        ("optimizer~flash_ & fsdp_config", _V2, "FSDP1 flattens the parameters", "axolotl>=0.19"),
-        ("optimizer=q_galore_adamw8bit & fsdp_config", _V2, "FSDP1 flattens", "axolotl>=0.19"),
+        ("optimizer~flash_ & fsdp_config", _V2, "FSDP1 flattens the parameters", "axolotl>=0.16"),
+        ("optimizer=q_galore_adamw8bit & fsdp_config", _V2, "FSDP1 flattens", "axolotl>=0.17"),
         ("optimizer=polora", ("adapter",), "it trains the factors of an adapter", "axolotl>=0.19"),
         ("fsdp_config.cpu_offload_pin_memory=false", _V2, "FSDP1 has no such key", "axolotl>=0.13"),
         (
@@ -59,7 +61,7 @@ _NEEDS: Final[tuple[Need, ...]] = tuple(
             "fsdp_config.auto_wrap_policy=SIZE_BASED_WRAP",
             ("fsdp_config.min_num_params", "fsdp_config.fsdp_min_num_params"),
             "the policy is that size",
-            "axolotl>=0.19",
+            "axolotl>=0.18",
         ),
         (
             "ple_cpu_offload",
@@ -67,14 +69,14 @@ _NEEDS: Final[tuple[Need, ...]] = tuple(
             "the base is quantised",
             "axolotl>=0.19",
         ),
-        ("quantize_moe_experts", ("load_in_4bit", "load_in_8bit"), "", "axolotl>=0.19"),
-        ("quantize_moe_experts", ("adapter",), "", "axolotl>=0.19"),
-        ("dpo_loss_weights", ("dpo_loss_type",), "a weight belongs to a loss", "axolotl>=0.19"),
-        ("dpo_loss_weights", ("rl=dpo",), "they are DPO's own", "axolotl>=0.19"),
-        ("dpo_loss_type", ("rl=dpo",), "it is DPO's own", "axolotl>=0.19"),
-        ("scaling_softmax", _FLEX, "only flex attention scales", "axolotl>=0.19"),
+        ("quantize_moe_experts", ("load_in_4bit", "load_in_8bit"), "", "axolotl>=0.15"),
+        ("quantize_moe_experts", ("adapter",), "", "axolotl>=0.15"),
+        ("dpo_loss_weights", ("dpo_loss_type",), "a weight belongs to a loss", "axolotl>=0.17"),
+        ("dpo_loss_weights", ("rl=dpo",), "they are DPO's own", "axolotl>=0.17"),
+        ("dpo_loss_type", ("rl=dpo",), "it is DPO's own", "axolotl>=0.17"),
+        ("scaling_softmax", _FLEX, "only flex attention scales", "axolotl>=0.13.1"),
         ("batch_flattening=true", (*_VARLEN, *_VARLEN_WORDS), "samples would mix", ""),
-        ("context_parallel_size>1", FLASH, "the ring is FlashAttention's", "axolotl>=0.13"),
+        ("context_parallel_size>1", FLASH, "the ring is FlashAttention's", "axolotl>=0.12"),
         ("sequence_parallel_degree>1", FLASH, "the ring is FlashAttention's", ""),
         *(
             (f"{each} & fsdp_config", _V2, "FSDP1 flattens the factors", "axolotl>=0.12")
@@ -84,14 +86,14 @@ _NEEDS: Final[tuple[Need, ...]] = tuple(
             "optimizer=q_galore_adamw8bit & fsdp_config",
             ("fsdp_config.use_orig_params",),
             "projections are kept by parameter",
-            "axolotl>=0.19",
+            "axolotl>=0.17",
         ),
         ("optimizer=polora & fsdp_config", _V2, "FSDP1 flattens the factors", "axolotl>=0.19"),
         (
             "liger_use_token_scaling & plugins~liger",
             ("liger_fused_linear_cross_entropy",),
             "it is that loss which scales",
-            "axolotl>=0.14",
+            "axolotl>=0.13",
         ),
         (
             "cut_cross_entropy & plugins~cut_cross",
@@ -103,9 +105,9 @@ _NEEDS: Final[tuple[Need, ...]] = tuple(
             "selective_checkpointing",
             ("gradient_checkpointing",),
             "nothing is kept",
-            "axolotl>=0.19",
+            "axolotl>=0.18",
         ),
-        ("rl=ebft", ("ebft",), "the method has a section of its own", "axolotl>=0.19"),
+        ("rl=ebft", ("ebft",), "the method has a section of its own", "axolotl>=0.16"),
     )
 )
 """Refused where the condition holds and none of the others."""
@@ -121,7 +123,9 @@ def _check(run: Run) -> Iterator[Finding]:
 
 def _data(document: Document) -> Iterator[Finding]:
     model = document.get("base_model")
-    if model is None or document.unknown & {"datasets", "pretraining_dataset"}:
+    if model is None or is_fragment(document):
+        return
+    if document.unknown & {"datasets", "pretraining_dataset"}:
         return
     if document.value("datasets") is None and document.value("pretraining_dataset") is None:
         yield Finding(

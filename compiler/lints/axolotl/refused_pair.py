@@ -1,6 +1,7 @@
 """Two keys that Axolotl refuses together."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
@@ -49,9 +50,18 @@ _BESIDE_FACTORS: Final = (
     *("peft_trainable_token_indices", "lisa_step_interval", "process_reward_model"),
 )
 _RATES: Final = ("loraplus_lr_ratio", "lr_groups", "embedding_lr", "embedding_lr_scale")
+_RESET: Final = "a restart resets the optimizer's states"
+_BESIDE_RESTARTS: Final = (
+    *(("deepspeed", _RESET), ("fsdp", _RESET)),
+    ("lr_scheduler=one_cycle", "restarts have their own schedule"),
+    ("flash_attn_fuse_qkv", "fused modules have no projections for LoRA"),
+    ("flash_attn_fuse_mlp", "fused modules have no projections for LoRA"),
+)
+"""axolotl 0.8.1 to 0.11.0 `check_relora`: there `relora_steps` turns it on, from 0.12 `relora`."""
 _FROM_ONE: Final = "each follows from the other"
 _NOT_SHARDED: Final = "its trainer does not shard quantised weights by FSDP2"
 _FIRST: Final = "only the first process has quantised weights then"
+_IN_BLOCKS: Final = "its states are of whole tensors"
 _RING: Final = "the ring packs one row"
 
 _PAIRS: Final[tuple[Pair, ...]] = tuple(
@@ -74,15 +84,16 @@ _PAIRS: Final[tuple[Pair, ...]] = tuple(
         ("loraplus_lr_ratio", "lr_groups", "both make groups of parameters", ""),
         ("flash_attn_fuse_mlp", "adapter", "fused modules have no projections for LoRA", ""),
         ("flash_attn_fuse_mlp", "relora", "fused modules have no projections for LoRA", ""),
-        ("use_onebitllms", "adapter", "weights of 1.58 bits are trained in full", "axolotl>=0.19"),
+        ("use_onebitllms", "adapter", "weights of 1.58 bits are trained in full", "axolotl>=0.17"),
         ("eval_sample_packing", "do_causal_lm_eval", "its samples are generated one by one", ""),
-        ("load_in_4bit", "model_quantization_config", "each quantises the base", "axolotl>=0.13"),
-        ("load_in_8bit", "model_quantization_config", "each quantises the base", "axolotl>=0.13"),
+        ("load_in_4bit", "model_quantization_config", "each quantises the base", "axolotl>=0.12"),
+        ("load_in_8bit", "model_quantization_config", "each quantises the base", "axolotl>=0.12"),
         ("revision_of_model", "gptq", "a branch of a GPTQ model is loaded from disk", ""),
         ("deepspeed", "relora", "a restart resets the optimizer's states", ""),
         ("fsdp", "relora", "a restart resets the optimizer's states", ""),
         ("fsdp_config", "relora", "a restart resets the optimizer's states", ""),
         ("lr_scheduler=one_cycle", "relora", "restarts have their own schedule", ""),
+        *((a, "relora_steps", b, "axolotl<0.12") for a, b in _BESIDE_RESTARTS),
         ("unfrozen_parameters", "adapter & peft_layers_to_transform", "both choose layers", ""),
         ("flash_optimum & bf16", "flash_optimum", "BetterTransformer takes no mixed precision", ""),
         ("flash_optimum & fp16", "flash_optimum", "BetterTransformer takes no mixed precision", ""),
@@ -92,18 +103,18 @@ _PAIRS: Final[tuple[Pair, ...]] = tuple(
             "lora_dropout",
             "lora_target_parameters",
             "PEFT wraps parameters without dropout",
-            "axolotl>=0.19",
+            "axolotl>=0.15",
         ),
         (
             "lora_target_linear",
             "quantize_moe_experts",
             "experts are no linear layers",
-            "axolotl>=0.19",
+            "axolotl>=0.15",
         ),
         ("ple_cpu_offload", "fsdp_config", "both place the parameters", "axolotl>=0.19"),
         ("ple_cpu_offload", "deepspeed", "both place the parameters", "axolotl>=0.19"),
         *(
-            (f"{bits} & fsdp_version=2", f"rl={method}", _NOT_SHARDED, "axolotl>=0.13")
+            (f"{bits} & fsdp_version=2", f"rl={method}", _NOT_SHARDED, "axolotl>=0.12")
             for bits in ("load_in_4bit", "load_in_8bit")
             for method in ("dpo", "kto", "orpo", "ipo")
         ),
@@ -117,24 +128,25 @@ _PAIRS: Final[tuple[Pair, ...]] = tuple(
             "fsdp_config.cpu_ram_efficient_loading",
             "model_quantization_config=Mxfp4Config",
             _FIRST,
-            "axolotl>=0.19",
+            "axolotl>=0.12",
         ),
-        ("micro_batch_size>1 & sample_packing", "context_parallel_size>1", _RING, "axolotl>=0.13"),
+        ("micro_batch_size>1 & sample_packing", "context_parallel_size>1", _RING, "axolotl>=0.12"),
         ("micro_batch_size>1 & sample_packing", "sequence_parallel_degree>1", _RING, ""),
+        ("s2_attention", "sample_packing", "it sees no ends of samples", "axolotl>=0.10,<0.17"),
         ("torch_compile", "deepspeed", "it is asked for in the DeepSpeed file", "axolotl<0.13"),
         ("optimizer=muon", "deepspeed", "Muon needs whole matrices", ""),
         (
             "optimizer~flash_",
             "deepspeed",
             "flash optimizers run under DDP and FSDP2 only",
-            "axolotl>=0.19",
+            "axolotl>=0.16",
         ),
-        ("optimizer=q_galore_adamw8bit", "deepspeed", "it needs whole gradients", "axolotl>=0.19"),
+        ("optimizer=q_galore_adamw8bit", "deepspeed", "it needs whole gradients", "axolotl>=0.17"),
         (
             "optimizer=q_galore_adamw8bit",
             "adapter",
             "it projects gradients of full weights",
-            "axolotl>=0.19",
+            "axolotl>=0.17",
         ),
         ("optimizer=polora", "deepspeed", "it needs whole factors", "axolotl>=0.19"),
         *(
@@ -142,22 +154,22 @@ _PAIRS: Final[tuple[Pair, ...]] = tuple(
             for each in _KERNELS
         ),
         *(
-            (each, "rl", "the kernels were for the trainer of samples", "axolotl>=0.11,<0.16")
+            (each, "rl", "the kernels were for the trainer of samples", "axolotl>=0.10,<0.16")
             for each in _KERNELS
         ),
         *((each, "peft_use_dora", "they had no DoRA", "axolotl>=0.12,<0.16") for each in _KERNELS),
         *(
-            (each, f"unsloth_{each.removesuffix('_kernel')}", _KERNEL_TWICE, "axolotl<0.19")
+            (each, f"unsloth_{each.removesuffix('_kernel')}", _KERNEL_TWICE, "axolotl<0.17")
             for each in _KERNELS
         ),
-        ("load_in_4bit", "qat", "quantised weights are not trained", "axolotl>=0.11"),
-        ("load_in_8bit", "qat", "quantised weights are not trained", "axolotl>=0.11"),
-        ("dataset_exact_deduplication", "streaming", "a stream is not compared", "axolotl>=0.14"),
+        ("load_in_4bit", "qat", "quantised weights are not trained", "axolotl>=0.10"),
+        ("load_in_8bit", "qat", "quantised weights are not trained", "axolotl>=0.10"),
+        ("dataset_exact_deduplication", "streaming", "a stream is not compared", "axolotl>=0.13"),
         (
             "dataset_exact_deduplication",
             "pretraining_dataset",
             "a stream is not compared",
-            "axolotl>=0.14",
+            "axolotl>=0.13",
         ),
         (
             "dataset_exact_deduplication",
@@ -197,23 +209,27 @@ _PAIRS: Final[tuple[Pair, ...]] = tuple(
             "the loss wants the whole vocabulary",
             "axolotl>=0.12",
         ),
+        *(
+            (f"optimizer={each}", "tensor_parallel_size>1", _IN_BLOCKS, "axolotl>=0.12")
+            for each in ("paged_adamw_8bit", "adamw_8bit", "adamw_bnb_8bit")
+        ),
         (
             "selective_checkpointing",
             "gradient_checkpointing_kwargs.use_reentrant",
             "only the other kind asks what to keep",
-            "axolotl>=0.19",
+            "axolotl>=0.18",
         ),
         (
             "selective_checkpointing & activation_offloading!=hidden_states",
             "activation_offloading",
             "the offloader takes the place of recomputation",
-            "axolotl>=0.19",
+            "axolotl>=0.18",
         ),
         (
             "gemma4_hybrid_attn_impl & attn_implementation!=flash_attention_2",
             "attn_implementation",
             "windows run by FlashAttention",
-            "axolotl>=0.19",
+            "axolotl>=0.17",
         ),
         (
             "trl.multi_objective_aggregation=sum_then_normalize",
@@ -230,7 +246,7 @@ _PAIRS: Final[tuple[Pair, ...]] = tuple(
         *((each, "optimizer=polora", _UNTRAINED, "axolotl>=0.19") for each in _BESIDE_FACTORS),
         *((each, "optimizer=polora", _OWN_RATES, "axolotl>=0.19") for each in _RATES),
         *(
-            (each, "attn_implementation", "the second is its new form", "axolotl>=0.19")
+            (each, "attn_implementation", "the second is its new form", "axolotl>=0.17")
             for each in _SWITCHES
         ),
         *(
@@ -256,6 +272,7 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _attentions(run, document)
         yield from _packed_streams(run, document)
         yield from _betas(document)
+        yield from _tied(run, document)
         yield from _in_processes(run, document)
 
 
@@ -267,10 +284,10 @@ def _attentions(run: Run, document: Document) -> Iterator[Finding]:
         yield Finding(
             f"{rest[0].path} cannot stand beside {first.path}",
             (rest[0].label("refused, or not used"), first.label("", primary=False)),
-            (f"before 0.19 only one must be set; from it on {first.path} is taken and said",),
+            (f"before 0.17 only one must be set; from it on {first.path} is taken and said",),
             "keep one of them",
-            severity=None if run.runs("axolotl<0.19") else "warning",
-            consequence=None if run.runs("axolotl<0.19") else "silent",
+            severity=None if run.runs("axolotl<0.17") else "warning",
+            consequence=None if run.runs("axolotl<0.17") else "silent",
         )
     packed, old = where(document, "sample_packing"), where(document, "xformers_attention")
     if packed is not None and old is not None and run.runs(_UNPACKED) is not False:
@@ -300,6 +317,16 @@ def _packed_streams(run: Run, document: Document) -> Iterator[Finding]:
         yield refused_beside(run, packed, stream, ("of one data set alone", _STREAMS))
 
 
+def _tied(run: Run, document: Document) -> Iterator[Finding]:
+    """A head that is the embedding is not split apart from it."""
+    wide, model = where(document, "tensor_parallel_size>1"), document.get("base_model")
+    card = run.model.card if run.model is not None else None
+    is_tied = card is not None and card.config.get("tie_word_embeddings") is True
+    if wide is not None and model is not None and is_tied and is_checked(run, _SINCE_TIED):
+        found = refused_beside(run, wide, model, ("its tie_word_embeddings is true", _SINCE_TIED))
+        yield replace(found, consequence="load", help="remove tensor_parallel_size")
+
+
 def _betas(document: Document) -> Iterator[Finding]:
     at, inner = where(document, "beta"), where(document, "trl.beta")
     if at is not None and inner is not None and at.value != inner.value:
@@ -326,6 +353,7 @@ def _in_processes(run: Run, document: Document) -> Iterator[Finding]:
         yield refused_beside(run, at, method, (f"with {world} processes over QLoRA", _SINCE_RL))
 
 
+_SINCE_TIED: Final = "axolotl>=0.12"
 _STREAMS: Final = "axolotl>=0.13"
 _SINCE_RL: Final = "axolotl>=0.11"
 
@@ -351,7 +379,9 @@ RULE = Rule(
         ),
         (
             "axolotl 0.8.1 utils/schemas/config.py `check_sample_packing_w_xformers`, 0.8.1 and "
-            "0.13.2 `check_attention_fields`: Only one of ... must be set"
+            "0.13.2 `check_attention_fields`: Only one of ... must be set; 0.12.0 to 0.19.0 "
+            "`check_tensor_parallel_optimizer`, loaders/utils.py `check_model_config`: Tensor "
+            "parallelism is incompatible with ... tie_word_embeddings"
         ),
     ),
     check=_check,

@@ -26,16 +26,16 @@ _GONE: Final[tuple[tuple[str, str, str, str], ...]] = (
         "save_safetensors=false",
         "transformers 5 writes safetensors only",
         "remove it",
-        "axolotl>=0.19",
+        "axolotl>=0.14",
     ),
-    ("s2_attention", "shifted sparse attention is gone", "remove it", "axolotl>=0.19"),
-    ("flash_attn_rms_norm", "the fused norm is gone", "remove it", "axolotl>=0.19"),
-    ("rpo_alpha", _TRL, "remove it", "axolotl>=0.19"),
-    ("dpo_norm_loss", _TRL, "remove it", "axolotl>=0.19"),
-    ("dpo_use_logits_to_keep", _TRL, "remove it", "axolotl>=0.19"),
-    ("dpo_generate_during_eval", _TRL, "remove it", "axolotl>=0.19"),
+    ("s2_attention", "shifted sparse attention is gone", "remove it", "axolotl>=0.17"),
+    ("flash_attn_rms_norm", "the fused norm is gone", "remove it", "axolotl>=0.17"),
+    ("rpo_alpha", _TRL, "remove it", "axolotl>=0.16"),
+    ("dpo_norm_loss", _TRL, "remove it", "axolotl>=0.16"),
+    ("dpo_use_logits_to_keep", _TRL, "remove it", "axolotl>=0.15"),
+    ("dpo_generate_during_eval", _TRL, "remove it", "axolotl>=0.15"),
     *(
-        (f"unsloth_{each}", "Axolotl has kernels of its own", _UNSLOTH, "axolotl>=0.19")
+        (f"unsloth_{each}", "Axolotl has kernels of its own", _UNSLOTH, "axolotl>=0.17")
         for each in (*("cross_entropy_loss", "lora_mlp", "lora_qkv", "lora_o", "rms_norm", "rope"),)
     ),
 )
@@ -55,7 +55,7 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in configs(run):
         yield from _gone(run, document)
         yield from _words(run, document)
-        yield from _sets(document)
+        yield from _sets(run, document)
         yield from _amounts(document)
 
 
@@ -76,10 +76,10 @@ def _gone(run: Run, document: Document) -> Iterator[Finding]:
 def _words(run: Run, document: Document) -> Iterator[Finding]:
     is_open = bool(document.value("plugins"))
     for key, words, since in (
-        ("attn_implementation", _ATTENTION, "axolotl>=0.19"),
-        ("adapter", _ADAPTERS, "axolotl>=0.19"),
+        ("attn_implementation", _ATTENTION, "axolotl>=0.17"),
+        ("adapter", _ADAPTERS, "axolotl>=0.17"),
         ("image_resize_algorithm", _RESIZES, ""),
-        ("large_head_attention", _HEADS, "axolotl>=0.19"),
+        ("large_head_attention", _HEADS, "axolotl>=0.18"),
     ):
         at = document.get(key)
         if at is None or not isinstance(at.value, str) or at.value.lower() in ("", *words):
@@ -103,7 +103,12 @@ _HELP: Final = {
 }
 
 
-def _sets(document: Document) -> Iterator[Finding]:
+_BUILDERS: Final = {"jsonl": "json", "txt": "text", "tsv": "csv", "md": "text"}
+"""Endings that are taken for the names of builders: axolotl 0.8.1 utils/data/shared.py, 0.19.0
+utils/data/shared.py `_load_from_local_path`: load_dataset(ds_type, data_files=...)."""
+
+
+def _sets(run: Run, document: Document) -> Iterator[Finding]:
     metrics = document.get("eval_causal_lm_metrics")
     if metrics is not None and isinstance(metrics.value, list):
         wrong = [each for each in metrics.value if each not in _METRICS]
@@ -115,7 +120,17 @@ def _sets(document: Document) -> Iterator[Finding]:
                 "remove it",
             )
     for name, each in items(document, "datasets"):
-        if name == "type" and isinstance(each.value, str) and each.value.startswith("sharegpt"):
+        if name == "ds_type" and str(each.value).lower() in _BUILDERS:
+            yield Finding(
+                f"ds_type {each.value} is no builder of the library datasets",
+                (each.label("refused"),),
+                ("the file is of another ending, and is read by another name",),
+                f"write ds_type: {_BUILDERS[str(each.value).lower()]}",
+                consequence="init",
+            )
+        is_old = run.runs("axolotl<0.5") is True
+        is_shared = name == "type" and str(each.value).startswith("sharegpt")
+        if is_shared and isinstance(each.value, str) and not is_old:
             yield Finding(
                 f"a data set is of type {each.value}",
                 (each.label("refused"),),

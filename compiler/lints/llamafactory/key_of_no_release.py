@@ -1,4 +1,4 @@
-"""A key of LLaMA-Factory's file that none of its classes has in any release."""
+"""A key of LLaMA-Factory's or Axolotl's file that none of its classes has in any release."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -14,6 +14,7 @@ from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _in_axolotl(run)
     if run.runs("llamafactory<0.9"):
         return
     for document in run.of("llamafactory"):
@@ -35,10 +36,36 @@ def _check(run: Run) -> Iterator[Finding]:
             )
 
 
+def _in_axolotl(run: Run) -> Iterator[Finding]:
+    """Keys that Axolotl leaves where it reads its file; a plugin that is named has some too."""
+    every = keys_ever("axolotl")
+    for document in run.of("axolotl"):
+        if document.is_view or run.runs("axolotl<0.8") or document.get("plugins") is not None:
+            continue
+        for path, place in document.found.items():
+            is_off = place.value is None or place.value is False
+            if "." in path or path in every or is_off or path.startswith(_PLUGINS):
+                continue
+            if is_near(path, every) or any(True for _ in foreign(run, document, path, place)):
+                continue
+            yield Finding(
+                f"Axolotl has no key `{path}`",
+                (place.key_label("not read"),),
+                ("it is dropped without a word",),
+                "remove it",
+                severity="warning",
+                consequence="silent",
+            )
+
+
 def _is_read(run: Run) -> bool:
     """Whether the release is named, and one of those whose keys are known."""
     release = run.release("llamafactory")
     return release.is_named and str(release.version) in releases_of("llamafactory")
+
+
+_PLUGINS: Final = ("liger_", "cut_cross_entropy", "spectrum_", "kd_")
+"""How the options of plugins begin that are told as theirs (`option-without-its-plugin`)."""
 
 
 @cache
@@ -70,13 +97,17 @@ RULE = Rule(
     name="key-of-no-release",
     severity="error",
     consequence="parse",
-    consumers=("llamafactory",),
+    consumers=("llamafactory", "axolotl"),
     sources=(
         (
             "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`: parse_yaml_file, "
             "parse_dict with allow_extra_keys false unless ALLOW_EXTRA_ARGS: ValueError"
         ),
         "hiyouga/LlamaFactory#2800, #7677",
+        (
+            "axolotl 0.8.1 to 0.19.0 utils/config/__init__.py `validate_config`: what the classes "
+            "do not have is not in what they give back; cli/config.py `prepare_plugins`"
+        ),
     ),
     check=_check,
 )

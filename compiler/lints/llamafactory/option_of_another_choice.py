@@ -39,6 +39,7 @@ _NEEDS: Final = (
     Need("loraplus_lr_embedding", ("loraplus_lr_ratio",)),
     Need("pissa_iter", ("pissa_init",)),
     Need("pissa_convert", ("pissa_init",)),
+    Need("packing=false & neat_packing", ("neat_packing=false",), "neat packing turns it on"),
     Need("packing=true & stage=dpo", ("stage=sft", "stage=pt"), "pairs are not packed"),
     Need("packing=true & stage=kto", ("stage=sft", "stage=pt"), "pairs are not packed"),
     Need("packing=true & stage=rm", ("stage=sft", "stage=pt"), "pairs are not packed"),

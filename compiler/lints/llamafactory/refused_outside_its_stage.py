@@ -1,8 +1,10 @@
 """An option that LLaMA-Factory takes in one stage only."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -23,7 +25,8 @@ def _check(run: Run) -> Iterator[Finding]:
         if stage.value in ("rm", "ppo") and best is not None and best.value is True:
             yield _finding(best, f"load_best_model_at_end is refused in stage {stage.value}", stage)
         if stage.value == "ppo" and document.get("reward_model") is None:
-            yield _finding(stage, "stage ppo has no reward_model", None)
+            found = _finding(stage, "stage ppo has no reward_model", None)
+            yield replace(found, severity="warning") if is_fragment(document) else found
         pissa = document.get("pissa_init")
         if stage.value in ("ppo", "kto") and pissa is not None and pissa.value is True:
             yield _finding(pissa, f"pissa_init is refused in stage {stage.value}", stage)

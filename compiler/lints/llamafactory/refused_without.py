@@ -1,27 +1,32 @@
 """A key that LLaMA-Factory refuses without another one."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.lints.conditions import Need, refused_alone, where
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _EVALUATED: Final = ("val_size", "eval_dataset")
 _NO_DATA: Final = "there is nothing to evaluate on"
+_OF_DATA: Final = (
+    Need("do_train", ("dataset",), "there is nothing to train on"),
+    Need("val_size", ("dataset",), "it is a share of that"),
+)
+"""Asked of whole files alone: what a part leaves out is not known."""
 _NEEDS: Final = (
     Need("interleave_probs", ("mix_strategy~interleave",), "concatenated data is not drawn"),
     Need("streaming", ("max_steps",), "the length of a stream is not known"),
-    Need("do_train", ("dataset",), "there is nothing to train on"),
     Need("do_eval", _EVALUATED, _NO_DATA),
     Need("predict_with_generate", _EVALUATED, _NO_DATA),
     Need("do_predict", _EVALUATED, _NO_DATA),
     Need("eval_strategy!=no", _EVALUATED, _NO_DATA),
     Need("evaluation_strategy!=no", _EVALUATED, _NO_DATA),
     Need("do_predict & stage=sft", ("predict_with_generate",), "predictions are texts"),
-    Need("val_size", ("dataset",), "it is a share of that"),
     Need("export_quantization_bit", ("export_quantization_dataset",), "it is calibrated by data"),
 )
 
@@ -31,10 +36,12 @@ def _check(run: Run) -> Iterator[Finding]:
         if document.is_view:
             continue
         told: set[str] = set()
-        for need in _NEEDS:
+        is_part = is_fragment(document)
+        for need in _NEEDS if is_part else (*_OF_DATA, *_NEEDS):
+            is_left_out = is_part and need.why == _NO_DATA and document.get("dataset") is None
             for found in refused_alone(run, document, need):
                 if need.why not in told:
-                    yield found
+                    yield replace(found, severity="warning") if is_left_out else found
                 told.add(need.why)
         yield from _shares(document)
 

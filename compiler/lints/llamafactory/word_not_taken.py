@@ -1,6 +1,6 @@
 """A word that its reader does not know."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -12,6 +12,16 @@ from tunec.compiler.lints.run import Run
 
 _KINDS: Final = ("llamafactory", "simpletuner", "axolotl")
 _LATE: Final = "a file's words are not compared with the choices: it fails where the word is used"
+
+_USED: Final[Mapping[str, Consequence]] = {
+    "finetuning_type": "parse",
+    "stage": "parse",
+    "mix_strategy": "init",
+}
+"""llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `__post_init__`: assert, Invalid
+fine-tuning method; train/tuner.py `run_exp`: Unknown task, before anything is loaded;
+data/data_utils.py `merge_dataset`. Others are looked at while the model is loaded, but for
+pref_loss, which is the loss's (`preference-loss-not-computed`)."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -43,8 +53,15 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
             (f"taken: {quoted(sorted(known))}", *((_LATE,) if is_late else ())),
             f"did you mean {quoted(near)}?" if near else "write one of these",
             Fix((at.replaced(near[0]),), "unsafe") if near else None,
-            consequence="load" if is_late else _when(run, document, name),
+            consequence=_used(run, name) if is_late else _when(run, document, name),
         )
+
+
+def _used(run: Run, name: str) -> Consequence:
+    """Where LLaMA-Factory first uses a word of its file."""
+    if name == "pref_loss":
+        return "step" if run.runs("llamafactory<0.9.4") else "silent"
+    return _USED.get(name, "load")
 
 
 def _when(run: Run, document: Document, name: str) -> Consequence | None:
@@ -54,8 +71,10 @@ def _when(run: Run, document: Document, name: str) -> Consequence | None:
 
 
 def _is_word(document: Document, value: object) -> bool:
-    """A text; or, in LLaMA-Factory's own words, a switch as older releases had it."""
+    """A text; in LLaMA-Factory's own words also a switch, and a number that SimpleTuner lists."""
     if document.kind == "llamafactory" and value is True:
+        return True
+    if document.kind == "simpletuner" and type(value) is int:
         return True
     return isinstance(value, str) and value not in ("", "None")
 
