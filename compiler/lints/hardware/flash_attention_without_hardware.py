@@ -14,10 +14,13 @@ from tunec.compiler.lints.run import Run
 _PATCHED: Final = re.compile(r"(^|/)(llava|fastchat)/train/train_mem\.py$")
 """Scripts that put FlashAttention in themselves."""
 _MECHANISM: Final = re.compile(r"flash-attn(?:-([234]))?(?:-varlen)?(?:-hub)?\Z")
+_HOPPER: Final = (9, 0)
+_ASKS: Final = "simpletuner>=4.1"
 _LEAST: Final = {"flash_attention_2": (8, 0), "flash_attention_3": (9, 0)}
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _xformers(run)
     found = _asked(run)
     if found is None:
         return
@@ -36,6 +39,24 @@ def _check(run: Run) -> Iterator[Finding]:
         else "start train.py, or train_xformers.py, of the same folder",
         Fix((place.replaced("sdpa"),), "safe") if is_word else None,
     )
+
+
+def _xformers(run: Run) -> Iterator[Finding]:
+    """SimpleTuner asks the device itself, and takes no xformers from Hopper on."""
+    device = run.environment.weakest
+    newest = (device.compute_capability or (0, 0)) if device is not None else (0, 0)
+    for at in run.each("simpletuner", "attention_mechanism"):
+        if device is None or at.value != "xformers" or newest < _HOPPER:
+            continue
+        if run.runs(_ASKS) is not False:
+            yield Finding(
+                f"SimpleTuner takes no xformers on {with_capability(device)}",
+                (at.label("refused"),),
+                ("xformers is not supported on GPUs with compute capability 9.0+",),
+                "use diffusers: torch picks what the device has",
+                Fix((at.replaced("diffusers"),), "safe"),
+                consequence="parse",
+            )
 
 
 def _named(value: object) -> str | None:
@@ -83,7 +104,10 @@ RULE = Rule(
             "'flash_attention_2'; lm-sys/FastChat 0e6d3e4 fastchat/train/train_mem.py: "
             "replace_llama_attn_with_flash_attn; haotian-liu/LLaVA#641"
         ),
-        "simpletuner 4.10.1 helpers/training/attention_backend.py: flash-attn-3 is _flash_3",
+        (
+            "simpletuner 4.10.1 helpers/training/attention_backend.py: flash-attn-3 is _flash_3; "
+            "`xformers_compute_capability_error`: major >= 9"
+        ),
         "unslothai/unsloth#2838, huggingface/trl#1230",
     ),
     check=_check,

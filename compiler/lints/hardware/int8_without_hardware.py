@@ -20,10 +20,9 @@ def _check(run: Run) -> Iterator[Finding]:
         (place.label("needs 7.5"),),
         (
             (
-                "bitsandbytes falls back to fp16 products; under autocast the backward pass then "
-                "mixes "
-                "dtypes: `expected mat1 and mat2 to have the same dtype, but got: c10::Half != "
-                "float`"
+                "bitsandbytes before 0.45 falls back to fp16 products; under autocast the backward "
+                "pass then mixes dtypes: `expected mat1 and mat2 to have the same dtype, but got: "
+                "c10::Half != float`"
             ),
         ),
         "use 4 bits, which every device can expand, or an fp16 base",
@@ -45,9 +44,9 @@ RULE = Rule(
     sources=(
         "bitsandbytes README: LLM.int8() needs NVIDIA Turing (compute capability 7.5) or newer",
         (
-            "bitsandbytes 0.49.0 autograd/_functions.py `MatMul8bitFp`, `matmul`: without int8 "
-            "tensor "
-            "cores"
+            "bitsandbytes 0.42.0 and 0.44.1 autograd/_functions.py `supports_igemmlt`, "
+            "`MatMul8bitLt`: below 7.5 F.linear, whose output autocast makes fp16; 0.45.5 to "
+            "0.50.2 have one product, and diagnostics/cuda.py: Only slow 8-bit matmul is supported"
         ),
         "meta-llama/llama-cookbook#715: c10::Half != float beside a GTX 1080 Ti",
     ),

@@ -11,6 +11,8 @@ from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.zero.asked import stage_of
 
 _BYTES: Final[Mapping[str, int]] = {"bf16": 2, "fp16": 2, "fp32": 4}
+_HEEDED: Final = "accelerate<1.0"
+"""Releases that tell transformers of stage 3 only where `zero3_init_flag` is true."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -29,7 +31,7 @@ def _check(run: Run) -> Iterator[Finding]:
         "of a node's RAM",
         (place.label("each builds the whole model"),),
         ("weights are built on the CPU, and moved to the device when all are there",),
-        "use stage 3 with zero3_init_flag: true, or FSDP with cpu_ram_efficient_loading",
+        "use stage 3, with zero3_init_flag: true, or FSDP with cpu_ram_efficient_loading",
         sum=(
             Term("parameters", count, "parameters"),
             Term("bytes of a parameter", width, "bytes"),
@@ -45,7 +47,8 @@ def _why(run: Run) -> Place | None:
     flag = run.said("accelerate", "deepspeed_config.zero3_init_flag")
     stage = stage_of(run)
     if stage.value == 3:
-        return flag if flag is not None and flag.value is False else None
+        is_off = flag is not None and flag.value is False and run.runs(_HEEDED) is True
+        return flag if is_off else None
     if stage.value in (0, 1, 2):
         return stage.place
     return None
@@ -68,7 +71,10 @@ RULE = Rule(
             "deepspeed 0.19.8 runtime/zero/stage3.py `estimate_zero3_model_states_mem_needs`: "
             "without zero.Init the model times num_gpus_per_node"
         ),
-        "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.zero3_init_flag`",
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `set_deepspeed_weakref`: until "
+            "0.34.2 transformers is told of stage 3 if zero3_init_flag; from 1.0.1 on in any case"
+        ),
     ),
     check=_check,
 )

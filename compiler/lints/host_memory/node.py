@@ -5,6 +5,7 @@ from typing import Final
 
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.launch.scripts import count
+from tunec.compiler.lints.memory.trained import asked_of, has_script
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
@@ -87,6 +88,9 @@ def trains_all(run: Run) -> bool:
     """Whether nothing says that less than the whole model is trained."""
     if run.value("adapter.kind", "none") != "none" or run.of("peft"):
         return False
+    if has_script(run):
+        asked = asked_of(run)
+        return asked is not None and not asked.adapted
     method = run.said("llamafactory", "finetuning_type")
     adapter = run.said("axolotl", "adapter")
     is_part = method is not None and method.value != "full"

@@ -9,8 +9,8 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.zero.asked import stage_of
 
-_OPTIMIZER: Final = 12
-"""Bytes a parameter: fp32 copy and Adam's two moments."""
+_OPTIMIZER: Final = 16
+"""Bytes a parameter: fp32 copy, its gradient and Adam's two moments."""
 _PARAM: Final = 2
 
 
@@ -52,7 +52,8 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/partitioned_optimizer_swapper.py: one "
-            "file for each state of each sub group"
+            "file for each state of each sub group; optimizer_utils.py `_swap_out_gradients`: and "
+            "for its gradient"
         ),
     ),
     check=_check,

@@ -1,6 +1,6 @@
 """What the run holds does not fit the device."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    if run.environment.cluster is None or run.model is None:
+    if run.environment.cluster is None:
         return
     from tunec.compiler.lints.memory.estimate import estimate
+    from tunec.compiler.lints.memory.own_loops import told
 
-    found = estimate(run)
+    run = told(run)
+    found = estimate(run) if run.model is not None else None
     if found is None:
         return
     labels = (*_of_evaluation(run, found.account), *_labels(run))
@@ -29,10 +31,20 @@ def _check(run: Run) -> Iterator[Finding]:
     is_known = _is_layout_known(run) and not found.is_assumed
     writes = found.account.peak.evaluates and found.account.workload.evaluated is not None
     if found.still_bytes > found.capacity:
-        yield replace(_never_fits(found, labels), certain=is_known)
+        finding = _never_fits(found, labels)
+        if _may_be_sharded(run):
+            notes = (*finding.notes, "unless accelerate launch is told to shard it")
+            finding = replace(finding, notes=notes, severity="warning")
+        yield replace(finding, certain=is_known)
     elif found.account.peak_bytes > found.capacity and (writes or found.knows_length):
         finding = (_writing if writes else _full_samples)(found, labels)
         yield replace(finding, certain=is_known)
+    elif found.still_bytes + found.beside_bytes > found.capacity:
+        finding = _no_room(found, found.still_bytes, found.still_terms)
+        yield replace(finding, labels=labels, certain=is_known)
+    elif found.account.peak_bytes + found.beside_bytes > found.capacity and found.knows_length:
+        finding = _no_room(found, found.account.peak_bytes, found.account.terms)
+        yield replace(finding, labels=labels, certain=is_known)
 
 
 def _is_layout_known(run: Run) -> bool:
@@ -45,6 +57,15 @@ def _is_layout_known(run: Run) -> bool:
     if run.value("parallel.world") == 1 or told:
         return True
     return any(each.value("launcher") in ("torchrun", "deepspeed") for each in run.of("launch"))
+
+
+def _may_be_sharded(run: Run) -> bool:
+    """Whether LLaMA-Factory's file is alone, for several devices, and names nothing that shards.
+
+    llamafactory 0.9.4 examples/ascend/qwen3_full_sft_fsdp2.yaml is such a file.
+    """
+    is_alone = not run.of("launch", "accelerate", "deepspeed")
+    return bool(run.of("llamafactory")) and is_alone and run.value("parallel.world") != 1
 
 
 def _never_fits(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
@@ -60,6 +81,26 @@ def _never_fits(found: "Estimate", labels: tuple[Label, ...]) -> Finding:
         ),
         "shard more (ZeRO stage 3), offload, quantise under an adapter, or use more devices",
         sum=tuple(Term(name, size) for name, size in found.still_terms.items()),
+    )
+
+
+def _no_room(found: "Estimate", taken: int, terms: Mapping[str, int]) -> Finding:
+    """What fits by its tensors alone; labels are to be put in."""
+    from tunec.schemas.units import format_bytes
+
+    account, left = found.account, format_bytes(found.capacity - taken)
+    number = (
+        account.layout.batch.evaluation if account.peak.evaluates else account.layout.batch.micro
+    )
+    samples = f"with {number} x {_sample(account.workload)}"
+    return Finding(
+        f"this leaves {left} of {format_bytes(found.capacity)} on each {found.device} "
+        f"{'whatever the samples' if taken == found.still_bytes else samples}",
+        (),
+        (f"beside tensors a process takes {format_bytes(found.beside_bytes)}: {found.beside}",),
+        "shard more (ZeRO stage 3), offload, take fewer or shorter samples, or use more devices",
+        sum=tuple(Term(name, size) for name, size in terms.items()),
+        severity="warning",
     )
 
 

@@ -7,22 +7,30 @@ LoRA adapters of no size where their targets are not told.
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.memory.encoders import encoders, kept_encoders
 from tunec.compiler.lints.memory.evaluated import answers_of, evaluation_batch, loss_of
 from tunec.compiler.lints.memory.fully_sharded import fsdp_of, is_fully_sharded
+from tunec.compiler.lints.memory.numerics import compute_of, kernel_of, optimizer_of, states_for
+from tunec.compiler.lints.memory.own_loops import recomputes_unasked
+from tunec.compiler.lints.memory.pairs import pairs_of
 from tunec.compiler.lints.memory.pictures import seen, text_tokens, within
 from tunec.compiler.lints.memory.scripts import script_of
+from tunec.compiler.lints.memory.text_scripts import spreads_by_itself, text_script_of
 from tunec.compiler.lints.memory.trained import Trained, trained
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.sequence.length import longest
 from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tunec.compiler.analyses.memory.account import Account
     from tunec.compiler.analyses.memory.workload import Layout, Workload
-    from tunec.compiler.ir.slots import Data, States
+    from tunec.compiler.ir.slots import Data
     from tunec.schemas.models.architecture import Architecture
 
 _FROZEN_PARTS = ("unfrozen_parameters", "use_galore", "use_badam", "use_apollo", "use_unsloth")
@@ -64,6 +72,22 @@ class Estimate:
         return max(line.fixed_bytes for line in self.account.lines if not line.evaluates)
 
     @property
+    def _apart(self) -> "Mapping[str, int]":
+        from tunec.compiler.analyses.memory.margin import apart
+
+        return apart(1, self.account.vendor)  # what collectives take differs by release and link
+
+    @property
+    def beside_bytes(self) -> int:
+        """What a process takes of the device beside its tensors, by itself at the least."""
+        return sum(self._apart.values())
+
+    @property
+    def beside(self) -> str:
+        """Its names."""
+        return ", ".join(self._apart)
+
+    @property
     def still_terms(self) -> dict[str, int]:
         """Its terms, largest first."""
         lines = [line for line in self.account.lines if not line.evaluates]
@@ -77,6 +101,8 @@ def estimate(run: Run) -> Estimate | None:
     device = _device(run)
     if architecture is None or device is None or _is_out_of_scope(run) or _is_split_unseen(run):
         return None
+    if device.number > 1 and spreads_by_itself(run):
+        return None  # no device has to hold it all, and which layers go where is not told
     parts = trained(run, architecture)
     layout = None if parts is None else _layout(run, architecture, parts)
     if parts is None or layout is None:
@@ -86,9 +112,10 @@ def estimate(run: Run) -> Estimate | None:
     is_pictured = layout[0].data.image_tokens > 0
     return Estimate(
         account(*layout),
-        *device,
+        device.memory,
+        device.title,
         is_assumed=not parts.is_told and not _trains_all(run),
-        knows_length=_is_denoiser(run) or longest(run) is not None or is_pictured,
+        knows_length=_is_denoiser(run) or _length(run, parts) is not None or is_pictured,
     )
 
 
@@ -133,7 +160,15 @@ def _is_denoiser(run: Run) -> bool:
     )
 
 
-def _device(run: Run) -> tuple[int, str] | None:
+class _Device(NamedTuple):
+    """The largest device of the hardware, and how many devices there are in all."""
+
+    memory: int
+    title: str
+    number: int
+
+
+def _device(run: Run) -> _Device | None:
     cluster, devices = run.environment.cluster, run.environment.devices
     if cluster is None:
         return None
@@ -143,7 +178,13 @@ def _device(run: Run) -> tuple[int, str] | None:
         for group in node.accelerators
         if group.device in devices  # of a plan's own files, those that it uses
     ]
-    return max(found)
+    return _Device(*max(found), cluster.device_count)
+
+
+def _length(run: Run, parts: Trained) -> Any:
+    """Tokens of the longest sample; None where nobody says."""
+    found = longest(run)
+    return parts.said.length if found is None else found
 
 
 def _is_out_of_scope(run: Run) -> bool:
@@ -155,7 +196,16 @@ def _is_out_of_scope(run: Run) -> bool:
     )
     elsewhere = _is_denoiser(run) and _is_elsewhere(run)
     is_nobodys = run.value("adapter.kind") is None and not run.of("hf", "minicpm-v")
-    return part or elsewhere or is_nobodys or _optimizer(run) is None
+    is_nobodys = is_nobodys or (_is_left_open(run) and text_script_of(run) is None)
+    return part or elsewhere or is_nobodys or optimizer_of(run) is None
+
+
+def _is_left_open(run: Run) -> bool:
+    """Whether a base is quantised, which nobody trains as it is, and no adapter is spoken of."""
+    kind = run.slot("adapter.kind")
+    is_unasked = kind is not None and kind.value == "none" and kind.rank == Rank.CONSUMER
+    is_packed = run.value("quantization.format", "none") != "none"
+    return is_unasked and is_packed and script_of(run) is None
 
 
 _SPLITS: Final = ("deepspeed", "fsdp", "fsdp_config")
@@ -176,22 +226,13 @@ def _is_elsewhere(run: Run) -> bool:
     return any(value is True or str(value).lower() not in _OFF for value in said)
 
 
-def _optimizer(run: Run) -> str | None:
-    """Its name, plain AdamW where nobody says; None: one whose states are not known here."""
-    name = run.value("optimizer.name")
-    if name is None:
-        said = run.said("trainer", "optim", "optimizer") or run.said("axolotl", "optimizer")
-        return "adamw" if said is None and run.said("deepspeed", "optimizer.type") is None else None
-    return None if str(name).startswith(("paged", "adafactor", "lion", "sgd")) else str(name)
-
-
 def _layout(
     run: Run, architecture: "Architecture", parts: Trained
 ) -> "tuple[Workload, Layout] | None":
-    micro, sequence = run.value("batch.micro"), longest(run)
+    micro, sequence = parts.said.micro or run.value("batch.micro"), _length(run, parts)
     if sequence is None:
         sequence = 1  # nobody tells it; what stays, and what evaluation writes, may be too much
-    compute, world = _compute(run), run.value("parallel.world")
+    compute, world = compute_of(run), run.value("parallel.world")
     numbers = (micro, 1 if _is_denoiser(run) else sequence, world)
     if compute is None or any(not isinstance(n, int) or n < 1 for n in numbers):
         return None
@@ -217,11 +258,13 @@ def _layout(
         trainable=sum(each.parameters for each in workload.trained) or 1,
         nvme_path=None,
     )
+    zero = replace(zero, **_portions(run)) if stage else zero
     accumulation = run.value("batch.accumulation", 1)
-    mode: Any = "layer" if parts.recomputes else run.value(_MODE, "layer")
+    recomputes = parts.said.recomputes or recomputes_unasked(run) or fsdp.checkpointing
+    mode: Any = "layer" if recomputes else run.value(_MODE, "layer")
     return workload, Layout(
         Parallel(engine, world, width, run.value("parallel.tensor", 1), 1),
-        _states(run, workload, engine, stage),
+        states_for(run, workload, engine, stage),
         zero,
         ActivationCheckpointing(mode, False, segment=1, gap=0, offload=_moves(run)),
         Batch(micro, accumulation, micro * accumulation * width, evaluation_batch(run, micro)),
@@ -230,10 +273,18 @@ def _layout(
     )
 
 
-def _compute(run: Run) -> Any:
-    """The dtype of products; GLM-4's scripts load in 16 bits, and without a flag compute so."""
-    told = run.value("precision.compute")
-    return run.value("states.weights") if told is None and run.of("glm4") else told
+_PORTIONS: Final = (
+    *("reduce_bucket", "allgather_bucket", "prefetch_bucket", "persistence_threshold"),
+    *("max_live_parameters", "sub_group_size"),
+)
+_SWITCHED: Final = ("overlap_comm", "contiguous_gradients")
+
+
+def _portions(run: Run) -> dict[str, Any]:
+    """ZeRO's buckets as the file has them, or DeepSpeed where it is silent; not what is `auto`."""
+    said = {name: run.value(f"zero.{name}") for name in (*_PORTIONS, *_SWITCHED)}
+    sizes = {name: int(said[name]) for name in _PORTIONS if is_number(said[name])}
+    return sizes | {name: said[name] for name in _SWITCHED if isinstance(said[name], bool)}
 
 
 def _moves(run: Run) -> bool:
@@ -252,30 +303,32 @@ def _workload(run: Run, architecture: "Architecture", parts: Trained, compute: A
 
     versions = {name: str(found.version) for name, found in run.releases.items()}
     scaling: Any = "dynamic" if compute == "fp16" else "none"
-    form: Any = run.value("quantization.format", "none") or "none"
+    form: Any = parts.said.packed or run.value("quantization.format", "none") or "none"
+    name: Any = parts.said.optimizer or optimizer_of(run)
     return Workload(
         architecture=architecture,
         components=encoders(run) if _is_denoiser(run) else (),
-        data=_data(run, architecture),
+        data=_data(run, architecture, _length(run, parts)),
         precision=Precision(compute, scaling, 16, 1000, 2, 1, False, False),
         attention=AttentionKernel(run.value("attention.implementation", "sdpa")),
         quantization=Quantization(form, run.value("quantization.double", True), compute, None),
         adapter=parts.adapter,
-        optimizer=Optimizer(_optimizer(run), "fused", 1e-5, 0.9, 0.999, 1e-8, 0.0, 1.0),  # type: ignore[arg-type]
+        optimizer=Optimizer(name, kernel_of(run), 1e-5, 0.9, 0.999, 1e-8, 0.0, 1.0),
         adapted=parts.adapted,
         trained=parts.whole,
         versions=tuple(sorted(versions.items())),
         loss=loss_of(run),
+        preference=pairs_of(run, parts.adapter.kind),
         evaluated=answers_of(run),
         kept_components=kept_encoders(run),
     )
 
 
-def _data(run: Run, architecture: "Architecture") -> "Data":
+def _data(run: Run, architecture: "Architecture", length: int | None) -> "Data":
     """A sample as long as it may be, and the picture that is in it."""
     from tunec.compiler.ir.slots import Data
 
-    length, packs = longest(run), run.value("data.packing", False)
+    packs = run.value("data.packing", False)
     if _is_denoiser(run):
         return Data("", None, None, length or 1, packs, *_drawn(run))
     pictures = within(architecture, length, seen(run, architecture))
@@ -289,25 +342,3 @@ def _drawn(run: Run) -> tuple[int, int, int, int, int]:
     if not isinstance(wide, int) or not isinstance(high, int):
         return 0, 0, 0, 0, 0
     return 1, wide, high, 0, 0
-
-
-def _states(run: Run, workload: "Workload", engine: Any, stage: int) -> "States":
-    """DeepSpeed's, FSDP's and PEFT's follow; else fp32 only where something asks for it."""
-    from tunec.compiler.ir.slots import States
-    from tunec.compiler.passes.fit.states import states_of
-
-    if engine in ("deepspeed", "fsdp") or workload.adapter.kind != "none" or _in_fp32(run):
-        return states_of(workload, engine, stage)
-    compute = workload.precision.compute
-    moments: Any = "int8" if "8bit" in workload.optimizer.name else compute
-    return States(compute, compute, compute, False, moments, autocast=False)
-
-
-def _in_fp32(run: Run) -> bool:
-    """fp16 has to scale fp32 gradients; diffusers and LLaMA-Factory cast what they train."""
-    if run.of("diffusers"):
-        return True
-    if _compute(run) != "bf16" or run.value("states.weights") == "fp32":
-        return True
-    pure = run.said("llamafactory", "pure_bf16")
-    return bool(run.of("llamafactory")) and (pure is None or pure.value is not True)

@@ -51,13 +51,26 @@ def _writes(run: Run) -> bool:
     return bool(run.of("glm4")) or said is True
 
 
+_OF_LABELS: Final = ("sft", "pt", "dpo")
+"""Stages of LLaMA-Factory whose loss is of all logits (llamafactory 0.9.1 to 0.9.5 train/dpo/
+trainer.py `concatenated_forward`: logits.to(torch.float32)); a reward's is of one value."""
+
+
+def _stage(run: Run) -> object:
+    said = run.said("llamafactory", "stage")
+    return "sft" if said is None else said.value
+
+
 def loss_of(run: Run) -> "Loss":
     """How the loss comes of the logits: all at once only where that is sure, else fused.
 
     transformers 4.40.2 to 5.23.0 models/<family>/modeling_<family>.py `forward`: logits of all
     positions where there are labels, in evaluation too. TRL changed its own way between releases.
     """
-    if run.value("loss.path") != "full" or run.value("objective.kind", "sft") != "sft":
+    of_labels = run.value("objective.kind", "sft") == "sft"
+    if run.of("llamafactory"):
+        of_labels = _stage(run) in _OF_LABELS
+    if run.value("loss.path") != "full" or not of_labels:
         return "fused"
     if run.model is None or run.model.architecture.family in _OF_THEIR_OWN:
         return "fused"

@@ -24,10 +24,13 @@ _STRATEGIES: Final[Mapping[str, "FsdpSharding"]] = {
 """torch 2.13 `distributed/fsdp/api.py`, `ShardingStrategy`, by name and by the number that
 accelerate 1.15 `utils/constants.py` gives each (`FSDP_SHARDING_STRATEGY`)."""
 
+_SLOTS: Final = ("version", "sharding", "wrap", "offload_params", "efficient_loading")
+"""What a program's own table says of its FSDP."""
+
 
 def is_fully_sharded(run: Run) -> bool:
-    """Whether any file turns FSDP on."""
-    return any(True for _ in asked(run))
+    """Whether any file turns FSDP on, or a program does that has its own."""
+    return any(True for _ in asked(run)) or run.value("parallel.engine") == "fsdp"
 
 
 def fsdp_of(run: Run) -> "Fsdp | None":
@@ -36,11 +39,16 @@ def fsdp_of(run: Run) -> "Fsdp | None":
     What is not told is what both accelerate and transformers do unasked: all is sharded, and each
     layer is a unit of its own, without which FSDP takes more.
     """
-    each = list(asked(run))[-1]
+    from tunec.compiler.analyses.memory.workload import USUAL_FSDP
+
+    files = list(asked(run))
+    if not files:
+        said = {name: run.value(f"fsdp.{name}") for name in _SLOTS}
+        return replace(USUAL_FSDP, **{k: each for k, each in said.items() if each is not None})
+    each = files[-1]
     sharding = _sharding(each)
     if sharding is None:
         return None
-    from tunec.compiler.analyses.memory.workload import USUAL_FSDP
 
     policy = each.get("auto_wrap_policy")
     whole = policy is not None and str(policy.value).upper() == "NO_WRAP"

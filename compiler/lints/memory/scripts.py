@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tunec.compiler.lints.adapter.lora import is_minicpm, is_true
 from tunec.compiler.lints.batch.counts import is_whole
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.run import Run
+
+if TYPE_CHECKING:
+    from tunec.schemas.terms import OptimizerName, QuantFormat
 
 _FLAGS: Final = frozenset(
     {
@@ -34,6 +37,17 @@ class Asked(NamedTuple):
     """The layers of them as a regular expression over their names; None: all."""
     recomputes: bool = False
     """Whether activations are recomputed by a flag that is the script's own."""
+    packed: "QuantFormat | None" = None
+    """In what form the script stores what it does not train; None: as other files tell."""
+    length: int | None = None
+    """Tokens of the longest sample, by flags that are the script's own."""
+    micro: int | None = None
+    """Samples at once, where the script's own default is not the trainer's."""
+    optimizer: "OptimizerName | None" = None
+    """Which one the script takes unasked, where that is not the trainer's."""
+
+
+NOTHING_SAID: Final = Asked(frozenset())
 
 
 _LLM: Final = frozenset({"text"})

@@ -8,9 +8,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.adapter.lora import is_true
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.memory.scripts import Asked, asked, script_of
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.memory.scripts import NOTHING_SAID, Asked, asked, script_of
+from tunec.compiler.lints.memory.text_scripts import text_script_of
 from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
@@ -38,8 +40,8 @@ class Trained:
     adapted: "tuple[Module, ...]"
     is_told: bool
     """Whether any file says how much it is; otherwise it is all."""
-    recomputes: bool = False
-    """Whether a script's own flag has activations recomputed."""
+    said: Asked = NOTHING_SAID
+    """What a script's own flags say besides."""
 
 
 def trained(run: Run, model: "Architecture") -> Trained | None:
@@ -47,9 +49,8 @@ def trained(run: Run, model: "Architecture") -> Trained | None:
 
     None where its language model is frozen, or one of a script's flags is only known when it runs.
     """
-    script = script_of(run)
-    if script is not None:
-        said = asked(script)
+    if has_script(run):
+        said = asked_of(run)
         return None if said is None else _by_script(run, model, said)
     factory = next(iter(run.of("llamafactory")), None)
     if factory is not None and model.kind == _SEES:
@@ -57,6 +58,19 @@ def trained(run: Run, model: "Architecture") -> Trained | None:
     found = _by_slots(run, model)
     block = next(iter(run.of("glm4")), None)
     return found if block is None else _without_tower(found, block)
+
+
+def has_script(run: Run) -> bool:
+    """Whether a script is started of which it is known what its flags train."""
+    return script_of(run) is not None or text_script_of(run) is not None
+
+
+def asked_of(run: Run) -> Asked | None:
+    """What the flags of such a script train; None where that cannot be told, or there is none."""
+    script, words = script_of(run), text_script_of(run)
+    if script is not None:
+        return asked(script)
+    return words.asked() if words is not None else None
 
 
 def _adapter(run: Run, kind: str, rank: int) -> "Adapter":
@@ -74,12 +88,40 @@ def _by_slots(run: Run, model: "Architecture") -> Trained:
 
     kind = run.value("adapter.kind", "none")
     adapter = _adapter(run, kind, run.value("adapter.rank", 0))
+    every = _linear(model) if _adapts_all(run) else adapted_modules(model, adapter.targets)
     return Trained(
         adapter,
         trained_modules(model, adapter),
-        adapted_modules(model, adapter.targets) if kind != "none" else (),
-        run.value("adapter.kind") is not None,
+        every if kind != "none" else (),
+        _is_told(run),
     )
+
+
+_OF_TRL: Final = re.compile(
+    r"(\A|/)(trl|(run_)?(sft|dpo|grpo|kto|orpo|reward|rloo|gkd|ppo)\w*\.py)\Z"
+)
+"""trl 0.9 to 1.16 cli.py and scripts/, whose `use_peft` is false unasked; alignment-handbook's."""
+
+
+def _is_told(run: Run) -> bool:
+    """Whether any file says what is trained; a script of one's own that has TRL's flags may not."""
+    kind = run.slot("adapter.kind")
+    if kind is None or kind.rank != Rank.CONSUMER:
+        return kind is not None
+    if all(each.is_view or each.format != "shell" for each in run.of(*TRL)):
+        return True
+    scripts = (each.value("script") for each in run.of("launch"))
+    words = [str(words[0]) for words in scripts if isinstance(words, list) and words]
+    return bool(words) and all(map(_OF_TRL.search, words))
+
+
+def _adapts_all(run: Run) -> bool:
+    """Whether LLaMA-Factory puts LoRA into every linear layer, which it does unasked.
+
+    llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `lora_target`: "all".
+    """
+    said = [place.value for place in run.each("llamafactory", "lora_target")]
+    return bool(run.of("llamafactory")) and said in ([], ["all"])
 
 
 def _by_script(run: Run, model: "Architecture", said: Asked) -> Trained:
@@ -95,7 +137,7 @@ def _by_script(run: Run, model: "Architecture", said: Asked) -> Trained:
         if each.part in said.adapted and (said.names is None or _matches(said.names, each))
     )
     adapter = _adapter(run, kind, said.rank)
-    return Trained(adapter, whole, adapted, is_told=True, recomputes=said.recomputes)
+    return Trained(adapter, whole, adapted, is_told=True, said=said)
 
 
 def _matches(pattern: str, module: "Module") -> bool:

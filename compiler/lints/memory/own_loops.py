@@ -1,0 +1,102 @@
+"""Programs with a loop of their own, whose flags are read by the table of the target for them.
+
+Rules read such flags as they are written; only the account needs what they come to, with all that
+the program does unasked.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.views import view
+from tunec.compiler.target import File, Target
+
+_COOKBOOK: Final = "llama-cookbook"
+_VISUALGLM: Final = "visualglm"
+_OF_SAT: Final = "sat"
+_KIND: Final = "own-loop"
+_BLOCK: Final = "flags"
+"""Where the tables of targets/llama_cookbook and targets/visualglm have the flags."""
+_NAMED: Final = re.compile(r"visualglm", re.IGNORECASE)
+_ADAPTERS: Final = ("use_lora", "use_qlora")
+"""Without either the script trains nothing (THUDM/VisualGLM-6B e314fb9 finetune_visualglm.py
+`disable_untrainable_params`), or an older one more than the account knows."""
+
+_ZERO: Final[Mapping[str, Any]] = {
+    "contiguous_gradients": False,
+    "overlap_comm": True,
+    "reduce_bucket_size": 40_000_000,
+    "allgather_bucket_size": 100_000_000,
+}
+"""SwissArmyTransformer 0.4.12 training/deepspeed_zero1.json and deepspeed_zero2.json."""
+
+
+def told(run: Run) -> Run:
+    """The run with what the flags of such a program say of slots; itself where there are none."""
+    found = [*run.of(_COOKBOOK), *run.of(_OF_SAT)]
+    if not found:
+        return run
+    more = tuple(each for one in found for each in _read(run, one))
+    return replace(run, documents=(*run.documents, *more)) if more else run
+
+
+def recomputes_unasked(run: Run) -> bool:
+    """Whether llama-cookbook may: a release that nobody named, over a base of 8 bits.
+
+    llama-recipes 0.0.1 finetuning.py `main`: prepare_model_for_int8_training; not in
+    llama-cookbook 0.0.5.post1.
+    """
+    is_packed = any(place.value for place in run.each(_COOKBOOK, "quantization"))
+    return is_packed and not run.release(_COOKBOOK).is_named
+
+
+def _read(run: Run, document: Document) -> Iterator[Document]:
+    if document.kind == _COOKBOOK and _COOKBOOK in run.targets:
+        yield from _by_table(document, run.targets[_COOKBOOK])
+    if document.kind == _OF_SAT and _is_visualglm(run, document) and _VISUALGLM in run.targets:
+        yield from _by_table(document, run.targets[_VISUALGLM])
+        yield from _engine_of(run, document)
+
+
+def _is_visualglm(run: Run, document: Document) -> bool:
+    starts = (each.value("script") for each in run.of("launch"))
+    words = [str(start[0]) for start in starts if isinstance(start, list) and start]
+    named = any(map(_NAMED.search, (*words, run.model_name or "")))
+    return named and any(document.get(key) for key in _ADAPTERS)
+
+
+def _by_table(document: Document, target: Target) -> Iterator[Document]:
+    file = next((each for each in target.files if each.format == "shell"), None)
+    names = {} if file is None else _flags(file)
+    places = ((key, document.get(name)) for key, name in names.items())
+    found = {key: place for key, place in places if place is not None}
+    unknown = frozenset(key for key, name in names.items() if name in document.unknown)
+    if found:
+        yield replace(view(document, _KIND, found), target=target, file=file, unknown=unknown)
+
+
+def _flags(file: File) -> Mapping[str, str]:
+    """The flags of a table as they are read, with underscores, by the table's own keys."""
+    keys = (key for row in file.entries for key in row.keys if key.startswith(f"{_BLOCK}."))
+    return {key: key.removeprefix(f"{_BLOCK}.").replace("-", "_") for key in keys}
+
+
+def _engine_of(run: Run, document: Document) -> Iterator[Document]:
+    """DeepSpeed's file as SwissArmyTransformer makes it, with DeepSpeed's own table."""
+    reader = run.targets.get("deepspeed")
+    files = reader.files if reader is not None else ()
+    file = next((each for each in files if each.name.endswith("ds_config.json")), None)
+    for mine in (each for each in run.of("deepspeed") if each.origin is document):
+        held = {key: at for key, at in mine.found.items() if not at.node.fields}
+        stage = held.get("zero_optimization.stage")
+        if stage is not None:
+            held |= {f"zero_optimization.{key}": _as(stage, value=_ZERO[key]) for key in _ZERO}
+        yield replace(view(document, "deepspeed", held), target=reader, file=file)
+
+
+def _as(place: Place, *, value: Any) -> Place:
+    return Place(place.document, place.path, replace(place.node, value=value))
