@@ -8,9 +8,13 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.accelerate.counted import engine
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.keys.number_as_text import number_of
+from tunec.compiler.lints.parallel.shared import SECTION
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
+
+_COMPARED: Final = (f"{SECTION}cp_size", f"{SECTION}sp_size")
+"""Widths that the launcher compares with 1 as they are written."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -23,11 +27,25 @@ def _check(run: Run) -> Iterator[Finding]:
         machines, processes = document.get("num_machines"), document.get("num_processes")
         if machines is not None and _is_text(machines):
             yield _finding(machines, "TypeError: '>' not supported between str and int")
+        elif processes is not None and isinstance(processes.value, float):
+            yield replace(_finding(processes, _FRACTION), consequence="init")
         elif processes is not None and _is_text(processes) and _is_several(machines):
             yield _finding(processes, "TypeError: the number is divided by num_machines")
+        yield from _of_nodes(document, machines)
         started = engine(document)
         if started is not None and started.value == "DEEPSPEED":
             yield from _of_deepspeed(document)
+
+
+def _of_nodes(document: Document, machines: Place | None) -> Iterator[Finding]:
+    """The rank of a node, of which the launcher makes a number, and widths that it compares."""
+    rank = document.get("machine_rank")
+    if rank is not None and _is_several(machines) and _is_no_rank(rank):
+        yield _finding(rank, f"int('{rank.value}') is refused")
+    for key in _COMPARED:
+        width = document.get(key)
+        if width is not None and _is_text(width):
+            yield _finding(width, "TypeError: '>' not supported between str and int")
 
 
 def _of_deepspeed(document: Document) -> Iterator[Finding]:
@@ -53,6 +71,10 @@ def _is_no_count(at: Place) -> bool:
     return _is_text(at) and not is_digits and at.value.strip().lower() not in ("auto", "none")
 
 
+def _is_no_rank(at: Place) -> bool:
+    return _is_text(at) and not str(at.value).strip().isdigit()
+
+
 def _is_text(at: Place) -> bool:
     return isinstance(at.value, str) and not _is_open(at.value)
 
@@ -67,6 +89,7 @@ def _is_open(text: str) -> bool:
     return any(sign in text for sign in "${<")
 
 
+_FRACTION: Final = "it is handed to torchrun as text, which takes a whole number, gpu, cpu or auto"
 _HELP: Final = {"num_processes": "write the number, of processes over all machines"}
 
 
@@ -95,9 +118,11 @@ RULE = Rule(
         (
             "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
             "`prepare_deepspeed_cmd_env`: num_processes // num_machines as they are written; "
+            "1.12.0, 1.15.0 `prepare_extend_env_parallelism_config`: cp_size > 1, sp_size > 1; "
             "utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: float(gradient_clipping), "
             "int(gas) if gas.isdigit() else gas"
         ),
+        "torch 2.13.0 distributed/run.py `determine_local_world_size`: Unsupported nproc_per_node",
         "NVIDIA/Model-Optimizer#318",
     ),
     check=_check,

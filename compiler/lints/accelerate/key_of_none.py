@@ -88,10 +88,8 @@ RULE = Rule(
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py `from_yaml_file`: had "
-            "unknown "
-            "keys; commands/launch.py `_validate_launch_command`: setattr(args, key, value) for "
-            "what "
-            "stands in a block, whatever its name"
+            "unknown keys; commands/launch.py `_validate_launch_command`: setattr(args, key, "
+            "value) for what stands in a block, whatever its name"
         ),
     ),
     check=_check,

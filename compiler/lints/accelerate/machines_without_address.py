@@ -6,14 +6,17 @@ from typing import Final
 from tunec.compiler.lints.accelerate.counted import count, engine
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.launch.nodes_without_meeting_point import LOCAL
+from tunec.compiler.lints.launch.scripts import launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _ENGINES: Final = ("MULTI_GPU", "FSDP", "MEGATRON_LM")
+_TELLING: Final = ("main_process_ip", "config_file", "use_deepspeed", "deepspeed_hostfile", "tpu")
 
 
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _by_flags(run)
     for document in run.of("accelerate"):
         kind, machines = engine(document), count(document, "num_machines")
         if kind is None or kind.value not in _ENGINES or machines is None or machines[0] < 2:
@@ -27,6 +30,24 @@ def _check(run: Run) -> Iterator[Finding]:
                 "write main_process_ip and main_process_port",
                 severity="warning",
             )
+
+
+def _by_flags(run: Run) -> Iterator[Finding]:
+    """The same by flags, where no file was read that says it."""
+    for document in launches(run, "accelerate"):
+        machines = document.get("flags.num_machines")
+        if machines is None or type(machines.value) is not int or machines.value < 2:
+            continue
+        is_told = any(document.get(f"flags.{each}") for each in _TELLING) or run.of("accelerate")
+        if is_told or document.unknown:
+            continue
+        yield Finding(
+            f"{machines.value} machines and no --main_process_ip",
+            (machines.label("they meet at None"),),
+            ("a default file of accelerate's may say it, which is not read here",),
+            "write --main_process_ip and --main_process_port",
+            severity="warning",
+        )
 
 
 def _of_itself(document: Document, machines: Place) -> Iterator[Finding]:

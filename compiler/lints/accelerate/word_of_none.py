@@ -20,6 +20,7 @@ _BLOCKS: Final[Mapping[str, str | None]] = {
     "fsdp_config": "FSDP",
     "dynamo_config": None,
     "fp8_config": None,
+    "parallelism_config": None,
 }
 """Block -> the engine that reads it; None: every one."""
 _TOLD_ELSEWHERE: Final = frozenset({"fsdp_version", "version"}) | {
@@ -34,6 +35,8 @@ _PATH: Final = "accelerate/{}.json"
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("accelerate"):
         schemas = [schema(_PATH.format(each)) for each in around(run, "accelerate")]
+        if not document.is_view:
+            yield from _place_of_work(document.get("compute_environment"))
         if document.is_view or not schemas or document.value("compute_environment") not in _LOCAL:
             continue
         for key in ("distributed_type", "mixed_precision"):
@@ -49,6 +52,13 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 _LOCAL: Final = (None, "LOCAL_MACHINE")
+_SAGEMAKER: Final = "AMAZON_SAGEMAKER"
+
+
+def _place_of_work(place: Place | None) -> Iterator[Finding]:
+    """Of these two words, and in capitals: what is not the first is read as SageMaker's file."""
+    if place is not None and place.word is not None and place.word not in (*_LOCAL, _SAGEMAKER):
+        yield _finding(place, ("LOCAL_MACHINE", _SAGEMAKER), "parse")
 
 
 def _of_flags(document: Document, schemas: list[Any]) -> Iterator[Finding]:
@@ -131,10 +141,9 @@ RULE = Rule(
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py "
-            "`BaseConfig.__post_init__`: "
-            "DistributedType(word); utils/launch.py `prepare_multi_gpu_env`, "
-            "`prepare_deepspeed_cmd_env`: Unknown mixed_precision mode, Unknown dynamo backend; "
-            "utils/dataclasses.py `FullyShardedDataParallelPlugin`"
+            "`BaseConfig.__post_init__`: DistributedType(word); utils/launch.py "
+            "`prepare_multi_gpu_env`, `prepare_deepspeed_cmd_env`: Unknown mixed_precision mode, "
+            "Unknown dynamo backend; utils/dataclasses.py `FullyShardedDataParallelPlugin`"
         ),
         "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `ZeroStageEnum`; offload_config.py",
     ),

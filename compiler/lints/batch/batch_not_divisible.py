@@ -57,8 +57,7 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_set_batch_related_parameters`: "
-            "micro_batch "
-            "= train_batch // world_size // grad_acc; `_batch_assertion`"
+            "micro_batch = train_batch // world_size // grad_acc; `_batch_assertion`"
         ),
         "modelscope/ms-swift#4710",
     ),

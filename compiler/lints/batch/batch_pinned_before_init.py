@@ -30,8 +30,7 @@ def _check(run: Run) -> Iterator[Finding]:
         (
             (
                 "from_pretrained hands the file to zero.Init; before the processes have met, "
-                "DeepSpeed "
-                "counts one"
+                "DeepSpeed counts one"
             ),
         ),
         "leave train_batch_size out: DeepSpeed derives it",
@@ -47,9 +46,8 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig.__init__`: world_size "
-            "is "
-            "1 where "
-            "torch.distributed is not set up; transformers 5.23.0 modeling_utils.py: zero.Init"
+            "is 1 where torch.distributed is not set up; transformers 5.23.0 modeling_utils.py: "
+            "zero.Init"
         ),
         "Roblox/FAI-RL#72",
     ),

@@ -9,13 +9,22 @@ from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 _SIZES: Final = ("train_micro_batch_size_per_gpu", "train_batch_size")
+_SHOWN: Final = 2
+"""Sections of a file that shows no more than what its thread or manual speaks of."""
+_REFERENCES: Final = (
+    *("deepspeed", "deepspeed_config", "deepspeed_config.deepspeed_config_file"),
+    "training_args.deepspeed",
+)
 
 
 def _check(run: Run) -> Iterator[Finding]:
     if run.of("simpletuner"):  # it writes its own batch size into the file
         return
     for document in run.of("deepspeed"):
-        if not document.is_view and all(document.value(key) is None for key in _SIZES):
+        is_elastic = document.value("elasticity.enabled") is True  # which chooses them itself
+        if document.is_view or is_elastic:
+            continue
+        if all(document.value(key) is None for key in _SIZES):
             yield _finding(run, document)
 
 
@@ -36,7 +45,16 @@ def _finding(run: Run, document: Document) -> Finding:
         ),
         f'write "{_SIZES[0]}": ' + ('"auto"' if is_filled else "and a number"),
         certain=run.deepspeed_reader != "unknown",
+        severity="warning" if _is_excerpt(run, document) else None,
     )
+
+
+def _is_excerpt(run: Run, document: Document) -> bool:
+    """Whether a file may be a part that somebody shows: few sections, and nobody refers to it."""
+    if len(document.root.fields or ()) > _SHOWN:
+        return False
+    others = [each for each in run.documents if each is not document]
+    return not any(isinstance(each.value(key), str) for each in others for key in _REFERENCES)
 
 
 RULE = Rule(

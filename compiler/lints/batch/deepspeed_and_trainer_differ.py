@@ -83,10 +83,8 @@ RULE = Rule(
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py "
-            "`HfTrainerDeepSpeedConfig.fill_match`, "
-            "`trainer_config_process`: ValueError, please correct the following DeepSpeed config "
-            "values "
-            "that mismatch TrainingArguments values"
+            "`HfTrainerDeepSpeedConfig.fill_match`, `trainer_config_process`: ValueError, please "
+            "correct the following DeepSpeed config values that mismatch TrainingArguments values"
         ),
         "hendrycks/apps#9, hiyouga/LlamaFactory#201, shibing624/MedicalGPT#191",
     ),

@@ -25,8 +25,7 @@ def _check(run: Run) -> Iterator[Finding]:
         (
             (
                 "ZeRO-3 shards parameters, gradients and states; every process still works on "
-                "whole "
-                "samples of its own, with all their activations"
+                "whole samples of its own, with all their activations"
             ),
         ),
         "to lay one sample over several devices use tensor or sequence parallelism",

@@ -43,8 +43,7 @@ RULE = Rule(
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: using "
-            "`split_batches=True`"
-            " will override the `per_device_train_batch_size`"
+            "`split_batches=True` will override the `per_device_train_batch_size`"
         ),
         (
             "accelerate 0.30.1 to 1.15.0 data_loader.py `BatchSamplerShard`: ValueError unless the "

@@ -5,12 +5,17 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schedule.asked import arguments_of
 
-_HOLDER: Final = "gradient_checkpointing_kwargs"
+_HOLDERS: Final = (
+    ("gradient_checkpointing_kwargs", "gradient_checkpointing"),
+    ("activation_checkpointing_kwargs", "activation_checkpointing"),
+)
+"""The options and their switch; the second is the name from transformers 5.23 on."""
 _KEYS: Final = (
     *("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug"),
     "early_stop",
@@ -20,28 +25,32 @@ _NOT_REENTRANT: Final = ("context_fn", "determinism_check", "debug", "early_stop
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("trainer"):
-        held, is_on = document.get(_HOLDER), document.value("gradient_checkpointing", True)
-        if held is not None and is_on is not False and _is_no_mapping(held):
-            yield _text(held)
-        names = arguments_of(held) or {}
-        for name in names if is_on is not False else ():
-            place = document.get(f"{_HOLDER}.{name}") or held
-            is_odd = names.get("use_reentrant") is True and name in _NOT_REENTRANT
-            if place is None or (name in _KEYS and not is_odd):
-                continue
-            near = (
-                []
-                if is_odd
-                else nearest(name, _KEYS)[:1] or ["use_reentrant"] * ("reentrant" in name)
-            )
-            yield Finding(
-                f"gradient checkpointing has no option `{name}`"
-                + (" where it is reentrant" if is_odd else ""),
-                (place.label("refused") if place is held else place.key_label("refused"),),
-                ("torch refuses it in the forward pass of the first step",),
-                did_you_mean(near) or "remove it",
-                Fix((place.renamed(near[0]),), "unsafe") if near and place is not held else None,
-            )
+        for holder, switch in _HOLDERS:
+            held = document.get(holder)
+            if held is not None and document.value(switch, True) is not False:
+                yield from _of(document, holder, held)
+
+
+def _of(document: Document, holder: str, held: Place) -> Iterator[Finding]:
+    if _is_no_mapping(held):
+        yield _text(held)
+    names = arguments_of(held) or {}
+    for name in names:
+        place = document.get(f"{holder}.{name}") or held
+        is_odd = names.get("use_reentrant") is True and name in _NOT_REENTRANT
+        if name in _KEYS and not is_odd:
+            continue
+        near = (
+            [] if is_odd else nearest(name, _KEYS)[:1] or ["use_reentrant"] * ("reentrant" in name)
+        )
+        yield Finding(
+            f"gradient checkpointing has no option `{name}`"
+            + (" where it is reentrant" if is_odd else ""),
+            (place.label("refused") if place is held else place.key_label("refused"),),
+            ("torch refuses it in the forward pass of the first step",),
+            did_you_mean(near) or "remove it",
+            Fix((place.renamed(near[0]),), "unsafe") if near and place is not held else None,
+        )
 
 
 def _is_no_mapping(held: Place) -> bool:
@@ -52,7 +61,7 @@ def _is_no_mapping(held: Place) -> bool:
 
 def _text(held: Place) -> Finding:
     return Finding(
-        f"{_HOLDER} is the text {held.value!r}, and no mapping",
+        f"{held.path} is the text {held.value!r}, and no mapping",
         (held.label("taken as text"),),
         ("the arguments take it, and the first step hands its letters on as options",),
         'write {"use_reentrant": false}, in quotes on a command line',

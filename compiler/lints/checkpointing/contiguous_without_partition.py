@@ -44,9 +44,8 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/activation_checkpointing/checkpointing.py "
-            "`configure`: "
-            "Contiguous Checkpointing is only available with partitioned activations; Must specify "
-            "the number of layers"
+            "`configure`: Contiguous Checkpointing is only available with partitioned activations; "
+            "Must specify the number of layers"
         ),
     ),
     check=_check,

@@ -24,8 +24,7 @@ def _check(run: Run) -> Iterator[Finding]:
             (
                 (
                     "the block configures deepspeed.checkpointing, which a model has to call "
-                    "itself; "
-                    "models of transformers call torch's checkpoint"
+                    "itself; models of transformers call torch's checkpoint"
                 ),
                 *(() if recomputes(run) else ("nothing in this run is recomputed",)),
             ),
@@ -41,8 +40,7 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/activation_checkpointing/checkpointing.py "
-            "`configure`, "
-            "`checkpoint`: called by the model's code"
+            "`configure`, `checkpoint`: called by the model's code"
         ),
         "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py, modeling_utils.py: no call",
     ),

@@ -61,14 +61,12 @@ RULE = Rule(
             "option is only available for `Dataset`, not `IterableDataset`: ValueError"
         ),
         (
-            "transformers 4.40.2 to 5.23.0 trainer.py `_get_train_sampler`: no sampler for a "
-            "data set "
-            "without a length"
+            "transformers 4.40.2 to 5.23.0 trainer.py `_get_train_sampler`: no sampler for a data "
+            "set without a length"
         ),
         (
             "axolotl 0.8.1 to 0.19.0 core/trainers/base.py `_get_train_sampler`: the multipack "
-            "sampler "
-            "with sample_packing"
+            "sampler with sample_packing"
         ),
     ),
     check=_check,

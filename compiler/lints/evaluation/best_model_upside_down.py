@@ -77,9 +77,8 @@ RULE = Rule(
     consumers=("transformers",),
     sources=(
         (
-            "transformers 4.44.2 to 5.23.0 training_args.py `__post_init__`: greater_is_better "
-            "= not "
-            "metric_for_best_model.endswith('loss'); 4.40.2: not in ['loss', 'eval_loss']"
+            "transformers 4.44.2 to 5.23.0 training_args.py `__post_init__`: greater_is_better = "
+            "not metric_for_best_model.endswith('loss'); 4.40.2: not in ['loss', 'eval_loss']"
         ),
         "transformers 5.23.0 trainer.py `_determine_best_metric`: np.greater or np.less",
     ),

@@ -63,9 +63,8 @@ RULE = Rule(
     consumers=("transformers",),
     sources=(
         (
-            "transformers 4.40.2 to 5.0.0 trainer_callback.py "
-            "`DefaultFlowCallback.on_step_end`: only "
-            "every eval_steps; 5.6.2 to 5.23.0: evaluate at the end if we have a step-based "
+            "transformers 4.40.2 to 5.0.0 trainer_callback.py `DefaultFlowCallback.on_step_end`: "
+            "only every eval_steps; 5.6.2 to 5.23.0: evaluate at the end if we have a step-based "
             "strategy"
         ),
     ),

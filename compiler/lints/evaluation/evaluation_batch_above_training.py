@@ -54,8 +54,7 @@ def _finding(train: Effective, test: Effective, terms: tuple[Term, ...]) -> Find
         (
             (
                 "no activations are kept in evaluation, but logits of all tokens are, and they "
-                "come "
-                "on top of the states"
+                "come on top of the states"
             ),
         ),
         f"write per_device_eval_batch_size: {train.value}",

@@ -26,9 +26,8 @@ def _check(run: Run) -> Iterator[Finding]:
             (asks.label("how long"),),
             (
                 (
-                    "the model's own generation_config decides; where it says nothing, "
-                    "generation ends "
-                    "at 20 tokens, the prompt of a decoder counted in"
+                    "the model's own generation_config decides; where it says nothing, generation "
+                    "ends at 20 tokens, the prompt of a decoder counted in"
                 ),
             ),
             "write generation_max_length, prompt included",

@@ -76,9 +76,8 @@ RULE = Rule(
     consumers=("transformers",),
     sources=(
         (
-            "transformers 4.40.2 to 5.23.0 trainer_callback.py "
-            "`DefaultFlowCallback.on_step_end`: each "
-            "interval is looked at only with strategy steps; eval_strategy is no by default"
+            "transformers 4.40.2 to 5.23.0 trainer_callback.py `DefaultFlowCallback.on_step_end`: "
+            "each interval is looked at only with strategy steps; eval_strategy is no by default"
         ),
     ),
     check=_check,

@@ -26,8 +26,7 @@ RULE = Rule(
     sources=(
         (
             "transformers 4.40.2 to 4.57.6 trainer.py `_rotate_checkpoints`, 5.23.0 "
-            "trainer_utils.py "
-            "`rotate_checkpoints`: returns where save_total_limit is None or <= 0"
+            "trainer_utils.py `rotate_checkpoints`: returns where save_total_limit is None or <= 0"
         ),
         "arXiv 1910.02054 section 3.1: 2 bytes of weights and 12 of states in mixed precision",
     ),

@@ -17,8 +17,7 @@ def _check(run: Run) -> Iterator[Finding]:
             (
                 (
                     "looked for beside this file, in the directories around it, and where tunec "
-                    "was "
-                    "started"
+                    "was started"
                 ),
             ),
             "give the file, or run tunec where the training is started",

@@ -11,6 +11,8 @@ from tunec.schemas.frozen import dataclass
 _PREFIX: Final = "fsdp_"
 _BESIDE: Final = ("min_num_params", "transformer_layer_cls_to_wrap")
 _OFF: Final = (None, False, "", "none", "false")
+TRUTHS: Final = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
+"""accelerate 0.30.1 to 1.15.0 utils/environment.py `str_to_bool`, of small letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ def asked(run: Run) -> Iterator[Asked]:
     for document in run.documents:
         if document.is_view:
             continue
-        found = _accelerate(document) or _trainer(run, document) or _axolotl(document)
+        found = _accelerate(document) or _flags(document) or _trainer(run, document)
+        found = found or _axolotl(document)
         if found is not None:
             yield found
 
@@ -70,6 +73,20 @@ def _accelerate(document: Document) -> Asked | None:
     keys = _keys(document)
     version = _number(keys.get("version")) or 1
     return Asked("accelerate", document, on, keys, version)
+
+
+def _flags(document: Document) -> Asked | None:
+    """`accelerate launch --use_fsdp`, whose flags are called as the keys of its file."""
+    on = document.get("flags.use_fsdp")
+    if document.kind != "launch" or document.value("launcher") != "accelerate" or on is None:
+        return None
+    mark = f"flags.{_PREFIX}"
+    keys = {
+        path.removeprefix(mark): place
+        for path, place in document.found.items()
+        if path.startswith(mark) and place.value is not None
+    }
+    return Asked("accelerate", document, on, keys, _number(keys.get("version")) or 1)
 
 
 def _trainer(run: Run, document: Document) -> Asked | None:

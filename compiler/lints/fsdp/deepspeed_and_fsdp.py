@@ -31,8 +31,7 @@ RULE = Rule(
     sources=(
         (
             "axolotl utils/schemas/validation.py `check_fsdp_deepspeed`: deepspeed and fsdp cannot "
-            "be used "
-            "together; axolotl-ai-cloud/axolotl#1388"
+            "be used together; axolotl-ai-cloud/axolotl#1388"
         ),
         (
             "transformers 4.40.2 to 5.23.0 training_args.py: the pair is accepted; trainer.py "

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.lints.fsdp.asked import Asked, asked
+from tunec.compiler.lints.fsdp.asked import TRUTHS, Asked, asked
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
-_TRUTH: Final = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
 _NAMES: Final = (
     *("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"),
     *("1", "2", "3", "4", "5"),
@@ -21,7 +20,7 @@ def _check(run: Run) -> Iterator[Finding]:
         if place is None or each.who == "axolotl":
             continue
         value = str(place.value).lower()
-        if each.version == 2 and value not in _TRUTH:
+        if each.version == 2 and value not in TRUTHS:
             keeps = value == "shard_grad_op"
             fix = Fix((place.replaced(not keeps),), "safe") if value in _NAMES else None
             yield Finding(

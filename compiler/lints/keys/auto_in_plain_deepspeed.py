@@ -72,10 +72,8 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_batch_assertion`: TypeError, '>' not "
-            "supported "
-            "between 'str' and 'int'; runtime/config_utils.py `DeepSpeedConfigModel.__init__` "
-            "drops "
-            "auto"
+            "supported between 'str' and 'int'; runtime/config_utils.py "
+            "`DeepSpeedConfigModel.__init__` drops auto"
         ),
         "Roblox/FAI-RL#72",
     ),

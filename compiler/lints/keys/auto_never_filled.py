@@ -1,6 +1,7 @@
 """`auto` at a key that no trainer fills in."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.lints.document import TRAINERS, Document
@@ -8,7 +9,7 @@ from tunec.compiler.lints.effective import default_of, filled_keys
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.schemas import faults
+from tunec.compiler.lints.schemas import faults, paths_of, schemas
 
 _ACCELERATE: Final = frozenset(
     {
@@ -30,6 +31,7 @@ _BLOCKS: Final = (
     *("tensorboard.", "wandb.", "csv_monitor."),
 )
 """Blocks that drop "auto": they are DeepSpeedConfigModel."""
+_HANDED_ON: Final = ("optimizer.", "scheduler.")
 _OFFLOADS: Final = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")
 _OWN: Final = ("pipeline.", "data_types.keep_in_fp32_modules", "expert_parallel.")
 """Where `auto` is a word of DeepSpeed's own: deepspeed 0.14.5 to 0.19.8 runtime/config.py
@@ -44,7 +46,8 @@ def _check(run: Run) -> Iterator[Finding]:
             if path in _ACCELERATE or path.startswith(_OWN):
                 continue
             if path not in filled_keys(run) and not _is_unknown(run, document, path):
-                yield _finding(run, path, place)
+                found, is_read = _finding(run, path, place), _is_read(run, document, path)
+                yield found if is_read else replace(found, consequence="silent")
 
 
 def _automatic(document: Document) -> Mapping[str, Place]:
@@ -63,6 +66,13 @@ def _is_unknown(run: Run, document: Document, path: str) -> bool:
     """Whether it is, or lies under, a key that DeepSpeed does not know: another rule tells that."""
     unknown = (each.path for each in faults(run, document) if each.what == "unknown")
     return any(path == each or path.startswith(f"{each}.") for each in unknown)
+
+
+def _is_read(run: Run, document: Document, path: str) -> bool:
+    """Whether DeepSpeed has such a key; what an optimizer is given is read by its class."""
+    return path.startswith(_HANDED_ON) or any(
+        path in paths_of(each) for each in schemas(run, document)
+    )
 
 
 def _finding(run: Run, path: str, place: Place) -> Finding:
@@ -95,9 +105,8 @@ RULE = Rule(
             "`trainer_config_finalize`: the keys that are filled in"
         ),
         (
-            "deepspeed 0.14.5 to 0.19.8 runtime/config_utils.py "
-            "`DeepSpeedConfigModel.__init__`: drops "
-            "auto; runtime/engine.py `_configure_basic_optimizer`"
+            "deepspeed 0.14.5 to 0.19.8 runtime/config_utils.py `DeepSpeedConfigModel.__init__`: "
+            "drops auto; runtime/engine.py `_configure_basic_optimizer`"
         ),
     ),
     check=_check,

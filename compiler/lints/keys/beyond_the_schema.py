@@ -41,6 +41,7 @@ def beyond_the_schema(run: Run) -> Iterator[Finding]:
             if place is not None and isinstance(place.value, float) and place.value.is_integer():
                 yield _with_a_point(place, *_why(document, name))
         yield from _of_loader(document)
+        yield from _of_samples(document)
     for each in asked(run):
         yield from _of_units(run, each)
 
@@ -71,6 +72,15 @@ def _with_a_point(place: Place, why: str, consequence: Consequence) -> Finding:
         Fix((place.replaced(number),), "safe"),
         consequence=consequence,
     )
+
+
+def _of_samples(document: Document) -> Iterator[Finding]:
+    """LLaMA-Factory's number of samples, which is no share of them."""
+    at = document.get("max_samples") if document.kind == "llamafactory" else None
+    if at is not None and document.format != "shell" and isinstance(at.value, float):
+        found = _text(at, "a whole number", f"{_NO_INTEGER}: range(max_samples)", "init")
+        # 1000.0 goes unused where there are fewer samples
+        yield replace(found, severity="warning") if at.value.is_integer() else found
 
 
 def _of_loader(document: Document) -> Iterator[Finding]:

@@ -17,16 +17,21 @@ _KEYS: Final[tuple[tuple[str, str, Consequence, str], ...]] = (
 def _check(run: Run) -> Iterator[Finding]:
     for kind, key, consequence, when in _KEYS:
         for place in run.each(kind, key):
-            if type(place.value) in (int, float) and place.value == 0:
+            if kind == "deepspeed" and run.deepspeed_reader == "trainer":
+                continue  # accelerate writes inf over it
+            is_number = type(place.value) in (int, float)
+            if is_number and (place.value == 0 or (consequence == "parse" and place.value < 0)):
                 yield _finding(place, consequence, when)
 
 
 def _finding(place: Place, consequence: Consequence, when: str) -> Finding:
     reason = "refused" if consequence == "parse" else "ZeroDivisionError"
     return Finding(
-        f"`{place.path}` is 0: the run fails {when}",
+        f"`{place.path}` is {place.value}: the run fails {when}",
         (place.label(reason),),
-        ("the number of steps is divided by it",),
+        ("the number of steps is divided by it",)
+        if place.value == 0
+        else ("it must be above 0, or left out",),
         "leave it out where nothing is to be done",
         consequence=consequence,
     )

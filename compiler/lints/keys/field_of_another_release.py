@@ -1,10 +1,11 @@
-"""A key of TRL, LLaMA-Factory or accelerate that the release which runs does not have."""
+"""A key of TRL, LLaMA-Factory, Axolotl or accelerate that the release which runs has not."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.keys.came import came_later
 from tunec.compiler.lints.keys.former import former
 from tunec.compiler.lints.keys.known import fields_of
 from tunec.compiler.lints.keys.tools import (
@@ -35,7 +36,18 @@ _RENAMED: Final = {
     "image_dir": "media_dir",
     "train_mm_proj_only": "freeze_multi_modal_projector",
     "new_special_tokens": "add_special_tokens",
+    "relora_steps": "jagged_restart_steps",
+    "relora_warmup_steps": "jagged_restart_warmup_steps",
+    "relora_anneal_steps": "jagged_restart_anneal_steps",
+    "context_parallel_size": "sequence_parallel_degree",
 }
+_EARLIER: Final = {
+    "context_parallel_size": "sequence_parallel_degree",
+    "jagged_restart_steps": "relora_steps",
+    "pref_beta": "dpo_beta",
+    "pref_loss": "dpo_loss",
+}
+"""What a key was called before, by those of Axolotl until 0.12 and LLaMA-Factory until 0.8."""
 _SAME: Final = frozenset(
     {"max_seq_length", "max_length", "use_liger", "evaluation_strategy", "image_dir"}
     | {"vllm_max_model_len"}
@@ -46,7 +58,10 @@ _ELSEWHERE: Final = frozenset({"trust_remote_code", "activation_offloading", "lo
 and the script arguments."""
 _OWN: Final = 3
 """Flags of its own with which a script is not TRL's."""
-_KINDS: Final = (*CLASSES, "llamafactory", "accelerate")
+_KINDS: Final = (*CLASSES, "llamafactory", "axolotl", "accelerate")
+_REFUSED: Final = "unsloth_"
+"""How the keys begin that Axolotl refuses by name: axolotl 0.17.0 to 0.19.0
+utils/schemas/validation.py `check_deprecated_unsloth_fields` (`value-refused`)."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -58,10 +73,32 @@ def _check(run: Run) -> Iterator[Finding]:
             for path, place in document.found.items():
                 if "." in path or path in _ELSEWHERE or document.is_view or not here:
                     continue
-                if not (having(kind, path, here) or _is_of_trainer(kind, path)):
+                is_off = place.value is None or place.value is False
+                if kind == "axolotl" and (is_off or path.startswith(_REFUSED)):
+                    continue
+                if not (having(kind, path, here) or _is_of_trainer(run, kind, path)):
                     yield from _not_here(run, place)
+                elif came := came_later(run, kind, path):
+                    yield _too_new(run, place, came)
             if kind in CLASSES and run.runs(_WITHOUT_TORCH):
                 yield from _of_the_model(run, document)
+
+
+def _too_new(run: Run, place: Place, came: str) -> Finding:
+    """A key that came between the releases whose schemas are known, after the one that runs."""
+    kind, path = place.document.kind, place.path
+    consequence = of_unknown(run, place.document)
+    new = _EARLIER.get(path)
+    return Finding(
+        f"{run.release(package_of(kind))} has no key `{path}`",
+        (place.key_label("not in this release"),),
+        (
+            f"it came with {came}",
+            _DROPPED if consequence == "silent" else "a key that no class has is refused",
+        ),
+        f"write `{new}`, or use {came}" if new else f"use {came} or later, or remove it",
+        consequence=consequence,
+    )
 
 
 def _not_here(run: Run, place: Place) -> Iterator[Finding]:
@@ -144,16 +181,20 @@ def _is_of_another_script(document: Document) -> bool:
     return document.format == "shell" or not keys & of_trl
 
 
-def _is_of_trainer(kind: str, path: str) -> bool:
-    """TRL's classes inherit the trainer's fields, which come and go with its releases."""
-    if kind not in CLASSES:
+def _is_of_trainer(run: Run, kind: str, path: str) -> bool:
+    """TRL's classes inherit the trainer's fields, which come and go with its releases.
+
+    LLaMA-Factory's do too: `key-of-another-release` speaks of them where somebody names that.
+    """
+    is_beside = kind == "llamafactory" and run.release("transformers").is_named
+    if kind not in CLASSES and not is_beside:
         return False
     return any(path in fields_of("training_arguments", each) for each in ("4.40.2", "5.23.0"))
 
 
 def _finding(run: Run, kind: str, path: str, place: Place, known: tuple[str, ...]) -> Finding:
     release = run.release(package_of(kind))
-    new = _RENAMED.get(path)
+    new, consequence = _RENAMED.get(path), of_unknown(run, place.document)
     if new is not None and (
         not having(kind, new, around(run, kind)) or new in place.document.found
     ):
@@ -163,20 +204,22 @@ def _finding(run: Run, kind: str, path: str, place: Place, known: tuple[str, ...
         (place.key_label("not in this release"),),
         (
             f"of the releases that were read, {known[0]} to {known[-1]} have it",
-            "a key that no class of the script has is refused",
+            _DROPPED if kind == "axolotl" else "a key that no class of the script has is refused",
         ),
         f"write `{new}`" if new else "remove it",
         Fix((place.renamed(new),), "safe") if new and path in _SAME else None,
         severity=None if release.is_named else "warning",
-        consequence=of_unknown(run, place.document),
+        consequence=consequence,
     )
 
+
+_DROPPED: Final = "it is dropped without a word"
 
 RULE = Rule(
     name="field-of-another-release",
     severity="error",
     consequence="parse",
-    consumers=("trl", "llamafactory", "accelerate"),
+    consumers=("trl", "llamafactory", "axolotl", "accelerate"),
     sources=(
         (
             "trl 0.10.1 to 1.16.0 trainer/sft_config.py, dpo_config.py, grpo_config.py: fields by "
@@ -185,10 +228,10 @@ RULE = Rule(
             "trainer/model_config.py: torch_dtype until 0.26, dtype from 0.25 on"
         ),
         "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`: HfArgumentParser.parse_dict",
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`: extra keys are left",
         (
             "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py "
-            "`BaseConfig.from_yaml_file`: "
-            "ValueError, the config file has unknown keys"
+            "`BaseConfig.from_yaml_file`: ValueError, the config file has unknown keys"
         ),
     ),
     check=_check,

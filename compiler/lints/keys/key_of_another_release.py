@@ -55,12 +55,17 @@ _REFUSED: Final = (
 )
 """deepspeed 0.19.8 runtime/config.py `_REMOVED_TOP_LEVEL_CONFIG_KEYS`, `_REMOVED_ZERO_CONFIG_KEYS`:
 refused by name, while other keys at the top that are not known are ignored."""
+_OWN: Final = ("overwrite_output_dir",)
+"""Fields that went from TrainingArguments, and that LLaMA-Factory 0.9.4 and later has itself:
+hparams/training_args.py."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("hf", *TRL):
+    beside = ("llamafactory",) if run.release("transformers").is_named else ()
+    for document in run.of("hf", *TRL, *beside):
+        kept = _OWN if document.kind in beside else ()
         for path, place in document.found.items():
-            if "." not in path and not document.is_partial:
+            if "." not in path and not document.is_partial and path not in kept:
                 yield from _field(run, document, path, place)
         yield from _gone_later(run, document)
     for document in run.of("deepspeed"):

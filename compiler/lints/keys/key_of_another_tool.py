@@ -145,14 +145,12 @@ RULE = Rule(
         "huggingface/open-r1#365: num_processes in a recipe",
         (
             "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`: pydantic "
-            "ignores "
-            "what it does not know"
+            "ignores what it does not know"
         ),
         (
             "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`, transformers 5.23.0 "
-            "hf_argparser.py `HfArgumentParser.parse_dict`: ValueError, some keys are not "
-            "used; run "
-            "with zero_optimization"
+            "hf_argparser.py `HfArgumentParser.parse_dict`: ValueError, some keys are not used; "
+            "run with zero_optimization"
         ),
         f"the keys of {len(TOOLS)} tools: schemas/json/axolotl, llamafactory, huggingface",
     ),

@@ -66,8 +66,9 @@ def deepspeed_paths(minor: str) -> frozenset[str]:
 
 @cache
 def fields_of(stem: str, release: str) -> frozenset[str]:
-    """The fields of a configuration class in a release."""
-    return frozenset(class_schema(stem, release)["properties"])
+    """The fields of a configuration class in a release, or in those before and after it."""
+    around = releases_around(stem, release)
+    return frozenset(name for each in around for name in class_schema(stem, each)["properties"])
 
 
 def homes_of(run: Run, path: str) -> tuple[str, ...]:

@@ -86,10 +86,9 @@ RULE = Rule(
     sources=(
         (
             "llamafactory 0.9.5 hparams/parser.py `_parse_args`; axolotl 0.19.0 "
-            "utils/schemas/config.py"
-            "; accelerate 1.15.0 commands/config/config_args.py `BaseConfig.from_yaml_file`; "
-            "trl 0.19.0 to 1.16.0"
-            " scripts/utils.py `TrlParser`, which drops them before"
+            "utils/schemas/config.py; accelerate 1.15.0 commands/config/config_args.py "
+            "`BaseConfig.from_yaml_file`; trl 0.19.0 to 1.16.0 scripts/utils.py `TrlParser`, which "
+            "drops them before"
         ),
     ),
     check=_check,

@@ -8,7 +8,8 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.effective import CLASSES
-from tunec.compiler.lints.keys.known import kind_behind
+from tunec.compiler.lints.keys.known import fields_of, kind_behind
+from tunec.compiler.lints.keys.read_late import read_late
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -18,6 +19,9 @@ _NUMBER: Final = re.compile(r"[-+]?(\d[\d_]*)(\.\d*)?([eE][-+]?\d+)?|[-+]?\.\d+(
 _EXPONENT: Final = re.compile(r"[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+")
 _COERCED: Final = frozenset({"llamafactory", "axolotl"})
 """Dialects whose reader makes numbers of such text: OmegaConf's loader, pydantic's lax mode."""
+_BY_PYYAML: Final = "llamafactory<0.9.4"
+"""llamafactory 0.9.1 to 0.9.3 hparams/parser.py `read_args`: yaml.safe_load; 0.9.4 and 0.9.5:
+OmegaConf.load, which reads 1e-4 as a number, and leaves text in quotes as it is."""
 
 
 _YAML_1_2: Final = "glm4"
@@ -29,6 +33,7 @@ _LATER: Final[Mapping[str, Consequence]] = {
     "neftune_noise_alpha": "step",
     "per_device_eval_batch_size": "step",
     "eval_accumulation_steps": "step",
+    **dict.fromkeys(("fp16.hysteresis", "fp16.loss_scale_window", "fp16.min_loss_scale"), "step"),
 }
 """Fields that the trainer first looks at when it saves, steps or evaluates: transformers 4.40.2 to
 5.23.0 `rotate_checkpoints` (trainer.py, trainer_utils.py): save_total_limit <= 0."""
@@ -44,6 +49,9 @@ def number_of(text: str) -> int | float | None:
 
 def _check(run: Run) -> Iterator[Finding]:
     yield from _stage(run)
+    for document in run.of("llamafactory"):
+        if document.format != "shell" and not document.is_view:
+            yield from _in_llamafactory(run, document)
     for document in run.of("accelerate"):
         if document.format == "yaml":
             yield from _bare(document)
@@ -59,7 +67,49 @@ def _check(run: Run) -> Iterator[Finding]:
                 continue
             if not (kind_behind(document) == _YAML_1_2 and fault.place.node.written is not None):
                 found = _finding(fault.place, fault.path, value, number)
-                yield replace(found, consequence=_LATER.get(fault.path))
+                late = read_late(run, fault.path) if document.kind == "deepspeed" else None
+                yield replace(found, consequence=late or _LATER.get(fault.path))
+
+
+_OWN: Final[Mapping[str, Consequence]] = {
+    "lora_rank": "load",
+    "lora_alpha": "load",
+    "lora_dropout": "load",
+    "quantization_bit": "load",
+    "cutoff_len": "init",
+    "max_samples": "init",
+    "val_size": "init",
+}
+"""Fields of LLaMA-Factory's own classes, none of which checks its values, and where each is first
+compared: peft's LoraConfig, model_utils/quantization.py, data/processor, data/loader.py."""
+
+
+def _in_llamafactory(run: Run, document: Document) -> Iterator[Finding]:
+    """Fields of the trainer, which is given them as they are read, and some of its own."""
+    for path, consequence in _OWN.items():
+        at = document.get(path)
+        is_text = at is not None and isinstance(at.value, str) and at.node.written is None
+        own = number_of(at.value) if at is not None and is_text else None
+        if at is not None and own is not None:
+            yield replace(_finding(at, path, at.value, own), consequence=consequence)
+    of_trainer = fields_of("training_arguments", str(run.release("transformers").version))
+    for fault in faults(run, document):
+        value = fault.place.value
+        number = number_of(value) if fault.what == "type" and isinstance(value, str) else None
+        wanted = {"integer", "number"} & set(kinds_of(fault.schema))
+        if number is None or not wanted or fault.path not in of_trainer:
+            continue
+        is_bare = fault.place.node.written is not None
+        is_old = run.runs(_BY_PYYAML)
+        if is_bare and is_old is False:
+            continue
+        found = _finding(fault.place, fault.path, value, number)
+        yield replace(
+            found,
+            consequence=_LATER.get(fault.path),
+            severity="warning" if is_bare and is_old is None else None,
+            notes=(*found.notes, *(("0.9.4 and later read it as a number",) if is_bare else ())),
+        )
 
 
 def _stage(run: Run) -> Iterator[Finding]:
@@ -98,10 +148,13 @@ def _bare(document: Document) -> Iterator[Finding]:
 
 def _is_read(run: Run, document: Document, fault: Fault) -> bool:
     """Whether DeepSpeed's block reads the text as a number: an integer's digits, by pydantic."""
-    is_block = document.kind == "deepspeed" and fault.path.startswith(
-        ("zero_optimization.", "fp16.", "bf16.", "aio.")
-    )
-    if not is_block:
+    if document.kind != "deepspeed":
+        return False
+    is_half = fault.path.startswith(("fp16.", "bf16."))
+    if is_half and document.value(f"{fault.path[:4]}.enabled") is False:
+        return True  # nobody looks at it
+    is_checked = is_half and fault.is_checked
+    if not is_checked and not fault.path.startswith(("zero_optimization.", "aio.")):
         return False
     kinds = kinds_of(fault.schema)
     text = str(fault.place.value).strip().lstrip("+-")
@@ -134,8 +187,7 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.19.8 runtime/config.py `_batch_assertion`: TypeError, '>' not supported "
-            "between "
-            "'str' and 'int'; runtime/zero/config.py: int_parsing for '5e8'"
+            "between 'str' and 'int'; runtime/zero/config.py: int_parsing for '5e8'"
         ),
         "PyYAML 6.0.3 resolver.py: the pattern of a float has a point",
         "hiyouga/LlamaFactory#1116, FlyMyAI/flymyai-lora-trainer#40",

@@ -77,9 +77,8 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/config.py `DeepSpeedConfig._initialize_params`: "
-            "keys at "
-            "the top are looked up by name and others never looked at; runtime/config_utils.py "
-            "`DeepSpeedConfigModel`: blocks forbid extra keys"
+            "keys at the top are looked up by name and others never looked at; "
+            "runtime/config_utils.py `DeepSpeedConfigModel`: blocks forbid extra keys"
         ),
         "deepspeedai/DeepSpeed#653, #774, #1809",
         "transformers 4.40.2 to 5.23.0 hf_argparser.py `HfArgumentParser.parse_dict`",

@@ -8,8 +8,10 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, shown
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.keys.beyond_the_schema import beyond_the_schema
+from tunec.compiler.lints.keys.boolean_as_text import WORDS
 from tunec.compiler.lints.keys.known import is_whole
 from tunec.compiler.lints.keys.number_as_text import number_of
+from tunec.compiler.lints.keys.read_late import read_late
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of
@@ -26,10 +28,19 @@ _WORDS = {
 
 _PATHS: Final = frozenset({"output_dir", "deepspeed"})
 """Texts that the class itself takes apart: `os.path.expanduser` refuses what is no text."""
-_BLOCKS: Final = frozenset({"optimizer", "scheduler", "zero_optimization"})
-"""deepspeed 0.14.5 to 0.19.8 runtime/config.py: what is there is looked into as a mapping."""
-_ONCE_PLAIN: Final = frozenset({"fp16", "bf16"})
-"""The same of these, until runtime/precision_config.py took null for an empty mapping."""
+_BLOCKS: Final = frozenset(
+    {
+        *("optimizer", "scheduler", "zero_optimization", "fp16", "activation_checkpointing"),
+        *("autotuning", "checkpoint", "comms_logger", "comet", "csv_monitor", "data_efficiency"),
+        *("data_types", "flops_profiler", "hybrid_engine", "pipeline", "tensorboard", "timers"),
+        *("wandb", "weight_quantization"),
+    }
+)
+"""deepspeed 0.14.5 to 0.19.8 runtime/config.py and precision_config.py `get_float16_config`: what
+is there is looked into as a mapping."""
+_ONCE_PLAIN: Final = frozenset({"bf16"})
+"""The same of this, until `get_bfloat16_config` of runtime/precision_config.py took null for one
+that is left out."""
 _AT_LEAST_ONE: Final = frozenset(
     {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
 )
@@ -39,13 +50,26 @@ _ASKED_HOW_MANY: Final[Mapping[str, str]] = {
     "per_device_eval_batch_size": "",
     "gradient_accumulation_steps": "",
     "warmup_steps": "",
+    "dataloader_num_workers": "",
     "logging_steps": "logging_strategy",
     "save_steps": "save_strategy",
 }
 """Numbers that transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments` compares or
 multiplies, and which strategy has to be by steps for that."""
+_ASKED_AS_TRUTH: Final = frozenset(
+    {
+        *("wall_clock_breakdown", "flops_profiler.enabled"),
+        "checkpoint.parallel_write.pipeline_stage",
+    }
+)
+"""deepspeed 0.14.5 to 0.19.8 runtime/config.py: the first two are joined by `|`; the third is
+looked up in [True, False]."""
+_PRINTED: Final = "steps_per_print"
+"""Steps are divided by it: any number does."""
 _AS_TRUTH: Final = frozenset({"0", "1", "on", "off", "t", "f", "y", "n", "yes", "no"})
 """Words that pydantic takes for true and false beside these themselves, in blocks of DeepSpeed."""
+_BY_ARGPARSE: Final = frozenset({"yes", "true", "t", "y", "1", "no", "false", "f", "n", "0"})
+"""transformers 4.40.2 to 5.23.0 hf_argparser.py `string_to_bool`."""
 _KINDS: Final = ("hf", *TRL, "llamafactory")
 _SCALE: Final = "fp16.loss_scale"
 """Of which loss-scale-refused speaks."""
@@ -83,13 +107,17 @@ def _words_for_a_file(run: Run) -> Iterator[Finding]:
 def _is_spoken_of(document: Document, fault: Fault) -> bool:
     """Whether another rule tells it, or the reader takes the words for what they mean."""
     value, kinds = fault.place.value, kinds_of(fault.schema)
+    if document.kind == "deepspeed" and _is_passed_over(document, fault.path):
+        return True
     if isinstance(value, bool) and document.kind == "deepspeed" and fault.path == _SCALE:
         return True
     if isinstance(value, str):
         is_number = number_of(value) is not None and {"integer", "number"} & set(kinds)
-        is_word = value.lower() in ("true", "false") and "boolean" in kinds
+        words = ("true", "false") if document.kind == "deepspeed" else WORDS
+        is_word = value.strip().lower() in words and "boolean" in kinds
         is_item = "array" in kinds and document.kind != "deepspeed"  # one word for a list of one
-        is_flag = fault.is_checked and "boolean" in kinds and value.lower() in _AS_TRUTH
+        is_block = document.kind == "deepspeed" and fault.is_checked
+        is_flag = is_block and "boolean" in kinds and value.lower() in _AS_TRUTH
         return bool(is_number or is_word or is_item or is_flag)
     if value is None and document.kind == "deepspeed" and _refuses_null(fault):
         return False
@@ -103,6 +131,11 @@ def _is_spoken_of(document: Document, fault: Fault) -> bool:
         return False
     # `no` in YAML has its own rule
     return document.kind != "deepspeed" and "string" in kinds and isinstance(value, bool)
+
+
+def _is_passed_over(document: Document, path: str) -> bool:
+    """The old name of bf16, which is read where there is none of that name (`BFLOAT16_OLD`)."""
+    return path.startswith("bfloat16") and document.value("bf16") is not None
 
 
 def _is_asked_how_many(document: Document, path: str) -> bool:
@@ -125,6 +158,11 @@ def _consequence(run: Run, document: Document, fault: Fault) -> Consequence:
         # accelerate `HfDeepSpeedConfig.get_value` looks into it as a mapping
         return "parse" if run.deepspeed_reader == "trainer" else "silent"
     is_deepspeed = document.kind == "deepspeed"
+    late = read_late(run, fault.path) if is_deepspeed else None
+    if late is not None:
+        return "silent" if _is_countable(fault.path, value) else late
+    if fault.path in _ASKED_AS_TRUTH and not isinstance(value, int):
+        return "init"
     is_counted = isinstance(value, bool) and bool(kinds & {"integer", "number"})
     if is_counted:
         return "init" if value is False and fault.path in _AT_LEAST_ONE else "silent"
@@ -139,13 +177,21 @@ def _consequence(run: Run, document: Document, fault: Fault) -> Consequence:
     return "init"
 
 
+def _is_countable(path: str, value: object) -> bool:
+    """True is 1 and false is 0; steps are divided by any number but 0."""
+    if path == _PRINTED:
+        return isinstance(value, int | float) and value != 0
+    return isinstance(value, bool)
+
+
 def _is_cut(run: Run, fault: Fault) -> bool:
     """What deepspeed 0.14 makes of a value, whose blocks are of pydantic 1.
 
     A fraction for a whole number loses it, and a number or truth value for a text becomes one.
     """
     value = fault.place.value
-    if "string" in kinds_of(fault.schema) and isinstance(value, bool | int | float):
+    is_text = "string" in kinds_of(fault.schema) and "enum" not in fault.schema
+    if is_text and isinstance(value, bool | int | float):
         return fault.is_checked and run.runs("deepspeed<0.15") is True
     is_fraction = isinstance(value, float) and isfinite(value)
     is_number = is_fraction and "integer" in kinds_of(fault.schema) and "enum" not in fault.schema
@@ -183,6 +229,8 @@ def _is_refused_flag(fault: Fault) -> bool:
     kinds = set(kinds_of(fault.schema))
     is_plain = bool(kinds & {"boolean", "integer", "number"})
     is_text = isinstance(fault.place.value, str) and fault.place.value.strip(".") != ""
+    if is_text and "boolean" in kinds and fault.place.value.lower() in _BY_ARGPARSE:
+        return False
     is_share = isinstance(fault.place.value, float) and "number" not in kinds
     return is_plain and (is_text or is_share) and not kinds & {"string", "array", "object"}
 

@@ -26,9 +26,8 @@ def _check(run: Run) -> Iterator[Finding]:
         ),
         (
             (
-                "adam_w_mode is true unless it is written: the decay is taken from the "
-                "weights, and not "
-                "added to the gradient"
+                "adam_w_mode is true unless it is written: the decay is taken from the weights, "
+                "and not added to the gradient"
             ),
         ),
         'write "type": "AdamW", or "adam_w_mode": false for L2 regularisation',
@@ -54,10 +53,9 @@ RULE = Rule(
     consumers=("deepspeed",),
     sources=(
         (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: "
-            "optimizer name "
-            "of Adam forces AdamW logic unless adam_w_mode is explicitly set; runtime/config.py "
-            "ADAM_W_MODE_DEFAULT = True"
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: optimizer "
+            "name of Adam forces AdamW logic unless adam_w_mode is explicitly set; "
+            "runtime/config.py ADAM_W_MODE_DEFAULT = True"
         ),
     ),
     check=_check,

@@ -20,6 +20,7 @@ def _check(run: Run) -> Iterator[Finding]:
             if is_number(place.value) and not 0 <= place.value < 1:
                 yield _finding(place, "a decay lies in [0, 1)")
     yield from _below(run)
+    yield from _of_sgd(run)
     for place in run.each("deepspeed", f"{_BELOW}betas"):
         why = None if place.value == "auto" else _of_betas(place.value)
         if why is not None:
@@ -36,6 +37,18 @@ def _below(run: Run) -> Iterator[Finding]:
                     yield _finding(place, "torch's Adafactor has a pair of them")
                 elif kind == "deepspeed" and _is_text_to_torch(place):
                     yield _finding(place, "a text is not compared with 0")
+
+
+def _of_sgd(run: Run) -> Iterator[Finding]:
+    """Nesterov's momentum is one of a momentum above zero, which nothing dampens."""
+    for place in run.each("deepspeed", f"{_BELOW}nesterov"):
+        numbers = [place.document.value(f"{_BELOW}{key}", 0) for key in ("momentum", "dampening")]
+        is_of_sgd = place.document.value("optimizer.type") == "SGD"
+        if not is_of_sgd or place.value is not True or not all(map(is_number, numbers)):
+            continue
+        if numbers[0] <= 0 or numbers[1] != 0:
+            why = "Nesterov momentum requires a momentum and zero dampening"
+            yield _finding(place, why, "write momentum, such as 0.9, and no dampening")
 
 
 def _is_of_adafactor(place: Place) -> bool:
@@ -60,12 +73,12 @@ def _of_betas(value: Any) -> str | None:
     return None
 
 
-def _finding(place: Place, why: str) -> Finding:
+def _finding(place: Place, why: str, mend: str = "write another number") -> Finding:
     return Finding(
         f"`{place.path}` cannot be {place.value}",
         (place.label("refused"),),
         (f"{why}; the optimizer is built when training starts",),
-        "write betas as [0.9, 0.999]" if place.path.endswith("betas") else "write another number",
+        "write betas as [0.9, 0.999]" if place.path.endswith("betas") else mend,
     )
 
 
@@ -77,9 +90,9 @@ RULE = Rule(
     sources=(
         (
             "torch 2.13.0 optim/adam.py `Adam.__init__`: ValueError, invalid learning rate, "
-            "invalid "
-            "epsilon value, invalid beta parameter at index 0"
+            "invalid epsilon value, invalid beta parameter at index 0"
         ),
+        "torch 2.13.0 optim/sgd.py `SGD.__init__`: requires a momentum and zero dampening",
     ),
     check=_check,
 )

@@ -23,9 +23,8 @@ def _check(run: Run) -> Iterator[Finding]:
         ),
         (
             (
-                "the optimizer averages its iterates in place of a schedule; decayed twice, "
-                "the last "
-                "part of training hardly counts"
+                "the optimizer averages its iterates in place of a schedule; decayed twice, the "
+                "last part of training hardly counts"
             ),
             *([] if kind.place else [f"lr_scheduler_type is left out: {kind.by} is {kind.value}"]),
         ),

@@ -39,9 +39,8 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.18.9 runtime/engine.py `_do_optimizer_sanity_check`: Amp and "
-            "ZeRO "
-            "are not currently compatible; Cannot enable both amp with (legacy) fp16 or bfloat16 "
-            "mode"
+            "ZeRO are not currently compatible; Cannot enable both amp with (legacy) fp16 or "
+            "bfloat16 mode"
         ),
     ),
     check=_check,

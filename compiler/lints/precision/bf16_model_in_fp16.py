@@ -55,8 +55,7 @@ def _finding(run: Run, path: str, place: Place) -> Finding:
         (
             (
                 "bf16 reaches 3.4e38, fp16 65504: activations that were learnt in bf16 may "
-                "overflow, "
-                "and the loss turns nan"
+                "overflow, and the loss turns nan"
             ),
             *((f"{device.title} has no bf16 arithmetic",) if device and cannot else ()),
         ),

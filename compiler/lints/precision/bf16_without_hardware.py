@@ -102,8 +102,7 @@ RULE = Rule(
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
-            "ValueError, "
-            "your setup doesn't support bf16/gpu"
+            "ValueError, your setup doesn't support bf16/gpu"
         ),
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_sanity_check`: Type bf16 is not "

@@ -18,10 +18,18 @@ _PAIRS: Final = (
 
 def _check(run: Run) -> Iterator[Finding]:
     yield from _filled(run)
+    yield from _by_its_old_name(run)
     for kinds, half, brain in _PAIRS:
         for document in run.of(*kinds):
             if not document.is_view or kind_behind(document) != "axolotl":
                 yield from _both(document, half, brain)
+
+
+def _by_its_old_name(run: Run) -> Iterator[Finding]:
+    """`bfloat16` is read where there is no `bf16`."""
+    for document in run.of("deepspeed"):
+        if document.get("bf16") is None:
+            yield from _both(document, "fp16.enabled", "bfloat16.enabled")
 
 
 def _filled(run: Run) -> Iterator[Finding]:
@@ -66,8 +74,7 @@ RULE = Rule(
         "transformers 4.40.2 to 5.23.0 training_args.py: ValueError, at most one of fp16 and bf16",
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_initialize_params`: bfloat16 and fp16 "
-            "modes "
-            "cannot be simultaneously enabled"
+            "modes cannot be simultaneously enabled"
         ),
     ),
     check=_check,

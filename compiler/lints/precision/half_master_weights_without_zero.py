@@ -18,7 +18,7 @@ def _check(run: Run) -> Iterator[Finding]:
     stage = run.effective("deepspeed", "zero_optimization.stage")
     for key in _KEYS:
         for place in run.each("deepspeed", key):
-            if place.value is True and stage.known:
+            if _is_on(place.value) and stage.known:
                 yield from _at(run, place, stage.value, stage.place)
     yield from _states_alone(run)
 
@@ -37,11 +37,16 @@ def _at(run: Run, place: Place, stage: object, where: Place | None) -> Iterator[
     )
 
 
+def _is_on(value: object) -> bool:
+    """Also as a text, which DeepSpeed takes for what it says."""
+    return value is True or (isinstance(value, str) and value.lower() == "true")
+
+
 def _states_alone(run: Run) -> Iterator[Finding]:
     """Optimizer states in bf16 need master weights in bf16."""
     for place in run.each("deepspeed", "bf16.bf16_optimizer_states"):
         weights = place.document.value("bf16.bf16_master_weights_and_grads")
-        if place.value is True and weights is not True:
+        if _is_on(place.value) and not _is_on(weights):
             yield Finding(
                 "bf16_optimizer_states without bf16_master_weights_and_grads",
                 (place.label("refused"),),
@@ -58,8 +63,7 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.18.9 and 0.19.8 runtime/config.py `_do_error_check`: only with ZeRO stage "
-            "1, "
-            "2, or 3; 0.14.5 to 0.17.6: fp16 only with stage 2"
+            "1, 2, or 3; 0.14.5 to 0.17.6: fp16 only with stage 2"
         ),
     ),
     check=_check,

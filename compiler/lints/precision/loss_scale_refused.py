@@ -55,11 +55,10 @@ RULE = Rule(
     consumers=("deepspeed",),
     sources=(
         (
-            "deepspeed 0.18.9, 0.19.8 runtime/precision_config.py `_validate_loss_scale`: must "
-            "be >= "
-            "0; 0.19.8 `_validate_dynamic_loss_scale_params`: loss_scale_window, min_loss_scale "
-            "must "
-            "be > 0; before, fp16/loss_scaler.py `DynamicLossScaler.update_scale`: % scale_window"
+            "deepspeed 0.18.9, 0.19.8 runtime/precision_config.py `_validate_loss_scale`: must be "
+            ">= 0; 0.19.8 `_validate_dynamic_loss_scale_params`: loss_scale_window, min_loss_scale "
+            "must be > 0; before, fp16/loss_scaler.py `DynamicLossScaler.update_scale`: % "
+            "scale_window"
         ),
         "deepspeedai/DeepSpeed#7889",
     ),

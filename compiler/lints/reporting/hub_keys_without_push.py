@@ -38,8 +38,7 @@ RULE = Rule(
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 trainer.py `__init__`: init_hf_repo if "
-            "args.push_to_hub; "
-            "`_save_checkpoint`: _push_from_checkpoint if args.push_to_hub"
+            "args.push_to_hub; `_save_checkpoint`: _push_from_checkpoint if args.push_to_hub"
         ),
     ),
     check=_check,

@@ -42,8 +42,7 @@ RULE = Rule(
     sources=(
         (
             "transformers 4.40.2 to 4.57.6 training_args.py `__post_init__`: report_to None is "
-            "all; "
-            "5.0.0 to 5.23.0: its default is none"
+            "all; 5.0.0 to 5.23.0: its default is none"
         ),
     ),
     check=_check,

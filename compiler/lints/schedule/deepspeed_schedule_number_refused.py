@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from tunec.compiler.diagnostics.wording import shown
 from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -12,21 +13,31 @@ _LEAST: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "LRRangeTest": (("lr_range_test_step_size", 1),),
 }
 
+_NEEDED: Final = ("cycle_first_step_size",)
+
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("deepspeed"):
         kind = document.get("scheduler.type")
         for key, least in _LEAST.get(kind.value, ()) if kind and _is_text(kind.value) else ():
             place = document.get(f"scheduler.params.{key}")
-            if place is None or not is_number(place.value) or place.value >= least or kind is None:
+            if place is None or kind is None or not _is_below(place.value, key, least):
                 continue
+            is_late = place.value is not None and run.runs("deepspeed<0.19")
             yield Finding(
-                f"{kind.value}: `{key}` cannot be {place.value}",
+                f"{kind.value}: `{key}` cannot be {shown(place.value)}",
                 (place.label("refused"), kind.label("", primary=False)),
                 ("the position within the cycle is divided by it",),
                 f"write a number of {least} or more",
-                consequence="step" if run.runs("deepspeed<0.19") else None,
+                consequence="step" if is_late else None,
             )
+
+
+def _is_below(value: object, key: str, least: int) -> bool:
+    """Whether it is too low, or nothing, of which `float` makes no number."""
+    if value is None:
+        return key in _NEEDED
+    return is_number(value) and value < least
 
 
 def _is_text(value: object) -> bool:

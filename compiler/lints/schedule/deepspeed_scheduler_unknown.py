@@ -54,9 +54,8 @@ RULE = Rule(
     sources=(
         "modelscope/ms-swift#1906 (WarmupCosineLR before 0.12.4)",
         (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_scheduler_from_config`: DeepSpeed "
-            "does not "
-            "recognize LR scheduler"
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_scheduler_from_config`: DeepSpeed does "
+            "not recognize LR scheduler"
         ),
         "torch 2.13.0 optim/lr_scheduler.py: its classes",
     ),

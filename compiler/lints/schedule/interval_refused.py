@@ -72,8 +72,7 @@ RULE = Rule(
         (
             "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`, `_validate_args`: "
             "--logging_steps must be an integer if bigger than 1, requires non-zero "
-            "--logging_steps; "
-            "4.40.2 to 4.57.6: warmup_ratio must lie in range [0,1]"
+            "--logging_steps; 4.40.2 to 4.57.6: warmup_ratio must lie in range [0,1]"
         ),
     ),
     check=_check,

@@ -15,8 +15,8 @@ _END = 1e-7
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for document in run.of("trainer"):
-        kind = document.get("lr_scheduler_type")
+    for document in run.of("trainer", "axolotl"):
+        kind = document.get("lr_scheduler" if document.kind == "axolotl" else "lr_scheduler_type")
         if kind is None or document.is_view or is_overridden(run):
             continue
         given = document.get("lr_scheduler_kwargs")
@@ -73,6 +73,7 @@ RULE = Rule(
             "should be set; `get_polynomial_decay_schedule_with_warmup`: lr_end must be smaller"
         ),
         "transformers 4.46.3, 4.51.3 to 5.23.0 optimization.py `get_wsd_schedule`: its signature",
+        "axolotl 0.8.1 to 0.19.0 core/trainer_builder.py, builders/base.py: both are handed on",
     ),
     check=_check,
 )

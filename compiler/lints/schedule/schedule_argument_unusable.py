@@ -92,8 +92,7 @@ RULE = Rule(
     sources=(
         (
             "transformers 4.51.3 to 5.23.0 optimization.py `get_wsd_schedule`: Unknown warmup "
-            "type, "
-            "Unknown decay type; num_stable_steps is what is left of the training steps; "
+            "type, Unknown decay type; num_stable_steps is what is left of the training steps; "
             "`get_cosine_with_min_lr_schedule_with_warmup`: min_lr_rate = min_lr / lr"
         ),
     ),

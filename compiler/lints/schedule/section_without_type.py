@@ -34,8 +34,7 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/config.py `get_optimizer_name`, "
-            "`get_scheduler_name`:"
-            " None without TYPE, and then no params"
+            "`get_scheduler_name`: None without TYPE, and then no params"
         ),
     ),
     check=_check,

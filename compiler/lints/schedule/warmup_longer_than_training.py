@@ -60,13 +60,11 @@ RULE = Rule(
         ),
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupDecayLR.__init__`: a "
-            "warning, "
-            "total_num_steps is less than warmup_num_steps"
+            "warning, total_num_steps is less than warmup_num_steps"
         ),
         (
-            "deepspeed 0.14.5 to 0.18.9 runtime/lr_schedules.py `WarmupCosineLR.get_lr_ratio`: "
-            "/ (total_num_steps - warmup_num_steps); 0.19.8: max(1, ...); "
-            "deepspeedai/DeepSpeed#8142"
+            "deepspeed 0.14.5 to 0.18.9 runtime/lr_schedules.py `WarmupCosineLR.get_lr_ratio`: / "
+            "(total_num_steps - warmup_num_steps); 0.19.8: max(1, ...); deepspeedai/DeepSpeed#8142"
         ),
     ),
     check=_check,

@@ -32,9 +32,8 @@ RULE = Rule(
     consumers=("transformers",),
     sources=(
         (
-            "transformers 4.40.2 to 5.23.0 optimization.py `get_scheduler`: "
-            "SchedulerType.CONSTANT and "
-            "REDUCE_ON_PLATEAU are built without num_warmup_steps"
+            "transformers 4.40.2 to 5.23.0 optimization.py `get_scheduler`: SchedulerType.CONSTANT "
+            "and REDUCE_ON_PLATEAU are built without num_warmup_steps"
         ),
     ),
     check=_check,

@@ -34,9 +34,8 @@ RULE = Rule(
     consumers=("transformers",),
     sources=(
         (
-            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: if "
-            "torch_compile_mode or "
-            "torch_compile_backend is not None and not torch_compile: torch_compile = True"
+            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: if torch_compile_mode "
+            "or torch_compile_backend is not None and not torch_compile: torch_compile = True"
         ),
         (
             "transformers 5.23.0 run on CPU: TrainingArguments(torch_compile=False, "

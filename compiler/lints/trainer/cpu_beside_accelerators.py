@@ -34,9 +34,8 @@ RULE = Rule(
     consumers=("transformers", "accelerate"),
     sources=(
         (
-            "transformers 4.40.2 to 5.23.0 training_args.py `_setup_devices`: use_cpu, and "
-            "no_cuda up "
-            "to 4.57"
+            "transformers 4.40.2 to 5.23.0 training_args.py `_setup_devices`: use_cpu, and no_cuda "
+            "up to 4.57"
         ),
     ),
     check=_check,

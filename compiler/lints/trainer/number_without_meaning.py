@@ -92,11 +92,9 @@ RULE = Rule(
         ),
         (
             "torch 2.13.0 utils/data/dataloader.py `DataLoader.__init__`: num_workers option "
-            "should "
-            "be non-negative, prefetch_factor option should be non-negative; optim/adam.py: "
-            "Invalid "
-            "weight_decay value; nn/parallel/distributed.py: bucket_cap_mb, asked on gloo with 0 "
-            "and -5; distributed/rendezvous.py: TCPStore(timeout=...)"
+            "should be non-negative, prefetch_factor option should be non-negative; optim/adam.py: "
+            "Invalid weight_decay value; nn/parallel/distributed.py: bucket_cap_mb, asked on gloo "
+            "with 0 and -5; distributed/rendezvous.py: TCPStore(timeout=...)"
         ),
     ),
     check=_check,

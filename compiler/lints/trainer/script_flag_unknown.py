@@ -9,9 +9,11 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.frontend.nodes import place as span_of
 from tunec.compiler.lints.adapter.lora import is_minicpm
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.kinds import fields_of, schema
+from tunec.compiler.lints.launch.own_parsers import BESIDE_TRL, OF_TRL, OWN_PARSERS
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -57,6 +59,44 @@ def _check(run: Run) -> Iterator[Finding]:
             known = _flags(_OF_MINICPM) | fields_of("hf")
             yield from _of_parser("MiniCPM-V", document, known)
     yield from _of_trainers(run, started)
+    for document in run.of("launch"):
+        yield from _of_own_parser(document)
+    for document in run.of("sft", "dpo"):
+        is_own = OF_TRL.search(started.get(document.name, "")) is not None
+        if is_own and document.format == "shell" and not document.is_view:
+            yield from (replace(each, severity=None) for each in _of_trl(document))
+
+
+def _of_trl(document: Document) -> Iterator[Finding]:
+    """Flags of TRL's own scripts, of which no release has a field."""
+    known = fields_of(document.kind) | fields_of("hf") | BESIDE_TRL
+    for path, at in document.found.items():
+        if "." not in path and not any(flag.startswith(path) for flag in known):
+            yield _finding("TRL", at, known)
+
+
+def _of_own_parser(document: Document) -> Iterator[Finding]:
+    """Flags of a script whose parser is its own, and not the trainer's, as they stand behind it."""
+    script = _first(document)
+    maker = next((name for name, (path, _) in OWN_PARSERS.items() if path.search(script)), None)
+    at = document.get("script")
+    if maker is None or at is None or _is_of_another(at):
+        return
+    known = OWN_PARSERS[maker][1]
+    for word in at.node.items or ():
+        name = str(word.value).partition("=")[0]
+        path = name.removeprefix("--").replace("-", "_")
+        if name.startswith("--") and path and not any(each.startswith(path) for each in known):
+            flag = replace(word, key_span=span_of(word))
+            yield replace(
+                _finding(maker, Place(document, path, flag), known), severity=None, fix=None
+            )
+
+
+def _is_of_another(script: Place) -> bool:
+    """Whether what is started takes keys of a configuration for flags: `--optim.lr`."""
+    words = (str(each.value).partition("=")[0] for each in script.node.items or ())
+    return any(word.startswith("--") and "." in word for word in words)
 
 
 def _of_parser(maker: str, document: Document, known: frozenset[str]) -> Iterator[Finding]:

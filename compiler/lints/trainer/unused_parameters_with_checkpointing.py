@@ -24,9 +24,8 @@ def _check(run: Run) -> Iterator[Finding]:
         (
             "RuntimeError in the backward pass: expected to mark a variable ready only once",
             (
-                "reentrant checkpointing builds each layer's graph in the backward pass, after "
-                "DDP has "
-                "looked which parameters take part"
+                "reentrant checkpointing builds each layer's graph in the backward pass, after DDP "
+                "has looked which parameters take part"
             ),
         ),
         "remove ddp_find_unused_parameters, or write gradient_checkpointing_kwargs: "
@@ -83,11 +82,9 @@ RULE = Rule(
     consumers=("transformers", "llamafactory"),
     sources=(
         (
-            "torch 2.13.0 utils/checkpoint.py `checkpoint`: the reentrant variant does not "
-            "work with "
-            "DDP's find_unused_parameters; csrc/distributed/c10d/reducer.cpp: mark a variable "
-            "ready "
-            "only once"
+            "torch 2.13.0 utils/checkpoint.py `checkpoint`: the reentrant variant does not work "
+            "with DDP's find_unused_parameters; csrc/distributed/c10d/reducer.cpp: mark a variable "
+            "ready only once"
         ),
         (
             "transformers 4.40.2 to 4.57.6 modeling_utils.py `gradient_checkpointing_enable`: "

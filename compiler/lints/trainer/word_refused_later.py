@@ -1,6 +1,7 @@
 """A word that the trainer's arguments take, and that what it is handed to refuses."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
@@ -29,6 +30,11 @@ _WORDS: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
         "init",
         "torch.compile looks it up when accelerate prepares the model",
     ),
+    "include_num_input_tokens_seen": (
+        ("all", "non_padding", "no", "true", "false"),
+        "silent",
+        "the trainer compares it with no and non_padding: another word counts padding too",
+    ),
     "half_precision_backend": (
         ("auto", "apex", "cuda_amp", "cpu_amp"),
         "init",
@@ -44,6 +50,41 @@ def _check(run: Run) -> Iterator[Finding]:
             if isinstance(place.value, str) and not _is_taken(place, words):
                 yield _finding(place, words, consequence, why)
     yield from _backend_of_cpu(run)
+    yield from _listed(run)
+
+
+_LISTED: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
+    "debug": (
+        ("underflow_overflow", "tpu_metrics_debug"),
+        "parse",
+        "each word of a text, apart by blanks, is looked up; of a list none is",
+    ),
+    "include_for_metrics": (
+        ("inputs", "loss"),
+        "silent",
+        "the trainer asks for these words, and another adds nothing to what metrics are given",
+    ),
+}
+
+
+def _listed(run: Run) -> Iterator[Finding]:
+    """Words of a list, or of a text that is split at its blanks."""
+    for key, (words, consequence, why) in _LISTED.items():
+        for place in run.each("trainer", key):
+            said = place.value.split() if isinstance(place.value, str) else place.value
+            items = said if isinstance(said, list) else ()
+            other = [each for each in items if isinstance(each, str) and each not in words]
+            if other and not _is_open(place):
+                late: Consequence = "silent" if isinstance(place.value, list) else consequence
+                yield replace(
+                    _finding(place, words, late, why),
+                    message=f"`{place.path}` has no word {shown(other[0])}",
+                    help=did_you_mean(nearest(other[0], words)[:1]),
+                )
+
+
+def _is_open(place: Place) -> bool:
+    return place.document.format == "shell" or (isinstance(place.value, str) and "$" in place.value)
 
 
 def _is_taken(place: Place, words: tuple[str, ...]) -> bool:
@@ -57,7 +98,7 @@ def _finding(place: Place, words: tuple[str, ...], consequence: Consequence, why
         f"`{place.path}` cannot be {shown(place.value)}",
         (place.label("refused"),),
         (f"taken: {quoted(words)}", why),
-        did_you_mean(nearest(place.value, words)[:1]),
+        did_you_mean(nearest(str(place.value), words)[:1]),
         consequence=consequence,
     )
 
@@ -84,7 +125,8 @@ RULE = Rule(
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 training_args.py `get_process_log_level`: "
-            "trainer_log_levels[self.log_level]; trainer.py: half_precision_backend"
+            "trainer_log_levels[self.log_level]; trainer.py: half_precision_backend; "
+            "`__post_init__`: DebugOption(word); trainer.py: args.include_for_metrics"
         ),
         "torch 2.13.0 distributed/distributed_c10d.py `Backend.backend_list`",
         "torch 2.13.0 _inductor/__init__.py `list_mode_options`: mode_options[mode]",

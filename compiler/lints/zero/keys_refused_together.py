@@ -23,12 +23,23 @@ class _Pair:
     mend: str
 
 
+_SINCE_0_19: Final = (
+    *("gradient_allreduce_op", f"{_ZERO}compute_grad_norm", "managed_gradient_accumulation"),
+    "compile.",
+)
+"""Not in deepspeed 0.18.9; it has some of the switches of `compile`, and refuses none of them."""
 _ONE_BIT: Final = ("onebitadam", "onebitlamb", "zerooneadam")
 
 
 def _is_word(value: Any) -> bool:
     return isinstance(value, str) and value.lower() == "sum"
 
+
+_PASSES: Final = (
+    ("offload_activation", "offload_parameters"),
+    ("offload_activation", "offload_opt_states"),
+    ("offload_parameters", "offload_opt_states"),
+)
 
 _PAIRS: Final = (
     _Pair(
@@ -39,6 +50,28 @@ _PAIRS: Final = (
         "stage 3 averages gradients as it scatters them",
         "write gradient_allreduce_op: mean, or use stage 2",
     ),
+    *(
+        _Pair(
+            "gradient_allreduce_op",
+            _is_word,
+            other,
+            is_asked,
+            f"{name} averages gradients itself",
+            "write gradient_allreduce_op: mean",
+        )
+        for name, other, is_asked in (
+            ("ZenFlow", f"{_ZERO}zenflow", lambda block: isinstance(block, dict)),
+            ("DeepCompile", "compile.deepcompile", lambda value: value is True),
+        )
+    ),
+    _Pair(
+        f"{_ZERO}compute_grad_norm",
+        lambda value: value is False,
+        f"{_ZERO}zenflow",
+        lambda block: isinstance(block, dict),
+        "ZenFlow asks for the norm",
+        "remove one of them",
+    ),
     _Pair(
         f"{_ZERO}compute_grad_norm",
         lambda value: value is False,
@@ -46,6 +79,49 @@ _PAIRS: Final = (
         lambda stage: stage in (0, 3),
         "only stages 1 and 2 can do without the norm",
         "remove it, or use stage 1 or 2",
+    ),
+    _Pair(
+        f"{_ZERO}compute_grad_norm",
+        lambda value: value is False,
+        "gradient_clipping",
+        lambda norm: type(norm) in (int, float) and norm > 0,
+        "gradients are clipped by their norm",
+        "remove compute_grad_norm, or write gradient_clipping: 0",
+    ),
+    _Pair(
+        f"{_ZERO}compute_grad_norm",
+        lambda value: value is False,
+        f"{_ZERO}offload_optimizer.device",
+        lambda device: device in ("cpu", "nvme"),
+        "an optimizer on the host computes the norm",
+        "remove compute_grad_norm, or the offload",
+    ),
+    *(
+        _Pair(
+            f"compile.{one}",
+            lambda value: value is True,
+            f"compile.{other}",
+            lambda value: value is True,
+            "each of DeepCompile's passes plans the memory that it frees by itself",
+            "turn one of them off",
+        )
+        for one, other in _PASSES
+    ),
+    _Pair(
+        "compile.offload_opt_states",
+        lambda value: value is True,
+        f"{_ZERO}offload_optimizer.device",
+        lambda device: device in ("cpu", "nvme"),
+        "ZeRO keeps the states on the host already",
+        "turn one of them off",
+    ),
+    _Pair(
+        "managed_gradient_accumulation",
+        lambda value: value is False,
+        "compile.deepcompile",
+        lambda value: value is True,
+        "DeepCompile counts the micro batches itself",
+        "turn one of them off",
     ),
     _Pair(
         "optimizer.type",
@@ -72,6 +148,8 @@ def _check(run: Run) -> Iterator[Finding]:
             place = document.get(pair.key)
             if place is None or not pair.is_asked(place.value):
                 continue
+            if _is_asleep(document, pair.key) or _is_to_come(run, pair.key):
+                continue
             other = run.effective("deepspeed", pair.other)
             if other.known and pair.excludes(other.value):
                 yield _finding(pair, place, other.value, other.place)
@@ -82,13 +160,29 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _lamb(run, document)
 
 
+def _is_asleep(document: Document, key: str) -> bool:
+    """Whether it belongs to DeepCompile, which is off, or is not that of stage 3."""
+    is_stage_3 = document.value(f"{_ZERO}stage") not in (1, 2)
+    is_on = document.value("compile.deepcompile") is True
+    return key.startswith("compile.") and not (is_on and is_stage_3)
+
+
+def _is_to_come(run: Run, key: str) -> bool:
+    """Whether the release that somebody names is from before the key, or before it is checked."""
+    return key.startswith(_SINCE_0_19) and run.runs("deepspeed<0.19") is True
+
+
 def _finding(pair: _Pair, place: Place, value: Any, other: Place | None) -> Finding:
     return Finding(
-        f"{pair.key} {place.value} with {pair.other} {value} is refused",
+        f"{pair.key} {place.value} with {pair.other}{_said(value)} is refused",
         (place.label("refused"), *([other.label("", primary=False)] if other else [])),
         (pair.why,),
         pair.mend,
     )
+
+
+def _said(value: Any) -> str:
+    return "" if isinstance(value, dict) else f" {value}"
 
 
 def _lamb(run: Run, document: Document) -> Iterator[Finding]:
@@ -196,7 +290,10 @@ RULE = Rule(
             "deepspeed 0.19.8 runtime/config.py `_do_error_check`: gradient_allreduce_op='sum' "
             "is not "
             "supported with ZeRO stage 3; runtime/zero/config.py `compute_grad_norm_valid`; "
-            "runtime/engine.py `_assert_valid_mixed_precision_config`"
+            "runtime/engine.py `_assert_valid_mixed_precision_config`; runtime/zero/"
+            "stage_1_and_2.py `__init__`: compute_grad_norm=false requires gradient_clipping=0, "
+            "does not support optimizer offload; compile/init_z3.py `init_z3`: cannot be combined; "
+            "runtime/engine.py `_do_sanity_check`: managed_gradient_accumulation"
         ),
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`: DeepSpeed "

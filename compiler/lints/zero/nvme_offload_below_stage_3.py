@@ -34,8 +34,7 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py `self.cpu_offload`: any "
-            "device "
-            "but none"
+            "device but none"
         ),
     ),
     check=_check,

@@ -39,8 +39,7 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: only what "
-            "stage 3 "
-            "builds is given offload_param_config"
+            "stage 3 builds is given offload_param_config"
         ),
         "huggingface/accelerate#2298",
     ),

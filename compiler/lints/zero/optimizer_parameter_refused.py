@@ -96,7 +96,7 @@ def _fault(run: Run, place: Place, name: str, words: Words) -> tuple[str, str] |
     if key == _NEVER:
         return "DeepSpeed refuses it by name", "write gradient_clipping at the top"
     is_told = "CPU" not in name or run.runs("deepspeed>=0.19") is not False
-    if key == _WITHOUT and place.value not in (False, None) and "torch" not in name and is_told:
+    if key == _WITHOUT and place.value and "torch" not in name and is_told:
         return f"{name} has no such variant", "remove it, or write torch_adam: true"
     if key in words or ("Adam" in name and key in _POPPED) or key == _STATES:
         return None
@@ -133,8 +133,7 @@ RULE = Rule(
             "max_grad_norm is not supported as an optimizer parameter; the others are keyword "
             "arguments of ops/adam/fused_adam.py `FusedAdam`, cpu_adam.py `DeepSpeedCPUAdam`, "
             "ops/lion, ops/lamb, ops/adagrad, runtime/fp16/onebit: TypeError, unexpected keyword "
-            "argument; "
-            "RuntimeError, FusedAdam does not support the AMSGrad variant"
+            "argument; RuntimeError, FusedAdam does not support the AMSGrad variant"
         ),
         "torch 2.13.0 optim/__init__.py `__all__`: the arguments of each class",
     ),

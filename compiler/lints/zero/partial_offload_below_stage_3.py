@@ -38,8 +38,7 @@ RULE = Rule(
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `offload_ratio_check`: Partial "
-            "offloading "
-            "only supported for ZeRO Stage 3"
+            "offloading only supported for ZeRO Stage 3"
         ),
     ),
     check=_check,

@@ -27,6 +27,7 @@ _KEYS: Final = (
     "zero_quantized_weights",
     "zero_quantized_nontrainable_weights",
     "zero_quantized_gradients",
+    "offload_optimizer.super_offload",
 )
 _NOTHING: Final = (False, None, "auto")
 

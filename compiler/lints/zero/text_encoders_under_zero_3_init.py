@@ -25,7 +25,8 @@ def _check(run: Run) -> Iterator[Finding]:
             f"text encoders of {named} are loaded as shards outside the engine",
             (flag.label("every from_pretrained shards what it loads"), *also(stage.place)),
             ("only the prepared model is gathered as it runs: the others have empty weights",),
-            "write zero3_init_flag: false, or compute the text embeddings before training",
+            "compute the text embeddings before training, or write zero3_init_flag: false, which "
+            "accelerate heeds before 1.0",
             Fix((flag.replaced(False),), "unsafe"),
         )
 
