@@ -145,6 +145,27 @@ def test_fixes_leave_the_rest_of_the_file_alone(tmp_path: Path) -> None:
     assert (tmp_path / "a.yaml").read_text("utf-8") == mended
 
 
+@pytest.mark.parametrize(
+    ("script", "mended"),
+    [
+        ("x.py --evaluation_strategy steps {}", "x.py --eval_strategy steps {}"),
+        ("x.py --evaluation-strategy=steps {}", "x.py --eval-strategy=steps {}"),
+        ("x.py {} --num_train_epochs 3 # n", "x.py {} # n"),
+        ("x.py {} \\\n  --num_train_epochs 3\necho done", "x.py {}\necho done"),
+        ("x.py {} \\\n  --num_train_epochs=3 \\\n  --seed 1", "x.py {} \\\n  --seed 1"),
+        ("x.py {} --num_train_epochs $N --seed 1", "x.py {} --seed 1"),
+    ],
+)
+def test_a_mended_command_is_still_one(script: str, mended: str, tmp_path: Path) -> None:
+    rest = "--output_dir o --max_steps 9 --eval_steps 3 --per_device_train_batch_size 1"
+    texts = [f"N=3\npython {each.format(rest)}\n" for each in (script, mended)]
+    asked = ["a.sh", "--fix", "--software", "transformers=5.0.0"]
+    lint(tmp_path, {"a.sh": texts[0]}, asked)
+    assert (tmp_path / "a.sh").read_text("utf-8") == texts[1]
+    again = lint(tmp_path, {}, asked)
+    assert (tmp_path / "a.sh").read_text("utf-8") == texts[1], again.names
+
+
 def test_edits_that_touch_one_another_are_made_one_at_a_time() -> None:
     text = '{"bf16": {"enabled": true, "loss_scale": 0, "hysteresis": 2}}'
     found = lint_texts({"a.json": '{"train_batch_size": 1, ' + text[1:]}, READABLE)

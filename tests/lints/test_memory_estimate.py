@@ -6,7 +6,6 @@ import pytest
 from lint_asking import lint
 
 import tunec
-from tunec.compiler.lints.memory import estimate
 
 ACCELERATE = """\
 compute_environment: LOCAL_MACHINE
@@ -75,21 +74,6 @@ def test_without_sharding_adapters_do_not(tmp_path):
 
 TEXT, TOWER, PROJECTOR = 6_738_939_904, 303_507_456, 20_979_712
 """Parameters of LLaVA-1.5-7B."""
-
-
-@pytest.fixture
-def estimated(tmp_path, monkeypatch):
-    """What the rule reckons of files."""
-    seen = []
-    real = estimate.estimate
-    monkeypatch.setattr(estimate, "estimate", lambda run: seen.append(real(run)) or seen[-1])
-
-    def ask(files, *arguments, hardware="a100-sxm4-80g-x2"):
-        first = next(iter(files))
-        lint(tmp_path, files, [first, *arguments, "--hardware", hardware])
-        return seen[-1]
-
-    return ask
 
 
 def factory(**changes):
@@ -273,7 +257,7 @@ def test_evaluation_takes_logits_of_its_whole_batch(estimated, said, batch):
     assert account.peak.evaluates == (batch > 2)
 
 
-@pytest.mark.parametrize("said", [{"enable_liger_kernel": True}, {"stage": "dpo"}])
+@pytest.mark.parametrize("said", [{"enable_liger_kernel": True}, {"stage": "rm"}])
 def test_no_logits_where_it_is_not_sure_that_they_are_whole(estimated, said):
     found = estimated(factory(finetuning_type="lora", lora_target="q_proj", **said))
     assert found.account.workload.loss == "fused"

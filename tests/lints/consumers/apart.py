@@ -3,6 +3,7 @@
 import importlib
 import multiprocessing
 import os
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -17,6 +18,7 @@ def apart(work: Callable[..., Any], *given: Any, world: int = 1) -> Any:
     torch's `fake` process group counts as `world` processes and lets every collective pass; with
     one process there is no group. The process works in a folder that is thrown away.
     """
+    load_engine()
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(
         target=_answer, args=(there, work, given, world), daemon=True
@@ -29,6 +31,15 @@ def apart(work: Callable[..., Any], *given: Any, world: int = 1) -> Any:
     found = here.recv()
     process.join()
     return found
+
+
+def load_engine() -> None:
+    """Load here, and not in each fork, what DeepSpeed's engine imports last: torch's compiler.
+
+    deepspeed 0.19.8 runtime/zero/muon/original_muon.py asks for it by `torch.compile`.
+    """
+    if "deepspeed" in sys.modules:
+        importlib.import_module("deepspeed.runtime.zero.muon.muon_optimizer")
 
 
 def _answer(there: Any, work: Callable[..., Any], given: tuple[Any, ...], world: int) -> None:
@@ -52,7 +63,7 @@ def _forget() -> None:
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
-def _without_shared_memory() -> None:
+def without_shared_memory() -> None:
     """Let DeepSpeed build nothing: a minute of g++ for what no fake group calls.
 
     Its module goes by its whole name: `deepspeed.comm.torch` is torch itself, which `from .comm
@@ -68,5 +79,5 @@ def _count(world: int) -> None:
 
     ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": "1"}
     os.environ.update({**ranks, "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"})
-    _without_shared_memory()
+    without_shared_memory()
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
+from covered_by_files import FILES
+from covered_without_hardware import WITHOUT_HARDWARE
+
 _LAUNCH: Final = "test_precision_quantization_launch.py"
 _LIBRARIES: Final = "test_libraries.py"
 _TRAINER: Final = "test_trainer.py"
@@ -18,8 +21,25 @@ _ZERO: Final = "../test_zero_consumers.py"
 _SCRIPTS: Final = "test_scripts.py"
 _MEETING: Final = "test_resuming_and_meeting.py"
 _WITHOUT: Final = "test_started_without.py"
+_WORDS: Final = "test_launcher_words.py"
+_TOKENS: Final = "test_tokens_and_quantization.py"
 
 ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
+    **FILES,
+    **WITHOUT_HARDWARE,
+    "launcher-flag-unknown": (_WORDS, "test_torchrun_has_no_flag_of_its_forerunner"),
+    "launcher-value-refused": (_WORDS, "test_torchrun_takes_few_words"),
+    "word-taken-for-script": (_WORDS, "test_the_first_word_is_the_script"),
+    "visible-device-unreadable": (_WORDS, "test_cuda_reads_numbers"),
+    "variable-set-too-late": (_WORDS, "test_a_variable_is_given_when_a_program_is_started"),
+    "launch-left-out": (_WORDS, "test_accelerate_has_no_flags_without_a_command"),
+    "file-of-another-reader": (
+        _WORDS,
+        "test_a_configuration_of_deepspeed_is_none_of_accelerate",
+    ),
+    "fsdp-prefetch-refused": (_WORDS, "test_fsdp_has_few_ways_to_fetch_ahead"),
+    "fsdp-2-before-torch-2-6": (_WORDS, "test_fsdp_2_asks_for_a_newer_torch"),
+    "context-attention-not-sdpa": (_WORDS, "test_a_shared_context_is_attended_to_by_torch"),
     "adalora-recomputed-by-reentrance": (_WITHOUT, "test_an_adapter_of_adalora_is_ready_twice"),
     "engine-flags-unread": (_WITHOUT, "test_no_engine_is_started_by_its_settings"),
     "non-reentrant-adapter-under-zero-3": (
@@ -58,11 +78,19 @@ ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
     "accelerate-file-not-read": (_STARTED, "test_only_accelerate_s_launcher_reads_its_file"),
     "assistant-mask-empty": (_TRL, "test_a_template_without_marks_has_no_mask"),
     "attention-word-unknown": (_TRL, "test_transformers_looks_up_the_kernel_of_attention"),
+    "cpo-loss-unfit": (_TOKENS, "test_cpo_reads_the_margin_for_one_loss"),
+    "quantisation-without-training": (_TOKENS, "test_a_form_says_whether_it_trains"),
+    "quantization-setting-refused": (_TOKENS, "test_a_block_is_checked_when_it_is_read"),
+    "stream-without-steps": (_TOKENS, "test_a_stream_has_no_length"),
+    "token-outside-vocabulary": (_TOKENS, "test_an_end_is_looked_up_in_the_vocabulary"),
     "compute-dtype-unknown": (_TRL, "test_auto_is_no_dtype_of_torch"),
     "data-set-type-of-another-method": (_TRL, "test_axolotl_looks_up_the_type_of_a_data_set"),
     "distillation-refused": (_TRL, "test_a_share_lies_between_0_and_1"),
     "exclusion-matches-nothing": (_PEFT, "test_a_block_in_a_list_excludes_nothing"),
     "frozen-modules-missing": (_TRL, "test_a_layer_has_blocks_and_no_projections"),
+    "adapter-frozen-with-the-base": (_TRL, "test_patterns_of_a_base_freeze_its_adapter"),
+    "preference-loss-not-computed": (_TRL, "test_a_loss_of_pairs_is_not_handed_on"),
+    "streamed-batches-handed-out": (_TRL, "test_batches_of_several_lengths_are_not_joined"),
     "generation-number-refused": (_TRL, "test_no_iteration_draws_no_batch"),
     "option-not-for-images": (_TRL, "test_images_are_not_cut_off"),
     "reward-weights-miscounted": (_TRL, "test_a_reward_has_a_weight"),
@@ -304,56 +332,38 @@ def _of(*names: str) -> Rules:
 
 
 NOT_PROVEN: Final[Mapping[str, Rules]] = {
-    "what happens needs a GPU: its kernels, its dtypes, its number, or its links": _of(
-        "experts-are-no-leaf flash-attention-in-fp32",
-        "flash-attention-without-hardware",
-        "int8-products-in-fp16 int8-without-hardware more-processes-than-devices",
-        "device-order-unset",
-        "vllm-without-hardware device-newer-than-torch",
-        "loss-scaling-over-bf16",
-        "stored-form-not-for-training unsloth-on-several-devices no-device-left-for-vllm",
+    "kernels refuse it that are built for a GPU, and are loaded only there": _of(
+        "flash-attention-in-fp32 flash-attention-without-hardware vllm-without-hardware",
+        "stored-form-not-for-training",
     ),
-    "the program's loader imports packages that are not in its environment here": _of(
-        "four-bits-without-qlora kernels-passed-over template-of-another-release",
-        "liger-not-for-the-model",
+    "torch's kernel for CUDA lacks bf16, and the one for a CPU has it": _of(
+        "loss-scaling-over-bf16"
     ),
-    "it is a process group of several processes that refuses it, or hangs": _of(
-        "more-than-allocated",
-        "fsdp-offload-of-sent-weights",
-    ),
-    "it runs out of memory, and is measured by the memory account's own tests": _of(
-        "buckets-fill-device device-memory-exceeded evaluation-batch-above-training",
-        "every-process-loads-the-model least-batch-of-zero-3",
-        "engine-leaves-no-room",
-        "nvme-buffers-fill-memory offload-beyond-host-memory offload-beyond-nvme",
-    ),
-    "it is slower on the hardware that is meant, and refused nowhere": _of(
-        "debugging-left-on fast-link-turned-off gloo-between-devices",
-        "unequal-devices",
+    "its program ends where it finds no GPU, before it looks": _of("unsloth-on-several-devices"),
+    "CUDA's driver numbers the devices": _of("device-order-unset"),
+    "NCCL chooses its links by the devices that it finds": _of("fast-link-turned-off"),
+    "the weights have to lie on another device than the host": _of("fsdp-offload-of-sent-weights"),
+    "it runs out of memory: the account is held against steps that failed, in "
+    "tests/analyses/memory/test_measured.py": _of("device-memory-exceeded"),
+    "it is read by NCCL, or by a torch that is older than the installed one": _of(
+        "number-variable-in-words variable-of-a-newer-torch",
     ),
     "its script is only in a repository, and its flags were read there": _of(
         "alpaca-lora-flags-refused chatglm-flags-clash",
+        "recipe-flag-without-sign script-word-unknown starcoder-switch-inverted",
         "script-cuts-images script-settings-clash",
-        "example-flag-refused example-flags-refused-together language-model-tuned-beside-lora",
+        "example-flag-refused",
         "chat-form-of-another-model",
     ),
-    "it is the absence of a reader, which no run shows": _of(
-        "leaf-modules-below-stage-3 hub-without-saves number-of-another-method",
-        "best-model-not-loaded",
-    ),
+    "its tracker is not among the programs that are asked here": _of("tracker-project-refused"),
     "an example script of transformers has no part in its package, and was read there": _of(
-        "training-not-asked-for",
+        "example-data-refused example-value-refused",
     ),
     "it is a batch system's part, and none runs here": _of(
-        "nodes-without-srun",
-        "requeued-from-the-start",
-    ),
-    "its trainer makes four models before it looks, in releases before the installed one": _of(
-        "minibatch-refused",
+        "batch-option-misspelt slurm-variable-unset",
     ),
     "it is advice: the values are taken as they are written": _of(
-        "learning-rate-of-the-other-method turn-words-untrained",
-        "preference-rate-as-for-sft secret-in-file",
+        "learning-rate-of-the-other-method preference-rate-as-for-sft",
     ),
     "it speaks of tunec's own reading, and no other program has a part in it": _of(
         "unrecognised-file unused-allowance",

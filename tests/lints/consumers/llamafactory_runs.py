@@ -1,6 +1,6 @@
 """LLaMA-Factory's own reading of its YAML, and what it makes of a tiny model.
 
-Runs inside an environment that holds one release of llamafactory. Verbs: `read`, `freeze`.
+Runs inside an environment that holds one release of llamafactory. Verbs: `read`, `freeze`, `loss`.
 """
 
 import os
@@ -12,6 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, patch
+
+from lints.consumers.missing_stand_ins import stand_in
 
 
 def read(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,4 +110,30 @@ def freeze(question: Mapping[str, Any]) -> dict[str, Any]:
     return {"trained": [name for name, each in model.named_parameters() if each.requires_grad]}
 
 
-VERBS = {"read": read, "freeze": freeze}
+def loss(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The loss that TRL is asked for where `config` trains by DPO."""
+    import inspect
+
+    os.environ["DISABLE_VERSION_CHECK"] = "1"
+    stand_in("torchaudio")  # for data, which nobody reads here
+    from llamafactory.hparams import FinetuningArguments
+    from llamafactory.train.dpo.trainer import CustomDPOTrainer
+    from trl import DPOTrainer
+
+    asked = FinetuningArguments(**question["config"])
+    told: dict[str, Any] = {}
+
+    def dpo_loss(*given: Any, **named: Any) -> tuple[int, int, int]:
+        bound = inspect.signature(DPOTrainer.dpo_loss).bind(None, *given, **named)
+        bound.apply_defaults()
+        told.update(bound.arguments)
+        return 0, 0, 0
+
+    held = SimpleNamespace(
+        finetuning_args=asked, loss_type=asked.pref_loss, bco_gemma=0.0, dpo_loss=dpo_loss
+    )
+    CustomDPOTrainer.compute_preference_loss(held, 0, 0, 0, 0)
+    return {"loss": told.get("loss_type", asked.pref_loss)}
+
+
+VERBS = {"read": read, "freeze": freeze, "loss": loss}

@@ -1,6 +1,7 @@
 """Trainers of an older TRL on a tiny model, with a tokenizer and samples that are made here.
 
-Runs inside an environment that holds the release. Verbs: `prefer`, `pack`, `report`.
+Runs inside an environment that holds the release. Verbs: `prefer`, `pack`, `report`, `optimise`,
+`serve`.
 """
 
 import importlib
@@ -12,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import MagicMock, patch
 
 _PROMPT = " ".join(string.ascii_lowercase)
 
@@ -109,4 +110,62 @@ def report(question: Mapping[str, Any]) -> dict[str, Any]:
     return {"refused": None}
 
 
-VERBS = {"prefer": prefer, "pack": pack, "report": report}
+def optimise(question: Mapping[str, Any]) -> dict[str, Any]:
+    """What PPO makes of the batches of `said`: refused, or the samples of a minibatch."""
+    import datasets
+    import transformers
+    from trl.experimental.ppo import PPOConfig, PPOTrainer
+
+    config = _model().config
+    config.num_labels = 1
+    kinds = {
+        each: transformers.LlamaForSequenceClassification(config)
+        for each in ("reward_model", "value_model")
+    }
+    try:
+        trainer = PPOTrainer(
+            args=_held(PPOConfig, question["said"]),
+            processing_class=_tokenizer(),
+            model=_model(),
+            ref_model=_model(),
+            train_dataset=datasets.Dataset.from_list([{"input_ids": [3, 4]}] * 4),
+            **kinds,
+        )
+    except (AssertionError, ValueError) as refusal:
+        return {"refused": "init", "text": str(refusal)}
+    return {"refused": None, "samples": trainer.args.local_mini_batch_size}
+
+
+def serve(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Where GRPO starts vLLM with `devices`, of which as many train as there are `processes`."""
+    import accelerate
+    import datasets
+    import torch
+    from trl.trainer import grpo_trainer
+
+    made: dict[str, Any] = {}
+    one = property(lambda _: question["processes"])
+    worker = "vllm.worker.worker"
+    stood = {each: MagicMock() for each in ("vllm", "vllm.worker", worker)}
+    with (
+        patch.object(grpo_trainer, "is_vllm_available", lambda: True),
+        patch.object(grpo_trainer, "LLM", lambda **given: made.update(given), create=True),
+        patch.object(grpo_trainer, "SamplingParams", MagicMock(), create=True),
+        patch.object(torch.cuda, "device_count", lambda: question["devices"]),
+        patch.object(accelerate.Accelerator, "num_processes", one),
+        patch.dict(sys.modules, stood),
+    ):
+        try:
+            grpo_trainer.GRPOTrainer(
+                model=_model(),
+                reward_funcs=lambda completions, **_: [0.0] * len(completions),
+                args=_held(grpo_trainer.GRPOConfig, question["said"]),
+                train_dataset=datasets.Dataset.from_list([{"prompt": _PROMPT}] * 2),
+                processing_class=_tokenizer(),
+            )
+        except ValueError as refusal:
+            return {"refused": "init", "text": str(refusal)}
+    return {"refused": None, "device": made["device"]}
+
+
+VERBS = {"prefer": prefer, "pack": pack, "report": report, "optimise": optimise, "serve": serve}

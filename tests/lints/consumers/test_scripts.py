@@ -321,6 +321,8 @@ def test_a_video_that_is_cut_has_more_features_than_tokens() -> None:
 _LENGTHS: Final = (("bad", 1), ("bad", 0), ("good", 0))
 """A prompt as long as the whole, cut at its end; at its beginning, as 0.14 does; a shorter one."""
 
+_MINIBATCHES: Final = (("bad", 0), ("bad", 1), ("good", 0))
+
 
 _VARIABLE: Final = {"WANDB_DISABLED": "true"}
 
@@ -333,6 +335,10 @@ def older() -> list[Any]:
     questions = [{"verb": "prefer", "said": each} for each in dpo]
     questions.append({"verb": "pack", "said": sft})
     questions += [{"verb": "report", "variables": each} for each in (_VARIABLE, {})]
+    ppo = [yaml_part(*each, "minibatch-refused", "ppo.yaml") for each in _MINIBATCHES]
+    away = ("sft_model_path", "reward_model_path")
+    plain = [{key: value for key, value in each.items() if key not in away} for each in ppo]
+    questions += [{"verb": "optimise", "said": each} for each in plain]
     pins = choose("trl", "0.27.2").requirements
     return asked(pins, "lints.consumers.older_trl_runs", questions, FOLDER)
 
@@ -345,6 +351,14 @@ def yaml_part(kind: str, number: int, rule: str, name: str) -> dict[str, Any]:
     away = ("model_name_or_path", "dataset_name", "attn_implementation", "use_peft", "bf16")
     short = {key: value // 64 for key, value in said.items() if key.startswith("max_")}
     return {**{key: value for key, value in said.items() if key not in away}, **short}
+
+
+def test_minibatches_are_whole_and_of_eight() -> None:
+    """minibatch-refused"""
+    narrow, uneven, fit = older()[-3:]
+    assert "Per-rank minibatch size 4 is insufficient for whitening" in refusal(narrow)
+    assert "must be a multiple of `num_mini_batches`" in refusal(uneven)
+    assert fit == {"refused": None, "samples": 8}
 
 
 def test_a_prompt_that_fills_the_sequence_leaves_no_answer() -> None:

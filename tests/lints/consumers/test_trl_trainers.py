@@ -2,7 +2,9 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -215,6 +217,62 @@ def test_axolotl_looks_up_the_type_of_a_data_set() -> None:
     named = [each["datasets"][0]["type"] for each in types]
     question = {"verb": "strategy", "method": "dpo", "types": named}
     assert _asked("axolotl", "0.19.0", question)["found"] == named[1:]
+
+
+def test_a_loss_of_pairs_is_not_handed_on() -> None:
+    """preference-loss-not-computed"""
+    said = [
+        yaml.safe_load(example("preference-loss-not-computed", kind, 0).files["train.yaml"])
+        for kind in ("bad", "good")
+    ]
+    words = [{key: each[key] for key in ("stage", "pref_loss")} for each in said]
+    found = [
+        _asked("llamafactory", "0.9.5", {"verb": "loss", "config": each})["loss"] for each in words
+    ]
+    assert (words[0]["pref_loss"], *found) == ("ipo", "sigmoid", "sigmoid")
+
+
+def test_batches_of_several_lengths_are_not_joined() -> None:
+    """streamed-batches-handed-out"""
+    import torch
+    from accelerate import data_loader
+
+    state = SimpleNamespace(process_index=0, num_processes=2)
+    held: Any = SimpleNamespace(
+        state=state, submesh_tp=None, split_batches=False, _update_state_dict=lambda: None
+    )
+    fetch = data_loader.DataLoaderDispatcher._fetch_batches
+
+    def joined(*lengths: int) -> Any:
+        return fetch(held, iter([{"input_ids": torch.ones(1, each)} for each in lengths]))
+
+    with patch.object(data_loader, "broadcast_object_list", lambda *_: None):
+        assert joined(4, 4)[0]["input_ids"].shape == (2, 4)
+        with pytest.raises(RuntimeError, match="batches of different size"):
+            joined(3, 5)
+
+
+def test_axolotl_asks_for_both_ends_of_new_tokens() -> None:
+    """new-tokens-not-trained: of Axolotl"""
+    for kind in ("bad", "good"):
+        said = yaml.safe_load(example("new-tokens-not-trained", kind, 0).files["config.yaml"])
+        for version in ("0.13.2", "0.19.0"):
+            answer = _asked("axolotl", version, {"verb": "model", "config": said})
+            told = "not properly set when adding new tokens"
+            assert (told in answer.get("text", "")) is (kind == "bad")
+
+
+def test_patterns_of_a_base_freeze_its_adapter() -> None:
+    """adapter-frozen-with-the-base"""
+    said = yaml.safe_load(example("adapter-frozen-with-the-base", "bad", 0).files["config.yaml"])
+    patterns = said["unfrozen_parameters"]
+    for version in ("0.13.2", "0.19.0"):
+        trained = [
+            _asked("axolotl", version, {"verb": "thaw", "adapts": adapts, "patterns": patterns})
+            for adapts in (True, False)
+        ]
+        assert trained[0]["trained"] == []
+        assert trained[1]["trained"]
 
 
 def test_a_layer_has_blocks_and_no_projections() -> None:

@@ -84,6 +84,14 @@ def _elastic(pair: Pair, ours: Sequence[Diagnostic], theirs: str) -> bool:
     return is_on and not theirs and all(at is not None and at.path in _BATCH for at in labels)
 
 
+def _fraction(pair: Pair, ours: Sequence[Diagnostic], theirs: str) -> bool:
+    labels = [each.primary for each in ours]
+    return not theirs and all(
+        at is not None and at.path in _BATCH and isinstance(pair.config.get(at.path), float)
+        for at in labels
+    )
+
+
 def _text_for_half(pair: Pair, ours: Sequence[Diagnostic], theirs: str) -> bool:
     blocks = (pair.config.get("fp16"), pair.config.get("bf16"))
     half = [(pair.arguments or {}).get(each) for each in ("fp16", "bf16")]
@@ -162,6 +170,11 @@ LISTED: Final = (
         "batch sizes of an elastic run",
         "elastic training puts its own in the place of what is written, of whatever type that is",
         _elastic,
+    ),
+    Difference(
+        "a fraction of a sample",
+        "the batch sizes come out, and the loader that is made by them refuses it: none is here",
+        _fraction,
     ),
     Difference(
         "half precision by a word",

@@ -103,7 +103,9 @@ def _question(pair: Pair, trained: Mapping[str, Any] | None) -> dict[str, Any] |
         config = trained["deepspeed"]
     else:
         return None
-    client = None if config.get("optimizer") else _CLIENT
+    named = config.get("optimizer")
+    is_client_s = not (named.get("type") if isinstance(named, dict) else named)
+    client = _CLIENT if is_client_s else None
     if trained is not None and client:
         # accelerate 1.15.0 accelerator.py `_prepare_deepspeed`
         config = {**config, "zero_allow_untested_optimizer": True}

@@ -1,0 +1,32 @@
+"""Runs that had enough memory are told of none that is missing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from corpus import text_of
+from lint_asking import lint
+
+CASES: list[dict[str, Any]] = yaml.safe_load(
+    (Path(__file__).parent / "data/ran.yaml").read_text("utf-8")
+)
+OF_MEMORY = {
+    "device-memory-exceeded",
+    "offload-beyond-host-memory",
+    "every-process-loads-the-model",
+}
+
+
+def test_there_are_many_and_each_says_where_it_is_from() -> None:
+    assert len(CASES) >= 40
+    assert all(case["source"] and "--hardware" in case["arguments"] for case in CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["title"])
+def test_nothing_is_said_to_be_too_much(case: dict[str, Any], tmp_path: Path) -> None:
+    texts = {name: text_of(name, data) for name, data in case["files"].items()}
+    named = [name for name in texts if "/" not in name]
+    answer = lint(tmp_path, texts, [*named, *case["arguments"].split()])
+    told = [each for each in answer.findings if each["id"] in OF_MEMORY]
+    assert [each["message"] for each in told if each["severity"] != "note"] == []
