@@ -43,9 +43,8 @@ def cold_pair() -> list[float]:
 def rules_import() -> float:
     """Seconds to import every rule, after what they build on."""
     code = (
-        "import time; from tunec.compiler.lints import lint, index;"
-        " t = time.perf_counter(); n = len(list(index.rules()));"
-        " print(n, time.perf_counter() - t)"
+        "import time; from tunec.compiler.lints import lint, index; t = time.perf_counter(); n = "
+        "len(list(index.rules())); print(n, time.perf_counter() - t)"
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -20,6 +20,7 @@ from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.lints.allowed_names import unknown_allowances
 from tunec.compiler.lints.emitted import objections
 from tunec.compiler.locate import locate
 from tunec.compiler.passes.contract import Outcome, Pass
@@ -98,7 +99,8 @@ def plan(
     facts = replace(facts, needs=needed) if needed else facts
     draft, ledger, found, answer = _run(facts, hook)
     facts, decided = facts.informed(draft), draft.plan()
-    said = (*loaded.diagnostics, *_unanswerable(loaded, asked, facts), *found)
+    unread = unknown_allowances(loaded.spec.allow)
+    said = (*loaded.diagnostics, *unread, *_unanswerable(loaded, asked, facts), *found)
     found = (*said, *_breaches(decided, facts, ledger, fits=not has_errors(found)))
     if has_errors(found):
         if repairing:
