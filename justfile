@@ -10,7 +10,11 @@ default:
     @just --list --unsorted
 
 # all that CI runs, the quick checks first
-check: quick test
+check: ready test
+
+# the quick checks, and beside them what the tests will ask for
+[private, parallel]
+ready: quick fetch
 
 # all checks but the tests, beside each other
 [parallel]
@@ -39,6 +43,10 @@ generated:
     python -m tunec.compiler.frontend.json_schema --check
     python -m tunec.targets.generate_silence --check
     python docs/generate.py --check
+
+# fetch the consumers that tests ask, those that are not here yet (needs PyPI)
+fetch:
+    python -m tunec.compiler.consumers.prefetch
 
 # every test; arguments go to pytest, as in `just test -k house`
 test *arguments:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tunec.compiler.consumers import processes
+from tunec.compiler.consumers import prefetch, processes
 from tunec.compiler.consumers.asking import ConsumerFailed, ask
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
 from tunec.compiler.consumers.packages import link
-from tunec.compiler.consumers.sets import SETS, choose, releases, together
+from tunec.compiler.consumers.sets import SETS, ConsumerSet, choose, releases, together
 
 
 def wheel(folder: Path, name: str, version: str, source: str) -> None:
@@ -152,6 +152,26 @@ def test_two_at_once_make_one(shelf, tmp_path):
     assert made[0] == made[1]
     names = {path.name for path in (tmp_path / "cache").iterdir()}
     assert names == {made[0].root.name, "packages"}
+
+
+def test_what_is_fetched_at_once_holds_no_package_twice():
+    pins = [pin for known in SETS.values() for pin in known.requirements]
+    found = prefetch.rounds(pins)
+    assert sorted(pin for each in found for pin in each) == sorted(set(pins))
+    for each in found:
+        names = [pin.partition("==")[0] for pin in each]
+        assert len(names) == len(set(names))
+
+
+def test_what_was_fetched_need_not_be_had_again(shelf, tmp_path, monkeypatch, capsys):
+    wheel(shelf, "packaging", "0.0.1", "")
+    known = {each: ConsumerSet(each, "0.0.1") for each in ("packaging", "idna")}
+    monkeypatch.setattr(prefetch, "SETS", known)
+    monkeypatch.setattr(prefetch, "default_cache", lambda: tmp_path / "cache")
+    assert prefetch.main() == 0
+    assert "idna==0.0.1 cannot be had" in capsys.readouterr().err
+    (shelf / "packaging-0.0.1-py3-none-any.whl").unlink()
+    assert prepare(["packaging==0.0.1"], tmp_path / "cache").root.exists()
 
 
 @pytest.fixture
