@@ -1,6 +1,7 @@
 """What is derived is fresh, and the check can tell."""
 
 import importlib.util
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def generate():
+    """The generator, which derives the pages once: the same sources give the same pages."""
     spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs/generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    module.derived = cache(module.derived)
     return module
 
 

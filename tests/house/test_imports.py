@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -47,6 +48,12 @@ def imports(node: ast.AST, *, lazy: bool) -> Iterator[ast.Import | ast.ImportFro
             yield from imports(child, lazy=lazy)
 
 
+@cache
+def imported(file: Path, *, lazy: bool) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """The import statements of a file, which is parsed once for all tests here."""
+    return tuple(imports(ast.parse(file.read_text("utf-8")), lazy=lazy))
+
+
 def named(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
     """The modules that an import statement names."""
     if isinstance(statement, ast.Import):
@@ -60,8 +67,7 @@ def named(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
 def graph(*, lazy: bool) -> dict[str, set[str]]:
     found = {}
     for name, file in MODULES.items():
-        tree = ast.parse(file.read_text("utf-8"))
-        targets = {each for node in imports(tree, lazy=lazy) for each in named(node)}
+        targets = {each for node in imported(file, lazy=lazy) for each in named(node)}
         found[name] = {each for each in targets if each in MODULES and each != name}
     return found
 
@@ -107,7 +113,7 @@ def test_imports_are_absolute():
     found = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for file in MODULES.values()
-        for node in imports(ast.parse(file.read_text("utf-8")), lazy=True)
+        for node in imported(file, lazy=True)
         if isinstance(node, ast.ImportFrom) and node.level
     ]
     assert found == []
@@ -118,7 +124,7 @@ def test_ours_is_imported_by_its_installed_name():
     found = [
         f"{name}: {each}"
         for name, file in MODULES.items()
-        for node in imports(ast.parse(file.read_text("utf-8")), lazy=True)
+        for node in imported(file, lazy=True)
         for each in named(node)
         if each.split(".")[0] in FOLDERS
     ]
@@ -131,7 +137,7 @@ def test_nothing_heavy_is_imported_at_module_level():
         f"{name}: {each}"
         for name, file in MODULES.items()
         if ".consumer" not in name and not name.startswith(LIVE)
-        for node in imports(ast.parse(file.read_text("utf-8")), lazy=False)
+        for node in imported(file, lazy=False)
         for each in named(node)
         if each.split(".")[0] in HEAVY
     ]
