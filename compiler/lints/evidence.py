@@ -7,6 +7,7 @@ from packaging.version import Version
 
 from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.effective import releases_around
 from tunec.compiler.lints.environment import Release
 
 _STEM = "training_arguments"
@@ -22,13 +23,16 @@ def no_older_than_its_keys(release: Release, documents: Iterable[Document]) -> R
     if release.is_named:
         return release
     said = {key for each in documents if each.kind in _KINDS for key in each.root.fields or ()}
-    later = sorted(each for each in map(Version, known_releases(_STEM)) if each > release.version)
-    came = said & (_fields(later[-1]) - _fields(release.version)) if said and later else set()
-    if not came:
+    known = sorted(map(Version, known_releases(_STEM)))
+    told = said & _fields(known[-1])
+    lacking = [each for each in known if not told <= _fields(each)]
+    if not lacking:
         return release
-    lacking = (each for each in (release.version, *later) if not came <= _fields(each))
-    return replace(release, version=later[-1], after=max(lacking))
+    taken = known[-1] if told - _fields(release.version) else release.version
+    return replace(release, version=taken, after=lacking[-1])
 
 
 def _fields(release: Version) -> frozenset[str]:
-    return frozenset(class_schema(_STEM, str(release))["properties"])
+    """What a release may know: between two known ones, what either knows."""
+    around = releases_around(_STEM, str(release))
+    return frozenset(key for each in around for key in class_schema(_STEM, each)["properties"])

@@ -261,13 +261,27 @@ class Run:
     @cached_property
     def releases(self) -> Mapping[str, Release]:
         """The release of each package that some table speaks of, or that somebody names."""
-        found = dict(releases(self.targets, self.environment))
+        found = dict(releases(self._by_presence(), self.environment))
         taken = found.get("transformers")
         if taken is not None and not taken.is_named:
             from tunec.compiler.lints.evidence import no_older_than_its_keys
 
             found["transformers"] = no_older_than_its_keys(taken, self.documents)
         return found
+
+    def _by_presence(self) -> Mapping[str, Target]:
+        """Tables of named packages first, of programs that run here, and the trainer's.
+
+        They decide what goes along. A program that nobody runs pins nothing: LLaMA-Factory's
+        transformers is no one else's.
+        """
+        held = {each.target.name for each in self.documents if each.target is not None}
+
+        def order(name: str) -> tuple[bool, bool, bool]:
+            is_named = self.targets[name].package in self.environment.software
+            return not is_named, name not in held, name != "huggingface"
+
+        return {name: self.targets[name] for name in sorted(self.targets, key=order)}
 
     # ── the ledger ───────────────────────────────────────────────────────────────────────────────
 

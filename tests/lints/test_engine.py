@@ -251,6 +251,37 @@ def test_a_key_that_came_with_a_release_tells_of_it(asked, told):
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "named", "package", "taken"),
+    [
+        ("ds.json", DS, {}, "deepspeed", "0.19.8"),
+        ("ds.json", DS, {}, "transformers", "5.23.0"),
+        ("t.yaml", "output_dir: out\nbf16: true\n", {}, "transformers", "5.23.0"),
+        ("t.yaml", "output_dir: out\nbf16: true\n", {"trl": "0.21.0"}, "transformers", "4.55.4"),
+        (
+            "f.yaml",
+            "model_name_or_path: m\nstage: sft\nfinetuning_type: lora\n",
+            {},
+            "transformers",
+            "4.57.6",
+        ),
+    ],
+)
+def test_only_a_program_that_runs_says_what_goes_with_it(name, text, named, package, taken):
+    run = _run({name: text}, software=named)
+    assert str(run.release(package).version) == taken
+    assert not run.release(package).is_named
+
+
+@pytest.mark.parametrize("release", ["0.21.0", "0.13.0", "1.5.0"])
+def test_a_release_between_those_that_are_known_is_no_fault(release, tmp_path):
+    """transformers 4.55.4 goes with TRL 0.21, and no table of fields is kept for it."""
+    texts = {"grpo.yaml": "model_name_or_path: m\noutput_dir: out\nnum_generations: 8\nbeta: 0.1\n"}
+    answer = lint(tmp_path, texts, ["grpo.yaml", "--software", f"trl={release}"])
+    assert answer.code in (0, 1)
+    assert isinstance(answer.findings, list)
+
+
+@pytest.mark.parametrize(
     "question",
     [
         ("document", "glm4", "kind"),
