@@ -101,6 +101,8 @@ _COUNTS_OF_MPI: Final = frozenset(
 )
 """Open MPI 5.0 mpirun manual page; Intel MPI 2021 and MPICH 4 mpiexec: how many, and where."""
 _PYTHON: Final = re.compile(r"python[\d.]*(\.exe)?")
+_NEAR: Final = 64
+"""Words behind one that is not known, among which the script is looked for."""
 _SCRIPT: Final = re.compile(r"[^-].*\.(py|sh)\Z", re.DOTALL)
 _NUMBER: Final = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
@@ -227,8 +229,9 @@ def _flags(words: Sequence[Field], launcher: str) -> tuple[Flags, Sequence[Field
     found: list[tuple[Field, tuple[Field, ...]]] = []
     at = 0
     while at < len(words):
-        word, following = words[at], words[at + 1 :]
-        if not word.is_known and not word.text.startswith("-") and _hides_flags(following):
+        word = words[at]
+        is_hidden = not word.is_known and not word.text.startswith("-")
+        if is_hidden and _hides_flags(words[at + 1 : at + 1 + _NEAR]):
             at += 1
             continue
         if not word.text.startswith("-") or word.text == "--":
@@ -246,7 +249,8 @@ def _flags(words: Sequence[Field], launcher: str) -> tuple[Flags, Sequence[Field
 
 def _hides_flags(following: Sequence[Field]) -> bool:
     """Whether the script is yet to come behind a word that is not known, as in `$ARGS train.py`."""
-    return any(each.text == "-m" or _SCRIPT.match(each.text) for each in following[:64])
+    near = following[:_NEAR]
+    return any(each.text == "-m" or _SCRIPT.match(each.text) for each in near)
 
 
 def _is_switch(text: str, launcher: str) -> bool:

@@ -7,6 +7,7 @@ knows where it was written. Reading is one pass over the text whatever the text 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal
 
 MAX_COMMANDS: Final = 5_000
@@ -84,8 +85,13 @@ class Command:
     end: str
 
 
-def commands(source: Chars) -> Iterator[Command]:
+@lru_cache(maxsize=8)
+def commands(source: Chars) -> tuple[Command, ...]:
     """The commands of a script in order. Comments, redirections and here-documents are left out."""
+    return tuple(_commands(source))
+
+
+def _commands(source: Chars) -> Iterator[Command]:
     reader = _Reader(source)
     count = words = 0
     while reader.at < len(reader.text) and count < MAX_COMMANDS and words < MAX_WORDS:

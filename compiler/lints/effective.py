@@ -151,6 +151,10 @@ def _said(run: "Run", kind: str, key: str, said: Place) -> Effective:
         return Effective(said.value, "document", said.document.name, said)
     if run.deepspeed_reader == "unknown":
         return Effective(None, "unknown", "", said)
+    if run.deepspeed_reader == "trainer" and key == "zero_optimization.stage":
+        by = "the default of accelerate's plugin"
+        is_flag = is_launched_by_accelerate(run)
+        return Effective(None, "unknown", "", said) if is_flag else Effective(2, "filled", by, said)
     if run.deepspeed_reader == "plain" or key not in filled_keys(run):
         # a block of DeepSpeed drops "auto" (runtime/config_utils.py `DeepSpeedConfigModel`)
         found = default_of(run, kind, key)
@@ -158,9 +162,27 @@ def _said(run: "Run", kind: str, key: str, said: Place) -> Effective:
     return _filled(run, key, said)
 
 
+def is_launched_by_accelerate(run: "Run") -> bool:
+    """Whether accelerate's launcher may give its plugin what a ds_config leaves to it by `auto`.
+
+    accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: the stage, 2
+    by default, the devices of offload and the gathering on save come from its own variables.
+    """
+    starts = (each.value("launcher") for each in run.of("launch"))
+    return bool(run.of("accelerate")) or "accelerate" in starts
+
+
 def filled_keys(run: "Run") -> tuple[str, ...]:
     """The keys of ds_config.json whose `auto` the Trainer of this release fills in."""
-    return automatic_keys(str(run.release("transformers").version))
+    return automatic_keys(filling_release(run))
+
+
+def filling_release(run: "Run") -> str:
+    """The release of transformers that fills in a ds_config, or the oldest that is known.
+
+    transformers 4.30.2 deepspeed.py and 4.36.2 integrations/deepspeed.py fill in what 4.40.2 does.
+    """
+    return str(max(run.release("transformers").version, Version("4.40.2")))
 
 
 Fill = Callable[["Run"], Any]

@@ -1,11 +1,13 @@
 """What a file's name says of a few keys that several programs have."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import PurePath
 from typing import Any, Final
 
-from tunec.compiler.lints.kinds import known_keys
+from tunec.compiler.diagnostics.wording import nearly
+from tunec.compiler.lints.kinds import kind_of, known_keys, schema, schema_name
 from tunec.compiler.target import File, Target
 
 _NAMES: Final = (
@@ -22,11 +24,15 @@ _NAMES: Final = (
     (re.compile(r"^(trl|sft)\b"), ("trl", "sft.yaml")),
     (re.compile(r"^dpo\b"), ("trl", "dpo.yaml")),
     (re.compile(r"^grpo\b"), ("trl", "grpo.yaml")),
+    (re.compile(r"deepspeed|^ds([_-]|$)|^zero_?-?[0-3]"), ("deepspeed", "ds_config.json")),
 )
 """By the names that makers and users give such files."""
 _OUTRIGHT: Final = re.compile(r"train(er|ing)[_-]?arg|^hf(\b|[_-])")
 """Names that no other program's file has: half of the keys need to be known then."""
 
+_LIKE: Final = 0.75
+"""How like a key of DeepSpeed's a word has to be to be meant for it."""
+_ENGINE: Final = ("deepspeed", "ds_config.json")
 _MODEL: Final = ("huggingface", "model_args.yaml")
 _LOADING: Final = frozenset(
     {
@@ -42,6 +48,12 @@ _LOADING: Final = frozenset(
 )
 """What `from_pretrained` is given: transformers 4.40.2 to 5.23.0 modeling_utils.py, quantizers; the
 last two rows unslothai/unsloth models/loader.py."""
+_BESIDE: Final = {
+    _MODEL: _LOADING,
+    ("huggingface", "adapter_config.json"): frozenset({"method", "adapter_dtype"}),
+}
+"""Keys that nobody's schema has, and that people show in a file of that name: of an adapter, what
+it is called and the dtype that `autocast_adapter_dtype` leaves it in."""
 _MARKS: Final = frozenset(
     {"load_in_4bit", "load_in_8bit", "quantization_config", "device_map", "torch_dtype"}
 )
@@ -57,20 +69,46 @@ def by_name(
         return None
     if wanted is None and keys_of_loading(document):
         wanted = _MODEL
-    if wanted is None:
+    if wanted is None or (wanted == _ENGINE and not name.endswith(".json")):
         return None
     keys = set(document)
-    beside = _LOADING if wanted == _MODEL else frozenset()
+    beside = _BESIDE.get(wanted, frozenset())
     least = len(keys) / 2 if _OUTRIGHT.search(stem) else len(keys)
     return next(
         (
             (target, file)
             for target, file in files
             if (target.name, file.name) == wanted
-            and len(keys & (known_keys(target, file) | beside)) >= least
+            and len(_known(keys, target, file, beside)) >= least
         ),
         None,
     )
+
+
+def _known(keys: set[str], target: Target, file: File, beside: frozenset[str]) -> set[str]:
+    """The keys that a file has; of DeepSpeed's also those of its blocks, and what is near one.
+
+    Whoever shows a key that does nothing shows it alone, and that one is in no schema.
+    """
+    if kind_of(target, file) != "deepspeed":
+        return keys & (known_keys(target, file) | beside)
+    known = _at_any_level(schema_name(target, file))
+    return {key for key in keys if key in known or nearly(key, known, _LIKE)}
+
+
+@cache
+def _at_any_level(name: str | None) -> frozenset[str]:
+    """The names of the keys of a schema, at the top and below, and of those that are gone."""
+    found = schema(name) if name is not None else {}
+    return frozenset(_names(found)) | frozenset(found.get("x-refused", ()))
+
+
+def _names(schema: Mapping[str, Any]) -> Iterable[str]:
+    for name, inner in schema.get("properties", {}).items():
+        yield name
+        yield from _names(inner)
+    for each in schema.get("anyOf", ()):
+        yield from _names(each)
 
 
 def keys_of_loading(document: dict[str, Any]) -> bool:

@@ -28,6 +28,10 @@ _TOML: Final = re.compile(r"(?m)^\s*(?:\[[\w.\"-]+\]|[\w-]+\s+=\s+\S)")
 _YAML: Final = re.compile(r"(?m)^[\w\"'-]+\s*:(?:\s|$)")
 _MISSING: Final = "???"
 """omegaconf 2.3.0 base.py: a value that has to be given on the command line."""
+_ENGINE: Final = re.compile(
+    r'\s*\{.*"(?:zero_optimization|train_micro_batch_size_per_gpu)"\s*:', re.DOTALL
+)
+_TWICE: Final = "E0107"
 _PUT_IN: Final = re.compile(r"\$\{[^{}]*\}|\?\?\?")
 _OF_A_TEMPLATE: Final = 4
 """Values `${NAME}` from which on a file is a template: one alone is more likely a mistake, for no
@@ -65,6 +69,8 @@ def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], lis
         return (hostfile(name, text),), []
     if written == "toml":
         return _toml(name, text)
+    if written == "yaml" and _is_json_of_engine(name, text):
+        written = "json"
     root, faults = parse(content, name, "json" if written == "json" else "yaml")
     if root is None:
         return (), list(faults)
@@ -72,6 +78,18 @@ def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], lis
         root, unknown = known_part(root)
         return (Parsed(written, text, root, unknown=unknown),), list(faults)
     return (Parsed(written, text, root),), list(faults)
+
+
+def _is_json_of_engine(name: str, text: str) -> bool:
+    """Whether a file is DeepSpeed's JSON, whatever its name ends in: nobody reads that as YAML.
+
+    accelerate 0.30.1 to 1.15.0 utils/deepspeed.py `HfDeepSpeedConfig.__init__`: json.load;
+    deepspeed 0.14.5 to 0.19.8 runtime/config.py: hjson.load.
+    """
+    if not _ENGINE.match(text):
+        return False
+    root, faults = parse(text, name, "json")
+    return root is not None and all(each.id == _TWICE for each in faults)
 
 
 def format_of(name: str, text: str) -> str:

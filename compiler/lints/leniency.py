@@ -20,6 +20,9 @@ _SHARE: Final = 0.25
 _LONG: Final = 1_000
 """Characters of a text without a key from which on it is data, and no beginning of a config."""
 _STRANGE: Final = "none of the programs that are known has a file with such keys"
+_KEYLESS: Final = "nothing in it has the form of a key"
+_OF_CLUSTERS: Final = ("kubeflow", "skypilot")
+"""Kinds that hold one run among much that is for others to judge, templates of charts too."""
 _SYNTAX: Final = "E01"
 _VALUE: Final = re.compile(r"\s+#.*|,\s*\Z")
 """What follows a value in its line."""
@@ -49,7 +52,7 @@ def of_somebody(
     Workflows, editors' settings and templates of charts have syntax of their own (comments in JSON,
     tags, `{{ }}`), which is for their own readers to judge.
     """
-    known = {each.name for each in documents}
+    known = {each.name for each in documents if each.kind not in _OF_CLUSTERS}
     strange: dict[str, bool] = {}
     for fault in faults:
         name = fault.file
@@ -57,6 +60,8 @@ def of_somebody(
             strange[name] = _is_strange(sources[name], targets)
         if strange.get(name):
             yield replace(fault, severity="warning", notes=(*fault.notes, _STRANGE))
+        elif name not in known and _KEY.search(sources.get(name, "a:")) is None:
+            yield replace(fault, notes=(*fault.notes, _KEYLESS))
         else:
             yield fault
 
@@ -64,6 +69,11 @@ def of_somebody(
 def is_of_nobody(fault: Diagnostic) -> bool:
     """Whether a fault is of a file of which `of_somebody` only warns."""
     return _STRANGE in fault.notes
+
+
+def is_of_nothing(fault: Diagnostic) -> bool:
+    """Whether a fault is of a file in which no line has the form of a key: it is empty, or data."""
+    return _KEYLESS in fault.notes
 
 
 def _is_strange(text: str, targets: Mapping[str, Target]) -> bool:

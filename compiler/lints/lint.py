@@ -12,7 +12,7 @@ from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.folders import files_of
 from tunec.compiler.lints.index import rule, rule_names
-from tunec.compiler.lints.leniency import is_of_nobody
+from tunec.compiler.lints.leniency import is_of_nobody, is_of_nothing
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.runs import read_runs
 from tunec.compiler.lints.silence import outspoken
@@ -109,7 +109,7 @@ def check_artifacts(
 def _strangers(reading: Reading) -> Iterator[str]:
     """The files that are of no known kind, also those of which nothing could be read."""
     yield from (each.name for each in reading.unread)
-    yield from (fault.file for fault in reading.faults if is_of_nobody(fault))
+    yield from (each.file for each in reading.faults if is_of_nobody(each) or is_of_nothing(each))
 
 
 def _without(reading: Reading, files: Set[str]) -> Reading:

@@ -14,6 +14,7 @@ from tunec.compiler.frontend.shell_references import (
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.file_names import by_name
 from tunec.compiler.lints.formats import Parsed
+from tunec.compiler.lints.keys.former import HANDBOOK
 from tunec.compiler.lints.kinds import (
     LEAST_SHARE,
     OF_SCRIPTS,
@@ -27,7 +28,8 @@ from tunec.compiler.target import File, Target
 _FIRST: Final = ("axolotl", "llamafactory", "trl-methods", "simpletuner", "accelerate", "trl")
 _LAST: Final = ("glm4", "minicpm-v")
 _TOML: Final = ("simpletuner",)
-"""Who reads TOML: another file of that format is of none of the programs that are known."""
+"""Who reads TOML, which no other program that is known does, and no YAML: simpletuner 4.10.1
+helpers/configuration/loader.py; scripts of diffusers' kind have many of its keys."""
 _WITH_PROGRAM: Final = ("axolotl", "llamafactory", "simpletuner", "accelerate", "deepspeed")
 """Who brings the program that reads its keys: flags of another script are not theirs."""
 _SEQ2SEQ: Final = frozenset(
@@ -54,8 +56,16 @@ _SHARE_OF_ENGINE: Final = 0.9
 _SHARE_OF_SECTIONS: Final = 0.4
 """The share of a file's keys that DeepSpeed has to know: GPT-NeoX and others put its sections among
 keys of their own."""
+_SHARE_OF_PART: Final = 0.5
+"""The share of the keys of a part of LLaMA-Factory's file, which names no model, that it has to
+know: programs that start it have files of their own with some of its keys."""
 _BY_MARKS: Final = "trl-methods"
 """Whose files are told by keys of their own: the others are shared by every trainer."""
+_OF_METHODS: Final = {"trl-methods": "output_dir", "trl": "model_name_or_path"}
+"""Whose files are of one method each, and the key that every whole one has."""
+_OF_WHOLE: Final = frozenset(_OF_METHODS.values())
+_OF_TUNERS: Final = frozenset({"rlhf_type", "base_model", "stage", "finetuning_type", "rl"})
+"""Keys of ms-swift, Axolotl and LLaMA-Factory, which have numbers of the same methods."""
 _REQUIRED: Final = {"axolotl": "base_model", "llamafactory": "model_name_or_path"}
 """A key without which a program takes no file: others have many of its keys too."""
 _OF_OTHERS: Final = frozenset(
@@ -67,6 +77,18 @@ _OF_OTHERS: Final = frozenset(
 """Keys of ms-swift, which has many of TrainingArguments' with other defaults (swift 3.0 to 4.0
 llm/argument), and of Open Instruct's own loop (allenai/open-instruct finetune.py
 `FlatArguments`)."""
+_RECORDED: Final = frozenset({"value", "desc"})
+"""What W&B's record of a run holds of each setting (wandb 0.12 to 0.23 sdk/lib/config_util.py
+`dict_add_value_dict`): no program reads its config.yaml."""
+_UNASKED: Final = frozenset(
+    {
+        *("bos_token", "unk_token", "sep_token", "cls_token", "mask_token"),
+        "additional_special_tokens",
+    }
+)
+_TOKENS: Final = _UNASKED | {"eos_token", "pad_token"}
+"""A tokenizer's special_tokens_map.json: transformers 4.40.2 to 5.23.0 tokenization_utils_base.py
+`SPECIAL_TOKENS_ATTRIBUTES`. TRL's classes have the last two as well."""
 _OF_CPO: Final = frozenset({"cpo_alpha", "simpo_gamma"})
 """Fields of CPOConfig alone (trl 0.9.6 to 0.24.0 trainer/cpo_config.py, 1.16.0 experimental/cpo):
 its other fields are those of TrainingArguments, and some of DPOConfig's, whose file it is not."""
@@ -83,7 +105,7 @@ def recognised(
 ) -> tuple[Target, File, str] | None:
     """The target, its file, and what rules call it; None where nobody's who is known."""
     document = plain(parsed.root)
-    if parsed.reader == OWN or (not parsed.part and _OF_OTHERS & set(parsed.root.fields or ())):
+    if parsed.reader == OWN or (not parsed.part and _is_of_others(document)):
         return None
     started = _by_program(parsed, targets) or _of_cpo(parsed, document, targets)
     if started is not None:
@@ -100,15 +122,36 @@ def recognised(
         told = None if parsed.part else by_name(file_name, files, document)
         if told is not None:
             return _narrowed((*told, kind_of(*told)), files, document)
-        for target, file in files:
-            if _is(file, document) and (group is named or _is_its_own(target, file, parsed)):
-                found = target, file, kind_of(target, file)
-                return _narrowed(found, files, document) if parsed.part != "flags" else found
-        mine = files if group is named else [each for each in files if _may_take(each[0], document)]
-        best = _by_keys(mine, document)
-        if best is not None and _is_plausible(best, parsed):
-            return best
+        if parsed.format == "yaml" and group is not named:
+            files = [each for each in files if each[0].name not in _TOML]
+        found = _marked(files, parsed, document, is_named=group is named)
+        found = found or _best(files, parsed, document, is_named=group is named)
+        if found is not None:
+            return found
     return None
+
+
+def _marked(
+    files: Sequence[tuple[Target, File]], parsed: Parsed, document: Any, *, is_named: bool
+) -> tuple[Target, File, str] | None:
+    """The first file that knows the document for its own."""
+    for target, file in files:
+        if _is(file, document) and (is_named or _is_its_own(target, file, parsed)):
+            found = target, file, kind_of(target, file)
+            return _narrowed(found, files, document) if parsed.part != "flags" else found
+    return None
+
+
+def _is_of_others(document: Any) -> bool:
+    """Whether keys, or the form of all values, are of a program that nobody knows."""
+    if not isinstance(document, dict):
+        return False
+    said = [each for key, each in document.items() if key != "wandb_version"]
+    is_record = len(said) > 1 and all(
+        isinstance(each, dict) and "value" in each and each.keys() <= _RECORDED for each in said
+    )
+    is_tokenizer_s = document.keys() <= _TOKENS and not _UNASKED.isdisjoint(document)
+    return is_record or is_tokenizer_s or not _OF_OTHERS.isdisjoint(document)
 
 
 def _of_cpo(
@@ -152,6 +195,22 @@ def _by_program(parsed: Parsed, targets: Mapping[str, Target]) -> tuple[Target, 
     is_by_path = _OF_TRL.search(parsed.program) is not None
     is_own = parsed.reader == "trl" or is_by_path or _knows(mine, parsed, LEAST_SHARE)
     return next(((*each, kind_of(*each)) for each in mine if is_own), None)
+
+
+def _part_of_trl(
+    files: Iterable[tuple[Target, File]], document: Any
+) -> tuple[Target, File, str] | None:
+    """The file of a preference method whose own keys stand in a part that names no model."""
+    if not isinstance(document, dict) or _OF_WHOLE & set(document) or _OF_TUNERS & set(document):
+        return None
+    for target, file in files:
+        told = _OF_METHODS.get(target.name)
+        kind = kind_of(target, file)
+        if told is None or kind == "sft" or not _is(file, {**document, told: ""}):
+            continue
+        if len(set(document) & known_keys(target, file)) >= LEAST_SHARE * len(document):
+            return target, file, kind
+    return None
 
 
 def _narrowed(
@@ -211,6 +270,10 @@ def _is_its_own(target: Target, file: File, parsed: Parsed) -> bool:
     if kind == "deepspeed":
         keys = frozenset(parsed.root.fields or ())
         return len(keys & known_keys(target, file)) >= _SHARE_OF_SECTIONS * len(keys)
+    if kind == "llamafactory" and not parsed.part:
+        keys = frozenset(parsed.root.fields or ())
+        is_named = _REQUIRED[kind] in keys
+        return is_named or len(keys & known_keys(target, file)) >= _SHARE_OF_PART * len(keys)
     if kind not in _CLASSED:
         return True
     least = _SHARE_OF_FLAGS if parsed.part == "flags" else LEAST_SHARE
@@ -228,6 +291,8 @@ def _knows(files: Sequence[tuple[Target, File]], parsed: Parsed, least: float) -
     if not fields:
         return False  # the engine's own flags are of no trainer
     every = _SEQ2SEQ.union(*(known_keys(*each) for each in files))
+    if not parsed.part and any(kind_of(*each) in TRL for each in files):
+        every |= frozenset(HANDBOOK)  # a recipe of the handbook, which TRL's classes read now
     mine = [key for key, each in fields.items() if key in every and _may_be(key, each)]
     loads_only = parsed.part == "flags" and "deepspeed" in mine and "output_dir" not in mine
     if loads_only and len(fields_of("hf").intersection(mine)) - 1 < _LEAST_FLAGS:
@@ -261,6 +326,18 @@ def _is(file: File, document: Any) -> bool:
         return bool(file.recognise(document))
     except (TypeError, ValueError, AttributeError, LookupError):
         return False
+
+
+def _best(
+    files: Sequence[tuple[Target, File]], parsed: Parsed, document: Any, *, is_named: bool
+) -> tuple[Target, File, str] | None:
+    """The file of a method whose own keys are there, or else the one that knows most keys."""
+    part = None if parsed.part else _part_of_trl(files, document)
+    if part is not None:
+        return part
+    mine = files if is_named else [each for each in files if _may_take(each[0], document)]
+    found = _by_keys(mine, document)
+    return found if found is not None and _is_plausible(found, parsed) else None
 
 
 def _is_plausible(found: tuple[Target, File, str], parsed: Parsed) -> bool:

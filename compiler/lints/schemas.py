@@ -19,7 +19,7 @@ from tunec.compiler.consumers.schemas import (
     ds_config_schema,
 )
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.effective import CLASSES, releases_around
+from tunec.compiler.lints.effective import CLASSES, filling_release, releases_around
 from tunec.compiler.lints.place import Place
 from tunec.schemas.frozen import dataclass
 
@@ -80,7 +80,7 @@ def schemas(run: "Run", document: Document) -> tuple[Schema, ...]:
 
 def _deepspeed(run: "Run") -> tuple[Schema, ...]:
     is_plain = run.deepspeed_reader == "plain"
-    reader = None if is_plain else str(run.release("transformers").version)
+    reader = None if is_plain else filling_release(run)
     release, newest = run.release("deepspeed").version, ds_config_releases()[-1]
     read_as = newest if release > Version(f"{newest}.99") else str(release)
     try:
@@ -234,7 +234,7 @@ def paths_of(schema: Schema, prefix: str = "") -> Iterator[str]:
 
 def filled_by_trainer(run: "Run") -> frozenset[str]:
     """The keys of ds_config.json whose `auto` the trainer of this release fills in."""
-    return frozenset(automatic_keys(str(run.release("transformers").version)))
+    return frozenset(automatic_keys(filling_release(run)))
 
 
 def newest(stem: str) -> str:
