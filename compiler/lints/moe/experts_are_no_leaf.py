@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.lints.moe.experts import BLOCKS, experts, family
+from tunec.compiler.lints.moe.experts import BLOCKS, experts, family, named_family
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.zero.asked import stage_of
@@ -15,8 +15,9 @@ _SAID: Final = (
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    stage, block = stage_of(run), BLOCKS.get(family(run))
-    if stage.value != 3 or stage.place is None or not experts(run) or block is None:
+    stage, kind = stage_of(run), _kind(run)
+    block = BLOCKS.get(kind)
+    if stage.value != 3 or stage.place is None or block is None:
         return
     if run.said("deepspeed", *_SAID) or run.of("llamafactory"):
         return
@@ -25,7 +26,7 @@ def _check(run: Run) -> Iterator[Finding]:
     if run.runs("transformers>=5") is True or run.value("parallel.world", 2) == 1:
         return
     yield Finding(
-        f"the experts of {family(run)} are no leaf of stage 3: the run hangs",
+        f"the experts of {kind} are no leaf of stage 3: the run hangs",
         (stage.place.label("each rank gathers the experts its tokens chose"),),
         (
             "gathers are collective: ranks that chose other experts wait for each other for ever",
@@ -35,6 +36,13 @@ def _check(run: Run) -> Iterator[Finding]:
         f"write deepspeed_moe_layer_cls_names: {block} in accelerate's file, call "
         f"set_z3_leaf_modules(model, [{block}]), or run DeepSpeed 0.18 with leaf_module",
     )
+
+
+def _kind(run: Run) -> str:
+    """The family of the run's experts: as the catalogue knows it, or by the model's name."""
+    if run.model is None:
+        return named_family(run)
+    return family(run) if experts(run) else ""
 
 
 RULE = Rule(

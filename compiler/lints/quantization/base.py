@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.diagnostics.diagnostic import Label, Severity
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.diffusion.asked import configs, said
 from tunec.compiler.lints.document import TRL, Document
@@ -12,12 +13,20 @@ from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
 _SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+_STORAGE: Final = "bnb_4bit_quant_storage"
 LOADERS: Final = ("model", *TRL, "hf")
 """Kinds that hold TRL's ModelConfig under its own names."""
 _STORED: Final = re.compile(
     r"(?:^|[-_./])(gptq|awq|bnb-4bit|bnb-8bit|gguf|aqlm|hqq|int4|int8|4bit|8bit)(?:$|[-_./])",
     re.IGNORECASE,
 )
+_FP8: Final = re.compile(
+    r"(?:^|/)(?:deepseek-(?:v3|r1)|minimax-m2)(?!.*(?:distill|qwen|llama|bf16|gguf))"
+    r"|^(?:qwen|zai-org)/.*-fp8$",
+    re.IGNORECASE,
+)
+"""Models whose makers publish FP8 alone (deepseek-ai/DeepSeek-V3 and -R1, MiniMaxAI/MiniMax-M2:
+`quantization_config` of their config.json), and makers whose names say it (Qwen/Qwen3-8B-FP8)."""
 _NO_CHANGE: Final = (None, "no_change")
 _BLOCKS: Final = (
     *("quantization_config", "bnb_config", "model_init_kwargs.quantization_config"),
@@ -75,10 +84,26 @@ def storage_of(run: Run, base: Base) -> str:
     """The dtype that 4-bit weights are held in: `uint8`, `bf16`, `fp16`, `fp32`."""
     block, _, _ = base.place.path.rpartition(".")
     if block in _BLOCKS:
-        word = base.document.value(f"{block}.bnb_4bit_quant_storage")
+        word = base.document.value(f"{block}.{_STORAGE}")
         return _SHORT.get(str(word), "uint8")
     said = run.value("quantization.storage")
     return said if isinstance(said, str) else "uint8"
+
+
+def storage_label(place: Place) -> tuple[Label, ...]:
+    """Where 4 bits are asked for, what they are held in, if the file says it."""
+    block, _, key = place.path.rpartition(".")
+    said = place.document.get(f"{block}.{_STORAGE}" if block else _STORAGE)
+    is_there = key == "load_in_4bit" and said is not None
+    return (said.label("held in it", primary=False),) if said is not None and is_there else ()
+
+
+def dtype_of(base: Base) -> tuple[str, Place] | None:
+    """The dtype that the file of a base gives its other weights, where it is a dtype's name."""
+    said = (base.document.get(key) for key in ("torch_dtype", "dtype"))
+    place = next((each for each in said if each is not None), None)
+    short = _SHORT.get(str(place.value).removeprefix("torch.")) if place is not None else None
+    return (short, place) if short is not None and place is not None else None
 
 
 def _of_simpletuner(run: Run) -> Place | None:
@@ -97,6 +122,36 @@ def stored_form(run: Run) -> tuple[str, Place] | None:
         return None
     found = _STORED.search(place.value)
     return (found[1].lower(), place) if found else None
+
+
+def stored_in_fp8(run: Run) -> Place | None:
+    """The name of a base that is published in blocks of FP8."""
+    place = run.place(run.observed("model.path"))
+    if place is None or not isinstance(place.value, str) or stored_form(run) is not None:
+        return None
+    return place if _FP8.search(place.value.rstrip("/")) else None
+
+
+def refused_by_llamafactory(run: Run) -> tuple[str, Place, Severity | None] | None:
+    """A base that LLaMA-Factory takes in no shards: its form, its name, how sure that is.
+
+    llamafactory 0.9.1 and 0.9.3 model/model_utils/quantization.py `configure_quantization` refuse
+    all; 0.9.5 expands FP8 and MXFP4.
+    """
+    found = stored_form(run)
+    if found is not None:
+        return (*found, None) if found[1].document.kind == "llamafactory" else None
+    place = stored_in_fp8(run)
+    if place is None or place.document.kind != "llamafactory":
+        return None
+    is_expanded = run.runs("llamafactory>=0.9.4")
+    return None if is_expanded else ("fp8", place, "warning" if is_expanded is None else None)
+
+
+def severity_of(run: Run, place: Place) -> Severity | None:
+    """A warning at the name of a base that only some releases refuse in shards."""
+    found = refused_by_llamafactory(run)
+    return found[2] if found is not None and found[1] == place else None
 
 
 def by_another_library(run: Run) -> tuple[str, Place, str] | None:

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.quantization.base import stored_form
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("axolotl", "llamafactory"):
-        found = _axolotl(document) if document.kind == "axolotl" else _llamafactory(document)
+        is_axolotl = document.kind == "axolotl"
+        found = _axolotl(document) if is_axolotl else _llamafactory(run, document)
         if found is None:
             continue
         merged, base, when = found
@@ -37,8 +39,8 @@ def _axolotl(document: Document) -> Merge | None:
     return None
 
 
-def _llamafactory(document: Document) -> Merge | None:
-    """`llamafactory-cli export` with an adapter and bits."""
+def _llamafactory(run: Run, document: Document) -> Merge | None:
+    """`llamafactory-cli export` with an adapter, and bits or a base that is stored so."""
     merged, adapter = document.get("export_dir"), document.get("adapter_name_or_path")
     if merged is None or adapter is None or not merged.value or not adapter.value:
         return None
@@ -48,7 +50,8 @@ def _llamafactory(document: Document) -> Merge | None:
     base = document.get("quantization_bit")
     if base is not None and base.value is not None:
         return merged, base, "load"
-    return None
+    stored = stored_form(run)
+    return None if stored is None else (merged, stored[1], "load")
 
 
 RULE = Rule(

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.quantization.base import blocks
+from tunec.compiler.lints.quantization.base import blocks, stored_in_fp8
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -19,7 +20,12 @@ _REFUSED: Final = "transformers>=5.23"
 """There a word of torchao is refused before (`quantization-setting-refused`)."""
 
 
+_HAS_FP8: Final = (8, 9)
+_NOT_YET: Final = "transformers<5.16"
+
+
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _fp8(run)
     trainer = next(iter(run.of("trainer")), None)
     for block in blocks(run):
         at = block.document.get(f"{block.path}.quant_method")
@@ -33,6 +39,23 @@ def _check(run: Run) -> Iterator[Finding]:
             kind = block.document.get(f"{block.path}.quant_type")
             if kind is not None and "int4" in str(kind.value):
                 yield _finding(kind, f"torchao's {kind.value}", at)
+
+
+def _fp8(run: Run) -> Iterator[Finding]:
+    """A checkpoint in blocks of FP8, which stays so on devices that have FP8."""
+    name, device = stored_in_fp8(run), run.environment.weakest
+    capability = device.compute_capability if device is not None else None
+    if name is None or capability is None or capability < _HAS_FP8:
+        return
+    if name.document.kind not in ("hf", *TRL) or run.runs(_NOT_YET) is False:
+        return
+    yield Finding(
+        "a base stored in FP8 is not trained, with an adapter or without",
+        (name.label("published in FP8"),),
+        ("the model is quantized with FP8, but that quantization method do not support training",),
+        "load it with FineGrainedFP8Config(dequantize=True), or use a checkpoint in bf16",
+        severity="warning" if run.runs(_NOT_YET) is None else None,
+    )
 
 
 def _trains(block: Place) -> bool:
@@ -58,6 +81,11 @@ RULE = Rule(
             "transformers 5.23.0 trainer_utils.py `validate_quantization_for_training`: that "
             "quantization method do not support training; 4.40.2 to 4.57.6 trainer.py "
             "`Trainer.__init__`; quantizers/quantizer_torchao.py `is_trainable`: 8 bits alone"
+        ),
+        (
+            "transformers 4.51.3 to 5.15.1 quantizers/quantizer_finegrained_fp8.py `is_trainable`: "
+            "False, in 5.23.0 True; below capability 8.9 it is expanded; huggingface/transformers"
+            "#46736, MiniMax-AI/MiniMax-M2#48"
         ),
     ),
     check=_check,

@@ -6,10 +6,13 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.quantization.base import (
     Base,
     by_another_library,
+    dtype_of,
     quantised,
+    refused_by_llamafactory,
+    severity_of,
     sharded_by_fsdp,
+    storage_label,
     storage_of,
-    stored_form,
 )
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -27,10 +30,15 @@ def _check(run: Run) -> Iterator[Finding]:
     what, place, note, mended = found
     yield Finding(
         f"{what} under FSDP",
-        (place.label("quantised"), shards.key_label("shards it", primary=False)),
+        (
+            place.label("quantised"),
+            *storage_label(place),
+            shards.key_label("shards it", primary=False),
+        ),
         (note,),
         mended,
         consequence="load" if place.document.kind == "llamafactory" else None,
+        severity=severity_of(run, place),
     )
 
 
@@ -47,11 +55,22 @@ def _loaded(run: Run, shards: Place) -> Fault | None:
     if base is None or base.document.kind == "simpletuner":
         return None
     if base.document.kind == "axolotl":
-        return _unknown_to_axolotl(base, shards)
+        return _in_fp16_by_axolotl(run, base) or _unknown_to_axolotl(base, shards)
     if base.form not in _BITS:
         note = "FSDP flattens floating point weights of one dtype; 8-bit weights are int8"
         return f"an {base.form} base", base.place, note, "use 4 bits, or DDP"
     return _of_another_dtype(run, base)
+
+
+def _in_fp16_by_axolotl(run: Run, base: Base) -> Fault | None:
+    """Axolotl holds the 4 bits of qlora in bf16, whatever the dtype of the rest."""
+    names = ("fsdp_version", "fsdp_config.fsdp_version")
+    is_second = any(base.document.value(name) == 2 for name in names)
+    is_fp16 = run.value("precision.compute") == "fp16"
+    if not is_fp16 or is_second or base.form not in _BITS:
+        return None
+    note = "Axolotl holds packed weights in bf16, and loads the rest in fp16"
+    return "a 4-bit base held in bf16", base.place, note, "write bf16: true in place of fp16"
 
 
 def _unknown_to_axolotl(base: Base, shards: Place) -> Fault | None:
@@ -81,16 +100,23 @@ def _of_another_dtype(run: Run, base: Base) -> Fault | None:
     launched = run.said("accelerate", "mixed_precision")
     if launched is not None and launched.value in ("bf16", "fp16"):
         mixed = launched.value
-    if storage is None or storage == mixed or (mixed is None and storage != "uint8"):
+    rest = _rest(base, storage) or mixed
+    if storage is None or storage == rest or (rest is None and storage != "uint8"):
         return None
-    note = f"packed weights are held in {storage}" + (f", the rest in {mixed}" if mixed else "")
+    note = f"packed weights are held in {storage}" + (f", the rest in {rest}" if rest else "")
     mended = "give bnb_4bit_quant_storage, the dtype of the weights and mixed precision one dtype"
     return f"a 4-bit base held in {storage}", base.place, note, mended
 
 
+def _rest(base: Base, storage: str | None) -> str | None:
+    """What the file gives the weights beside the packed ones, where that is another dtype."""
+    said = dtype_of(base)
+    return said[0] if said is not None and said[0] != storage else None
+
+
 def _stored_by_name(run: Run) -> Fault | None:
-    found = stored_form(run)
-    if found is None or found[1].document.kind != "llamafactory":
+    found = refused_by_llamafactory(run)
+    if found is None:
         return None
     note = "LLaMA-Factory: DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models"
     return f"a base stored in {found[0]}", found[1], note, "use DDP or ZeRO stage 2"
@@ -107,7 +133,8 @@ RULE = Rule(
             "flatten`: Must flatten tensors with uniform dtype"
         ),
         (
-            "axolotl 0.19.0 loaders/model.py `is_fsdp_enabled`, `_prepare_model_for_quantization`; "
+            "axolotl 0.19.0 loaders/model.py `is_fsdp_enabled`, `_prepare_model_for_quantization`, "
+            "`_set_quantization_config`: bnb_4bit_quant_storage is bfloat16; "
             "axolotl-ai-cloud/axolotl#1482, #1494"
         ),
         (

@@ -7,8 +7,10 @@ from tunec.compiler.lints.quantization.base import (
     Base,
     by_another_library,
     quantised,
+    refused_by_llamafactory,
+    severity_of,
+    storage_label,
     storage_of,
-    stored_form,
 )
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -29,10 +31,15 @@ def _check(run: Run) -> Iterator[Finding]:
     is_mapped = _is_mapped(run, place)
     yield Finding(
         f"{what} under ZeRO stage 3",
-        (place.label("packed in integers"), where.label("gathers parameters", primary=False)),
+        (
+            place.label("packed in integers"),
+            *storage_label(place),
+            where.label("gathers parameters", primary=False),
+        ),
         (_MAPPED if is_mapped else note,),
         "use stage 2, or 4 bits with bnb_4bit_quant_storage in the dtype of the run",
         consequence="load" if is_mapped else _when(run, place),
+        severity=severity_of(run, place),
     )
 
 
@@ -61,8 +68,8 @@ def _packed(run: Run, base: Base) -> tuple[str, Place, str] | None:
 
 def _stored_by_name(run: Run) -> tuple[str, Place, str] | None:
     """LLaMA-Factory refuses every base that is stored quantised."""
-    found = stored_form(run)
-    if found is None or found[1].document.kind != "llamafactory":
+    found = refused_by_llamafactory(run)
+    if found is None:
         return None
     return (
         f"a base stored in {found[0]}",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -22,6 +23,7 @@ _MADE_BY: Final = {
 }
 """What a trainer's own `create_optimizer` is to look at: llamafactory 0.9.5 train/trainer_utils.py
 `create_custom_optimizer`, axolotl 0.19.0 core/trainers/mixins/optimizer.py `OptimizerMixin`."""
+_COMPARES: Final = "transformers>=4.57,<5"
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -40,10 +42,17 @@ def _check(run: Run) -> Iterator[Finding]:
 
 def _named(run: Run) -> Iterator[Finding]:
     section = run.said("deepspeed", "optimizer.type", "optimizer")
-    asked = run.said("trainer", "optim")
+    asked, older = run.said("trainer", "optim"), run.said("trainer", "adafactor")
+    kind = section.value if section is not None and isinstance(section.value, str) else None
+    if section is not None and older is not None and older.value is True:
+        if run.runs("transformers<5") is not False:
+            yield _refused(run, older, section, kind)
+        return
     if section is None or asked is None or not isinstance(asked.value, str):
         return
-    kind = section.value if isinstance(section.value, str) else None
+    if asked.value == "adafactor" and run.runs(_COMPARES) is True:
+        yield _refused(run, asked, section, kind)
+        return
     if kind is not None and kind.lower() in _SAME.get(asked.value, ()):
         return
     yield Finding(
@@ -59,11 +68,28 @@ def _named(run: Run) -> Iterator[Finding]:
     )
 
 
+def _refused(run: Run, asked: Place, section: Place, kind: str | None) -> Finding:
+    return Finding(
+        f"{asked.path} {str(asked.value).lower()} beside DeepSpeed's {kind or 'optimizer'}",
+        (asked.label("refused"), section.label("", primary=False)),
+        ("only one optimizer can be configured, and of this one the trainer asks",),
+        f"remove the section and add zero_allow_untested_optimizer, or drop {asked.path}",
+        severity=None if run.runs("transformers<5") else "warning",
+        consequence="init",
+    )
+
+
 RULE = Rule(
     name="optimizer-overridden",
     severity="error",
     consequence="silent",
     consumers=("transformers",),
-    sources=("transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`",),
+    sources=(
+        "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`",
+        (
+            "transformers 4.40.2 to 4.51.3 there: ValueError under args.adafactor; 4.57.1 and "
+            "4.57.6: where optim is adafactor, which `adafactor: true` sets; 5.0.0 to 5.23.0: none"
+        ),
+    ),
     check=_check,
 )
