@@ -43,7 +43,15 @@ def _other(run: Run, document: Document, given: Place | None) -> Iterator[Findin
             ),
             "keep one of them",
             consequence="silent" if kind.value == "FSDP" else "init",
+            certain=not _is_one_of_several(run, asked_for),
         )
+
+
+def _is_one_of_several(run: Run, given: Place) -> bool:
+    """Whether a script starts several runs, of which the launcher may start another one."""
+    at = given.document
+    mine = [each for each in run.of("trainer") if each.name == at.name and not each.is_view]
+    return at.format == "shell" and len(mine) > 1
 
 
 def _deepspeed(run: Run, document: Document, given: Place) -> Iterator[Finding]:

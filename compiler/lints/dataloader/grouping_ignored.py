@@ -1,6 +1,7 @@
 """Samples are to be grouped by length where that does nothing."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -21,20 +22,24 @@ def _check(run: Run) -> Iterator[Finding]:
         if streams
         else "packed sequences are all as long as the limit"
     )
+    is_refused = _is_refused(run, group, streams)
     yield Finding(
         f"grouping by length does nothing beside {other.path}",
         (group.label("does nothing"), other.label("", primary=False)),
         (why,),
         f"remove {group.path}",
-        severity=None if _is_refused(run, group, streams) else "warning",
-        consequence="init" if _is_refused(run, group, streams) else None,
+        severity=None if is_refused and run.runs(_OLD) else "warning",
+        consequence="init" if is_refused else None,
     )
 
 
+_OLD: Final = "transformers<5"
+
+
 def _is_refused(run: Run, group: Place, streams: Place | None) -> bool:
-    """transformers 4 stops where the old key is given for a stream."""
+    """transformers 4 stops where its own key is given for a stream; later ones have another key."""
     is_old = streams is not None and group.path == "group_by_length"
-    return is_old and run.runs("transformers<5") is True
+    return is_old and run.runs(_OLD) is not False
 
 
 def _asked(run: Run) -> Place | None:

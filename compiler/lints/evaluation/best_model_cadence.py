@@ -1,19 +1,32 @@
 """The best model is to be loaded, and saving does not keep step with evaluation."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.lints.batch.counts import is_number, is_whole
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import Effective
+from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
+_OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|frequency|every)\b")
+
 
 def _check(run: Run) -> Iterator[Finding]:
     for best in run.each("trainer", "load_best_model_at_end"):
-        if best.value is True:
+        if best.value is True and not _is_set_by_script(best.document):
             yield from _cadence(run, best)
+
+
+def _is_set_by_script(document: Document) -> bool:
+    """Whether a script has a flag of its own for how often it saves or evaluates."""
+    if document.format != "shell":
+        return False
+    strange = document.found.keys() - fields_of("hf") - fields_of(document.kind)
+    return any(_OFTEN.search(name) for name in strange)
 
 
 def _cadence(run: Run, best: Place) -> Iterator[Finding]:

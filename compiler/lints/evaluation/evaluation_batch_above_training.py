@@ -1,6 +1,7 @@
 """Evaluation takes far more samples at once than training."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.batch.counts import is_whole
@@ -25,7 +26,15 @@ def _check(run: Run) -> Iterator[Finding]:
     terms = _logits(run, test.value)
     if test.place is None and not terms:
         return
-    yield _finding(train, test, terms)
+    found = _finding(train, test, terms)
+    yield replace(found, severity="warning") if terms and _is_too_much(run, terms[-1]) else found
+
+
+def _is_too_much(run: Run, logits: Term) -> bool:
+    """Whether the logits alone are more than a device holds, of a trainer that makes them whole."""
+    device = run.environment.weakest
+    is_whole_there = bool(run.of("hf", "llamafactory")) and not run.of("sft", "dpo")
+    return is_whole_there and device is not None and logits.value > device.memory
 
 
 def _logits(run: Run, batch: int) -> tuple[Term, ...]:

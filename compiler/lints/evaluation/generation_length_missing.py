@@ -8,8 +8,10 @@ from tunec.compiler.lints.run import Run
 
 _LENGTHS: Final = (
     *("generation_max_length", "generation_config", "max_new_tokens", "val_max_target_length"),
-    "max_length",
+    *("max_length", "max_target_length"),
 )
+"""The last is a flag of transformers' examples and of THUDM/ChatGLM-6B ptuning/main.py: they take
+it for the length of what is generated."""
 
 
 def _check(run: Run) -> Iterator[Finding]:

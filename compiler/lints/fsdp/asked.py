@@ -52,6 +52,14 @@ def words(place: Place) -> tuple[str, ...]:
     return tuple(each for each in value if isinstance(each, str)) if _is_list(value) else ()
 
 
+def offloaded(each: Asked) -> Place | None:
+    """The key that lays FSDP's shards in the host's memory."""
+    away = each.get("offload_params", "cpu_offload")
+    if is_true(away):
+        return away
+    return each.on if each.who == "trainer" and "offload" in words(each.on) else None
+
+
 def is_true(place: Place | None) -> bool:
     """Whether a key says yes, as a truth value or as a word."""
     return place is not None and str(place.value).lower() in ("true", "1", "yes")

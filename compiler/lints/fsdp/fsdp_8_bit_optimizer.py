@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.lints.fsdp.asked import asked, is_true, words
+from tunec.compiler.lints.fsdp.asked import asked, offloaded
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
-_OFFLOAD: Final = ("offload_params", "cpu_offload")
+_REFUSED: Final = ("adamw_8bit", "adamw_bnb_8bit")
+"""Those that Axolotl knows of."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -16,14 +17,14 @@ def _check(run: Run) -> Iterator[Finding]:
     if optim is None or not _is_bnb(optim.value):
         return
     for each in asked(run):
-        away = each.get(*_OFFLOAD)
-        is_away = is_true(away) or (each.who == "trainer" and "offload" in words(each.on))
-        if each.who == "axolotl" and each.version == 2:
-            if optim.value in ("adamw_8bit", "adamw_bnb_8bit"):
-                yield _finding(optim.value, "FSDP2", optim, each.on, "parse")
-        elif is_away:
+        away = offloaded(each)
+        if each.version == 2:
+            is_refused = each.who == "axolotl" and optim.value in _REFUSED
+            second: Consequence = "parse" if is_refused else "step"
+            yield _finding(optim.value, "FSDP2", optim, each.on, second)
+        elif away is not None:
             when: Consequence = "parse" if each.who == "axolotl" else "step"
-            yield _finding(optim.value, "FSDP's offload", optim, away or each.on, when)
+            yield _finding(optim.value, "FSDP's offload", optim, away, when)
 
 
 def _is_bnb(name: object) -> bool:
@@ -56,6 +57,10 @@ RULE = Rule(
             "axolotl 0.19.0 utils/schemas/validation.py `check_fsdp_offload_w_8bit_optimizer`, "
             "`check_fsdp2_w_8bit_optimizer`: FSDP Offload not compatible with ...; CUDA ops errors "
             "with bnb 8bit optimizer + FSDP2"
+        ),
+        (
+            "bitsandbytes-foundation/bitsandbytes#1633, 0.45.5: illegal memory access with FSDP2; "
+            "meta-pytorch/torchtune#1856: a CUDA error of PagedAdamW with FSDP2"
         ),
         (
             "not checked in the code of bitsandbytes/bitsandbytes itself: outside Axolotl it is a "

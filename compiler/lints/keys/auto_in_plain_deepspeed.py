@@ -14,6 +14,10 @@ _COUNTS: Final = (
     "train_micro_batch_size_per_gpu",
     "gradient_accumulation_steps",
 )
+_OWN: Final = ("zero_optimization.zenflow.", "pipeline.", "expert_parallel.")
+"""Where auto is DeepSpeed's own word: deepspeed 0.19.8 runtime/zenflow/zenflow_config.py
+`select_strategy`, `select_interval`, `update_interval`; runtime/config.py `get_pipeline_config`,
+module_inject/auto_ep_config.py `parse_autoep_config`."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -31,8 +35,8 @@ def _check(run: Run) -> Iterator[Finding]:
             yield _maybe(said)
 
 
-def _is_auto(_: str, value: Any) -> bool:
-    return bool(value == "auto")
+def _is_auto(path: str, value: Any) -> bool:
+    return bool(value == "auto") and not path.startswith(_OWN)
 
 
 def _one(run: Run, path: str, place: Place) -> Finding:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.lints.document import TRAINERS, Document
-from tunec.compiler.lints.effective import default_of, filled_keys
+from tunec.compiler.lints.effective import default_of, filled_keys, is_launched_by_accelerate
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -26,6 +26,17 @@ _ACCELERATE: Final = frozenset(
 )
 """accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`,
 `set_mixed_precision`; accelerator.py `_prepare_deepspeed`."""
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "zero_optimization.stage": "2",
+    **{
+        f"zero_optimization.offload_{what}.{key}": "none"
+        for what in ("optimizer", "param")
+        for key in ("device", "nvme_path")
+    },
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": "false",
+}
+"""What accelerate puts there where its launcher gave it no flag: there `os.environ.get` of
+ACCELERATE_DEEPSPEED_ZERO_STAGE and its like."""
 _BLOCKS: Final = (
     *("zero_optimization.", "fp16.", "bf16.", "aio.", "flops_profiler.", "comms_logger."),
     *("tensorboard.", "wandb.", "csv_monitor."),
@@ -33,9 +44,12 @@ _BLOCKS: Final = (
 """Blocks that drop "auto": they are DeepSpeedConfigModel."""
 _HANDED_ON: Final = ("optimizer.", "scheduler.")
 _OFFLOADS: Final = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")
-_OWN: Final = ("pipeline.", "data_types.keep_in_fp32_modules", "expert_parallel.")
+_OWN: Final = (
+    *("pipeline.", "data_types.keep_in_fp32_modules", "expert_parallel."),
+    "zero_optimization.zenflow.",
+)
 """Where `auto` is a word of DeepSpeed's own: deepspeed 0.14.5 to 0.19.8 runtime/config.py
-`get_pipeline_config`, 0.19.8 `get_expert_parallel_config`."""
+`get_pipeline_config`, 0.19.8 `get_expert_parallel_config`, runtime/zenflow/zenflow_config.py."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -44,6 +58,8 @@ def _check(run: Run) -> Iterator[Finding]:
     for document in run.of("deepspeed"):
         for path, place in _automatic(document).items():
             if path in _ACCELERATE or path.startswith(_OWN):
+                if path in _DEFAULTS and not is_launched_by_accelerate(run):
+                    yield _defaulted(path, place)
                 continue
             if path not in filled_keys(run) and not _is_unknown(run, document, path):
                 found, is_read = _finding(run, path, place), _is_read(run, document, path)
@@ -75,6 +91,17 @@ def _is_read(run: Run, document: Document, path: str) -> bool:
     )
 
 
+def _defaulted(path: str, place: Place) -> Finding:
+    name, value = path.rpartition(".")[2], _DEFAULTS[path]
+    return Finding(
+        f"`{path}`: auto comes to {value}",
+        (place.label("auto"),),
+        ("no argument of the trainer stands for it: it is the default of accelerate's plugin",),
+        f"write what {name} is to be",
+        severity="warning",
+    )
+
+
 def _finding(run: Run, path: str, place: Place) -> Finding:
     default = default_of(run, "deepspeed", path)
     drops = path.startswith(_BLOCKS)
@@ -103,6 +130,10 @@ RULE = Rule(
         (
             "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `trainer_config_process`, "
             "`trainer_config_finalize`: the keys that are filled in"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: "
+            "fill_match of its own fields, zero_stage 2 by default"
         ),
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/config_utils.py `DeepSpeedConfigModel.__init__`: "

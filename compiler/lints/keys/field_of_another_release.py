@@ -1,6 +1,7 @@
 """A key of TRL, LLaMA-Factory, Axolotl or accelerate that the release which runs has not."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -17,6 +18,7 @@ from tunec.compiler.lints.keys.tools import (
     package_of,
     releases_of,
 )
+from tunec.compiler.lints.keys.trl_fields import no_more, not_yet
 from tunec.compiler.lints.kinds import OF_SCRIPTS, own_keys
 from tunec.compiler.lints.kinds import fields_of as class_fields
 from tunec.compiler.lints.place import Place
@@ -70,18 +72,26 @@ def _check(run: Run) -> Iterator[Finding]:
         for document in run.of(kind):
             if _is_of_another_script(document):
                 continue
-            for path, place in document.found.items():
-                if "." in path or path in _ELSEWHERE or document.is_view or not here:
-                    continue
-                is_off = place.value is None or place.value is False
-                if kind == "axolotl" and (is_off or path.startswith(_REFUSED)):
-                    continue
-                if not (having(kind, path, here) or _is_of_trainer(run, kind, path)):
-                    yield from _not_here(run, place)
-                elif came := came_later(run, kind, path):
-                    yield _too_new(run, place, came)
+            if here and not document.is_view:
+                yield from _of_document(run, document, here)
             if kind in CLASSES and run.runs(_WITHOUT_TORCH):
                 yield from _of_the_model(run, document)
+
+
+def _of_document(run: Run, document: Document, here: tuple[str, ...]) -> Iterator[Finding]:
+    kind = document.kind
+    for path, place in document.found.items():
+        is_off = place.value is None or place.value is False
+        if "." in path or path in _ELSEWHERE:
+            continue
+        if kind == "axolotl" and (is_off or path.startswith(_REFUSED)):
+            continue
+        if not (having(kind, path, here) or _is_of_trainer(run, kind, path)):
+            yield from _not_here(run, place)
+        elif came := came_later(run, kind, path) or not_yet(run, kind, path):
+            yield _too_new(run, place, came)
+        elif gone := no_more(run, kind, path):
+            yield _too_old(run, place, gone)
 
 
 def _too_new(run: Run, place: Place, came: str) -> Finding:
@@ -99,6 +109,14 @@ def _too_new(run: Run, place: Place, came: str) -> Finding:
         f"write `{new}`, or use {came}" if new else f"use {came} or later, or remove it",
         consequence=consequence,
     )
+
+
+def _too_old(run: Run, place: Place, gone: str) -> Finding:
+    """A key that went between the releases whose schemas are known, before the one that runs."""
+    kind, path = place.document.kind, place.path
+    found = _finding(run, kind, path, place, releases_of(kind)[:1])
+    went = f"it went with {package_of(kind)} {gone}"
+    return replace(found, notes=(went, *found.notes[1:]))
 
 
 def _not_here(run: Run, place: Place) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """A key that its reader does not know."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
@@ -16,6 +17,10 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults
+
+_OF_ENGINES: Final = ("msamp",)
+"""Blocks of engines made of DeepSpeed: accelerate 1.4.0 to 1.15.0 utils/dataclasses.py
+`DeepSpeedPlugin` writes it for MS-AMP, whose `msamp.deepspeed.initialize` reads it."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -33,7 +38,7 @@ def _check(run: Run) -> Iterator[Finding]:
 def _is_told_elsewhere(run: Run, fault: Fault) -> bool:
     name = fault.path.rpartition(".")[2]
     return (
-        fault.path in BF16_SCALING
+        fault.path in (*BF16_SCALING, *_OF_ENGINES)
         or fault.path.startswith("optimizer.params.")  # optimizer-parameter-refused
         or name.startswith(("_", "//", "#"))
         or bool(homes_of(run, fault.path))

@@ -122,9 +122,11 @@ def _words(schema: Mapping[str, Any]) -> list[Any]:
 
 def _range(schema: Mapping[str, Any]) -> str:
     signs = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
-    return joined(
+    own = joined(
         (f"{sign} {schema[word]}" for word, sign in signs.items() if word in schema), "and"
     )
+    choices = dict.fromkeys(filter(None, map(_range, schema.get("anyOf", ()))))
+    return own or joined(choices, "or")
 
 
 RULE = Rule(

@@ -25,7 +25,8 @@ _SWITCHES: Final[Mapping[str, str]] = {"use_deepspeed": "DEEPSPEED", "use_fsdp":
 def _check(run: Run) -> Iterator[Finding]:
     files = run.of("accelerate")
     for document in launches(run, "accelerate"):
-        if document.get("flags.config_file") is not None and not files:
+        is_unknown = "flags.config_file" in document.unknown
+        if is_unknown or (document.get("flags.config_file") is not None and not files):
             continue  # the file may start the engine
         told = {str(each.value("distributed_type")) for each in files}
         for switch, engine in _SWITCHES.items():

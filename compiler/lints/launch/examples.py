@@ -1,11 +1,26 @@
-"""The example scripts of transformers, which do what `--do_train` and its like ask for."""
+"""Whose script flags are given to: transformers' examples, a maker's, or a fork's own package."""
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from tunec.compiler.frontend.shell_references import OF_EXAMPLES
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
+
+_PACKAGE: Final = re.compile(r"(?:\A|/)(\w+)/train/\w+\.py\Z")
+
+
+def packages(run: Run, document: Document) -> frozenset[str]:
+    """The packages whose scripts are started with the flags: `llava` of `llava/train/train.py`."""
+    found = (_PACKAGE.search(program(place)) for place in _scripts(run, document))
+    return frozenset(each[1] for each in found if each)
+
+
+def starts_one_of(run: Run, document: Document, programs: re.Pattern[str]) -> bool:
+    """Whether the flags' own file starts a script of such a path."""
+    return any(programs.search(program(place)) for place in _scripts(run, document))
 
 
 def example_of(run: Run, document: Document) -> Place | None:

@@ -1,6 +1,8 @@
 """Flags of a launcher behind the script, which gets them instead."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
@@ -23,6 +25,8 @@ _FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 
+_OF_ACCELERATE: Final = re.compile(r"(?i)accelerate|zero[-_]?[123]|fsdp|multi[-_]gpu|deepspeed")
+
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in launches(run, *_FLAGS):
@@ -33,6 +37,16 @@ def _check(run: Run) -> Iterator[Finding]:
             name = _name(item)
             if name in _FLAGS[launcher] and document.get(f"flags.{name}") is None:
                 yield _finding(document, launcher, item, script.node.items[0])
+        if launcher == "accelerate" and document.get("flags.config_file") is None:
+            yield from _of_file(document, script.node.items)
+
+
+def _of_file(document: Document, words: Sequence[Node]) -> Iterator[Finding]:
+    """`--config_file`, which scripts have as well, with a file that is called as accelerate's."""
+    for item, after in zip(words[1:], [*words[2:], *words[:1]], strict=len(words) > 1):
+        value = str(item.value).partition("=")[2] or str(after.value)
+        if _name(item) == "config_file" and _OF_ACCELERATE.search(value):
+            yield replace(_finding(document, "accelerate", item, words[0]), severity="warning")
 
 
 def _name(item: Node) -> str:

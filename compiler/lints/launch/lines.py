@@ -28,7 +28,7 @@ def lines(document: Document) -> Iterator[tuple[int, str]]:
     return enumerate(document.text.split("\n"), 1)
 
 
-def told(document: Document) -> Iterator[Command]:
+def told(document: Document) -> tuple[Command, ...]:
     """Its commands as the shell divides them."""
     return commands(whole(document.text))
 

@@ -1,6 +1,7 @@
 """Slurm or MPI starts a launcher for each device, and the launcher a process for each again."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.frontend.shell_launch import STARTERS
@@ -13,6 +14,15 @@ from tunec.compiler.lints.run import Run
 _LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
 _HOSTS: Final = ("flags.H", "flags.host", "flags.hosts")
 _OF_HOSTS: Final = ("hostfile", "flags.map_by")
+_VARIABLE: Final = re.compile(
+    r"--nproc[-_]per[-_]node[= ]\"?\$\{?(SLURM_(?:NTASKS_PER_NODE|GPUS_PER_NODE|GPUS_ON_NODE))\b"
+)
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "SLURM_NTASKS_PER_NODE": ("ntasks_per_node",),
+    "SLURM_GPUS_PER_NODE": ("gpus_per_node",),
+    "SLURM_GPUS_ON_NODE": ("gpus_per_node", "gres"),
+}
+"""Slurm 24.05 sbatch manual page, output environment variables: the options that set each."""
 _ONE_A_NODE: Final = {"srun": "--ntasks-per-node 1", "mpirun": "-npernode 1"}
 
 
@@ -22,11 +32,20 @@ def _check(run: Run) -> Iterator[Finding]:
         inner = next(
             (each for each in launches(run, *_LAUNCHERS) if may_start(document, each)), None
         )
-        started = per_node(inner) if inner else None
+        started = (per_node(inner) or _by_variable(run, inner)) if inner else None
         tasks = _tasks(run, document, inner)
         if tasks is None or started is None or tasks[0] < 2 or started[0] < 2:
             continue
         yield _finding(str(document.value("launcher")), tasks, started)
+
+
+def _by_variable(run: Run, inner: Document) -> tuple[int, Place] | None:
+    """Processes by a variable that Slurm sets from the batch script's own options."""
+    batch, said, at = batch_of(run, inner), _VARIABLE.search(inner.text), inner.get("launcher")
+    if batch is None or said is None or at is None:
+        return None
+    number = next((each for key in _OPTIONS[said[1]] if (each := count(batch.get(key)))), None)
+    return None if number is None else (number, at)
 
 
 def _finding(starter: str, tasks: tuple[int, Place], started: tuple[int, Place]) -> Finding:

@@ -27,7 +27,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 def _held_back(document: Document) -> Iterator[tuple[Word, str]]:
     """Variables that a command sets for the shell, and that none exports."""
-    found = list(told(document))
+    found = told(document)
     exported = {name for each in found for name in _exported(each)}
     for command in found:
         names = [_name(word) for word in command.words]

@@ -13,6 +13,7 @@ from tunec.compiler.lints.run import Run
 
 _EVALUATED: Final = ("val_size", "eval_dataset")
 _NO_DATA: Final = "there is nothing to evaluate on"
+_WHOLE: Final = "the projector is trained whole, and an adapter trains nothing whole"
 _OF_DATA: Final = (
     Need("do_train", ("dataset",), "there is nothing to train on"),
     Need("val_size", ("dataset",), "it is a share of that"),
@@ -27,6 +28,7 @@ _NEEDS: Final = (
     Need("eval_strategy!=no", _EVALUATED, _NO_DATA),
     Need("evaluation_strategy!=no", _EVALUATED, _NO_DATA),
     Need("do_predict & stage=sft", ("predict_with_generate",), "predictions are texts"),
+    Need("train_mm_proj_only", ("finetuning_type=full",), _WHOLE, "llamafactory<0.9.2"),
     Need("export_quantization_bit", ("export_quantization_dataset",), "it is calibrated by data"),
 )
 
@@ -80,7 +82,8 @@ RULE = Rule(
             "`max_steps` in streaming mode; Please specify dataset for training; 0.9.5: Please "
             "make sure eval_dataset be provided or val_size >1e-6 (do_eval follows from "
             "eval_strategy), before it transformers' Trainer asks for an eval_dataset; "
-            "hparams/data_args.py `__post_init__`: is only valid for interleaved mixing"
+            "hparams/data_args.py `__post_init__`: is only valid for interleaved mixing; 0.9.1 "
+            "hparams/finetuning_args.py: `train_mm_proj_only` is only valid for full training"
         ),
         "hiyouga/LlamaFactory#584, #744, #5948",
     ),

@@ -1,6 +1,7 @@
 """A rate, a decay of moments or an epsilon that no optimizer takes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.lints.batch.counts import is_number
@@ -12,6 +13,9 @@ _OF_TORCH: Final = ("SGD", "Adafactor", "Adadelta", "Adamax", "NAdam", "RAdam", 
 _BETAS: Final = ("adam_beta1", "adam_beta2")
 _FLOORS: Final = ("learning_rate", "adam_epsilon")
 _BELOW: Final = "optimizer.params."
+_UNPACKED: Final = "which are taken apart"
+"""deepspeed 0.19.8 ops/adam/fused_adam.py `FusedAdam.step`: beta1, beta2 = group["betas"];
+cpu_adam.py `DeepSpeedCPUAdam.__init__`: betas[1]."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -24,7 +28,14 @@ def _check(run: Run) -> Iterator[Finding]:
     for place in run.each("deepspeed", f"{_BELOW}betas"):
         why = None if place.value == "auto" else _of_betas(place.value)
         if why is not None:
-            yield _finding(place, why)
+            is_late = why.endswith(_UNPACKED) and not _is_offloaded(run)
+            found = _finding(place, why)
+            yield replace(found, consequence="step") if is_late else found
+
+
+def _is_offloaded(run: Run) -> bool:
+    device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
+    return device.value in ("cpu", "nvme")
 
 
 def _below(run: Run) -> Iterator[Finding]:
@@ -66,6 +77,8 @@ def _is_text_to_torch(place: Place) -> bool:
 def _of_betas(value: Any) -> str | None:
     if not isinstance(value, list):
         return "it is a list of two numbers"
+    if len(value) != 2:
+        return f"it is a list of two numbers, {_UNPACKED}"
     if not all(is_number(each) for each in value):
         return "its items are numbers, and no text: a text is not compared with 0"
     if not all(0 <= each < 1 for each in value):

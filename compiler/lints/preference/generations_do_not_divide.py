@@ -6,6 +6,8 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.kinds import fields_of
+from tunec.compiler.lints.launch.own_parsers import BESIDE_TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.preference.asked import preferences, shared, trl, whole
 from tunec.compiler.lints.rule import Finding, Rule
@@ -119,6 +121,18 @@ def _product(
         )
         if given is None
         else (),
+        certain=group[1] is not None or not _has_own_flags(document),
+    )
+
+
+def _has_own_flags(document: Document) -> bool:
+    """Whether a script has flags beside TRL's: then its trainer may have groups of its own.
+
+    Deep-Agent/R1-V bbbbe3d src/r1-v/src/open_r1/trainer: a prompt has its group in one process.
+    """
+    known = fields_of("grpo") | fields_of("hf") | BESIDE_TRL
+    return document.format == "shell" and any(
+        "." not in path and path not in known for path in document.found
     )
 
 

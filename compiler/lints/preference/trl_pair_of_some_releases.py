@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -143,6 +144,8 @@ _PAIRS: Final = (
         "trl>=0.26,<1.0",
     ),
 )
+_SELECTIVE: Final = "gradient_checkpointing_kwargs.selective=true"
+_NOT_REENTRANT: Final = "what is kept is chosen in the recomputation that is not reentrant"
 _IN_ORDER: Final = "the term of its divergence is precomputed for neighbours in a fixed order"
 _ENTROPY: Final = ("use_liger_loss", "use_liger_kernel")
 _MASKED: Final = "trl>=0.20,<1.10"
@@ -160,6 +163,7 @@ def _check(run: Run) -> Iterator[Finding]:
                 yield from _refused(run, (at, beside), pair.why, pair.releases, pair.consequence)
         yield from _masked(run, document.get("top_entropy_quantile"), document.kind)
         yield from _precomputed(run, where(document, "precompute_ref_log_probs"))
+        yield from _selected(run, document)
         if document.kind == "kto" and document.value("loss_type", "kto") == "kto":
             at = where(document, "train_sampling_strategy!=sequential")
             beside = document.get("loss_type") or document.get("desirable_weight")
@@ -219,6 +223,19 @@ def _precomputed(run: Run, at: Place | None) -> Iterator[Finding]:
         yield from _refused(run, (at, stage.place), why, _PRECOMPUTED)
 
 
+def _selected(run: Run, document: Document) -> Iterator[Finding]:
+    """What is kept of a recomputation is chosen by TRL's trainer of samples."""
+    at, stage = where(document, _SELECTIVE), stage_of(run)
+    if at is None or document.kind != "sft":
+        return
+    reentrant = where(document, "gradient_checkpointing_kwargs.use_reentrant=true")
+    adapter = where(document, "use_peft")
+    sharded = stage.place if stage.value == 3 and adapter is not None else None
+    for beside in (reentrant, sharded):
+        if beside is not None:
+            yield from _refused(run, (at, beside), _NOT_REENTRANT, "trl>=1.15")
+
+
 def _lengths(most: Place | None) -> Iterator[Finding]:
     completion = most.document.get("max_completion_length") if most is not None else None
     if most is None or not isinstance(most.value, int) or completion is None:
@@ -262,6 +279,10 @@ RULE = Rule(
             '`liger_kernel_config={"fused_linear_cross_entropy": True}` is not supported'
         ),
         "trl 0.17.0 to 1.16.0 trainer/grpo_config.py: not compatible with vLLM generation",
+        (
+            "trl 1.15.0 and 1.16.0 trainer/sft_trainer.py: requires non-reentrant gradient "
+            "checkpointing; is not supported with PEFT + DeepSpeed ZeRO-3"
+        ),
     ),
     check=_check,
 )

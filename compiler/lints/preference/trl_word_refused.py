@@ -68,8 +68,9 @@ _LOSSES: Final = frozenset(
     }
 )
 """Losses of any trainer: a file without a key of its method may be for another one."""
-_KTO: Final = ("kto", "loss_type")
-"""trl 1.16.0 trainer/kto_trainer.py: no branch of `_compute_loss` makes a loss; run."""
+_LATE: Final = (("kto", "loss_type"), ("grpo", "loss_type"))
+"""trl 1.16.0 trainer/kto_trainer.py: no branch of `_compute_loss` makes a loss; run. trl 0.17.0 to
+1.16.0 trainer/grpo_trainer.py `_compute_loss`: ValueError, Unknown loss type."""
 _AT_STEP: Final = (
     *("importance_sampling_level", "scale_rewards", "multi_objective_aggregation"),
     "vllm_importance_sampling_mode",
@@ -83,8 +84,27 @@ _WHEN: Final[Mapping[str, Consequence]] = {
     "model_init_kwargs.dtype": "load",
     "model_init_kwargs.torch_dtype": "load",
 }
+_SINCE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
+    ("grpo", "loss_type"): {
+        "dapo": "trl>=0.22",
+        "cispo": "trl>=0.26",
+        "sapo": "trl>=0.26",
+        "luspo": "trl>=0.28",
+        "vespo": "trl>=1.0",
+    },
+    ("sft", "loss_type"): {"chunked_nll": "trl>=1.4"},
+}
+"""The releases that know a word: trl 0.21.0 and 0.22.2, 0.25.1 and 0.26.0, 0.27.2 and 0.28.0,
+0.29.0 and 1.0.0 trainer/grpo_trainer.py `_compute_loss`; 1.3.0 and 1.4.0 trainer/sft_trainer.py."""
 _NOW: Final = {"packing_strategy": ("bfd", "bfd_split", "bfd-requeue", "wrapped")}
 """Those of trl 1 alone, where that is what runs."""
+
+
+def _taken(run: Run, kind: str, key: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words that the release knows, as far as somebody names it."""
+    taken = _NOW.get(key, words) if run.runs("trl>=1") else words
+    since = _SINCE.get((kind, key), {})
+    return tuple(each for each in taken if run.runs(since.get(each, "trl>=0")) is not False)
 
 
 def _is_of_another(document: Document) -> bool:
@@ -99,7 +119,7 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         for key, words in _WORDS[document.kind].items():
             at = trl(document, key)
-            taken = _NOW.get(key, words) if run.runs("trl>=1") else words
+            taken = _taken(run, document.kind, key, words)
             if at is None or not isinstance(at.value, str) or at.value in taken or not at.value:
                 continue
             if key == "loss_type" and document.kind == "sft" and at.value in _LOSSES:
@@ -114,7 +134,7 @@ def _check(run: Run) -> Iterator[Finding]:
                 ),
                 f"did you mean {quoted(near)}?" if near else "write one of these",
                 Fix((at.replaced(near[0]),), "unsafe") if near else None,
-                consequence="step" if (document.kind, key) == _KTO else _WHEN.get(key),
+                consequence="step" if (document.kind, key) in _LATE else _WHEN.get(key),
             )
 
 

@@ -13,6 +13,7 @@ from tunec.compiler.lints.run import Run
 _DEFAULT: Final = 0.001
 _PARAMS: Final = "scheduler.params."
 _KINDS: Final = ("WarmupLR", "WarmupDecayLR")
+_LATER: Final = "from deepspeed 0.17.6 on WarmupLR leads to the optimizer's own: write it for both"
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -30,7 +31,8 @@ def _check(run: Run) -> Iterator[Finding]:
         if (top is None and is_own) or not is_number(reached) or reached == rate.value:
             continue
         found = _finding(rate, top or kind, reached, is_written=top is not None)
-        yield replace(found, certain=top is not None or is_own is False)
+        is_open = top is None and is_own is None
+        yield replace(found, notes=(*found.notes, _LATER)) if is_open else found
 
 
 def _finding(rate: Place, top: Place, reached: float, *, is_written: bool) -> Finding:

@@ -24,7 +24,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 RULE = Rule(
     name="scheduler-without-decay",
-    severity="note",
+    severity="warning",
     consequence="silent",
     consumers=("deepspeed", "transformers"),
     sources=(

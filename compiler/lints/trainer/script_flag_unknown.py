@@ -1,7 +1,7 @@
 """A flag that a maker's script on transformers' parser does not have."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cache
@@ -118,12 +118,21 @@ def _of_trainers(run: Run, started: Mapping[str, str]) -> Iterator[Finding]:
         if maker is None or document.is_view or document.format != "shell":
             continue
         known = frozenset(_SCRIPTS[maker][1]) | fields_of("hf")
-        strange = [path for path in document.found if "." not in path and path not in known]
+        strange = _strange(document, known)
         is_forked = any(_FORKED.search(path) for path in strange)
         for path in strange:
             is_short = any(flag.startswith(path) for flag in known)
             if not is_short and (not is_forked or _near(path, known)):
                 yield _finding(maker, document.found[path], known)
+
+
+def is_of_a_fork(document: Document) -> bool:
+    """Whether flags beside LLaVA's own are those that its forks have."""
+    return any(_FORKED.search(path) for path in _strange(document, {*_LLAVA, *fields_of("hf")}))
+
+
+def _strange(document: Document, known: Set[str]) -> list[str]:
+    return [path for path in document.found if "." not in path and path not in known]
 
 
 def _first(launch: Document) -> str:
