@@ -1,6 +1,7 @@
 """A key of adapter_config.json that its method does not have."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from packaging.version import Version
@@ -72,12 +73,20 @@ def _check(run: Run) -> Iterator[Finding]:
         kind = str(document.value("peft_type", "")).upper()
         if document.is_view:
             continue
+        yield from _unnamed(document)
         if kind == "LORA":
             yield from _of_lora(run, document)
         elif kind in _PROMPTS:
             yield from _of_prompts(document, kind)
         elif kind in _MOVED:
             yield from _of_relatives(document, kind)
+
+
+def _unnamed(document: Document) -> Iterator[Finding]:
+    """`method: lora`, by which people say what `peft_type` says."""
+    at = document.get("method")
+    if at is not None and document.get("peft_type") is None:
+        yield replace(_finding(at, [], "PEFT's file"), help="write peft_type", severity="note")
 
 
 def _of_lora(run: Run, document: Document) -> Iterator[Finding]:

@@ -8,7 +8,8 @@ from tunec.compiler.lints.zero.gathering import ungathered
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    if run.value("adapter.kind", "none") == "none" or not run.of("trainer"):
+    has_adapter = run.value("adapter.kind", "none") != "none" or run.of("peft")
+    if not has_adapter or run.deepspeed_reader == "plain":
         return
     found = ungathered(
         run,

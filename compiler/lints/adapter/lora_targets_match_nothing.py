@@ -88,8 +88,8 @@ def _has_new_names(run: Run) -> bool:
 
 
 def _in_family(run: Run, lora: Lora, at: Place) -> Iterator[Finding]:
-    path, targets = run.value("model.path"), lora.targets
-    known = family_of(path) if isinstance(path, str) else None
+    path, targets = run.model_name, lora.targets
+    known = family_of(path) if path is not None else None
     if known is None or isinstance(targets, str) or targets is None:
         return
     family, layers = known

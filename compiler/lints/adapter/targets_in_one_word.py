@@ -1,11 +1,14 @@
 """Names of layers with commas between them, where a reader takes the whole for one name."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.adapter.lora import is_plain
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.launch.examples import starts_one_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -22,6 +25,9 @@ _USUAL: Final = frozenset(
 )
 _SPLIT: Final = ("lora_enable", "llm_type")
 """Flags of scripts whose key of that name is a text of their own."""
+_LISTED: Final = re.compile(r"(?:\A|/)(?:fastchat/train|trl/scripts|examples/scripts)/\w+\.py\Z")
+"""lm-sys/FastChat 0e6d3e4 fastchat/train/train_lora.py `LoraArguments`, as QwenLM/Qwen 2df8e8a
+finetune.py, which has `q_lora` too: List[str]; trl 0.9.6 to 1.16.0 trainer/model_config.py."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -31,9 +37,16 @@ def _check(run: Run) -> Iterator[Finding]:
         for key in _KEYS:
             at = document.get(key)
             if at is not None and (text := _one_word(at)) is not None:
-                yield _finding(document, at, text)
+                found = _finding(document, at, text)
+                yield found if _takes_words(run, document) else replace(found, certain=False)
             elif at is not None:
                 yield from _run_together(run, at)
+
+
+def _takes_words(run: Run, document: Document) -> bool:
+    """Whether the key is a list to whoever reads it; a script may divide a text of its own."""
+    is_known = document.kind != "hf" or document.format != "shell" or "q_lora" in document.found
+    return is_known or starts_one_of(run, document, _LISTED)
 
 
 def _run_together(run: Run, at: Place) -> Iterator[Finding]:

@@ -32,5 +32,5 @@ def checkpointing_place(run: Run) -> Place | None:
 
 
 def has_adapter(run: Run) -> bool:
-    """Whether the base is frozen under an adapter."""
-    return bool(run.value("adapter.kind", "none") != "none")
+    """Whether the base is frozen under an adapter, also one whose file does not name its method."""
+    return bool(run.value("adapter.kind", "none") != "none" or run.of("peft"))

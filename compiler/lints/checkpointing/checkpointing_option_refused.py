@@ -28,17 +28,26 @@ def _check(run: Run) -> Iterator[Finding]:
         for holder, switch in _HOLDERS:
             held = document.get(holder)
             if held is not None and document.value(switch, True) is not False:
-                yield from _of(document, holder, held)
+                yield from _of(document, holder, held, _known(run, document))
 
 
-def _of(document: Document, holder: str, held: Place) -> Iterator[Finding]:
+_SELECTIVE: Final = "trl>=1.15"
+"""Releases whose trainer of samples takes `selective` out before torch is given the rest."""
+
+
+def _known(run: Run, document: Document) -> tuple[str, ...]:
+    is_trls = document.kind == "sft" and run.runs(_SELECTIVE) is not False
+    return (*_KEYS, "selective") if is_trls else _KEYS
+
+
+def _of(document: Document, holder: str, held: Place, known: tuple[str, ...]) -> Iterator[Finding]:
     if _is_no_mapping(held):
         yield _text(held)
     names = arguments_of(held) or {}
     for name in names:
         place = document.get(f"{holder}.{name}") or held
         is_odd = names.get("use_reentrant") is True and name in _NOT_REENTRANT
-        if name in _KEYS and not is_odd:
+        if name in known and not is_odd:
             continue
         near = (
             [] if is_odd else nearest(name, _KEYS)[:1] or ["use_reentrant"] * ("reentrant" in name)
@@ -79,6 +88,7 @@ RULE = Rule(
             "transformers 4.40.2 to 5.23.0 modeling_utils.py `gradient_checkpointing_enable`: "
             "functools.partial(checkpoint, **gradient_checkpointing_kwargs)"
         ),
+        "trl 1.15.0 and 1.16.0 trainer/sft_trainer.py: `selective` is a TRL-only key",
     ),
     check=_check,
 )

@@ -49,8 +49,10 @@ def _is_off(run: Run, document: Document) -> bool:
 
 def _finding(place: Place, document: Document) -> Finding:
     switch = document.get(_SWITCH)
-    refused = place.path in _REFUSED
-    when: Consequence = "parse" if refused else "silent"
+    selective = document.get(f"{_SWITCH}_kwargs.selective")
+    is_selective = document.kind == "sft" and selective is not None and selective.value is True
+    refused = place.path in _REFUSED or is_selective
+    when: Consequence = "init" if is_selective else "parse" if refused else "silent"
     return Finding(
         f"{place.path} without {_SWITCH}: nothing is recomputed",
         (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tunec.compiler.diagnostics.diagnostic import Label, Term
 from tunec.compiler.lints.evaluation.asked import strategy_of
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -25,10 +26,10 @@ def _check(run: Run) -> Iterator[Finding]:
     found = estimate(run) if run.model is not None else None
     if found is None:
         return
-    labels = (*_of_evaluation(run, found.account), *_labels(run))
+    is_known = _is_layout_known(run) and not found.is_assumed
+    labels = (*_of_evaluation(run, found.account), *_labels(run, is_known=is_known))
     if not labels:
         return
-    is_known = _is_layout_known(run) and not found.is_assumed
     writes = found.account.peak.evaluates and found.account.workload.evaluated is not None
     if found.still_bytes > found.capacity:
         finding = _never_fits(found, labels)
@@ -165,8 +166,8 @@ def _of_evaluation(run: Run, account: "Account") -> tuple[Label, ...]:
     return () if at is None else (at.label(f"evaluates, {number} samples at once unasked"),)
 
 
-def _labels(run: Run) -> tuple[Label, ...]:
-    """Where the batch, the method and the sharding are said."""
+def _labels(run: Run, *, is_known: bool) -> tuple[Label, ...]:
+    """Where the batch, the method and the sharding are said, or what else of it is known."""
     wanted = (
         ("batch.micro", "samples at once"),
         ("model.path", "the model"),
@@ -174,9 +175,19 @@ def _labels(run: Run) -> tuple[Label, ...]:
         ("zero.stage", "what is sharded"),
         ("data.sequence", "tokens of a sample"),
     )
-    found = [(run.place(run.observed(slot)), text) for slot, text in wanted]
-    places = [(place, text) for place, text in found if place is not None]
+    beside = (
+        ("optimizer.name", "the optimizer's states"),
+        ("precision.compute", "what it computes in"),
+        ("batch.evaluation", "samples at once in evaluation"),
+        ("activation_checkpointing.mode", "what is kept of the forward pass"),
+    )
+    places = _said(run, wanted) or (_said(run, beside)[:1] if is_known else [])
     return tuple(place.label(text, primary=at == 0) for at, (place, text) in enumerate(places))
+
+
+def _said(run: Run, slots: tuple[tuple[str, str], ...]) -> list[tuple[Place, str]]:
+    found = [(run.place(run.observed(slot)), text) for slot, text in slots]
+    return [(place, text) for place, text in found if place is not None]
 
 
 RULE = Rule(

@@ -12,6 +12,8 @@ _T5: Final = re.compile(
     r"((google|google-t5|bigscience)/)?((flan-|m|long-|u)?t5\b.*|T0(_?3B|pp?)?)"
 )
 """T5 and what was trained on from it, whose files hold fp32 and whose activations were bf16."""
+_OVERFLOWS: Final = re.compile(r"(^|[/_-])gemma-?[234]n?\b", re.IGNORECASE)
+"""Models whose activations are seen to leave fp16, so that hardware without bf16 is no way out."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -49,6 +51,7 @@ def _of_examples(run: Run) -> Iterator[Finding]:
 def _finding(run: Run, path: str, place: Place) -> Finding:
     device = run.environment.weakest
     cannot = device is not None and not device.supports("bf16")
+    is_seen = _T5.fullmatch(path) is not None or _OVERFLOWS.search(path) is not None
     return Finding(
         f"{path} was trained in bf16, and the run computes in fp16",
         (place.label("fp16"),),
@@ -60,7 +63,7 @@ def _finding(run: Run, path: str, place: Place) -> Finding:
             *((f"{device.title} has no bf16 arithmetic",) if device and cannot else ()),
         ),
         "watch the loss scale; fp32 for the layers that overflow" if cannot else "use bf16",
-        severity="note" if cannot else None,
+        severity="note" if cannot and not is_seen else None,
     )
 
 
@@ -74,6 +77,7 @@ RULE = Rule(
             "huggingface/transformers#5651 (T5: 66246 in a feed-forward layer, beyond fp16), "
             "#9295; google-research/text-to-text-transfer-transformer#539 (bf16 activations)"
         ),
+        "huggingface/transformers#36822, #37226 (Gemma 3), unslothai/unsloth#5092 (Gemma 4)",
         "torch 2.13.0 finfo: float16 max 65504, bfloat16 max 3.39e38",
     ),
     check=_check,

@@ -7,7 +7,7 @@ from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.diffusion.examples import commands
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.precision.words import loaded_in, on_deepspeed
+from tunec.compiler.lints.precision.words import dtype_of, loaded_in, on_deepspeed
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -18,6 +18,7 @@ _CASTS = "peft>=0.12"
 def _check(run: Run) -> Iterator[Finding]:
     yield from _of_examples(run)
     yield from _of_cookbook(run)
+    yield from _unscaled(run)
     scaled = _scaled(run)
     if scaled is None or on_deepspeed(run) or _is_quantised(run):
         return
@@ -59,6 +60,30 @@ def _of_cookbook(run: Run) -> Iterator[Finding]:
         yield _finding(half, half, is_certain=True)
 
 
+def _unscaled(run: Run) -> Iterator[Finding]:
+    """Weights in fp16 that a run in bf16 trains, whose small gradients nobody scales."""
+    half = run.said("trainer", "bf16")
+    if half is None or half.value is not True or on_deepspeed(run) or _is_quantised(run):
+        return
+    if run.value("adapter.kind", "none") != "none" or run.of("peft"):
+        return
+    for place in loaded_in(run, "fp16"):
+        if place.document.kind in (*TRL, "model") and place.document.format != "shell":
+            yield Finding(
+                "bf16 over weights that are loaded and trained in fp16",
+                (place.label("trained in fp16"), half.label("scales no loss", primary=False)),
+                (
+                    (
+                        "their gradients are fp16, where what is below 6e-8 is 0, and autocast in "
+                        "bf16 comes without a scale for the loss"
+                    ),
+                ),
+                "load in float32, or in bfloat16",
+                severity="warning",
+                consequence="silent",
+            )
+
+
 def _scaled(run: Run) -> Place | None:
     """Where fp16 with torch's GradScaler is turned on."""
     for kind, key, word in (
@@ -78,6 +103,8 @@ def _is_quantised(run: Run) -> bool:
 
 def _is_certain(run: Run, place: Place) -> bool | None:
     """Whether the trained weights are fp16: True, it depends (False), or they are not (None)."""
+    if dtype_of(run.effective("peft", "adapter_dtype").value) == "fp16":
+        return True
     if run.value("adapter.kind", "none") == "lora" or run.of("peft"):
         casts = run.runs(_CASTS)
         return None if casts else casts is False
@@ -118,6 +145,7 @@ RULE = Rule(
             "utils/train_utils.py `train`: GradScaler; meta-llama/llama-cookbook#715"
         ),
         "peft 0.12.0 to 0.21.2 mapping.py `get_peft_model`: autocast_adapter_dtype=True",
+        "torch 2.13.0 finfo(float16).smallest_normal 6.1e-5, smallest subnormal 6e-8",
         "diffusers 0.27.2 to 0.40.0 examples, `main`: cast_training_params; diffusers#6363",
         "huggingface/diffusers#6086, haotian-liu/LLaVA#363, 2U1/Qwen-VL-Series-Finetune#184",
     ),

@@ -18,7 +18,7 @@ def _check(run: Run) -> Iterator[Finding]:
         return
     for place in loaded_in(run, "bf16"):
         has_adapter = run.value("adapter.kind", "none") != "none" or bool(run.of("peft"))
-        is_whole = place.document.kind in TRL
+        is_whole = place.document.kind in (*TRL, "model")
         if has_adapter and run.runs("peft>=0.12") is not False:
             continue
         yield _finding(place, scaled, "trained in bf16", is_certain=is_whole or has_adapter)

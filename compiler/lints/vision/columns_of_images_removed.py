@@ -5,16 +5,23 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.adapter.lora import is_minicpm
+from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.vision.seeing import sees
 
 _GLM: Final = "training_args.remove_unused_columns"
 _OUTPUT: Final = {_GLM: "training_args.output_dir", "remove_unused_columns": "output_dir"}
 """An argument that must be written beside it."""
 
 
+_KEPT: Final = "trl>=0.22"
+"""Releases that keep the columns of messages and images."""
+
+
 def _check(run: Run) -> Iterator[Finding]:
+    yield from _of_own_collator(run)
     for document in run.documents:
         if document.kind not in ("hf", "glm4") and not is_minicpm(document):
             continue
@@ -40,10 +47,27 @@ def _check(run: Run) -> Iterator[Finding]:
         )
 
 
+def _of_own_collator(run: Run) -> Iterator[Finding]:
+    """TRL's trainer of samples before 0.22 leaves images to a collator of the script's own."""
+    if run.runs(_KEPT) is True or not sees(run):
+        return
+    for document in run.of("sft"):
+        skip = where(document, "dataset_kwargs.skip_prepare_dataset=true")
+        at = document.get("remove_unused_columns")
+        is_left = at is None and run.runs(_KEPT) is False
+        if skip is None or document.is_view or not (is_left or (at is not None and at.value)):
+            continue
+        yield Finding(
+            "remove_unused_columns is true: images do not reach the script's own collator",
+            ((at or skip).label("removes what forward does not name"),),
+            ("No columns in the dataset match the model's forward method signature",),
+            "write remove_unused_columns: false",
+            Fix((at.replaced(value=False),), "safe") if at is not None else None,
+        )
+
+
 def _sees(run: Run, document: Document) -> bool:
-    if is_minicpm(document):
-        return True
-    return run.model is not None and run.model.architecture.kind == "vision-language"
+    return is_minicpm(document) or sees(run)
 
 
 RULE = Rule(
@@ -55,6 +79,10 @@ RULE = Rule(
         (
             "transformers 4.40.2 to 5.23.0 trainer.py `_remove_unused_columns`, "
             "`_get_collator_with_removed_columns`: columns that forward's signature lacks"
+        ),
+        (
+            "trl 0.21.0 trainer/sft_trainer.py: the columns of input_ids; 0.22.2 "
+            "`_set_signature_columns_if_needed`: messages, prompt, completion, images"
         ),
         (
             "OpenBMB/MiniCPM-V 0dbb566 finetune/finetune_lora.sh: --remove_unused_columns false; "

@@ -42,28 +42,44 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 _BY_NAME: Final = (
-    (re.compile(r"(?i)qwen2(\.5)?-?vl|qvq-72b"), (14, 2)),
-    (re.compile(r"(?i)qwen3(\.5)?-?vl"), (16, 2)),
+    (re.compile(r"(?i)qwen2(\.5)?-?vl|qvq-72b"), (14, 2), 12845056),
+    (re.compile(r"(?i)qwen3(\.5)?-?vl"), (16, 2), 0),
 )
 """Sides of a patch and patches that are merged: config.json of the models, `vision_config`,
-`patch_size` and `spatial_merge_size`, alike in every size of the family."""
+`patch_size` and `spatial_merge_size`, alike in every size of the family; and the most pixels of
+Qwen2-VL's and Qwen2.5-VL's preprocessor_config.json, 0 where they are not told."""
 
 
 def _by_name(run: Run, at: Place, length: object) -> Iterator[Finding]:
     """Models that are not in the catalogue, of families whose images are told by pixels alone."""
-    named = run.value("model.path")
-    if not isinstance(named, str) or not isinstance(length, int) or length < 1:
+    named = run.model_name
+    if named is None or not isinstance(length, int) or length < 1:
         return
-    sides = next((sides for pattern, sides in _BY_NAME if pattern.search(named)), None)
+    found = next((each[1:] for each in _BY_NAME if each[0].search(named)), None)
     most = _said(at.document, _MOST) or _bound_of_llamafactory(run, at.document)
-    if sides is None or most is None:
+    if found is None:
+        return
+    sides, own = found
+    if most is None:
+        if at.document.kind in ("sft", "dpo"):
+            yield from _by_processor(at, own, sides[0] * sides[1], length)
         return
     patch = sides[0] * sides[1]
     pixels = most.value if isinstance(most, Place) else most
     tokens = pixels // patch**2
-    if tokens < length:
-        return
-    yield _too_long(at, most, tokens, (length, f"{pixels} pixels / {patch**2} a token"), None)
+    told = length, f"{pixels} pixels / {patch**2} a token"
+    if tokens >= length:
+        yield _too_long(at, most, tokens, told, None)
+    elif isinstance(most, Place) and tokens:
+        yield from _few(at, most, tokens, told)
+
+
+def _by_processor(at: Place, pixels: int, patch: int, length: int) -> Iterator[Finding]:
+    """TRL hands images on as they are, and the model's own processor bounds them."""
+    tokens = pixels // patch**2
+    if tokens >= length:
+        note = f"its processor lets {pixels} pixels through, {tokens} tokens"
+        yield _too_long(at, None, tokens, (length, note), "warning")
 
 
 def _bound_of_llamafactory(run: Run, document: Document) -> int | None:
@@ -107,17 +123,25 @@ def _of(run: Run, at: Place, images: "ImageTokens", length: int) -> Iterator[Fin
             sum=terms,
             severity=None if fixed else "warning",
         )
-    elif most is not None and (length - _TEXT) // tokens < _FEW:
-        room = (length - _TEXT) // tokens
-        yield Finding(
-            f"a sequence of {length} tokens has room for {room} image{'' if room == 1 else 's'} of "
-            f"{tokens}",
-            places,
-            (note, _CUT, f"{_TEXT} tokens are kept for text; samples with fewer images are whole"),
-            "raise the length, or lower the bound of pixels, if samples have more images",
-            sum=terms,
-            severity="warning",
-        )
+    elif most is not None:
+        yield from _few(at, most, tokens, (length, note))
+
+
+def _few(at: Place, most: Place, tokens: int, told: tuple[int, str]) -> Iterator[Finding]:
+    """A sequence with room for a picture or two beside the text."""
+    length, note = told
+    room = (length - _TEXT) // tokens
+    if room >= _FEW:
+        return
+    yield Finding(
+        f"a sequence of {length} tokens has room for {room} image{'' if room == 1 else 's'} of "
+        f"{tokens}",
+        (at.label("cuts the sequence"), most.label("", primary=False)),
+        (note, _CUT, f"{_TEXT} tokens are kept for text; samples with fewer images are whole"),
+        "raise the length, or lower the bound of pixels, if samples have more images",
+        sum=(Term("one image", tokens, "tokens"), Term("the sequence", length, "tokens")),
+        severity="warning",
+    )
 
 
 def _too_long(

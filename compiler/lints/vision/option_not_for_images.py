@@ -7,6 +7,8 @@ from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.vision.images_packed import BY_MODEL
+from tunec.compiler.lints.vision.seeing import sees
 
 _ON_THE_FLY: Final = "samples with images are prepared when they are used, not before"
 _ROWS: Final = (
@@ -15,12 +17,10 @@ _ROWS: Final = (
     (("dpo",), "precompute_ref_log_probs", _ON_THE_FLY, "trl>=1.0"),
 )
 """Kinds, condition, why, and the releases that refuse it."""
-_BY_MODEL: Final = "trl>=0.22,<1.11"
-"""Releases that look at the model; later ones look at the data."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    if run.model is None or run.model.architecture.kind != "vision-language":
+    if not sees(run):
         return
     for kinds, condition, why, since in _ROWS:
         for document in run.of(*kinds):
@@ -29,7 +29,7 @@ def _check(run: Run) -> Iterator[Finding]:
                 continue
             if condition.startswith("truncation") and _is_whole(document):
                 continue
-            by_model = document.kind == "sft" and run.runs(_BY_MODEL)
+            by_model = document.kind == "sft" and run.runs(BY_MODEL)
             yield Finding(
                 f"{condition.replace('=', ': ')} over samples with images",
                 (at.label("not for images"),),

@@ -8,9 +8,11 @@ from typing import Final
 from tunec.compiler.lints.adapter.lora import is_minicpm, is_true
 from tunec.compiler.lints.batch.counts import number_of
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.launch.examples import packages
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.trainer.script_flag_unknown import is_of_a_fork
 from tunec.compiler.lints.zero.asked import stage_of
 
 _LLAVA: Final = ("mm_projector_type", "tune_mm_mlp_adapter", "pretrain_mm_mlp_adapter")
@@ -41,8 +43,9 @@ def _of_script(run: Run, document: Document) -> Iterator[Finding]:
     if any(document.get(key) for key in _SERIES):
         yield from _of_series(document)
     elif any(document.get(key) for key in _LLAVA):
-        yield from _of_llava(document)
-        yield from _tower(document)
+        is_fork = bool(packages(run, document) - {"llava"})
+        yield from _of_llava(document, is_fork=is_fork)
+        yield from _tower(document, is_fork=is_fork or is_of_a_fork(document))
         yield from _sharded(run, document)
         yield from _tuned(document)
     elif document.get("conv_style") and document.get("force_image_size"):
@@ -69,7 +72,7 @@ def _of_series(document: Document) -> Iterator[Finding]:
         yield _finding((vision, lora), "vision_lora needs lora_enable true", "AssertionError")
 
 
-def _of_llava(document: Document) -> Iterator[Finding]:
+def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
     lora, tuned = document.get("lora_enable"), document.get("tune_mm_mlp_adapter")
     projector = document.get("pretrain_mm_mlp_adapter")
     if _is_on(lora) and _is_on(tuned):
@@ -88,7 +91,8 @@ def _of_llava(document: Document) -> Iterator[Finding]:
             "step",
         )
     form = document.get("version")
-    is_named = document.get("mm_tunable_parts") is not None  # LLaVA-NeXT's name for what is tuned
+    # LLaVA-NeXT has a name for what is tuned; a fork trains on captions as it likes
+    is_named = document.get("mm_tunable_parts") is not None or is_fork
     if form is not None and form.value == "plain" and not _is_on(tuned) and not is_named:
         yield _finding(
             (form, None),
@@ -147,11 +151,11 @@ def _sharded(run: Run, document: Document) -> Iterator[Finding]:
         )
 
 
-def _tower(document: Document) -> Iterator[Finding]:
-    """LLaVA's builder takes a folder, or CLIP by the names of two makers."""
+def _tower(document: Document, *, is_fork: bool) -> Iterator[Finding]:
+    """LLaVA's builder takes a folder, or CLIP by the names of two makers; forks have others."""
     tower, base = document.get("vision_tower"), document.get("model_name_or_path")
     is_named = document.get("mm_tunable_parts") is not None  # LLaVA-NeXT, which has SigLIP too
-    if tower is not None and isinstance(tower.value, str) and not is_named:
+    if tower is not None and isinstance(tower.value, str) and not is_named and not is_fork:
         name = tower.value.lower()
         if _HUB.fullmatch(tower.value) and ("siglip" in name or "llava" in name):
             yield _finding(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from tunec.compiler.lints.launch.examples import packages
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -57,9 +58,8 @@ _NEXT: Final = (
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    programs = {each.name: str(each.value("script")) for each in run.of("launch")}
     for document in run.of("hf", "sft"):
-        is_llava = "llava/train/train" in programs.get(document.name, "")
+        is_llava = packages(run, document) == {"llava"}
         if not is_llava or document.is_view or any(document.get(key) for key in _NEXT):
             continue
         for key, word in _WORDS.items():
