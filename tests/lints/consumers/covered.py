@@ -19,6 +19,7 @@ _PARALLEL: Final = "test_parallel.py"
 _GENERATION: Final = "test_generation.py"
 _ZERO: Final = "../test_zero_consumers.py"
 _SCRIPTS: Final = "test_scripts.py"
+_OLDER: Final = "test_older_trl.py"
 _MEETING: Final = "test_resuming_and_meeting.py"
 _WITHOUT: Final = "test_started_without.py"
 _WORDS: Final = "test_launcher_words.py"
@@ -27,6 +28,9 @@ _TOKENS: Final = "test_tokens_and_quantization.py"
 ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
     **FILES,
     **WITHOUT_HARDWARE,
+    "stream-in-grouped-training": (_OLDER, "test_groups_are_not_drawn_from_a_stream"),
+    "metric-not-returned": (_OLDER, "test_an_evaluation_returns_less_than_it_logs"),
+    "fsdp-adapter-of-one-rank": (_OLDER, "test_an_adapter_is_not_gathered_for_a_checkpoint"),
     "launcher-flag-unknown": (_WORDS, "test_torchrun_has_no_flag_of_its_forerunner"),
     "launcher-value-refused": (_WORDS, "test_torchrun_takes_few_words"),
     "word-taken-for-script": (_WORDS, "test_the_first_word_is_the_script"),
@@ -57,6 +61,9 @@ ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
     "meeting-of-another-name": (_WITHOUT, "test_each_node_draws_its_own_word"),
     "node-rank-missing": (_WITHOUT, "test_a_node_without_ssh_is_told_its_number"),
     "optimizer-made-by-script": (_WITHOUT, "test_accelerate_takes_one_optimizer"),
+    "zenflow-refused": (_TRAINER, "test_zenflow_selects_no_more_often_than_it_updates"),
+    "expert-width-refused": (_TRAINER, "test_groups_of_experts_fill_the_processes"),
+    "tensor-width-unread": (_TRAINER, "test_a_width_in_the_inner_block_is_none"),
     "warmup-by-logarithm": (_WITHOUT, "test_a_warm_up_of_deepspeed_rises_by_a_logarithm"),
     "address-refused": (_MEETING, "test_an_address_with_a_user_is_nobody_s"),
     "automatic-bucket-not-whole": (_MEETING, "test_deepspeed_takes_no_fraction_for_a_bucket"),
@@ -291,9 +298,9 @@ ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         _SCRIPTS,
         "test_llama_cookbook_refuses_words_that_it_does_not_have",
     ),
-    "packing-without-varlen": (_SCRIPTS, "test_packed_samples_see_each_other"),
+    "packing-without-varlen": (_OLDER, "test_packed_samples_see_each_other"),
     "prompt-fills-the-sequence": (
-        _SCRIPTS,
+        _OLDER,
         "test_a_prompt_that_fills_the_sequence_leaves_no_answer",
     ),
     "rate-of-a-rate-free-optimizer": (_SCRIPTS, "test_prodigy_steps_by_its_own_estimate"),
@@ -319,7 +326,7 @@ ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         _SCRIPTS,
         "test_argparse_refuses_a_flag_that_the_script_does_not_have",
     ),
-    "tracker-turned-off": (_SCRIPTS, "test_a_tracker_that_is_turned_off_is_not_there"),
+    "tracker-turned-off": (_OLDER, "test_a_tracker_that_is_turned_off_is_not_there"),
     "reference-model-beside-zero-3": (_TRL, "test_a_reference_is_a_second_model"),
 }
 """Rule -> (file beside this one, test) where it is more than a row of a table."""
@@ -339,6 +346,9 @@ NOT_PROVEN: Final[Mapping[str, Rules]] = {
     "torch's kernel for CUDA lacks bf16, and the one for a CPU has it": _of(
         "loss-scaling-over-bf16"
     ),
+    "SimpleTuner asks after it has loaded the models that it validates": _of(
+        "averages-validated-under-deepspeed"
+    ),
     "its program ends where it finds no GPU, before it looks": _of("unsloth-on-several-devices"),
     "CUDA's driver numbers the devices": _of("device-order-unset"),
     "NCCL chooses its links by the devices that it finds": _of("fast-link-turned-off"),
@@ -347,6 +357,9 @@ NOT_PROVEN: Final[Mapping[str, Rules]] = {
     "tests/analyses/memory/test_measured.py": _of("device-memory-exceeded"),
     "it is read by NCCL, or by a torch that is older than the installed one": _of(
         "number-variable-in-words variable-of-a-newer-torch",
+    ),
+    "only releases check it that are older than those asked here": _of(
+        "optimizer-without-scheduler"
     ),
     "its script is only in a repository, and its flags were read there": _of(
         "alpaca-lora-flags-refused chatglm-flags-clash",
@@ -361,6 +374,10 @@ NOT_PROVEN: Final[Mapping[str, Rules]] = {
     ),
     "it is a batch system's part, and none runs here": _of(
         "batch-option-misspelt slurm-variable-unset",
+    ),
+    "it takes an engine that shards over devices, or swaps to NVMe, and its source was read": _of(
+        "averaged-weights-under-zero-3 fsdp-8-bit-states-lost nvme-optimizer-buffers-too-few",
+        "partial-offload-to-nvme quantised-weights-in-bf16 super-offload-not-on-cpu",
     ),
     "it is advice: the values are taken as they are written": _of(
         "learning-rate-of-the-other-method preference-rate-as-for-sft",

@@ -6,6 +6,7 @@ from typing import Final
 _TESTS: Final[Mapping[str, str]] = {
     "word-of-another-type": "test_a_word_that_is_no_text_has_no_letters",
     "key-of-flags-only": "test_the_launcher_asks_its_file_where_a_flag_is_none_alone",
+    "accumulation-left-out": "test_accelerate_puts_an_accumulation_of_one",
     "plugin-setting-refused": "test_a_plugin_asks_for_a_truth_value",
     "compile-mode-without-backend": "test_nothing_is_compiled_without_a_backend",
     "widths-without-their-engine": "test_a_width_of_context_asks_for_fsdp_2",

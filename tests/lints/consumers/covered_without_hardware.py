@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
+_ATTENTION: Final = "test_attention_and_recomputation.py"
 _AXOLOTL: Final = "test_axolotl.py"
 _DEVICES: Final = "test_devices.py"
 _LLAMAFACTORY: Final = "test_llamafactory.py"
 _MACHINE: Final = "test_runs_on_one_machine.py"
-_SCRIPTS: Final = "test_scripts.py"
+_OLDER: Final = "test_older_trl.py"
 _SIZES: Final = "test_sizes.py"
 
 WITHOUT_HARDWARE: Final[Mapping[str, tuple[str, str]]] = {
@@ -16,6 +17,10 @@ WITHOUT_HARDWARE: Final[Mapping[str, tuple[str, str]]] = {
         "test_the_best_model_is_loaded_where_both_intervals_are_known",
     ),
     "buckets-fill-device": (_SIZES, "test_buckets_are_made_whole"),
+    "cache-beside-checkpointing": (
+        _ATTENTION,
+        "test_nothing_is_kept_where_a_layer_runs_again",
+    ),
     "debugging-left-on": (_MACHINE, "test_collectives_are_checked_by_further_ones"),
     "device-newer-than-torch": (
         _DEVICES,
@@ -33,6 +38,10 @@ WITHOUT_HARDWARE: Final[Mapping[str, tuple[str, str]]] = {
     "example-flags-refused-together": (_MACHINE, "test_two_models_are_no_one_engine"),
     "experts-are-no-leaf": (_MACHINE, "test_experts_are_gathered_by_all_ranks_together"),
     "four-bits-without-qlora": (_AXOLOTL, "test_an_adapter_decides_the_bits_of_its_base"),
+    "gathered-again-for-recomputation": (
+        _ATTENTION,
+        "test_the_trainer_warns_of_another_gather",
+    ),
     "gloo-between-devices": (_DEVICES, "test_a_backend_is_taken_as_it_is_written"),
     "hub-without-saves": (_MACHINE, "test_what_is_never_saved_is_never_pushed"),
     "int8-products-in-fp16": (_DEVICES, "test_products_of_8_bits_are_made_of_fp16"),
@@ -47,8 +56,9 @@ WITHOUT_HARDWARE: Final[Mapping[str, tuple[str, str]]] = {
         "test_it_trains_its_language_model_or_an_adapter",
     ),
     "least-batch-of-zero-3": (_SIZES, "test_each_process_adds_a_sample_to_the_batch"),
+    "projector-not-adapted": (_LLAMAFACTORY, "test_all_is_every_layer_but_a_projector_s"),
     "liger-not-for-the-model": (_LLAMAFACTORY, "test_liger_has_kernels_for_some_models"),
-    "minibatch-refused": (_SCRIPTS, "test_minibatches_are_whole_and_of_eight"),
+    "minibatch-refused": (_OLDER, "test_minibatches_are_whole_and_of_eight"),
     "more-processes-than-devices": (_DEVICES, "test_two_processes_take_one_device"),
     "more-than-allocated": (_DEVICES, "test_a_job_sees_the_devices_that_it_was_given"),
     "no-device-left-for-vllm": (
@@ -66,6 +76,7 @@ WITHOUT_HARDWARE: Final[Mapping[str, tuple[str, str]]] = {
         _LLAMAFACTORY,
         "test_a_template_is_looked_up_by_its_name",
     ),
+    "softcapping-left-out": (_ATTENTION, "test_torch_s_kernel_has_no_cap"),
     "training-not-asked-for": (
         _MACHINE,
         "test_a_script_is_not_asked_to_train_unless_it_is_told",

@@ -24,13 +24,42 @@ def read(question: Mapping[str, Any]) -> dict[str, Any]:
             held = module.DeepSpeedConfig(dict(question["config"]))
         stage = "scheduler"
         rates = _rates(held)
+        stage = "zenflow"
+        _zenflow(held)
+        stage = "experts"
+        _experts(held, world)
     except Exception as refusal:  # noqa: BLE001  the refusal is the answer
         return {"refused": stage, "text": f"{type(refusal).__name__}: {refusal}"}
     return {
         "micro": held.train_micro_batch_size_per_gpu,
         "untested": held.zero_allow_untested_optimizer,
         "rates": rates,
+        "ways": getattr(getattr(held, "tensor_parallel_config", None), "autotp_size", None),
     }
+
+
+def _zenflow(held: Any) -> None:
+    """What the engine makes of ZenFlow's block, in releases that have it, where there is one."""
+    block = getattr(held.zero_config, "zenflow", None)
+    if block is None:
+        return
+    from deepspeed.runtime.zenflow.engine import configure_zenflow
+
+    configure_zenflow(
+        SimpleNamespace(
+            zenflow_config=lambda: block, training_dataloader=None, _config=SimpleNamespace()
+        )
+    )
+
+
+def _experts(held: Any, world: int) -> None:
+    """What the engine asks of the experts' groups, in releases that lay experts on processes."""
+    block = getattr(held, "expert_parallel_config", None)
+    if block is None or not block.enabled:
+        return
+    from deepspeed.module_inject.auto_ep_config import validate_autoep_config
+
+    validate_autoep_config(block, world, 1, held.tensor_parallel_config.autotp_size or 1, 1)
 
 
 def _rates(held: Any) -> list[float]:

@@ -1,6 +1,6 @@
-"""What LLaMA-Factory looks up by a word: templates, and kernels by a model's kind.
+"""What LLaMA-Factory looks up by a word: templates, kernels by a model's kind, layers by `all`.
 
-Runs inside an environment that holds one release of llamafactory. Verbs: `speak`, `fuse`.
+Runs inside an environment that holds one release of llamafactory. Verbs: `speak`, `fuse`, `find`.
 """
 
 import os
@@ -48,4 +48,15 @@ def fuse(question: Mapping[str, Any]) -> dict[str, Any]:
     return {"warned": " | ".join(told), "asked": called}
 
 
-VERBS = {"speak": speak, "fuse": fuse}
+def find(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The layers that `all` stands for in a model of that `kind` with these `linear` layers."""
+    from llamafactory.model.model_utils import misc
+    from torch.nn import Linear
+
+    layers = [(name, Linear(1, 1)) for name in question["linear"]]
+    model = MagicMock(config=SimpleNamespace(model_type=question["kind"]))
+    model.named_modules.return_value = layers
+    return {"found": sorted(misc.find_all_linear_modules(model, question["freezes"]))}
+
+
+VERBS = {"speak": speak, "fuse": fuse, "find": find}

@@ -1,7 +1,7 @@
 """Trainers of an older TRL on a tiny model, with a tokenizer and samples that are made here.
 
 Runs inside an environment that holds the release. Verbs: `prefer`, `pack`, `report`, `optimise`,
-`serve`.
+`serve`, `stream`, `evaluate`, `shard`.
 """
 
 import importlib
@@ -168,4 +168,79 @@ def serve(question: Mapping[str, Any]) -> dict[str, Any]:
     return {"refused": None, "device": made["device"]}
 
 
-VERBS = {"prefer": prefer, "pack": pack, "report": report, "optimise": optimise, "serve": serve}
+def stream(question: Mapping[str, Any]) -> dict[str, Any]:
+    """What GRPO says to prompts that are read one after the other."""
+    import datasets
+    import trl
+
+    rows = datasets.Dataset.from_list([{"prompt": _PROMPT}] * 8)
+    try:
+        trl.GRPOTrainer(
+            model=_model(),
+            reward_funcs=lambda completions, **_: [0.0] * len(completions),
+            args=_held(trl.GRPOConfig, question["said"]),
+            train_dataset=rows.to_iterable_dataset() if question["streams"] else rows,
+            processing_class=_tokenizer(),
+        )
+    except NotImplementedError as refusal:
+        return {"refused": "init", "text": str(refusal)}
+    return {"refused": None}
+
+
+def evaluate(question: Mapping[str, Any]) -> dict[str, Any]:
+    """What an evaluation returns, and what it writes to the log."""
+    import datasets
+    import trl
+
+    rows = datasets.Dataset.from_list([{"text": _PROMPT}] * 2)
+    trainer = trl.SFTTrainer(
+        model=_model(),
+        args=_held(trl.SFTConfig, question["said"]),
+        train_dataset=rows,
+        eval_dataset=rows,
+        processing_class=_tokenizer(),
+    )
+    told = trainer.evaluate()
+    return {"returned": sorted(told), "logged": sorted(trainer.state.log_history[-1])}
+
+
+def shard(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Rows of an adapter that accelerate puts into a checkpoint, with and without shards.
+
+    Two processes are made out; nothing is sent between them.
+    """
+    import peft
+    import torch
+    from accelerate.utils import fsdp_utils
+    from torch.distributed.checkpoint.state_dict import StateDictOptions
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        mesh = torch.distributed.init_device_mesh("cpu", (2,))
+        model = peft.get_peft_model(_model(), peft.LoraConfig(**question["said"]))
+        fully_shard(model, mesh=mesh)
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        held = fsdp_utils._get_model_state_dict(model, adapter_only=True, sd_options=options)
+        pairs = [(each.shape[0], each.to_local().shape[0]) for each in _of(held, DTensor)]
+    finally:
+        torch.distributed.destroy_process_group()
+    return {"tensors": len(held), "in_shards": len(pairs), "rows": pairs}
+
+
+def _of(held: Mapping[str, Any], kind: type) -> list[Any]:
+    return [each for each in held.values() if isinstance(each, kind)]
+
+
+VERBS = {
+    "prefer": prefer,
+    "pack": pack,
+    "report": report,
+    "optimise": optimise,
+    "serve": serve,
+    "stream": stream,
+    "evaluate": evaluate,
+    "shard": shard,
+}

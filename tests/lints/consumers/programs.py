@@ -110,7 +110,12 @@ def _engine(verb: str) -> Callable[[Example], Question]:
 
 def _launcher(example: Example) -> Question:
     files = dict(example.files)
-    return {"verb": "resolve", "yaml": files.pop("accelerate.yaml"), "files": files}
+    words = files.pop("train.sh", "").split()
+    flags = words[words.index("launch") + 1 : -1] if "launch" in words else []
+    if flags[:1] == ["--config_file"]:
+        flags = flags[2:]  # the file is given as a text
+    text = files.pop("accelerate.yaml")
+    return {"verb": "resolve", "yaml": text, "files": files, "argv": flags}
 
 
 def _trl(example: Example) -> Question:

@@ -53,6 +53,7 @@ def _lacks(path: str, value: Any) -> Callable[[Answer], bool]:
 _DS: Final = ("deepspeed", "0.19.8")
 _HF: Final = ("trainer", "5.23.0")
 _ACC: Final = ("accelerate", "1.15.0")
+_OLD_ACC: Final = ("accelerate", "0.30.1")
 _TRL: Final = ("trl", "1.16.0")
 _ST: Final = ("simpletuner", "4.10.1")
 _OLD_ST: Final = ("simpletuner", "3.1.6")
@@ -98,6 +99,7 @@ REFUSED: Final = (
     Proof("optimizer-parameter-refused", 0, *_DS, "unexpected keyword argument 'epsilon'"),
     Proof("optimizer-parameter-refused", 1, "deepspeed", "0.14.5", "keyword argument 'fused'"),
     Proof("optimizer-parameter-refused", 2, *_DS, "unexpected keyword argument 'betas'"),
+    Proof("section-without-type", 2, "engine", "0.19.8", "stage 2 requires an optimizer"),
     Proof("tensor-parallel-under-zero-3", 0, "engine", "0.17.6", "has not been validated"),
     Proof("loss-scale-refused", 0, *_DS, "min_loss_scale must be > 0"),
     Proof("loss-scale-refused", 1, *_DS, "loss_scale must be >= 0"),
@@ -136,7 +138,7 @@ REFUSED: Final = (
     Proof("workers-missing", 1, *_HF, "--dataloader_prefetch_factor"),
     # ── accelerate ───────────────────────────────────────────────────────────────────────────────
     Proof("deepspeed-file-without-zero", 0, *_ACC, _WITHOUT_ZERO),
-    Proof("deepspeed-file-without-zero", 0, "accelerate", "0.30.1", _WITHOUT_ZERO),
+    Proof("deepspeed-file-without-zero", 0, *_OLD_ACC, _WITHOUT_ZERO),
     Proof("distributed-type-missing", 0, *_ACC, "`distributed_type` must be specified"),
     Proof("fsdp-activation-offload-refused", 0, *_ACC, "requires `activation_checkpointing=True`"),
     Proof("fsdp-loads-without-sync", 0, *_ACC, "fsdp_sync_module_states"),
@@ -278,6 +280,7 @@ SEEN: Final = (
     Proof("fsdp-config-without-fsdp", 0, *_HF, shows=_is("values/fsdp", None)),
     # ── accelerate ───────────────────────────────────────────────────────────────────────────────
     Proof("config-of-another-engine", 0, *_ACC, shows=_is("plugin", None)),
+    Proof("flag-overridden-by-file", 0, *_OLD_ACC, shows=_is("arguments/zero_stage", 2)),
     Proof("processes-without-engine", 0, *_ACC, shows=_is("torchrun/nproc_per_node", None)),
     Proof("zero-3-init-below-stage-3", 0, *_ACC, shows=_is("plugin/zero3_init_flag", False)),
     Proof("machines-without-hostfile", 0, *_ACC, shows=_is("arguments/deepspeed_hostfile", None)),

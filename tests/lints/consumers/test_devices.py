@@ -16,7 +16,8 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 from programs import FOLDER, example, option, refusal  # noqa: E402
 from test_kernels import parsed  # noqa: E402
 from test_launchers import run_with, script, shell  # noqa: E402
-from test_scripts import asked, yaml_part  # noqa: E402
+from test_older_trl import yaml_part  # noqa: E402
+from test_scripts import asked  # noqa: E402
 
 from tunec.compiler.consumers.sets import choose  # noqa: E402
 

@@ -61,6 +61,27 @@ def test_a_plugin_asks_for_a_truth_value() -> None:
     assert launched("plugin-setting-refused", 0, "good")["refused"] is None
 
 
+def test_a_stand_in_for_a_scheduler_has_no_step() -> None:
+    """section-without-type: what is left where DeepSpeed makes no scheduler of the section"""
+    from accelerate.scheduler import AcceleratedScheduler
+    from accelerate.utils import DummyScheduler
+
+    left = AcceleratedScheduler(DummyScheduler(None), [], step_with_optimizer=False)
+    with pytest.raises(AttributeError, match="no attribute 'step'"):
+        left.step()
+
+
+def test_accelerate_puts_an_accumulation_of_one() -> None:
+    from accelerate import DeepSpeedPlugin
+
+    found = {}
+    for kind in ("bad", "good"):
+        held = json.loads(example("accumulation-left-out", kind, 0).files["ds_config.json"])
+        config = DeepSpeedPlugin(hf_ds_config=held).deepspeed_config
+        found[kind] = config["gradient_accumulation_steps"]
+    assert found == {"bad": 1, "good": "auto"}
+
+
 def test_a_list_of_classes_is_one_text() -> None:
     names = launched("plugin-setting-refused", 1)["plugin"]["transformer_cls_names_to_wrap"]
     assert names == ["['LlamaDecoderLayer'", " 'LlamaMLP']"]

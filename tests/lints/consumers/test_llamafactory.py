@@ -20,6 +20,8 @@ from tunec.compiler.consumers.sets import choose  # noqa: E402
 pytest.importorskip("peft")
 
 _KINDS: Final = ("chatglm", "qwen2")
+_LAYERS: Final = ("model.layers.0.q_proj", "visual.blocks.0.qkv", "visual.merger.mlp.0")
+"""Of Qwen2-VL, of which the last is its projector's."""
 
 
 def said(rule: str, kind: str = "bad", number: int = 0) -> dict[str, Any]:
@@ -47,6 +49,8 @@ def answers() -> list[Any]:
     ]
     questions: list[dict[str, Any]] = [{"verb": "speak", "template": each} for each in words]
     questions += [{"verb": "fuse", "kind": each} for each in _KINDS]
+    every = {"verb": "find", "kind": "qwen2_vl", "linear": _LAYERS}
+    questions += [{**every, "freezes": each} for each in (True, False)]
     pins = choose("llamafactory", "0.9.1").requirements
     return asked(pins, "lints.consumers.llamafactory_looks", questions, FOLDER)
 
@@ -79,6 +83,15 @@ def test_a_turn_ends_by_a_word_whose_row_no_adapter_moves() -> None:
 
 def test_liger_has_kernels_for_some_models() -> None:
     """liger-not-for-the-model"""
-    without, with_some = answers()[-2:]
+    without, with_some = answers()[5:7]
     assert without == {"warned": "Current model does not support liger kernel.", "asked": []}
     assert with_some == {"warned": "", "asked": ["apply_liger_kernel_to_qwen2"]}
+
+
+def test_all_is_every_layer_but_a_projector_s() -> None:
+    """projector-not-adapted"""
+    bad = said("projector-not-adapted")
+    assert (bad["lora_target"], bad["freeze_vision_tower"]) == ("all", True)
+    frozen, free = map(whole, answers()[7:9])
+    assert frozen["found"] == ["q_proj"]
+    assert free["found"] == ["q_proj", "qkv"]

@@ -99,6 +99,13 @@ DEEPSPEED = (
     ("deepspeed-scheduler-unknown", 0, 1, "does not recognize LR scheduler cosine"),
 )
 
+NEWER = (
+    # rule, which bad example, processes; since 0.17.6
+    ("zenflow-refused", 0, 1),
+    ("tensor-width-unread", 0, 4),
+    ("expert-width-refused", 0, 6),
+)
+
 STAGE_3 = {
     "train_micro_batch_size_per_gpu": 1,
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": True}},
@@ -195,11 +202,11 @@ def test_the_wrong_end_of_a_metric_is_the_default():
 
 @cache
 def engines(version: str) -> list[Any]:
-    """What a release says to the rows of DEEPSPEED; then of layers recomputed without reentrance
-    and with it. One process answers all."""
+    """What a release says to the rows of DEEPSPEED and NEWER; then of layers recomputed without
+    reentrance and with it. One process answers all."""
     read_of = [
         {"verb": "read", "config": json.loads(bad(rule, number)["ds_config.json"]), "world": world}
-        for rule, number, world, _ in DEEPSPEED
+        for rule, number, world, *_ in (*DEEPSPEED, *NEWER)
     ]
     recomputed = [
         {"verb": "recompute", "config": STAGE_3, "reentrant": reentrant}
@@ -215,6 +222,24 @@ def test_what_deepspeed_refuses_is_refused(row, version):
     answer = engines(version)[DEEPSPEED.index(row)]
     assert "refused" in answer, answer
     assert row[-1] in answer["text"]
+
+
+def test_zenflow_selects_no_more_often_than_it_updates():
+    answer = engines("0.19.8")[len(DEEPSPEED)]
+    assert answer["refused"] == "zenflow"
+    assert "Select interval must be greater or equal to update interval" in answer["text"]
+
+
+def test_a_width_in_the_inner_block_is_none():
+    answer = engines("0.19.8")[len(DEEPSPEED) + 1]
+    assert "refused" not in answer, answer
+    assert answer["ways"] == 0
+
+
+def test_groups_of_experts_fill_the_processes():
+    answer = engines("0.19.8")[len(DEEPSPEED) + 2]
+    assert answer["refused"] == "experts"
+    assert "must divide" in answer["text"]
 
 
 @pytest.mark.parametrize(("version", "fails"), [("0.14.5", True), ("0.19.8", False)])
