@@ -1,5 +1,8 @@
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"
 """Before torch is loaded: tests fork, and a fork has none of the threads that OpenMP waits for."""
@@ -31,3 +34,13 @@ def place(path: Path) -> int:
     """How early a file is begun; those that are not named keep their order."""
     every = (str(path), *map(str, path.parents))
     return min((at for at, name in enumerate(FIRST) if name in every), default=len(FIRST))
+
+
+@pytest.fixture(autouse=True)
+def environment_as_before() -> Iterator[None]:
+    """What a program writes into the environment ends with its test."""
+    before = dict(os.environ)
+    yield
+    if before != os.environ:
+        os.environ.clear()
+        os.environ.update(before)

@@ -2,7 +2,7 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,14 +13,11 @@ pytest.importorskip("deepspeed")
 
 
 @pytest.fixture(autouse=True)
-def _own_environment() -> Iterator[None]:
-    """Plugins read and write the environment: each test gets one without their variables."""
-    before = dict(os.environ)
-    for name in [each for each in before if each.startswith(("FSDP_", "ACCELERATE_"))]:
-        del os.environ[name]
-    yield
-    os.environ.clear()
-    os.environ.update(before)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugins read the environment: each test gets one without their variables."""
+    for name in tuple(os.environ):
+        if name.startswith(("FSDP_", "ACCELERATE_")):
+            monkeypatch.delenv(name)
 
 
 def _plugin(**variables: str) -> Any:
