@@ -1,4 +1,4 @@
-"""Micro benchmarks of what the search calls most: the memory account, the time account, itself.
+"""Micro benchmarks: a model's parts, and what the search calls most: the accounts, and itself.
 
 Each round begins with every cache of the analyses and of the search empty, as for a new problem.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from tunec.compiler.analyses.architecture import derive
 from tunec.compiler.analyses.memory.account import account, largest_micro_batch
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import step_time
@@ -20,6 +21,7 @@ from tunec.compiler.gather import gather
 from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.problem import Problem
 from tunec.compiler.passes.fit.search import search
+from tunec.schemas.models.catalogue import card
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ("five-lines", "minicpm-v-2_6-lora", "glm-4v-9b-lora")
@@ -53,6 +55,12 @@ def forget() -> None:
 
 def cold(benchmark: BenchmarkFixture, run: Callable[[], Any]) -> Any:
     return benchmark.pedantic(run, setup=forget, rounds=ROUNDS)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "glm-4v-9b", "stable-diffusion-v1-5"])
+def test_architecture(benchmark: BenchmarkFixture, name: str) -> None:
+    config = card(name).config
+    assert benchmark(derive, config) is not None
 
 
 def test_memory(benchmark: BenchmarkFixture, problem: Problem, layout: Layout) -> None:

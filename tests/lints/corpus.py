@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-_FILE = Path(__file__).parent / "data" / "misconfigurations.yaml"
+_DATA = Path(__file__).parent / "data"
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,14 @@ def text_of(name: str, data: Any) -> str:
     return yaml.safe_dump(data, sort_keys=False)
 
 
+def held(name: str) -> Any:
+    """What a file of `data/` holds."""
+    return yaml.load((_DATA / name).read_text("utf-8"), _LOADER)  # noqa: S506  safe, both
+
+
 def cases() -> list[Case]:
     """Every case, in the order of the file."""
-    data = yaml.safe_load(_FILE.read_text("utf-8"))["cases"]
+    data = held("misconfigurations.yaml")["cases"]
     return [Case(**{key: _frozen(value) for key, value in each.items()}) for each in data]
 
 

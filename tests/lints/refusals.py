@@ -14,8 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-from corpus import text_of
+from corpus import held, text_of
 from lint_pages import Example
 
 _FOLDER = Path(__file__).parent / "data" / "refusals"
@@ -40,12 +39,10 @@ class Refusal:
 @cache
 def refusals() -> tuple[Refusal, ...]:
     """Every case of every file, in order."""
-    held = {
-        path: yaml.safe_load(path.read_text("utf-8")) for path in sorted(_FOLDER.glob("*.yaml"))
-    }
+    files = sorted(_FOLDER.glob("*.yaml"))
     return tuple(
         _case(f"{path.stem}-{number}", data, case)
-        for path, data in held.items()
+        for path, data in ((each, held(f"refusals/{each.name}")) for each in files)
         for number, case in enumerate(data["cases"])
     )
 

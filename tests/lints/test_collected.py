@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import text_of
+from corpus import held, text_of
 from lint_asking import lint
 
 from tunec.compiler.lints.index import rule_names
@@ -17,7 +16,7 @@ from tunec.compiler.lints.index import rule_names
 CASES: list[dict[str, Any]] = [
     case
     for file in sorted((Path(__file__).parent / "data").glob("collected*.yaml"))
-    for case in yaml.safe_load(file.read_text("utf-8"))
+    for case in held(file.name)
 ]
 MENDED = [case for case in CASES if "mended" in case]
 

@@ -4,13 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from corpus import text_of
+from corpus import held, text_of
 from lint_asking import lint
 
-CASES: list[dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parent / "data/ran.yaml").read_text("utf-8")
-)
+CASES: list[dict[str, Any]] = held("ran.yaml")
 OF_MEMORY = {
     "device-memory-exceeded",
     "offload-beyond-host-memory",

@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import text_of
+from corpus import held, text_of
 from lint_asking import lint
 
-CASES: list[dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parent / "data/sound.yaml").read_text("utf-8")
-)
+CASES: list[dict[str, Any]] = held("sound.yaml")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["title"])
