@@ -84,6 +84,7 @@ SILENT: tuple[tuple[str, int, str, Mapping[str, Any], Callable[[Mapping[str, Any
     ("evaluation-after-the-end", 0, NEW, {}, lambda run: run["evaluations"] == 1),
     ("schedule-argument-unusable", 0, NEW, {}, lambda run: run["rates"][-1] > 1e-6),
     ("interval-of-zero", 0, NEW, {}, lambda run: len(run["saved"]) < 2),
+    ("interval-of-zero", 1, NEW, {}, lambda run: run["evaluations"] == 3),
     ("number-without-meaning", 1, NEW, {}, _steps(9)),
     ("liger-settings-unusable", 0, NEW, {}, _steps(9)),
     ("optimizer-targets-unread", 0, NEW, {}, _steps(9)),
