@@ -231,7 +231,7 @@ def _flags(words: Sequence[Field], launcher: str) -> tuple[Flags, Sequence[Field
     while at < len(words):
         word = words[at]
         is_hidden = not word.is_known and not word.text.startswith("-")
-        if is_hidden and _hides_flags(words[at + 1 : at + 1 + _NEAR]):
+        if is_hidden and _hides_flags(words, at + 1):
             at += 1
             continue
         if not word.text.startswith("-") or word.text == "--":
@@ -247,9 +247,9 @@ def _flags(words: Sequence[Field], launcher: str) -> tuple[Flags, Sequence[Field
     return tuple(found), words[at:]
 
 
-def _hides_flags(following: Sequence[Field]) -> bool:
+def _hides_flags(words: Sequence[Field], at: int = 0) -> bool:
     """Whether the script is yet to come behind a word that is not known, as in `$ARGS train.py`."""
-    near = following[:_NEAR]
+    near = words[at : at + _NEAR]
     return any(each.text == "-m" or _SCRIPT.match(each.text) for each in near)
 
 

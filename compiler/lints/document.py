@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from tunec.compiler.diagnostics.diagnostic import Edit
+from tunec.compiler.diagnostics.diagnostic import Edit, Label
 from tunec.compiler.frontend.nodes import Node, place, plain
 from tunec.compiler.lints.edits import Source, add_key
 from tunec.compiler.lints.place import Place
@@ -121,6 +121,14 @@ class Document:
     def start(self) -> Span:
         """The first place of the file, for what speaks of it as a whole."""
         return Span(self.name, 1, 1, 1, 1)
+
+    def lacking(self, key: str) -> Label:
+        """The beginning of a file, for what speaks of a key that it does not have."""
+        text = f"no {key} in this file"
+        first = next(iter(self.found.values()), None)
+        if first is None:
+            return Label(text, self.start(), "", primary=False)
+        return first.key_label(text, primary=False)
 
     def _walk(self, node: Node, prefix: str) -> Iterator[tuple[str, Place]]:
         holder = self.origin or self

@@ -51,6 +51,11 @@ class Effective:
 
 
 UNKNOWN: Final = Effective(None, "unknown", "")
+AUTO_OF_DEEPSPEED: Final = ("zero_optimization.zenflow.", "pipeline.", "expert_parallel.")
+"""Where auto is DeepSpeed's own word: deepspeed 0.19.8 runtime/zenflow/zenflow_config.py
+`select_strategy`, `select_interval`, `update_interval`; 0.14.5 to 0.19.8 runtime/config.py
+`get_pipeline_config`, 0.19.8 `get_expert_parallel_config`, module_inject/auto_ep_config.py
+`parse_autoep_config`."""
 
 CLASSES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "hf": (("training_arguments", "transformers"),),

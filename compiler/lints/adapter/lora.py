@@ -156,6 +156,11 @@ class Lora:
         return next((at for key in keys if (at := self.document.get(key)) is not None), None)
 
 
+def has_adapter(run: Run) -> bool:
+    """Whether the base is frozen under an adapter, also one whose file does not name its method."""
+    return bool(run.value("adapter.kind", "none") != "none" or run.of("peft"))
+
+
 def loras(run: Run) -> Iterator[Lora]:
     """Every document of the run that asks for LoRA, in their order."""
     for each in run.documents:

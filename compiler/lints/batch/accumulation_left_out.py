@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.batch.counts import is_whole
-from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.keys.known import is_whole as is_whole_file
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -23,7 +22,7 @@ def _check(run: Run) -> Iterator[Finding]:
         added = None if document.is_view else document.added(_KEY, "auto")
         yield Finding(
             f"{_KEY} {asked.value} does not reach DeepSpeed, which steps at every micro batch",
-            (asked.label("not used"), _top(document)),
+            (asked.label("not used"), document.lacking(_KEY)),
             (
                 (
                     "accelerate puts 1 where the file leaves it out; before 1.8 the engine goes by "
@@ -33,14 +32,6 @@ def _check(run: Run) -> Iterator[Finding]:
             f'write "{_KEY}": "auto" in the DeepSpeed file',
             Fix((added,), "safe") if added else None,
         )
-
-
-def _top(document: Document) -> Label:
-    text = f"no {_KEY} in this file"
-    first = next(iter(document.found.values()), None)
-    if first is None:
-        return Label(text, document.start(), "", primary=False)
-    return first.key_label(text, primary=False)
 
 
 RULE = Rule(

@@ -29,8 +29,3 @@ def reentrant_place(run: Run) -> Place | None:
 def checkpointing_place(run: Run) -> Place | None:
     """Where a file turns recomputation on."""
     return run.place(run.observed("activation_checkpointing.mode"))
-
-
-def has_adapter(run: Run) -> bool:
-    """Whether the base is frozen under an adapter, also one whose file does not name its method."""
-    return bool(run.value("adapter.kind", "none") != "none" or run.of("peft"))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tunec.compiler.lints.checkpointing.asked import has_adapter
+from tunec.compiler.lints.adapter.lora import has_adapter
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
@@ -21,7 +21,7 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         if document.kind == "llamafactory" or any(document.value(key) for key in _OWN):
             continue
-        if has_adapter(run) or run.of("peft"):
+        if has_adapter(run):
             continue  # its frozen layers have to let gradients through, which the trainer sees to
         yield _finding(switch, fsdp)
 

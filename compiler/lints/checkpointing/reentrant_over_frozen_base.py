@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.lints.adapter.lora import has_adapter
 from tunec.compiler.lints.checkpointing.asked import (
-    has_adapter,
     recomputes,
     reentrant,
     reentrant_place,

@@ -1,7 +1,7 @@
 """SimpleTuner's flags as config.json, config.env and command lines spell them."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from tunec.compiler.lints.batch.counts import number_of
 from tunec.compiler.lints.diffusion.env_file import extra, variables_of
@@ -22,6 +22,8 @@ EPSILON: Final = frozenset(
     {"kolors", "pixart", "pixart_sigma", "sd1x", "sd2x", "sdxl", "deepfloyd"}
 )
 """The same files: `PredictionTypes.EPSILON` or `V_PREDICTION`."""
+
+_OFF: Final[tuple[Any, ...]] = (False, "false", {})
 
 
 def configs(run: Run) -> Iterator[Document]:
@@ -60,3 +62,12 @@ def family(document: Document) -> str:
 def is_lora(document: Document) -> bool:
     """Whether adapters are trained."""
     return "lora" in word(document, "model_type", "full")
+
+
+def deepspeed_of(run: Run, document: Document) -> Place | None:
+    """What puts SimpleTuner's run on DeepSpeed: its own flag, or else accelerate's file."""
+    own = said(document, "deepspeed_config")
+    if own is not None:
+        return None if own.value in _OFF else own
+    found = run.said("accelerate", "distributed_type")
+    return found if found is not None and str(found.value).upper() == "DEEPSPEED" else None

@@ -1,21 +1,18 @@
 """SimpleTuner is to show pictures of averaged weights in a run on DeepSpeed."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
-from tunec.compiler.lints.diffusion.asked import configs, is_on, said
-from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.diffusion.asked import configs, deepspeed_of, is_on, said
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
-
-_OFF: Final[tuple[Any, ...]] = (False, "false", {}, "", None)
 
 
 def _check(run: Run) -> Iterator[Finding]:
     for document in configs(run):
         average, how = said(document, "use_ema"), said(document, "ema_validation")
-        at = _engine(run, document)
+        at = deepspeed_of(run, document)
         if average is None or at is None or not is_on(average):
             continue
         stage = _stage(run, at)
@@ -43,14 +40,6 @@ def _stage(run: Run, at: Place) -> Any:
         block = at.value.get("zero_optimization", {})
         return block.get("stage", 0) if isinstance(block, dict) else None
     return run.effective("deepspeed", "zero_optimization.stage").value
-
-
-def _engine(run: Run, document: Document) -> Place | None:
-    at = said(document, "deepspeed_config")
-    if at is not None:
-        return None if at.value in _OFF else at
-    found = run.said("accelerate", "distributed_type")
-    return found if found is not None and str(found.value).upper() == "DEEPSPEED" else None
 
 
 RULE = Rule(

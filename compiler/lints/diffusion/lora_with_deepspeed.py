@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from tunec.compiler.lints.diffusion.asked import configs, is_lora, said
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.diffusion.asked import configs, deepspeed_of, is_lora, said
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -13,8 +12,8 @@ def _check(run: Run) -> Iterator[Finding]:
         kind = said(document, "model_type")
         if kind is None or not is_lora(document):
             continue
-        at = said(document, "deepspeed_config") or _accelerate(run)
-        if at is None or at.value in (False, "false", {}):
+        at = deepspeed_of(run, document)
+        if at is None:
             continue
         yield Finding(
             "SimpleTuner does not train LoRA with DeepSpeed",
@@ -22,11 +21,6 @@ def _check(run: Run) -> Iterator[Finding]:
             ("it ends with: LoRA can not be trained with DeepSpeed",),
             "remove deepspeed_config, or train the model itself (model_type full)",
         )
-
-
-def _accelerate(run: Run) -> Place | None:
-    found = run.said("accelerate", "distributed_type")
-    return found if found is not None and str(found.value).upper() == "DEEPSPEED" else None
 
 
 RULE = Rule(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.evaluation.asked import strategy_of
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
@@ -31,8 +32,7 @@ def _unsaved(document: Document) -> Iterator[Finding]:
 
 
 def _evaluated_with_logs(run: Run, document: Document) -> Iterator[Finding]:
-    every = document.get("eval_steps")
-    how = document.get("eval_strategy") or document.get("evaluation_strategy")
+    every, how = document.get("eval_steps"), strategy_of(document)
     logged = run.effective("trainer", "logging_steps").value
     if every is None or every.value != 0 or type(every.value) is bool:
         return

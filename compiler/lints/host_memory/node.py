@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from tunec.compiler.lints.adapter.lora import has_adapter
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.launch.scripts import count
 from tunec.compiler.lints.memory.trained import asked_of, has_script
@@ -86,7 +87,7 @@ def parameters(run: Run) -> int:
 
 def trains_all(run: Run) -> bool:
     """Whether nothing says that less than the whole model is trained."""
-    if run.value("adapter.kind", "none") != "none" or run.of("peft"):
+    if has_adapter(run):
         return False
     if has_script(run):
         asked = asked_of(run)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
-from tunec.compiler.lints.effective import default_of
+from tunec.compiler.lints.effective import AUTO_OF_DEEPSPEED, default_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -14,10 +14,6 @@ _COUNTS: Final = (
     "train_micro_batch_size_per_gpu",
     "gradient_accumulation_steps",
 )
-_OWN: Final = ("zero_optimization.zenflow.", "pipeline.", "expert_parallel.")
-"""Where auto is DeepSpeed's own word: deepspeed 0.19.8 runtime/zenflow/zenflow_config.py
-`select_strategy`, `select_interval`, `update_interval`; runtime/config.py `get_pipeline_config`,
-module_inject/auto_ep_config.py `parse_autoep_config`."""
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -36,7 +32,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 def _is_auto(path: str, value: Any) -> bool:
-    return bool(value == "auto") and not path.startswith(_OWN)
+    return bool(value == "auto") and not path.startswith(AUTO_OF_DEEPSPEED)
 
 
 def _one(run: Run, path: str, place: Place) -> Finding:

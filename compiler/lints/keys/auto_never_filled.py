@@ -5,7 +5,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.lints.document import TRAINERS, Document
-from tunec.compiler.lints.effective import default_of, filled_keys, is_launched_by_accelerate
+from tunec.compiler.lints.effective import (
+    AUTO_OF_DEEPSPEED,
+    default_of,
+    filled_keys,
+    is_launched_by_accelerate,
+)
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -44,12 +49,8 @@ _BLOCKS: Final = (
 """Blocks that drop "auto": they are DeepSpeedConfigModel."""
 _HANDED_ON: Final = ("optimizer.", "scheduler.")
 _OFFLOADS: Final = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")
-_OWN: Final = (
-    *("pipeline.", "data_types.keep_in_fp32_modules", "expert_parallel."),
-    "zero_optimization.zenflow.",
-)
-"""Where `auto` is a word of DeepSpeed's own: deepspeed 0.14.5 to 0.19.8 runtime/config.py
-`get_pipeline_config`, 0.19.8 `get_expert_parallel_config`, runtime/zenflow/zenflow_config.py."""
+_OWN: Final = (*AUTO_OF_DEEPSPEED, "data_types.keep_in_fp32_modules")
+"""Where nobody has to fill it in."""
 
 
 def _check(run: Run) -> Iterator[Finding]:

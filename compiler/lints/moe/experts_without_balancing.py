@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.lints.adapter.lora import has_adapter
 from tunec.compiler.lints.moe.experts import experts, family
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    if not experts(run) or run.value("adapter.kind", "none") != "none" or run.of("peft"):
+    if not experts(run) or has_adapter(run):
         return
     for document in run.of("llamafactory"):
         method = document.get("finetuning_type")

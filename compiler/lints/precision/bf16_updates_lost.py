@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.adapter.lora import has_adapter
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.precision.words import loaded_in, on_deepspeed
 from tunec.compiler.lints.rule import Finding, Rule
@@ -44,7 +45,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 def _pure(run: Run) -> Place | None:
     """Where a file says that the trained weights are bf16."""
-    if run.value("adapter.kind", "none") != "none" or run.of("peft"):
+    if has_adapter(run):
         return None
     for kind, key in (("llamafactory", "pure_bf16"), ("axolotl", "bfloat16")):
         for place in run.each(kind, key):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tunec.compiler.lints.adapter.lora import has_adapter
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.diffusion.examples import commands
 from tunec.compiler.lints.document import TRL
@@ -65,7 +66,7 @@ def _unscaled(run: Run) -> Iterator[Finding]:
     half = run.said("trainer", "bf16")
     if half is None or half.value is not True or on_deepspeed(run) or _is_quantised(run):
         return
-    if run.value("adapter.kind", "none") != "none" or run.of("peft"):
+    if has_adapter(run):
         return
     for place in loaded_in(run, "fp16"):
         if place.document.kind in (*TRL, "model") and place.document.format != "shell":

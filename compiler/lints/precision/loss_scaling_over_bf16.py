@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.lints.adapter.lora import has_adapter
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.precision.words import loaded_in, on_deepspeed
@@ -17,11 +18,11 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _adapters(run, scaled)
         return
     for place in loaded_in(run, "bf16"):
-        has_adapter = run.value("adapter.kind", "none") != "none" or bool(run.of("peft"))
+        is_adapted = has_adapter(run)
         is_whole = place.document.kind in (*TRL, "model")
-        if has_adapter and run.runs("peft>=0.12") is not False:
+        if is_adapted and run.runs("peft>=0.12") is not False:
             continue
-        yield _finding(place, scaled, "trained in bf16", is_certain=is_whole or has_adapter)
+        yield _finding(place, scaled, "trained in bf16", is_certain=is_whole or is_adapted)
 
 
 def _adapters(run: Run, scaled: Place) -> Iterator[Finding]:

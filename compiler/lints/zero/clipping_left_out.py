@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.batch.counts import is_number
-from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.keys.known import is_whole
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
@@ -23,19 +22,11 @@ def _check(run: Run) -> Iterator[Finding]:
         added = None if document.is_view else document.added("gradient_clipping", "auto")
         yield Finding(
             f"max_grad_norm {asked.value} is unused: DeepSpeed clips to {taken.value or 'nothing'}",
-            (asked.label("not used"), _top(document)),
+            (asked.label("not used"), document.lacking("gradient_clipping")),
             (f"gradient_clipping is left out, and {taken.by} is {taken.value}",),
             'write "gradient_clipping": "auto" in the DeepSpeed file',
             Fix((added,), "safe") if added else None,
         )
-
-
-def _top(document: Document) -> Label:
-    first = next(iter(document.found.values()), None)
-    text = "no gradient_clipping in this file"
-    if first is None:
-        return Label(text, document.start(), "", primary=False)
-    return first.key_label(text, primary=False)
 
 
 RULE = Rule(

@@ -5,24 +5,19 @@ from typing import Final
 
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.zero.asked import also, stage_of
 
 _RATIO: Final = "zero_optimization.offload_optimizer.ratio"
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    ratio, stage = (
-        run.effective("deepspeed", _RATIO),
-        run.effective("deepspeed", "zero_optimization.stage"),
-    )
+    ratio, stage = run.effective("deepspeed", _RATIO), stage_of(run)
     if ratio.place is None or not isinstance(ratio.value, int | float) or ratio.value >= 1:
         return
     if stage.value in (0, 1, 2):
         yield Finding(
             f"offload_optimizer.ratio {ratio.value} needs stage 3, and the stage is {stage.value}",
-            (
-                ratio.place.label("refused"),
-                *([stage.place.label("", primary=False)] if stage.place else []),
-            ),
+            (ratio.place.label("refused"), *also(stage.place)),
             (),
             "use stage 3, or remove ratio",
             # 0.14 looks for the block among the names of a dict's own attributes

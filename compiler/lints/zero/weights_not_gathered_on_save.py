@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.lints.adapter.lora import has_adapter
 from tunec.compiler.lints.rule import Finding, Rule
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.zero.gathering import ungathered
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    if run.value("adapter.kind", "none") != "none" or run.of("peft"):
+    if has_adapter(run):
         return
     found = ungathered(
         run,
