@@ -52,6 +52,10 @@ fetch:
 test *arguments:
     python -m pytest -n 2 --dist loadfile --no-loadscope-reorder {{ arguments }}
 
+# what takes too long for each change: run it before a release, and after a change of what it asks
+nightly *arguments:
+    python -m pytest -n 2 --dist loadfile -m nightly {{ arguments }}
+
 # format everything in place, and mend what the linter can mend
 format:
     ruff format .
