@@ -7,6 +7,7 @@ from typing import Any
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, same
+from tunec.schemas.data_paths import BUILDERS, data_kind
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.methods import method_of
 from tunec.targets.huggingface.model import ADAPTER, MODEL, PLAIN_LORA, QUANTIZATION, trust
@@ -33,24 +34,9 @@ _SCRIPT = "trl scripts/utils.py `ScriptArguments`, before 0.12 commands/cli_util
 _MIXTURE = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
 _CONFIG = "trl 0.9.6 to 1.16.0 trainer/sft_config.py `SFTConfig`"
 
-_BUILDERS = {
-    ".json": "json",
-    ".jsonl": "json",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".txt": "text",
-}
-"""datasets 4.0.0 to 5.2.0 packaged_modules/__init__.py `_EXTENSION_TO_MODULE`, in part."""
-
-
-def _builder(data: str) -> str | None:
-    """The datasets module that reads a file; None for a directory or a name on the hub."""
-    return _BUILDERS.get(PurePosixPath(data).suffix.lower())
-
 
 def _is_file(plan: Plan) -> bool:
-    return _builder(plan.data.train) is not None
+    return data_kind(plan.data.train) == "file"
 
 
 def _is_dataset(plan: Plan) -> bool:
@@ -59,7 +45,8 @@ def _is_dataset(plan: Plan) -> bool:
 
 def _write_file(plan: Plan) -> Mapping[str, Any]:
     train = plan.data.train
-    return {"datasets": [{"path": _builder(train), "data_files": train, "split": "train"}]}
+    builder = BUILDERS[PurePosixPath(train).suffix.lower()]
+    return {"datasets": [{"path": builder, "data_files": train, "split": "train"}]}
 
 
 def _read_files(found: Mapping[str, Any]) -> Mapping[str, Any]:
