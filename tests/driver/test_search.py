@@ -92,7 +92,8 @@ def sizes(problem: Problem, share: int) -> list[int]:
 def fit(problem: Problem, shape, micro: int) -> Candidate | None:
     """A candidate whose training fits the device, and the host with the smallest micro batch."""
     share = global_batch(problem, shape.width) // shape.width
-    smallest = layout_of(problem, shape, 1, share)
+    least = min(sizes(problem, share))
+    smallest = layout_of(problem, shape, least, share // least)
     host = account(problem.workload, smallest).host.peak_bytes
     own = layout_of(problem, shape, micro, share // micro)
     judged = own if shape.engine == "fsdp" else smallest
@@ -248,6 +249,27 @@ def test_more_memory_is_never_slower(model):
         plain = [each.cost if each else float("inf") for each in found]
         for less, more in pairwise(plain):
             assert more <= less * (1 + 10 * PIECE)
+
+
+@pytest.mark.parametrize("micro", [1, 2, 8])
+@pytest.mark.parametrize("engine", ["deepspeed", "fsdp"])
+def test_the_smallest_layout_is_one_that_the_pins_allow(micro, engine):
+    """No layout with the pinned micro batch needs less than what is said to lack least."""
+    base = problem("llama-3.2-1b", "full", "a100-80g-x4")
+    assert base is not None
+    pins = (("batch.micro", micro), ("parallel.engine", engine))
+    device, _ = shortages(replace(base, pins=pins, budget=2 * GIB, host_budget=None))
+    assert device is not None
+    assert device.smallest is not None
+    assert device.smallest.batch.micro == micro
+    given = replace(base, pins=pins)
+    layouts = [
+        layout_of(given, shape, micro, global_batch(given, shape.width) // shape.width // micro)
+        for shape in possible(given)
+    ]
+    batches = [replace(each.batch, evaluation=1) for each in layouts]
+    least = [replace(each, batch=batch) for each, batch in zip(layouts, batches, strict=True)]
+    assert device.required == min(account(base.workload, e).required_bytes for e in least)
 
 
 def test_verdicts_and_answer_agree():

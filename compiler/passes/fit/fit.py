@@ -315,7 +315,9 @@ def _idle_devices(scribe: Scribe, problem: Problem, best: Candidate) -> None:
 
 def _fallback(problem: Problem, answer: Answer) -> Layout:
     """A layout to go on with after an error, so that later passes can report their own faults."""
-    shape = answer.nearest.shape if answer.nearest else _any_shape(problem, answer)
+    if answer.nearest is not None and answer.nearest.smallest is not None:
+        return answer.nearest.smallest
+    shape = _any_shape(problem, answer)
     share = max(1, global_batch(problem, shape.width) // shape.width)
     return layout_of(problem, shape, 1, share)
 

@@ -7,9 +7,8 @@ from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Term
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.show import show
-from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
-from tunec.compiler.passes.fit.search import Answer, describe
-from tunec.compiler.passes.fit.shapes import global_batch
+from tunec.compiler.passes.fit.problem import Problem, Shape
+from tunec.compiler.passes.fit.search import Answer, Verdict, describe
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import format_bytes
 
@@ -18,10 +17,11 @@ _GIVER: Final = {"device": "a device", "host": "a node's host"}
 
 @dataclass(frozen=True, slots=True)
 class _Lack:
-    """What a layout with micro batch 1 lacks, of the devices or of the host."""
+    """What the smallest batch of a shape lacks, of the devices or of the host."""
 
     of: str
     shape: Shape
+    micro: int
     memory: Account
     required: int
     budget: int
@@ -49,7 +49,7 @@ def infeasible(facts: Facts, problem: Problem, answer: Answer) -> Diagnostic:
         f"{format_bytes(lack.required - lack.budget)} too much",
         (Label("this much memory", path=_giver(facts, lack)),),
         (
-            f"the smallest layout is {lack.shape}, micro batch 1",
+            f"the smallest layout is {lack.shape}, micro batch {lack.micro}",
             f"its largest term is {largest}: {format_bytes(most)}",
             *_others(problem, answer, lack),
             *_pin_notes(facts),
@@ -67,18 +67,21 @@ def _giver(facts: Facts, lack: _Lack) -> str:
 def _nearest(problem: Problem, answer: Answer) -> _Lack | None:
     """What the devices lack least; or the host, where that layout lacks no less of the host too."""
     nearest, short = answer.nearest, answer.nearest_on_host
-    device = _lack(problem, nearest.shape, "device", nearest.required) if nearest else None
-    host = _lack(problem, short.shape, "host", short.host_required) if short else None
+    device = _lack(problem, nearest, "device") if nearest else None
+    host = _lack(problem, short, "host") if short else None
     if device is None or host is None:
         return device or host
     return host if device.memory.host.peak_bytes >= host.required else device
 
 
-def _lack(problem: Problem, shape: Shape, of: str, required: int) -> _Lack:
-    share = global_batch(problem, shape.width) // shape.width
-    memory = account(problem.workload, layout_of(problem, shape, 1, share), problem.vendor)
+def _lack(problem: Problem, verdict: Verdict, of: str) -> _Lack | None:
+    layout = verdict.smallest
+    if layout is None:
+        return None
+    memory = account(problem.workload, layout, problem.vendor)
+    required = verdict.required or verdict.host_required
     budget = problem.budget if of == "device" else problem.host_budget or 0
-    return _Lack(of, shape, memory, required, budget)
+    return _Lack(of, verdict.shape, layout.batch.micro, memory, required, budget)
 
 
 def _others(problem: Problem, answer: Answer, lack: _Lack) -> Iterator[str]:

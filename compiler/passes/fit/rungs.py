@@ -45,9 +45,14 @@ class Rung:
         self._layouts: dict[int, Layout] = {}
 
     @cached_property
+    def least(self) -> int | None:
+        """The fewest samples at once that the batch and its pins allow; None: they allow none."""
+        return next(reversed(self._sizes), None) if self.divides else None
+
+    @cached_property
     def smallest(self) -> Layout:
-        """Its layout with one sample at a time."""
-        return self.layout(1)
+        """Its layout with the fewest samples at a time."""
+        return self.layout(self.least or 1)
 
     @cached_property
     def least_bytes(self) -> float:
@@ -83,15 +88,7 @@ class Rung:
         what is moved in each of the S/m micro batches. Computing that shrinks hides less, but of
         each of two exchanges at most half as much (`communication`): their sum never grows.
         """
-        micro, accumulation = self._pinned
-        sizes = (
-            size
-            for size in _divisors(self.share)
-            if size <= most
-            and (micro is None or size == micro)
-            and (accumulation is None or self.share // size == accumulation)
-        )
-        return next(sizes, None)
+        return next((size for size in self._sizes if size <= most), None)
 
     def fitting(self, budget: int, host_budget: int | None) -> Fitting | None:
         """What fits devices and a host of so many bytes; None: nothing does."""
@@ -144,9 +141,17 @@ class Rung:
         return layout
 
     @cached_property
-    def _pinned(self) -> tuple[int | None, int | None]:
-        pinned = self.problem.pinned
-        return pinned.get("batch.micro"), pinned.get("batch.accumulation")
+    def _sizes(self) -> tuple[int, ...]:
+        """The micro batches that divide a device's share and that pins allow, largest first."""
+        pinned, every = self.problem.pinned, _divisors(self.share)
+        micro, accumulation = pinned.get("batch.micro"), pinned.get("batch.accumulation")
+        if micro is None and accumulation is None:
+            return every
+        return tuple(
+            size
+            for size in every
+            if micro in (None, size) and accumulation in (None, self.share // size)
+        )
 
 
 def rungs(problem: Problem) -> tuple[Ladder, ...]:

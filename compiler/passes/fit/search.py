@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import heappop, heappush
 from typing import Final
 
@@ -44,9 +44,11 @@ class Verdict:
     refusal: str | None = None
     """Why it cannot run, by a rule."""
     required: int = 0
-    """Bytes it needs on a device with micro batch 1, where that is too much."""
+    """Bytes it needs on a device with its smallest batch, where that is too much."""
     host_required: int = 0
     """Bytes it needs on a node, where that is too much."""
+    smallest: Layout | None = None
+    """The layout that needs so much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,22 +218,28 @@ def _lack(problem: Problem, rung: Rung) -> Verdict:
     shape = rung.shape
     if not rung.divides:
         return Verdict(shape, None, f"a global batch of {problem.global_batch} does not divide")
-    most = rung.most(problem.budget)
-    if most == 0:
-        required = required_bytes(problem.workload, rung.smallest)
-        return Verdict(shape, None, required=required)
-    if rung.lacks_host(problem.host_budget):
-        return Verdict(shape, None, host_required=rung.host_bytes)
-    micro = rung.largest(most)
-    if micro is None:
-        return Verdict(shape, None, _batch_refusal(problem, rung.share, most))
-    layout = rung.evaluating(rung.layout(micro), problem.budget)
-    return Verdict(shape, None, required=required_bytes(problem.workload, layout))
+    if rung.least is None:
+        return Verdict(shape, None, _batch_refusal(problem, rung.share))
+    micro = rung.largest(rung.most(problem.budget))
+    if micro is not None and rung.lacks_host(problem.host_budget):
+        return Verdict(shape, None, host_required=rung.host_bytes, smallest=rung.smallest)
+    layout = _smallest(problem, rung) if micro is None else rung.layout(micro)
+    layout = rung.evaluating(layout, problem.budget)
+    required = required_bytes(problem.workload, layout)
+    return Verdict(shape, None, required=required, smallest=layout)
 
 
-def _batch_refusal(problem: Problem, share: int, most: int) -> str:
+def _smallest(problem: Problem, rung: Rung) -> Layout:
+    """What needs least: few samples at once, or under FSDP all of them (`Rung.most`)."""
+    most = rung.roomiest
+    if rung.shape.engine != "fsdp" or most is None:
+        return rung.smallest
+    return min(rung.smallest, most, key=partial(required_bytes, problem.workload))
+
+
+def _batch_refusal(problem: Problem, share: int) -> str:
     pins = (f"{slot} {value}" for slot, value in problem.pins if slot.startswith("batch."))
-    return f"{share} samples a device, {most} at once at most: that is not {', '.join(pins)}"
+    return f"{share} samples a device do not divide as pinned: {', '.join(pins)}"
 
 
 def _candidate(problem: Problem, rung: Rung, layout: Layout) -> Candidate:
