@@ -31,8 +31,7 @@ from tunec.compiler.ir.ledger import Definition, Origin, Rank
 from tunec.schemas.hardware.catalogue import cluster, device
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.architecture import Architecture
-from tunec.schemas.models.card import ModelCard
-from tunec.schemas.models.catalogue import card
+from tunec.schemas.models.catalogue import card, repository
 from tunec.schemas.source import Span
 from tunec.schemas.spec import DeviceChoice, InlineModel, Spec
 from tunec.schemas.terms import FloatDtype
@@ -114,7 +113,11 @@ def _words(fault: Exception) -> str:
 def resolve_model(
     model: str | InlineModel, base: Path, followed: Mapping[str, Any] | None = None
 ) -> ResolvedModel:
-    """Find a model by catalogue name, by the path of its config, or by inline facts."""
+    """Find a model by catalogue name, by the path of its config, or by inline facts.
+
+    A name says which weights are trained, and is kept as it is where it says their organisation;
+    the catalogue only adds what is known of their modules.
+    """
     if isinstance(model, InlineModel):
         config = model.config
         facts = _config(config, base, followed) if isinstance(config, str) else config
@@ -124,7 +127,7 @@ def resolve_model(
         where = base / model
         directory = where.parent if where.is_file() else where
         return ResolvedModel(str(directory), _derived(facts), (), _stored(facts), None)
-    return _of_card(card(model).name)
+    return catalogued(model)
 
 
 def _is_path(name: str, base: Path, followed: Mapping[str, Any] | None) -> bool:
@@ -148,13 +151,14 @@ _NOWHERE: Final = Node(Span("", 1, 1, 1, 1))
 """A tree without places: what is read for its own sake stands in no spec."""
 
 
-def _derived(config: Mapping[str, Any]) -> Architecture:
-    return _of_text(json.dumps(config, default=list))
+def _derived(*given: Mapping[str, Any]) -> Architecture:
+    """What `derive` makes of a config and its processor's: the same object for equal ones."""
+    return _of_text(json.dumps(given, default=list))
 
 
-@lru_cache(maxsize=64)
-def _of_text(config: str) -> Architecture:
-    return derive(json.loads(config))
+@lru_cache(maxsize=256)
+def _of_text(texts: str) -> Architecture:
+    return derive(*json.loads(texts))
 
 
 def _stored(config: Mapping[str, Any]) -> FloatDtype:
@@ -162,12 +166,18 @@ def _stored(config: Mapping[str, Any]) -> FloatDtype:
     return names.get(str(config.get("dtype", config.get("torch_dtype"))), "bf16")
 
 
+def catalogued(name: str) -> ResolvedModel:
+    """Weights by a name of the catalogue. Raises UnknownName where it knows nothing of them."""
+    return _of_weights(repository(name))
+
+
 @lru_cache(maxsize=256)
-def _of_card(name: str) -> ResolvedModel:
-    found: ModelCard = card(name)
-    components: tuple[Architecture, ...] = tuple(derive(each.config) for each in found.components)
-    architecture = derive(found.config, found.processor)
-    return ResolvedModel(found.repo, architecture, components, found.stored_dtype, found)
+def _of_weights(path: str) -> ResolvedModel:
+    """The catalogue's model with weights in a repository: one object for each, as facts are."""
+    found = card(path)
+    components = tuple(_derived(each.config) for each in found.components)
+    architecture = _derived(found.config, found.processor)
+    return ResolvedModel(path, architecture, components, found.stored_dtype, found)
 
 
 def resolve_cluster(

@@ -24,6 +24,7 @@ from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.target import Entry, Target
 from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, device_names
 from tunec.schemas.hardware.profile import Cluster, Device
+from tunec.schemas.models.card import ModelCard
 from tunec.schemas.models.catalogue import card, card_names, index_text
 from tunec.schemas.units import format_bytes
 from tunec.targets.registry import TARGETS
@@ -258,10 +259,14 @@ def catalogue_page() -> str:
         ),
         "## Models",
         _table(
-            ("name", "repository", "also called"),
-            ((_code(n), card(n).repo, ", ".join(card(n).aliases)) for n in card_names()),
+            ("name", "repository", "the same weights", "other weights of the same modules"),
+            (_model_row(card(name)) for name in card_names()),
         ),
     )
+
+
+def _model_row(found: ModelCard) -> Sequence[str]:
+    return _code(found.name), found.repo, ", ".join(found.aliases), ", ".join(found.siblings)
 
 
 def _device_row(found: Device) -> Sequence[str]:

@@ -89,7 +89,14 @@ def _clusters() -> dict[str, str]:
 
 
 def _models() -> dict[str, str]:
-    return {name: card(name).repo for name in card_names()}
+    """Each card, then the repositories whose weights have its modules."""
+    found: dict[str, str] = {}
+    for name in card_names():
+        known = card(name)
+        found[name] = known.repo
+        found |= dict.fromkeys(known.aliases, f"the weights of {name}")
+        found |= dict.fromkeys(known.siblings, f"other weights of {name}'s modules")
+    return found
 
 
 def _targets(session: Session) -> dict[str, str]:

@@ -10,7 +10,7 @@ from tunec.schemas.hardware.catalogue import UnknownName as UnknownHardware
 from tunec.schemas.hardware.catalogue import cluster
 from tunec.schemas.models.card import ModelCard
 from tunec.schemas.models.catalogue import UnknownName as UnknownModel
-from tunec.schemas.models.catalogue import card
+from tunec.schemas.models.catalogue import card, repository
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -35,6 +35,12 @@ def _hint(near: Sequence[str], kind: str) -> str:
     return f"; {hint}"
 
 
+def _name(found: ModelCard, given: str) -> str:
+    """The card's name where it stands for the asked weights, else where these lie."""
+    path = repository(given)
+    return found.name if path.lower() == found.repo.lower() else path
+
+
 def _text(found: ModelCard, options: Namespace) -> str:
     diffusion = derive(found.config).kind == "diffusion"
     size = "resolution: 1024" if diffusion else "sequence: 2048"
@@ -44,7 +50,7 @@ def _text(found: ModelCard, options: Namespace) -> str:
 # `tunec schema > spec.schema.json`, and editors complete and check this file where it begins with
 # "yaml-language-server: $schema=spec.schema.json"
 tunec: 1
-model: {found.name}  # one of `tunec catalog models`, or a path to a config.json
+model: {_name(found, options.model)}  # one of `tunec catalog models`, or a path to a config.json
 method: {options.method}
 data:
   train: {data}

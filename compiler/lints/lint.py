@@ -201,17 +201,17 @@ def _unused(run: _Checked, used: Set[Allowance]) -> Iterator[Diagnostic]:
 
 
 def catalogue_model(name: str) -> "ResolvedModel | None":
-    """The catalogue's model of a repository or catalogue name; None where it has none.
+    """What the catalogue knows of a repository or catalogue name; None where that is nothing.
 
-    A folder, or another's copy, is the model that is called as its last part is.
+    A folder, or another's copy, has the modules of the model that is called as its last part is.
     """
-    from tunec.compiler.gather import resolve_model
-    from tunec.schemas.models.catalogue import card
+    from tunec.compiler.gather import catalogued
 
     last = name.rstrip("/").rpartition("/")[2]
     for each in dict.fromkeys((name, last)):
         try:
-            return resolve_model(card(each).name, Path())
+            found = catalogued(each)
+            return found if each == name else replace(found, path=name)
         except (LookupError, ValueError, OSError):
             continue
     return None

@@ -142,11 +142,14 @@ def _surroundings(run: Run) -> Iterator[Definition]:
 
 
 def _facts(run: Run) -> Iterator[Definition]:
-    """What model and hardware are, where they are named or known by name."""
+    """What model and hardware are, where they are named or known by name.
+
+    What files say of the weights stays: a model that is named beside them tells what they are like.
+    """
     model, cluster = run.model, run.environment.cluster
     if model is not None:
-        rank = Rank.PIN if run.environment.model is not None else Rank.CATALOGUE
-        yield Definition("model.path", model.path, rank, "catalogue", "the model that is named")
+        reason = "the model that is named"
+        yield Definition("model.path", model.path, Rank.CATALOGUE, "catalogue", reason)
         facts = {
             "family": model.architecture.family,
             "kind": model.architecture.kind,

@@ -20,14 +20,32 @@ class Component(Shape):
     source: str
 
 
+class Sibling(Shape):
+    """Other weights of the modules that a card describes, and what their own config says."""
+
+    config: dict[str, Any] = {}
+    """Where it differs from the card's."""
+    source: str = ""
+
+
 class ModelCard(Shape):
-    """One model; the architecture is derived from `config`, never typed in."""
+    """One model; the architecture is derived from `config`, never typed in.
+
+    What is said of modules holds for siblings too: config, processor, components, parameters, LoRA
+    targets, the maker's extras, SimpleTuner's family. So does a refused precision, since what was
+    trained further keeps the ranges of its activations, and the stored dtype. `repo`, the aliases
+    and a SimpleTuner flavour name the card's own weights alone.
+    """
 
     name: str
+    """Stands for the weights in `repo`."""
     title: str
     repo: str
     """Where the weights are: the name that `from_pretrained` takes."""
     aliases: tuple[str, ...] = ()
+    """Other names of these very weights: short ones, and repositories with a copy of them."""
+    siblings: dict[str, Sibling] = {}
+    """Repositories with other weights of the same modules, such as those tuned to a chat."""
     config: dict[str, Any]
     """The facts of the model's own config.json that define its modules."""
     config_source: str

@@ -11,6 +11,8 @@ from typing import Final
 
 from packaging.version import Version
 
+from tunec.schemas.models.catalogue import UnknownName, card
+
 LAZY_REGISTRY: Final = "4.0.0"
 """First release whose families come from `model_metadata.json`; 3.3.4 still registers classes."""
 
@@ -119,7 +121,16 @@ def of_model(path: str, denoiser: str) -> Family | None:
     if at is not None:
         return at[0]
     fitting = [each for each in FAMILIES if each.denoiser == denoiser]
-    return fitting[0] if len(fitting) == 1 else None
+    return fitting[0] if len(fitting) == 1 else _of_card(path)
+
+
+def _of_card(path: str) -> Family | None:
+    """The family that the catalogue has for a repository: another copy of a flavour's weights."""
+    try:
+        known = card(path).simpletuner_family
+    except UnknownName:
+        return None
+    return named(known) if known else None
 
 
 def flavour_of(path: str) -> tuple[Family, str] | None:

@@ -93,6 +93,19 @@ def test_what_init_prints_compiles(tunec, tmp_path, model):
     assert files_below(tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ("llama-3.1-8b", "llama-3.1-8b"),
+        ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
+        ("Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),
+        ("NousResearch/Llama-2-7b-hf", "NousResearch/Llama-2-7b-hf"),
+    ],
+)
+def test_init_names_the_weights_that_were_asked_for(tunec, asked, named):
+    assert f"model: {named}  #" in tunec("init", "--model", asked).out
+
+
 @pytest.mark.parametrize("method", ["full", "lora", "qlora", "int8_lora"])
 def test_init_takes_every_method(tunec, tmp_path, method):
     (tmp_path / "spec.yaml").write_text(tunec("init", "--method", method).out, "utf-8")
@@ -227,7 +240,10 @@ def test_starting_imports_nothing_heavy():
 
 
 def test_every_catalogue_model_can_be_listed(tunec):
-    assert list(tunec("catalog", "models", "--format", "json").json) == sorted(card_names())
+    found = tunec("catalog", "models", "--format", "json").json
+    assert [name for name in found if name in card_names()] == sorted(card_names())
+    assert found["google/gemma-3-27b-it"] == "other weights of gemma-3-27b's modules"
+    assert found["NousResearch/Llama-2-7b-hf"] == "the weights of llama-2-7b"
     assert list(tunec("catalog", "slots", "--format", "json").json) == list(SLOTS)
 
 

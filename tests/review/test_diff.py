@@ -71,6 +71,15 @@ def test_class(old, new, kind, slot):
     assert slot is None or slot in {each.slot for each in change.groups[0].slots}
 
 
+def test_the_same_weights_from_another_place_are_no_other_weights():
+    paths = ("meta-llama/Llama-2-7b-hf", "NousResearch/Llama-2-7b-hf", "lmsys/vicuna-7b-v1.5")
+    for new, kind in zip(paths[1:], ("cosmetic", "breaking"), strict=True):
+        found = changed(edited("llama-3.1-8b", paths[0]), edited("llama-3.1-8b", new))
+        (change,) = found.groups[0].effects[0].slots
+        assert (change.slot, change.old, change.new) == ("model.path", paths[0], new)
+        assert found.kind == kind
+
+
 def test_a_comment_changes_nothing():
     change = changed(SPEC, SPEC + "# a word\n")
     assert (change.intent, change.groups, change.untouched) == ((), (), 1)

@@ -79,6 +79,22 @@ def test_an_alias_resolves_in_any_case(alias):
     assert card(alias).name == "llama-3.1-8b"
 
 
+def test_other_weights_say_where_their_config_differs():
+    for name in card_names():
+        for each in card(name).siblings.values():
+            assert bool(each.config) == bool(each.source)
+    assert card("Qwen/Qwen2.5-7B").config["max_position_embeddings"] == 131072
+    assert card("qwen/QWEN2.5-7B-instruct").config["max_position_embeddings"] == 32768
+
+
+def test_a_name_that_two_cards_share_by_its_last_part_stands_for_neither(monkeypatch):
+    claims = {"llama-3-8b": "one/Tuned", "llama-3.1-8b": "two/Tuned"}
+    monkeypatch.setattr(
+        catalogue, "_claims", lambda stem: [(claims.get(stem, f"org/{stem}"), f"org/{stem}")]
+    )
+    assert "tuned" not in json.loads(index_text())
+
+
 def test_an_unknown_name_raises_with_the_known_ones():
     with pytest.raises(UnknownName) as raised:
         card("llama-9")
@@ -89,9 +105,7 @@ def test_an_unknown_name_raises_with_the_known_ones():
 
 def test_two_cards_may_not_claim_one_name(monkeypatch):
     other = {"llama-3-8b": "llama-3.1-8b"}
-    monkeypatch.setattr(
-        catalogue, "_claims", lambda stem: ("llama-3.1-8b" if stem in other else stem,)
-    )
+    monkeypatch.setattr(catalogue, "_claims", lambda stem: [(other.get(stem, stem), f"org/{stem}")])
     with pytest.raises(ValueError, match="is claimed by"):
         index_text()
 
@@ -100,6 +114,7 @@ def test_only_the_card_that_is_asked_for_is_read(monkeypatch):
     read = []
     original = catalogue._read.__wrapped__
     monkeypatch.setattr(catalogue, "_read", lambda stem: read.append(stem) or original(stem))
+    catalogue._of_weights.cache_clear()
     card("qwen/qwen3-8b")
     card_names()
     assert read == ["qwen3-8b"]

@@ -100,7 +100,9 @@ def _brings_tokens(run: Run, document: Document) -> bool:
     named = document.value("model_name_or_path")
     is_told = run.environment.model is not None or run.environment.model_name is not None
     own = run.resolve_model(named) if is_told and isinstance(named, str) else run.model
-    return own is None or run.model is None or own.card != run.model.card
+    if own is None or own.card is None or run.model is None or run.model.card is None:
+        return True
+    return own.card.name != run.model.card.name
 
 
 def _is_lacking(vocabulary: _Vocabulary, token: str) -> bool:

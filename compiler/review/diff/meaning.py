@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from tunec.schemas.models.catalogue import original
+
 Kind = Literal["breaking", "performance", "cosmetic"]
 KINDS: Final[tuple[Kind, ...]] = ("breaking", "performance", "cosmetic")
 """Worst first."""
@@ -38,6 +40,7 @@ _SURFACE: Final = Meaning("cosmetic", "nothing that is learned or how fast chang
 # ones from a directory.
 MEANINGS: Final[dict[str, Meaning]] = {
     "model": _EFFECT,
+    "model.path": Meaning("breaking", "other weights are trained"),
     "model.trust_remote_code": _SURFACE,
     "devices": _PARTS,
     "devices.visible": _SURFACE,
@@ -94,6 +97,8 @@ def meaning_of(slot: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Mea
         return _PARTS  # one class keeps the state of both: zero/stage_1_and_2.py
     if slot == "parallel.data" and not (old["zero.stage"] and new["zero.stage"]):
         return _PARTS  # without ZeRO each rank keeps the whole state
+    if slot == "model.path" and original(old[slot]) == original(new[slot]):
+        return Meaning("cosmetic", "the same weights, from another place")
     return MEANINGS.get(slot) or MEANINGS[slot.partition(".")[0]]
 
 

@@ -1,0 +1,110 @@
+"""A name of the catalogue says which weights are trained: each is found in every written file."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from planning import planned, spec_of
+
+from tunec.compiler.analyses.architecture.derive import derive
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import load_mapping
+from tunec.compiler.gather import resolve_model
+from tunec.compiler.review.explain import explain_text
+from tunec.schemas.models.catalogue import card, card_names
+from tunec.targets.registry import REGISTRY
+
+NAMED = ("huggingface", "trl", "simpletuner", "glm4", "minicpm-v", "llama-cookbook")
+"""The targets with a key for the weights."""
+OTHERS = [
+    (name, each)
+    for name in card_names()
+    for each in (*card(name).aliases, *card(name).siblings)
+    if "/" in each
+]
+"""Repositories besides the card's own, with its name."""
+LLAMA_COOKBOOK = {
+    "data": {"train": "samsum", "samples": 1000, "sequence": 512},
+    "hardware": "h200-x1",
+}
+
+
+@cache
+def written(model, target):
+    """The texts of a target's files for a model; empty where it cannot take the model at all."""
+    if derive(card(model).config).kind == "diffusion":
+        data = {"train": "images", "samples": 1000, "resolution": 512}
+    else:
+        data = {"train": "train.jsonl", "samples": 1000, "sequence": 1024}
+    changes = {"data": data, "hardware": "h200-x8"}
+    if target == "llama-cookbook":
+        changes = LLAMA_COOKBOOK
+    loaded = load_mapping(spec_of(model=model, **changes))
+    compiled = compile_spec(loaded, (REGISTRY.resolve(target),))
+    return "\n".join(each.text for each in compiled.artifacts.get(target, ()))
+
+
+def names(repository, text):
+    """How often a text names a repository, and not one whose name only begins so."""
+    return len(re.findall(rf"(?<![\w./-]){re.escape(repository)}(?![\w./-])", text))
+
+
+def weights_of(model):
+    return resolve_model(model, Path()).path
+
+
+@pytest.mark.parametrize(("name", "alias"), OTHERS)
+def test_other_weights_are_written_wherever_the_cards_own_are(name, alias):
+    own = card(name).repo
+    takers = [target for target in NAMED if names(own, written(name, target))]
+    assert takers
+    for target in takers:
+        for given in (alias, alias.upper()):
+            text = written(given, target)
+            assert names(given, text) == names(own, written(name, target)), target
+            assert not names(own, text), target
+
+
+def test_every_target_that_names_weights_is_reached():
+    cards = {name for name, _ in OTHERS}
+    reached = {t for name in cards for t in NAMED if names(card(name).repo, written(name, t))}
+    assert reached == {*NAMED} - {"minicpm-v"}  # its cards have no other names
+
+
+def test_a_name_without_organisation_means_a_whole_repository():
+    assert weights_of("llama-3.1-8b") == "meta-llama/Llama-3.1-8B"
+    assert weights_of("gemma-3-27b") == "google/gemma-3-27b-pt"
+    assert weights_of("Qwen2.5-7B-Instruct") == "Qwen/Qwen2.5-7B-Instruct"
+    assert weights_of("sdxl") == "stabilityai/stable-diffusion-xl-base-1.0"
+    for name, alias in OTHERS:
+        found = weights_of(alias.rpartition("/")[2].upper())
+        assert "/" in found
+        assert card(found).name == name
+
+
+def test_the_modules_are_those_of_the_card_and_the_config_is_the_weights_own():
+    base, chat = (resolve_model(f"Qwen/Qwen2.5-7B{each}", Path()) for each in ("", "-Instruct"))
+    assert base.architecture.modules == chat.architecture.modules
+    assert (base.architecture.context, chat.architecture.context) == (131072, 32768)
+
+
+def test_equal_weights_are_one_fact_and_others_are_another():
+    again, other = "meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct"
+    found = resolve_model(again, Path())
+    assert resolve_model("llama-3.1-8b", Path()) is found
+    assert resolve_model(other, Path()) is not found
+    assert resolve_model(other, Path()).architecture is found.architecture
+
+
+def test_what_was_remembered_of_the_base_is_not_said_of_its_sibling():
+    for model in ("llama-3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"):
+        assert planned(model=model).plan.model.path == weights_of(model)
+
+
+def test_explain_says_on_which_card_the_modules_rest():
+    found = planned(model="lmsys/vicuna-7b-v1.5")
+    assert "model: meta-llama" not in explain_text(found, "model.path")
+    told = "the catalogue's config of llama-2-7b (meta-llama/Llama-2-7b-hf)"
+    assert told in explain_text(found, "model.parameters")
+    assert "catalogue" not in explain_text(planned(model="llama-2-7b"), "model.parameters")
