@@ -36,6 +36,9 @@ from tunec.schemas.source import Span
 from tunec.schemas.spec import DeviceChoice, InlineModel, Spec
 from tunec.schemas.terms import FloatDtype
 
+PINNED: Final = "pinned by the spec"
+"""Why a pin holds for which the spec gives no reason."""
+
 _Read = TypeVar("_Read")
 
 
@@ -247,7 +250,7 @@ def _beyond(
 def _value_and_reason(given: Any) -> tuple[Any, str]:
     if isinstance(given, dict) and set(given) == {"value", "reason"}:
         return _immutable(given["value"]), str(given["reason"])
-    return _immutable(given), "pinned by the spec"
+    return _immutable(given), PINNED
 
 
 def _immutable(value: Any) -> Any:

@@ -134,10 +134,12 @@ def _plan(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "plan",
-        "show every decision, the memory account and the time account",
-        "Each line gives a slot, its value and the reason; `tunec explain SPEC SLOT` goes deeper.",
+        "show on one screen whether a run fits, what was decided and why, and how long it takes",
+        "`tunec explain SPEC SLOT` goes deeper into one decision; --all gives every slot with its\n"
+        "value and the reason, and the accounts of memory and time term by term.",
     )
     parser.add_argument("spec", metavar="SPEC", help="spec file")
+    parser.add_argument("--all", action="store_true", help="every slot, and the whole accounts")
     intent_options(parser)
     policy_option(parser)
     format_option(parser)

@@ -1,16 +1,21 @@
-"""`tunec plan`: every decision, the memory account, the time account."""
+"""`tunec plan`: one screen about a run, or every decision with both accounts."""
 
 from argparse import Namespace
 from dataclasses import replace
+from pathlib import Path
 
 from tunec.compiler.cli.inputs import asked_targets, judged, load
-from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
-from tunec.compiler.driver import plan
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session, is_colored
+from tunec.compiler.driver import Planned, plan
+from tunec.compiler.frontend.files import is_stream
 from tunec.compiler.ir.ledger import Ledger
 from tunec.compiler.ir.show import plain, show
 from tunec.compiler.passes.contract import Pass
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.review.plan_view import plan_json, plan_text
+from tunec.compiler.review.screen.commands import Command
+from tunec.compiler.review.screen.pen import Pen
+from tunec.compiler.review.screen.screen import plan_screen
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -33,8 +38,40 @@ def run(options: Namespace, session: Session) -> int:
     elif session.format == "json":
         session.json(plan_json(result))
     elif result.plan is not None:
-        session.result(plan_text(result))
+        session.result(_text(result, options, session))
     return OK if result.ok else INPUT
+
+
+def _text(planned: Planned, options: Namespace, session: Session) -> str:
+    if options.all:
+        return plan_text(planned)
+    pen = Pen(is_colored(session.stdout), session.draws)
+    return plan_screen(planned, pen, _next(planned, options))
+
+
+def _next(planned: Planned, options: Namespace) -> tuple[Command, ...]:
+    """What to run next, with the arguments that made this plan."""
+    if is_stream(Path(options.spec)):
+        return ()
+    spec = planned.loaded.spec
+    given = [f"--hardware={options.hardware}"] if options.hardware else []
+    given += [f"--set={each}" for each in options.overrides]
+    given += [f"--target={each}" for each in options.targets]
+    given += ["--allow-outside"] if options.allow_outside else []
+    rules = [f"--policy={each}" for each in options.policies]
+    nobody = spec is not None and not spec.targets and not options.targets
+    usual = [f"--target={_usual_target(planned)}"] if nobody else []
+    compiling = Command(("tunec", "compile", options.spec), (*given, *rules), (*usual, "-o", "out"))
+    explaining = Command(("tunec", "explain", options.spec), tuple(given), ("batch.micro",))
+    if not planned.ok:
+        return (explaining,)
+    return compiling, explaining, Command(("tunec", "plan", options.spec), tuple(given), ("--all",))
+
+
+def _usual_target(planned: Planned) -> str:
+    """A target that most runs of a model are written for."""
+    is_diffusion = planned.plan is not None and planned.plan.model.kind == "diffusion"
+    return "simpletuner" if is_diffusion else "huggingface"
 
 
 def _print_after(ledger: Ledger, session: Session) -> None:

@@ -55,6 +55,8 @@ class Session:
     format: str
     stdout: TextIO
     stderr: TextIO
+    draws: bool = True
+    """Whether whoever reads the results sees more characters than those of ASCII."""
 
     def result(self, text: str) -> None:
         """Print a result, in whole lines."""
@@ -103,7 +105,17 @@ def is_colored(stream: TextIO) -> bool:
 
 def standard(registry: Registry, format: str) -> Session:
     """A session on the process's own streams."""
-    return Session(registry, format, _open(sys.stdout), _open(sys.stderr))
+    draws = can_draw(getattr(sys.stdout, "encoding", None))
+    return Session(registry, format, _open(sys.stdout), _open(sys.stderr), draws)
+
+
+def can_draw(encoding: str | None) -> bool:
+    """Whether an encoding has the characters that bars and trees are drawn with."""
+    try:
+        "█▏░…".encode(encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
 
 
 def _open(stream: TextIO | None) -> TextIO:

@@ -105,5 +105,9 @@ def _tf32(scribe: Scribe, devices: tuple[Device, ...]) -> None:
     if has and switched:
         why = "fp32 products that remain run on TF32 units"
     else:
-        why = "torch turns TF32 on with CUDA alone" if has else "these devices have no TF32"
+        why = (
+            "torch turns TF32 on for NVIDIA's devices alone"
+            if has
+            else "these devices have no TF32"
+        )
     scribe.say("precision.tf32", has and switched, why, device(devices[0].name, "precisions.tf32"))

@@ -58,7 +58,9 @@ def _name_devices(scribe: Scribe, chosen: Selection) -> None:
         names, why = uuids, "by UUID, which no order of devices can change"
     else:
         names = tuple(str(place.index) for place in chosen.places)
-        why = "by number in PCI order; CUDA's own order is fastest first unless told otherwise"
+        why = "by number in PCI order"
+        if all(each.vendor == "nvidia" for each in scribe.facts.devices.values()):
+            why += "; CUDA's own order is fastest first unless told otherwise"
     scribe.say("devices.visible", names, why, spec("hardware"))
 
 

@@ -1,6 +1,6 @@
 """A plan for people (text) and for machines (JSON)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tunec.compiler.analyses.memory.account import Account
@@ -14,6 +14,8 @@ from tunec.compiler.review.explain import definition_json
 from tunec.schemas.units import format_bytes
 
 _WIDTH = 34
+_VALUE = 24
+"""Columns that a longer value does not take from all the others."""
 
 
 def plan_json(planned: Planned) -> dict[str, Any]:
@@ -71,22 +73,28 @@ def _time_json(time: TimeAccount) -> dict[str, Any]:
 
 
 def plan_text(planned: Planned) -> str:
-    """The plan as sections of aligned lines; empty if there is none."""
+    """The whole plan as sections of aligned lines; empty if there is none."""
     if planned.plan is None or planned.memory is None or planned.time is None:
         return ""
-    sections = [_group(planned, group) for group in GROUPS]
+    sections: list[Iterable[str]] = [*_groups(planned)]
     sections += [_memory(planned.plan, planned.memory), _host(planned.plan, planned.memory)]
     sections.append(_time(planned.time))
     return "\n\n".join("\n".join(section) for section in sections)
 
 
-def _group(planned: Planned, group: str) -> Iterator[str]:
-    yield group
-    for path, slot in SLOTS.items():
-        winner = planned.ledger.winner(path)
-        if slot.group == group and winner is not None:
-            name = path.removeprefix(f"{group}.")
-            yield f"  {name:<24} {show(path, winner.value):<24} {winner.reason}".rstrip()
+def _groups(planned: Planned) -> Iterator[list[str]]:
+    """Each group's slots with their values and reasons, in the same columns throughout."""
+    winners = [each for each in map(planned.ledger.winner, SLOTS) if each is not None]
+    rows = [
+        (SLOTS[each.slot].group, each.slot.partition(".")[2], show(each.slot, each.value), each)
+        for each in winners
+    ]
+    wide = max(len(name) for _, name, _, _ in rows)
+    deep = max(len(value) for _, _, value, _ in rows if len(value) <= _VALUE)
+    for group in GROUPS:
+        own = [row for row in rows if row[0] == group]
+        lines = (f"  {n:<{wide}}  {value:<{deep}}  {each.reason}" for _, n, value, each in own)
+        yield [group, *(line.rstrip() for line in lines)]
 
 
 def _memory(plan: Plan, memory: Account) -> Iterator[str]:
