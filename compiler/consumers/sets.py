@@ -5,7 +5,7 @@ PyPI) admits, or, where nothing bounds it, one of the same season. tests/consume
 and asks it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -69,6 +69,25 @@ _TRANSFORMERS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 
+# Releases between these, by (transformers, companions): what `tunec verify` and the nightly tests
+# ask besides.
+_TRANSFORMERS_BETWEEN: Final[Mapping[str, tuple[str, ...]]] = {
+    "4.41.2": ("tokenizers==0.19.1", *_HUB_0, "accelerate==0.30.1", "peft==0.11.1", "trl==0.9.6"),
+    "4.53.3": ("tokenizers==0.21.4", *_HUB_0, "accelerate==1.8.1", "peft==0.16.0", "trl==0.20.0"),
+    "4.55.4": ("tokenizers==0.21.4", *_HUB_0, "accelerate==1.10.1", "peft==0.17.1", "trl==0.22.2"),
+    "5.10.4": (
+        *("tokenizers==0.22.2", "huggingface_hub==1.12.2", "datasets==4.8.5", *_HUB_1),
+        *("accelerate==1.13.0", "peft==0.19.1", "trl==1.6.0"),
+    ),
+    "5.18.0": (
+        *("tokenizers==0.23.3", "huggingface_hub==2.4.0", "datasets==5.2.0"),
+        *("accelerate==1.14.0", "peft==0.20.0", "trl==1.11.0"),
+    ),
+}
+_DEEPSPEED_BETWEEN: Final = ("0.15.0", "0.16.0", "0.16.2", "0.17.0", "0.18.2", "0.19.3")
+_TRL_BETWEEN: Final[Mapping[str, str]] = {"0.19.1": "4.53.3", "0.25.1": "4.57.6"}
+"""trl with another transformers of its time than the one that a set above has it beside."""
+
 # SimpleTuner: what its parsers, its optimizers and its web server import, and no more. The shared
 # layer gives torch, transformers 5.23.0, accelerate, peft and deepspeed, and
 # `targets/simpletuner/consumer/shims.py` stands in for the rest. diffusers 0.35.2 imports torchao
@@ -94,12 +113,27 @@ _ACCELERATE: Final = (
 )
 
 
-def _trl() -> Iterator[ConsumerSet]:
+def _trl(known: Mapping[str, tuple[str, ...]]) -> Iterator[ConsumerSet]:
     """trl with the transformers that it goes with: the same environments by another name."""
-    for version, companions in _TRANSFORMERS.items():
+    for version, companions in known.items():
         (own,) = (pin for pin in companions if pin.startswith("trl=="))
-        others = (pin for pin in companions if pin != own)
-        yield ConsumerSet("trl", own.split("==")[1], (f"transformers=={version}", *others))
+        yield _trl_beside(own.split("==")[1], version, companions)
+
+
+def _trl_beside(trl: str, transformers: str, companions: tuple[str, ...]) -> ConsumerSet:
+    others = (pin for pin in companions if not pin.startswith("trl=="))
+    return ConsumerSet("trl", trl, (f"transformers=={transformers}", *others))
+
+
+def _between() -> Iterator[ConsumerSet]:
+    for version in _DEEPSPEED_BETWEEN:
+        yield ConsumerSet("deepspeed", version)
+    for version, companions in _TRANSFORMERS_BETWEEN.items():
+        yield ConsumerSet("transformers", version, companions)
+    yield from _trl(_TRANSFORMERS_BETWEEN)
+    every = {**_TRANSFORMERS, **_TRANSFORMERS_BETWEEN}
+    for trl, beside in _TRL_BETWEEN.items():
+        yield _trl_beside(trl, beside, every[beside])
 
 
 # Axolotl's schema classes import torch, transformers and pydantic, which the shared layer has; its
@@ -124,7 +158,7 @@ SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
                 ConsumerSet("transformers", version, companions)
                 for version, companions in _TRANSFORMERS.items()
             ),
-            *_trl(),
+            *_trl(_TRANSFORMERS),
             *(
                 ConsumerSet("simpletuner", version, companions)
                 for version, companions in _SIMPLETUNER.items()
@@ -139,7 +173,12 @@ SETS: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
         )
     }
 )
-"""Every known set by its name."""
+"""Every set that the tests ask, by its name."""
+
+BETWEEN: Final[Mapping[str, ConsumerSet]] = MappingProxyType(
+    {known.name: known for known in _between()}
+)
+"""Sets of releases between those, by name."""
 
 
 def choose(consumer: str, version: str) -> ConsumerSet:
@@ -148,11 +187,10 @@ def choose(consumer: str, version: str) -> ConsumerSet:
     Raises EnvironmentUnavailable when no set of that release is known: then nothing can be checked.
     """
     wanted = version.split(".")
-    fitting = [
-        known for known in releases(consumer) if known.version.split(".")[: len(wanted)] == wanted
-    ]
+    known_sets = _of(consumer, (*SETS.values(), *BETWEEN.values()))
+    fitting = [known for known in known_sets if known.version.split(".")[: len(wanted)] == wanted]
     if not fitting:
-        held = ", ".join(known.version for known in releases(consumer)) or "none"
+        held = ", ".join(known.version for known in known_sets) or "none"
         raise EnvironmentUnavailable(
             f"{consumer}=={version}", f"no set of packages is known to work (known: {held})"
         )
@@ -160,8 +198,12 @@ def choose(consumer: str, version: str) -> ConsumerSet:
 
 
 def releases(consumer: str) -> tuple[ConsumerSet, ...]:
-    """The known sets of one consumer, oldest first."""
-    held = (known for known in SETS.values() if known.consumer == consumer)
+    """The sets of one consumer that the tests ask, oldest first."""
+    return _of(consumer, SETS.values())
+
+
+def _of(consumer: str, sets: Iterable[ConsumerSet]) -> tuple[ConsumerSet, ...]:
+    held = (known for known in sets if known.consumer == consumer)
     return tuple(sorted(held, key=lambda known: Version(known.version)))
 
 

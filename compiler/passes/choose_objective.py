@@ -2,15 +2,23 @@
 
 from typing import Any, Final
 
+from packaging.version import Version
+
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, as_given, slot, spec
 from tunec.schemas.objectives import Dpo, Grpo
+from tunec.schemas.terms import GroupLoss
 
 _USUAL_SHARE: Final = 0.3
 """trl 0.18.2 to 1.16.0 trainer/grpo_config.py `vllm_gpu_memory_utilization`."""
-_USUAL_GROUP_LOSS: Final = "dapo"
-"""trl 0.22.2 to 1.16.0 trainer/grpo_config.py `loss_type`."""
+_USUAL_GROUP_LOSSES: Final[tuple[tuple[str, GroupLoss], ...]] = (
+    ("0", "grpo"),
+    ("0.17", "bnpo"),
+    ("0.22", "dapo"),
+)
+"""trl 0.17.0 to 1.16.0 trainer/grpo_config.py `loss_type`, by the first release; before it there is
+one."""
 
 
 def choose_objective(facts: Facts, draft: Draft) -> Outcome:
@@ -62,7 +70,7 @@ def _references(*, adapted: bool) -> list[Option]:
 
 def _grpo(scribe: Scribe, draft: Draft, asked: Grpo) -> None:
     why = "as the spec has it"
-    loss = asked.loss or _USUAL_GROUP_LOSS
+    loss = asked.loss or _usual_loss(scribe.facts.versions.get("trl"))
     _say(scribe, why, kind="grpo", loss=loss, beta=asked.beta, rewards=asked.rewards)
     own = "base" if draft.adapter.kind != "none" else "resident"
     reference = own if scribe.facts.pinned("objective.beta", asked.beta) > 0 else "none"
@@ -81,6 +89,14 @@ def _grpo(scribe: Scribe, draft: Draft, asked: Grpo) -> None:
         device_share=(asked.device_share or _USUAL_SHARE) if colocated else 0.0,
     )
     _check_group(scribe, draft, asked, completion)
+
+
+def _usual_loss(trl: str | None) -> GroupLoss:
+    """How the loss of a group is averaged where the spec leaves it to the trainer's release."""
+    known = (
+        loss for since, loss in _USUAL_GROUP_LOSSES if not trl or Version(trl) >= Version(since)
+    )
+    return [*known][-1]
 
 
 def _check_group(scribe: Scribe, draft: Draft, asked: Grpo, completion: int) -> None:

@@ -2,11 +2,14 @@
 
 from typing import Final
 
+from packaging.version import Version
+
 from tunec.compiler.facts import Facts
+from tunec.compiler.ir.ledger import Origin
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, slot, spec
 from tunec.schemas.hardware.profile import Device
-from tunec.schemas.terms import QuantFormat
+from tunec.schemas.terms import FloatDtype, QuantFormat
 
 # bitsandbytes' own support table (docs/source/installation.mdx, 0.45 to 0.50): LLM.int8() from
 # compute capability 7.5, NF4/FP4 and 8-bit optimizers from 6.0.
@@ -47,14 +50,31 @@ def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
         "weights are expanded into the compute dtype",
         slot("precision.compute"),
     )
-    four_bit = chosen in ("nf4", "fp4")
-    scribe.say(
-        "quantization.storage",
-        None,
-        "packed into uint8, as bitsandbytes does" if four_bit else "nothing is packed",
-        slot("quantization.format"),
-    )
+    _say_storage(scribe, facts, chosen, compute)
     return scribe.outcome()
+
+
+_LIKE_WEIGHTS: Final = Version("0.10"), Version("0.26")
+"""The first release of TRL that packs into the dtype of the weights, and the first that has a key
+for it (trainer/utils.py `get_quantization_config`: bnb_4bit_quant_storage)."""
+
+
+def _say_storage(scribe: Scribe, facts: Facts, chosen: QuantFormat, compute: FloatDtype) -> None:
+    """In what packed weights are held; TRL loads 4-bit weights in the compute dtype."""
+    storage: FloatDtype | None = None
+    reason, rests = "nothing is packed", [slot("quantization.format")]
+    named = facts.versions.get("trl")
+    if chosen in ("nf4", "fp4"):
+        since, until = _LIKE_WEIGHTS
+        if named is not None and since <= Version(named) < until:
+            storage, reason = (
+                compute,
+                f"trl {named} packs into the dtype that weights are loaded in",
+            )
+            rests += [slot("quantization.compute"), Origin("spec", "software.trl")]
+        else:
+            reason = "packed into uint8, as bitsandbytes does"
+    scribe.say("quantization.storage", storage, reason, *rests)
 
 
 def _asked(facts: Facts) -> tuple[QuantFormat, str]:

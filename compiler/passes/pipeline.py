@@ -48,7 +48,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("precision",),
         ("quantization",),
         choose_quantization,
-        ("selection.devices", "spec.method"),
+        ("selection.devices", "spec.method", "versions"),
     ),
     Pass(
         "choose-attention",
@@ -63,7 +63,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("model", "data", "adapter"),
         ("objective", "generation"),
         choose_objective,
-        ("spec.objective", "spec.batch", "spec.model_fields_set"),
+        ("spec.objective", "spec.batch", "spec.model_fields_set", "versions"),
         heeds=("batch.global",),
     ),
     Pass(

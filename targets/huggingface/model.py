@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, named, same
@@ -14,8 +14,8 @@ from tunec.targets.huggingface.packages import TRL
 _SOURCE = "trl 0.8.6 to 1.16.0 trainer/model_config.py `ModelConfig`"
 _BNB = "trl 0.8.6 to 1.16.0 trainer/utils.py `get_quantization_config`"
 
-_DTYPES: dict[FloatDtype, str] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-_BY_DTYPE = {word: dtype for dtype, word in _DTYPES.items()}
+DTYPES: Final[Mapping[FloatDtype, str]] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+_BY_DTYPE = {word: dtype for dtype, word in DTYPES.items()}
 
 
 def _is_packed(plan: Plan) -> bool:
@@ -27,11 +27,20 @@ def _is_not_packed(plan: Plan) -> bool:
     return not _is_packed(plan)
 
 
+def _is_widened(plan: Plan) -> bool:
+    """The base is stored in 4 bits, and what is left of it in fp32 under another dtype."""
+    return _is_packed(plan) and plan.states.weights == "fp32" != plan.quantization.compute
+
+
+def _is_packed_alike(plan: Plan) -> bool:
+    return _is_packed(plan) and not _is_widened(plan)
+
+
 # ── which model, in which dtype ──────────────────────────────────────────────────────────────────
 
 
-def _dtype(key: str) -> tuple[Entry, Entry]:
-    """The dtype of the weights; TRL expands 4-bit weights into the same one."""
+def _dtype(key: str) -> tuple[Entry, ...]:
+    """The dtype in which weights are loaded; TRL expands 4-bit weights into the same one."""
 
     def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
         dtype = _BY_DTYPE.get(str(found[key]).removeprefix("torch."))
@@ -40,10 +49,13 @@ def _dtype(key: str) -> tuple[Entry, Entry]:
     def read_packed(found: Mapping[str, Any]) -> Mapping[str, Any]:
         return {slot: dtype for dtype in read(found).values() for slot in packed.slots}
 
+    def read_widened(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {slot: dtype for dtype in read(found).values() for slot in widened.slots}
+
     whole_weights = Entry(
         (key,),
         ("states.weights",),
-        lambda plan: {key: _DTYPES[plan.states.weights]},
+        lambda plan: {key: DTYPES[plan.states.weights]},
         read,
         f"{_SOURCE}: `dtype` from 0.23, before it `torch_dtype`; absent it is the model's own, "
         "float32 from 0.27",
@@ -54,11 +66,36 @@ def _dtype(key: str) -> tuple[Entry, Entry]:
         whole_weights,
         slots=("states.weights", "quantization.compute"),
         source=f"{_BNB}: bnb_4bit_compute_dtype is the dtype of the weights",
-        when=_is_packed,
+        when=_is_packed_alike,
     )
-    return whole_weights, replace(packed, read=read_packed)
+    widened = replace(
+        whole_weights,
+        slots=("quantization.compute",),
+        write=lambda plan: {key: DTYPES[plan.quantization.compute]},
+        read=read_widened,
+        source=_BNB,
+        when=_is_widened,
+    )
+    return whole_weights, replace(packed, read=read_packed), widened
 
 
+def widening(until: str) -> tuple[Entry, Entry]:
+    """What a trainer makes of 4-bit weights' companions, before and from a release on.
+
+    Norms, embeddings and the head are loaded in the dtype of the file; PEFT's
+    `prepare_model_for_kbit_training` makes them fp32, and nothing does in later releases.
+    """
+    source = (
+        "trl 0.8.6 to 0.25.1 trainer/sft_trainer.py, models/utils.py `prepare_peft_model`; "
+        "0.9.6 to 0.28.0 trainer/dpo_trainer.py; peft utils/other.py"
+    )
+    slot = "states.weights"
+    made = fixed(slot, "fp32", source, until=until, when=_is_widened, package=TRL)
+    left = replace(made, since=until, until=None, absent=())
+    return made, left
+
+
+WIDENING = widening("0.26")
 MODEL = (
     same("model_name_or_path", "model.path", _SOURCE, package=TRL),
     *(replace(each, until="0.23") for each in _dtype("torch_dtype")),
@@ -96,6 +133,30 @@ def _read_format(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if four is True else {"quantization.format": form}
 
 
+def _packed_like_weights(key: str, since: str, until: str) -> Entry:
+    """Where no key says it, packed weights are held in the dtype that all are loaded in."""
+
+    def write(plan: Plan) -> Mapping[str, Any]:
+        return {key: DTYPES[plan.quantization.compute], "load_in_4bit": True}
+
+    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        dtype = _BY_DTYPE.get(str(found.get(key)).removeprefix("torch."))
+        packed = found.get("load_in_4bit") is True and dtype is not None
+        return {"quantization.storage": dtype} if packed else {}
+
+    return Entry(
+        (key, "load_in_4bit"),
+        ("quantization.storage",),
+        write,
+        read,
+        f"{_BNB}: bnb_4bit_quant_storage is the dtype of the weights from 0.10 to 0.25",
+        since=since,
+        until=until,
+        when=lambda plan: _is_packed(plan) and plan.quantization.storage is not None,
+        package=TRL,
+    )
+
+
 QUANTIZATION = (
     Entry(
         ("load_in_4bit", "load_in_8bit", "bnb_4bit_quant_type"),
@@ -114,10 +175,20 @@ QUANTIZATION = (
         when=_is_packed,
         package=TRL,
     ),
+    fixed(
+        "quantization.storage",
+        None,
+        f"{_BNB}: until 0.9 it gives no storage, which is uint8 then",
+        until="0.10",
+        when=_is_packed,
+        package=TRL,
+    ),
+    _packed_like_weights("torch_dtype", "0.10", "0.23"),
+    _packed_like_weights("dtype", "0.23", "0.26"),
     named(
         "bnb_4bit_quant_storage",
         "quantization.storage",
-        _DTYPES,
+        DTYPES,
         f"{_SOURCE}, from 0.26; absent, uint8",
         since="0.26",
         absent=((ALWAYS, None),),

@@ -10,7 +10,14 @@ from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, 
 from tunec.schemas.data_paths import BUILDERS, data_kind
 from tunec.targets.huggingface.arithmetic import recomputes
 from tunec.targets.huggingface.methods import method_of
-from tunec.targets.huggingface.model import ADAPTER, MODEL, PLAIN_LORA, QUANTIZATION, trust
+from tunec.targets.huggingface.model import (
+    ADAPTER,
+    MODEL,
+    PLAIN_LORA,
+    QUANTIZATION,
+    WIDENING,
+    trust,
+)
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.huggingface.training import (
     BATCH,
@@ -260,6 +267,7 @@ SFT = File(
     format="yaml",
     entries=(
         *MODEL,
+        *WIDENING,
         trust(until=None),
         *QUANTIZATION,
         *ADAPTER,

@@ -11,7 +11,7 @@ from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
 from tunec.targets.huggingface.arithmetic import CHECKPOINTING, KEPT_ON_THE_DEVICE, PRECISION
 from tunec.targets.huggingface.methods import method_of
-from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, trust
+from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, WIDENING, trust
 from tunec.targets.huggingface.packages import (
     PEFT,
     PEFT_RELEASES,
@@ -77,7 +77,7 @@ TRAINING_ARGS: Final = File(
 MODEL_ARGS: Final = File(
     name="model_args.yaml",
     format="yaml",
-    entries=(*MODEL, trust(until="1.7"), *QUANTIZATION, *ADAPTER),
+    entries=(*MODEL, *WIDENING, trust(until="1.7"), *QUANTIZATION, *ADAPTER),
     recognise=_is_model,
 )
 

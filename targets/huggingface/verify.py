@@ -1,6 +1,6 @@
 """How transformers, peft and trl are asked about the Trainer's files, and how they are heard."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from tunec.compiler.verify.contract import (
 from tunec.compiler.verify.delivery import document
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.verify import engine_programs
+from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.packages import PEFT, TRL
 
 SCRIPT: Final = "tunec.targets.huggingface.consumer"
@@ -276,9 +277,21 @@ def hear_script(case: Case, answer: Any) -> Heard:
     if adapter:
         pairs.append(("adapter.rank", "lora_r", plan.adapter.rank, adapter["r"]))
     if quantised and plan.quantization.format in ("nf4", "fp4"):
-        kind = quantised["bnb_4bit_quant_type"]
-        pairs.append(("quantization.format", "bnb_4bit_quant_type", plan.quantization.format, kind))
+        pairs += _packed(case, quantised)
     return Heard(values=settled(case, answer["values"]), facts=facts(pairs))
+
+
+def _packed(case: Case, found: Mapping[str, Json]) -> Iterator[tuple[str, str, Any, Any]]:
+    """How 4-bit weights are packed, and into what they are expanded; uint8 is the usual storage."""
+    wanted, prefix = case.plan.quantization, "bnb_4bit_"
+    storage = DTYPES[wanted.storage] if wanted.storage else "uint8"
+    key = f"{prefix}quant_type"
+    yield "quantization.format", key, wanted.format, found[key]
+    key = f"{prefix}compute_dtype"
+    yield "quantization.compute", key, DTYPES[wanted.compute], found[key]
+    key = f"{prefix}quant_storage"
+    if wanted.storage or case.target.package == TRL:  # else nobody has said which trl it will be
+        yield "quantization.storage", key, storage, found.get(key, "uint8")
 
 
 PROGRAMS: Final = (

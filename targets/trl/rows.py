@@ -6,10 +6,12 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, in_every_plan, same
+from tunec.targets.huggingface.model import MODEL, QUANTIZATION, WIDENING, trust, widening
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.huggingface.sft import DATA, IN_PIECES, LOSS, OFFLOADING, SAMPLES, SFT
 from tunec.targets.huggingface.training import TRL_LEARNING_RATE
 from tunec.targets.huggingface.trl_defaults import moving_activations
+from tunec.targets.trl.loading import LOADING, by_keys
 
 _DPO: Final = "trl 0.9.6 to 1.16.0 trainer/dpo_config.py `DPOConfig`, before it DpoScriptArguments"
 _GRPO: Final = "trl 0.14.0 to 1.16.0 trainer/grpo_config.py `GRPOConfig`"
@@ -46,7 +48,9 @@ _TARGETS: Final = "lora_target_modules"
 _SFT: Final = tuple(
     row for each in SFT.entries for row in map(of_transformers, _listed(_strict(each)))
 )
-_OWN: Final = frozenset({*map(id, (*SAMPLES, *LOSS, *OFFLOADING)), id(TRL_LEARNING_RATE)})
+_OWN: Final = frozenset(
+    {*map(id, (*SAMPLES, *LOSS, *OFFLOADING, *WIDENING)), id(TRL_LEARNING_RATE)}
+)
 _SHARED: Final = tuple(
     row
     for each in SFT.entries
@@ -264,6 +268,7 @@ READ_ENTRIES: Final = (
 """What the files of further methods share with those that are written."""
 DPO_ENTRIES: Final = (
     *_SHARED,
+    *widening("0.29"),
     _rate(_DPO, ((ALWAYS, 5e-5), ("0.12", 1e-6))),
     _DPO_LENGTH,
     _DPO_PROMPT,
@@ -276,14 +281,32 @@ DPO_ENTRIES: Final = (
     *_path(_DPO),
     *moving_activations("0.29", f"{_DPO}: trl 0.29.1 to 1.16.0 `activation_offloading`"),
 )
+_LOADED: Final = frozenset(
+    key for each in (*MODEL, *QUANTIZATION, trust(until=None)) for key in each.keys
+) - {"model_name_or_path"}
+"""Keys of ModelConfig that say how the model is loaded."""
+
+
+def _loads(entry: Entry) -> bool:
+    return bool(_LOADED & {*entry.keys}) or entry.slots == ("quantization.storage",)
+
+
 GRPO_ENTRIES: Final = (
-    *(each for each in _SHARED if each not in DATA or "data.train" in each.slots),
+    *(
+        each
+        for each in _SHARED
+        if (each not in DATA or "data.train" in each.slots) and not _loads(each)
+    ),
+    *by_keys(each for each in _SHARED if _loads(each)),
+    *LOADING,
+    *WIDENING,
     _rate(_GRPO, ((ALWAYS, 1e-6),)),
     _nothing_packed(_GRPO),
     *_only(
         "grpo",
-        "0.27",
-        "trl 0.22.2 scripts/grpo.py loads the model without dtype and quantisation, 0.27.2 with",
+        "0.20",
+        "trl 0.18.2 and 0.19.1 scripts/grpo.py `main` hands on `reward_model`, which nothing sets "
+        "where rewards are functions; 0.20.0 hands on both",
     ),
     *_REWARDED,
     *_ANSWERS,

@@ -35,15 +35,26 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
         return _pure_bf16(name)
     if engine == "deepspeed":
         return _deepspeed(workload, stage)
+    loaded = "fp32" if _is_loaded_unasked(workload) else precision.compute
     if engine == "fsdp" and workload.adapter.kind == "none":
-        states = _mixed(precision.compute, precision.compute, name)
+        states = _mixed(precision.compute, loaded, name)
         return _left_narrow(states) if fsdp == 2 and _widens_nothing(workload) else states
     if workload.adapter.kind != "none":
-        states = _peft(precision.compute, workload.adapter, name)
+        states = _peft(precision.compute, loaded, workload.adapter, name)
         return states if workload.quantization.format == "none" else _by_trl(states, workload)
     return _mixed(precision.compute, "fp32", name)
 
 
+def _is_loaded_unasked(workload: Workload) -> bool:
+    """Whether a script loads the model without a dtype, which is fp32 then.
+
+    trl 0.20.0 and 0.21.0 scripts/grpo.py; from 0.22 on the trainer loads it as it is told.
+    """
+    trl, own = workload.version("trl"), workload.generation
+    return trl is not None and trl < _GRPO_LOADS_AS_TOLD and own is not None and own.sequences > 0
+
+
+_GRPO_LOADS_AS_TOLD: Final = Version("0.22")
 _WIDENS_NOTHING: Final = Version("1.13"), Version("1.14")
 
 
@@ -130,14 +141,14 @@ def _unsharded(states: States, version: Version | None) -> States:
     return replace(states, gradients="fp32")
 
 
-def _peft(compute: FloatDtype, adapter: Adapter, name: OptimizerName) -> States:
-    """PEFT keeps adapters in fp32 over a base in the compute dtype (`autocast_adapter_dtype`).
+def _peft(compute: FloatDtype, loaded: FloatDtype, adapter: Adapter, name: OptimizerName) -> States:
+    """PEFT keeps adapters in fp32 over a base as it is loaded (`autocast_adapter_dtype`).
 
     With fp16, modules trained in full must be fp32 too: torch's GradScaler refuses fp16 gradients
     (torch/amp/grad_scaler.py `_unscale_grads_`), and PEFT copies them in the base's dtype.
     """
     upcast = compute == "fp16" and bool(adapter.also_train)
-    return _mixed(compute, "fp32" if upcast else compute, name)
+    return _mixed(compute, "fp32" if upcast else loaded, name)
 
 
 _TRL_CASTS_ADAPTERS: Final = Version("0.26")

@@ -1,0 +1,167 @@
+"""How `trl grpo` loads the model: by keys of ModelConfig from 0.26 on, and otherwise before.
+
+In 0.20 and 0.21 scripts/grpo.py calls `from_pretrained` with a name and `trust_remote_code` alone.
+From 0.22 to 0.25 it gives the trainer a name, which loads it with `model_init_kwargs`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Entry, derived, fixed, in_every_plan, on_deepspeed, same
+from tunec.targets.huggingface.model import DTYPES
+from tunec.targets.huggingface.packages import TRL
+
+_BY_KEYS: Final = "0.26"
+_BY_TRAINER: Final = "0.22"
+_SCRIPT: Final = "trl 0.20.0 and 0.21.0 scripts/grpo.py: `from_pretrained` without dtype loads fp32"
+_KWARGS: Final = "model_init_kwargs"
+_TRAINER: Final = (
+    f"trl 0.22.2 to 0.25.1 trainer/grpo_trainer.py `__init__`: `from_pretrained(**{_KWARGS})`; "
+    "scripts/grpo.py reads no key of ModelConfig but the name and those of the adapter"
+)
+_BITS: Final = f"{_KWARGS}.quantization_config"
+
+
+def by_keys(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Rows of ModelConfig in the releases whose script reads them."""
+    for each in entries:
+        if each.until is None or Version(each.until) > Version(_BY_KEYS):
+            since = max(each.since or "0", _BY_KEYS, key=Version)
+            yield replace(each, since=since)
+
+
+def _is_quantised(plan: Plan) -> bool:
+    return plan.quantization.format != "none"
+
+
+def _is_packed(plan: Plan) -> bool:
+    return plan.quantization.format in ("nf4", "fp4")
+
+
+def _is_loaded_by_itself(plan: Plan) -> bool:
+    """Whether what is loaded stays: DeepSpeed casts the module, whatever its dtype was."""
+    return not on_deepspeed(plan)
+
+
+def _fixed(slot: str, value: Any, when: Callable[[Plan], bool] = in_every_plan) -> Entry:
+    return fixed(slot, value, _SCRIPT, until=_BY_TRAINER, when=when, package=TRL)
+
+
+_BY_SCRIPT: Final = (
+    _fixed("states.weights", "fp32", _is_loaded_by_itself),
+    _fixed("attention.implementation", "sdpa"),
+    _fixed("quantization.format", "none"),
+    same(
+        "trust_remote_code",
+        "model.trust_remote_code",
+        _SCRIPT,
+        until=_BY_TRAINER,
+        package=TRL,
+    ),
+)
+
+
+def _write_format(plan: Plan) -> Mapping[str, Any]:
+    if not _is_quantised(plan):
+        return {}
+    if not _is_packed(plan):
+        return {f"{_BITS}.load_in_8bit": True}
+    return {
+        f"{_BITS}.load_in_4bit": True,
+        f"{_BITS}.bnb_4bit_quant_type": plan.quantization.format,
+    }
+
+
+def _read_format(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    if found.get(f"{_BITS}.load_in_4bit") is True:
+        return {"quantization.format": found.get(f"{_BITS}.bnb_4bit_quant_type", "fp4")}
+    eight = found.get(f"{_BITS}.load_in_8bit") is True
+    return {"quantization.format": "int8" if eight else "none"}
+
+
+def _loaded(
+    key: str,
+    slot: str,
+    when: Callable[[Plan], bool] = in_every_plan,
+    *,
+    since: str = _BY_TRAINER,
+    until: str = _BY_KEYS,
+) -> Entry:
+    """A keyword of `from_pretrained` that names a dtype."""
+    words = {word: dtype for dtype, word in DTYPES.items()}
+
+    def write(plan: Plan) -> Mapping[str, Any]:
+        return {key: DTYPES[plan[slot]]} if plan[slot] in DTYPES else {}
+
+    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        dtype = words.get(str(found[key]).removeprefix("torch."))
+        return {} if dtype is None else {slot: dtype}
+
+    return Entry((key,), (slot,), write, read, _TRAINER, since, until, when=when, package=TRL)
+
+
+def _is_whole(plan: Plan) -> bool:
+    return not _is_quantised(plan)
+
+
+def _weights(name: str, since: str, until: str) -> tuple[Entry, ...]:
+    """The dtype of the weights; what is left of quantised ones TRL makes fp32 after loading."""
+    key = f"{_KWARGS}.{name}"
+
+    def write(plan: Plan) -> str:
+        return DTYPES[plan.quantization.compute]
+
+    return (
+        _loaded(key, "states.weights", _is_whole, since=since, until=until),
+        derived(key, write, _TRAINER, since=since, until=until, when=_is_quantised, package=TRL),
+    )
+
+
+_BY_ARGUMENTS: Final = (
+    *_weights("torch_dtype", _BY_TRAINER, "0.23"),
+    *_weights("dtype", "0.23", _BY_KEYS),
+    same(
+        f"{_KWARGS}.attn_implementation",
+        "attention.implementation",
+        _TRAINER,
+        since=_BY_TRAINER,
+        until=_BY_KEYS,
+        package=TRL,
+    ),
+    Entry(
+        tuple(f"{_BITS}.{key}" for key in ("load_in_4bit", "load_in_8bit", "bnb_4bit_quant_type")),
+        ("quantization.format",),
+        _write_format,
+        _read_format,
+        _TRAINER,
+        since=_BY_TRAINER,
+        until=_BY_KEYS,
+        absent=(("0", {"quantization.format": "none"}),),
+        package=TRL,
+    ),
+    same(
+        f"{_BITS}.bnb_4bit_use_double_quant",
+        "quantization.double",
+        _TRAINER,
+        since=_BY_TRAINER,
+        until=_BY_KEYS,
+        absent=(("0", False),),
+        when=_is_packed,
+        package=TRL,
+    ),
+    _loaded(f"{_BITS}.bnb_4bit_compute_dtype", "quantization.compute", _is_packed),
+    replace(
+        _loaded(f"{_BITS}.bnb_4bit_quant_storage", "quantization.storage", _is_packed),
+        absent=(("0", {"quantization.storage": None}),),
+    ),
+    replace(
+        fixed("model.trust_remote_code", False, _TRAINER, package=TRL),
+        since=_BY_TRAINER,
+        until=_BY_KEYS,
+    ),
+)
+LOADING: Final = (*_BY_SCRIPT, *_BY_ARGUMENTS)
