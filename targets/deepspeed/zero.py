@@ -215,16 +215,15 @@ ZERO = (
 _AIO_SOURCE = "deepspeed runtime/swap_tensor/constants.py, its own defaults"
 
 
-def _aio(key: str, value: Any, **range_: str) -> Entry:
-    return constant(f"aio.{key}", value, _AIO_SOURCE, when=uses_nvme, package=PACKAGE, **range_)
+def _aio(key: str, value: Any) -> Entry:
+    return constant(f"aio.{key}", value, _AIO_SOURCE, when=uses_nvme, package=PACKAGE)
 
 
 AIO = (
     _aio("block_size", 1_048_576),
     _aio("queue_depth", 8),
-    _aio("thread_count", 1, until="0.16.4"),
-    _aio("intra_op_parallelism", 1, since="0.16.4"),
     _aio("single_submit", False),
     _aio("overlap_events", True),
 )
-"""Asynchronous file I/O under NVMe offload; the number of threads was renamed in 0.16.4."""
+"""Asynchronous file I/O under NVMe offload. The number of threads is left to DeepSpeed, which takes 1
+in every release: `thread_count` was renamed `intra_op_parallelism` in 0.16.4."""

@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import trl
 from transformers import HfArgumentParser
+from transformers.quantizers import AutoQuantizationConfig
 
 from tunec.compiler.consumers.devices import declared
 from tunec.compiler.consumers.json_types import plain
@@ -65,7 +66,7 @@ def _parsed(question: Mapping[str, Any]) -> dict[str, Any]:
         values |= {name: plain(getattr(part, name, None)) for name in names}
     arguments, model = parts[1], parts[2]
     with stage("quantization"):
-        quantised = trl.get_quantization_config(model)
+        quantised = _quantised(method, arguments, model)
     with stage("adapter"):
         adapter = trl.get_peft_config(model)
     return {
@@ -74,6 +75,14 @@ def _parsed(question: Mapping[str, Any]) -> dict[str, Any]:
         "quantization": plain(quantised.to_dict()) if quantised else None,
         "adapter": plain(adapter.to_dict()) if adapter else None,
     }
+
+
+def _quantised(method: str, arguments: Any, model: Any) -> Any:
+    """What `from_pretrained` is given: trl 0.22 to 0.25 hands on what `trl grpo` is told itself."""
+    told = getattr(arguments, "model_init_kwargs", None) or {}
+    if method == "grpo" and "quantization_config" in told:
+        return AutoQuantizationConfig.from_dict({**told["quantization_config"]})
+    return trl.get_quantization_config(model)
 
 
 def model(question: Mapping[str, Any]) -> dict[str, Any]:
