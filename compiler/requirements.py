@@ -53,9 +53,29 @@ def requirements(asked: Iterable[Asked]) -> list[Definition]:
 
 def needs(asked: Iterable[Asked]) -> tuple[Callable[[Spec, Draft], list[Definition]], ...]:
     """What the asked targets pin once they know the spec, or more of the plan."""
-    return tuple(
-        partial(_needed, target, target.needs) for target, _ in asked if target.needs is not None
+    asked = tuple(asked)
+    return (
+        *(partial(_needed, target, target.needs) for target, _ in asked if target.needs),
+        *(partial(_needed, target, _starts_plainly) for target, _ in _without_launcher(asked)),
     )
+
+
+_LAUNCHER_FILE: Final = "accelerate.yaml"
+
+
+def _without_launcher(asked: Sequence[Asked]) -> Iterator[Asked]:
+    """The targets that heed a launcher's file which none of those asked for writes."""
+    written = {file.name for target, _ in asked for file in target.files}
+    if _LAUNCHER_FILE not in written:
+        yield from (each for each in asked if each[0].heeds_launcher)
+
+
+def _starts_plainly(spec: Spec, draft: Draft) -> Mapping[str, Any]:
+    """torchrun, which tells the trainer nothing of FSDP: the trainer's own file must say it."""
+    if spec.launcher is not None or "parallel" not in draft.groups:
+        return {}
+    plain = draft.parallel.engine == "fsdp" and draft.parallel.sequence == 1
+    return {"launch.launcher": "torchrun"} if plain else {}
 
 
 def _needed(

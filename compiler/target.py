@@ -258,6 +258,9 @@ class Target:
     """Versions of these that go with one of the own package, where nobody names them."""
     together: Callable[[Documents], Iterable[Definition]] = field(default=lambda _: ())
     """What documents say only together."""
+    heeds_launcher: bool = False
+    """Whether its reader heeds what the launcher's own file says of the engine, so that the files
+    here need not say it."""
     verify: str = ""
     """Dotted name of the module whose `PROGRAMS` read the files (compiler/verify/contract.py)."""
 

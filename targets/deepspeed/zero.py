@@ -225,5 +225,5 @@ AIO = (
     _aio("single_submit", False),
     _aio("overlap_events", True),
 )
-"""Asynchronous file I/O under NVMe offload. The number of threads is left to DeepSpeed, which takes 1
-in every release: `thread_count` was renamed `intra_op_parallelism` in 0.16.4."""
+"""Asynchronous file I/O under NVMe offload. The number of threads is left to DeepSpeed, which takes
+1 in every release: `thread_count` was renamed `intra_op_parallelism` in 0.16.4."""

@@ -208,5 +208,6 @@ TARGET: Final = Target(
     beside={TRL: TRL_RELEASES, PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},
     companions=companions,
     together=compute_dtype,
+    heeds_launcher=True,
     verify="tunec.targets.huggingface.verify",
 )

@@ -70,5 +70,6 @@ TARGET: Final = Target(
     beside={"transformers": TRANSFORMERS, PACKAGE: DEEPSPEED},
     companions=companions,
     together=compute_dtype,
+    heeds_launcher=True,
     verify="tunec.targets.trl.verify",
 )

@@ -1,0 +1,50 @@
+"""Where nobody writes the launcher's own file, the trainer's must say FSDP, or refuse."""
+
+import pytest
+
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import load_text
+from tunec.targets.registry import REGISTRY
+
+SPEC = """\
+tunec: 1
+model: llama-3.1-8b
+method: full
+engine: fsdp
+data: {train: org/data, samples: 5000, sequence: 2048}
+hardware: a100-80g-x8
+"""
+SECOND = "pin: {fsdp.version: 2}\n"
+KEPT = "pin: {fsdp.version: 1, fsdp.sharding: grad_op}\n"
+
+
+def compiled(text, *names):
+    loaded = load_text(text, targets=REGISTRY.names())
+    assert loaded.spec, loaded.diagnostics
+    asked = [REGISTRY.resolve(name, loaded.spec.software) for name in names]
+    return compile_spec(loaded, asked)
+
+
+@pytest.mark.parametrize(
+    ("more", "names", "refused"),
+    [
+        (SECOND, ("huggingface@4.57",), True),
+        (SECOND, ("huggingface@4.57", "accelerate@1.12"), False),
+        (SECOND, ("huggingface@5.0",), False),
+        (KEPT, ("huggingface@4.57",), False),
+        (KEPT, ("huggingface@5.21",), True),
+        (KEPT, ("huggingface@5.23",), True),
+        (KEPT, ("huggingface@5.18", "accelerate@1.14"), False),
+        (KEPT, ("trl@1.16",), True),
+    ],
+)
+def test_what_no_file_says_is_refused(more, names, refused):
+    result = compiled(SPEC + more, *names)
+    errors = [each for each in result.diagnostics if each.severity == "error"]
+    assert [each.id for each in errors] == ["E0901"] * refused, errors
+
+
+def test_a_plan_of_one_file_is_started_plainly():
+    plan = compiled(SPEC, "huggingface").planned.plan
+    assert plan.launch.launcher == "torchrun"
+    assert compiled(SPEC, "huggingface", "launch").planned.plan.launch.launcher == "accelerate"
