@@ -97,7 +97,11 @@ def plan(
         return Planned(loaded, locate((*loaded.diagnostics, *unresolved.diagnostics), loaded))
     needed = needs(asked)
     facts = replace(facts, needs=needed) if needed else facts
+    facts = replace(facts, takes_fsdp=True) if _take_fsdp(asked) else facts
     draft, ledger, found, answer = _run(facts, hook)
+    if facts.takes_fsdp and _is_unsaid(draft.plan(), facts, asked):
+        facts = replace(facts, takes_fsdp=False)
+        draft, ledger, found, answer = _run(facts, hook)
     facts, decided = facts.informed(draft), draft.plan()
     unread = unknown_allowances(loaded.spec.allow)
     said = (*loaded.diagnostics, *unread, *_unanswerable(loaded, asked, facts), *found)
@@ -110,6 +114,25 @@ def plan(
         return Planned(loaded, locate(found, loaded), facts, ledger)
     memory, time = _accounts(decided, facts, answer or search(problem_of(facts, draft)))
     return Planned(loaded, locate(found, loaded), facts, ledger, decided, memory, time)
+
+
+def _take_fsdp(asked: Sequence[Asked]) -> bool:
+    """Whether the search may choose FSDP unasked."""
+    return bool(asked) and all(target.takes_fsdp for target, _ in asked)
+
+
+def _is_unsaid(decided: Plan, facts: Facts, asked: Sequence[Asked]) -> bool:
+    """Whether FSDP was chosen unasked, and some target cannot say just this plan of it."""
+    chosen = decided.parallel.engine == "fsdp" and facts.spec.engine is None
+    return chosen and not _is_said(decided, facts, asked)
+
+
+def _is_said(decided: Plan, facts: Facts, asked: Sequence[Asked]) -> bool:
+    """Whether every asked target can write a plan down."""
+    return not any(
+        has_errors(emit(target, decided, version, software=facts.versions, header=())[1])
+        for target, version in asked
+    )
 
 
 def _accounts(plan: Plan, facts: Facts, answer: Answer) -> tuple[Account, TimeAccount]:
@@ -154,11 +177,7 @@ def _is_taken(asked: Sequence[Asked], facts: Facts) -> bool:
     draft, _, found = run_passes(facts)
     if has_errors(found):
         return False
-    decided = draft.plan()
-    return not any(
-        has_errors(emit(target, decided, version, software=facts.versions, header=())[1])
-        for target, version in asked
-    )
+    return _is_said(draft.plan(), facts, asked)
 
 
 def compile_spec(loaded: Loaded, asked: Sequence[Asked]) -> Compiled:

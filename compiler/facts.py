@@ -59,6 +59,8 @@ class Facts:
     """Definitions of rank PIN by slot: the spec's, the command line's, the asked targets'."""
     needs: tuple[Callable[[Spec, Draft], Iterable[Definition]], ...] = ()
     """Pins of the asked targets that depend on what is decided; the others win over them."""
+    takes_fsdp: bool = False
+    """Whether there are asked targets, and all of them can say FSDP."""
 
     def told(self, paths: tuple[str, ...]) -> tuple[Any, ...]:
         """Facts by their paths, such as `spec.method`."""

@@ -248,6 +248,8 @@ class Target:
     """Slot values without which this target makes no sense (`parallel.engine: deepspeed`)."""
     needs: Callable[[Spec, Draft], Mapping[str, Any]] | None = None
     """The same where they depend on the spec, or on groups that are decided already."""
+    takes_fsdp: bool = False
+    """Whether it runs FSDP or leaves the engine to others, so that the search may choose it."""
     check: Callable[[Plan, Version], Iterable[Diagnostic]] = field(default=lambda _p, _v: ())
     """What the consumer refuses or silently changes though every key is well formed."""
     releases: tuple[str, ...] = ()

@@ -50,7 +50,7 @@ def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
         "weights are expanded into the compute dtype",
         slot("precision.compute"),
     )
-    _say_storage(scribe, facts, chosen, compute)
+    _say_storage(scribe, chosen, compute)
     return scribe.outcome()
 
 
@@ -59,21 +59,23 @@ _LIKE_WEIGHTS: Final = Version("0.10"), Version("0.26")
 for it (trainer/utils.py `get_quantization_config`: bnb_4bit_quant_storage)."""
 
 
-def _say_storage(scribe: Scribe, facts: Facts, chosen: QuantFormat, compute: FloatDtype) -> None:
-    """In what packed weights are held; TRL loads 4-bit weights in the compute dtype."""
+def _say_storage(scribe: Scribe, chosen: QuantFormat, compute: FloatDtype) -> None:
+    """In what packed weights are held: in the compute dtype, in which they are loaded, or uint8.
+
+    FSDP shards what is of a float dtype (bitsandbytes docs/source/fsdp_qlora.md).
+    """
+    facts, rests = scribe.facts, [slot("quantization.format")]
+    named, (since, until) = facts.versions.get("trl"), _LIKE_WEIGHTS
     storage: FloatDtype | None = None
-    reason, rests = "nothing is packed", [slot("quantization.format")]
-    named = facts.versions.get("trl")
-    if chosen in ("nf4", "fp4"):
-        since, until = _LIKE_WEIGHTS
-        if named is not None and since <= Version(named) < until:
-            storage, reason = (
-                compute,
-                f"trl {named} packs into the dtype that weights are loaded in",
-            )
-            rests += [slot("quantization.compute"), Origin("spec", "software.trl")]
-        else:
-            reason = "packed into uint8, as bitsandbytes does"
+    reason = "packed into uint8, as bitsandbytes does"
+    if chosen not in ("nf4", "fp4"):
+        reason = "nothing is packed"
+    elif named is not None and since <= Version(named) < until:
+        storage, reason = compute, f"trl {named} packs into the dtype that weights are loaded in"
+        rests += [slot("quantization.compute"), Origin("spec", "software.trl")]
+    elif facts.pinned("parallel.engine", facts.spec.engine) == "fsdp":
+        storage, reason = compute, "FSDP shards packed weights only in a float dtype"
+        rests += [slot("quantization.compute"), spec("engine")]
     scribe.say("quantization.storage", storage, reason, *rests)
 
 

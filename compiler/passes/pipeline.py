@@ -48,7 +48,8 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("precision",),
         ("quantization",),
         choose_quantization,
-        ("selection.devices", "spec.method", "versions"),
+        ("selection.devices", "spec.method", "spec.engine", "versions"),
+        heeds=("parallel.engine",),
     ),
     Pass(
         "choose-attention",

@@ -22,7 +22,6 @@ from tunec.compiler.passes.fit.search import (
     preference,
     search,
 )
-from tunec.compiler.passes.fit.shapes import global_batch
 from tunec.schemas.units import format_bytes
 
 State = Literal["chosen", "fits", "device memory", "host memory", "refused"]
@@ -129,7 +128,7 @@ class _Judge:
         if verdict.refusal is not None:
             return Considered(str(shape), _slots(shape), "refused", verdict.refusal)
         state = "host memory" if verdict.host_required else "device memory"
-        smallest = layout_of(problem, shape, 1, global_batch(problem, shape.width) // shape.width)
+        smallest = verdict.smallest or layout_of(problem, shape, 1, 1)
         return _with_sums(problem, shape, smallest, state, describe(verdict, problem))
 
 
@@ -141,6 +140,9 @@ def _chosen(answer: Answer) -> str:
 def _slower(other: Candidate, best: Candidate) -> str:
     """Why a layout that fits was not taken: speed, then machinery, then the micro batch."""
     theirs, ours = preference(other), preference(best)
+    if other.shape.engine == "fsdp" != best.shape.engine:
+        longer = other.cost / best.cost - 1
+        return f"fits, {abs(longer):.1%} {'slower' if longer > 0 else 'faster, by too little'}"
     if theirs[0] > ours[0]:
         return f"fits, {theirs[0] / ours[0] - 1:.1%} slower"
     if theirs[1] > ours[1]:

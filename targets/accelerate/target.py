@@ -36,5 +36,6 @@ TARGET: Final = Target(
     cannot=_CANNOT,
     requires={"launch.launcher": "accelerate"},
     together=section_defaults,
+    takes_fsdp=True,
     verify="tunec.targets.accelerate.verify",
 )

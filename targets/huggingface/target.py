@@ -209,5 +209,6 @@ TARGET: Final = Target(
     companions=companions,
     together=compute_dtype,
     heeds_launcher=True,
+    takes_fsdp=True,
     verify="tunec.targets.huggingface.verify",
 )

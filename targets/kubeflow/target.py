@@ -264,5 +264,6 @@ TARGET: Final = Target(
         OPERATOR: Package(Releases(">=1.7,<1.10"), ("1.7.0", "1.8.1", "1.9.4")),
     },
     together=section_defaults,
+    takes_fsdp=True,
     verify="tunec.targets.kubeflow.verify",
 )

@@ -282,5 +282,6 @@ TARGET: Final = Target(
     cannot=_CANNOT,
     beside={"accelerate": ACCELERATE},
     together=section_defaults,
+    takes_fsdp=True,
     verify="tunec.targets.skypilot.verify",
 )

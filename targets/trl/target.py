@@ -71,5 +71,6 @@ TARGET: Final = Target(
     companions=companions,
     together=compute_dtype,
     heeds_launcher=True,
+    takes_fsdp=True,
     verify="tunec.targets.trl.verify",
 )

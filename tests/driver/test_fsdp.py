@@ -1,10 +1,12 @@
-"""FSDP as an engine: searched when it is asked for, and only then."""
+"""FSDP as an engine: searched where it is asked for, or every asked target takes it."""
 
 import pytest
+from planning import asked, spec_of
 
-from tunec.compiler.driver import plan
-from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.driver import compile_spec, plan
+from tunec.compiler.frontend.load import load_mapping, load_spec
 from tunec.compiler.ir.invariants import breaches
+from tunec.targets.registry import REGISTRY
 
 SPEC = """\
 tunec: 1
@@ -37,6 +39,51 @@ def test_unasked_it_is_not_considered(tmp_path, method):
     beaten = found.ledger.winner("parallel.engine").beat
     assert "fsdp" not in {other.value for other in beaten}
     assert not found.ledger.winner("fsdp.sharding").beat
+
+
+FULL = {"model": "llama-3.1-8b", "method": "full", "hardware": "a100-80g-x8-n2"}
+LONG = {"data": {"train": "train.jsonl", "samples": 1000, "sequence": 8192}}
+
+
+def compiled(*targets, **changes):
+    """What becomes of a spec with the targets that it asks for."""
+    loaded = load_mapping(spec_of(targets=list(targets), **changes), targets=REGISTRY.names())
+    return compile_spec(loaded, asked(loaded))
+
+
+@pytest.mark.parametrize(
+    ("targets", "engine"),
+    [
+        (("trl", "accelerate"), "fsdp"),
+        (("huggingface", "launch"), "fsdp"),
+        (("deepspeed",), "deepspeed"),
+        (("trl", "deepspeed"), "deepspeed"),
+        ((), "deepspeed"),
+    ],
+)
+def test_it_is_chosen_where_it_is_faster_and_all_targets_take_it(targets, engine):
+    found = compiled(*targets, **FULL, **LONG)
+    assert found.ok
+    assert found.planned.plan.parallel.engine == engine
+    beaten = {other.value for other in found.planned.ledger.winner("parallel.engine").beat}
+    assert ("fsdp" in beaten | {engine}) == ("deepspeed" not in targets and bool(targets))
+
+
+def test_where_nothing_else_fits_it_is_taken():
+    short = {"data": {"train": "train.jsonl", "samples": 1000, "sequence": 2048}}
+    cards = {"model": "qwen2.5-32b", "method": "full", "hardware": "v100-32g-x8"}
+    by_sgd = {**cards, **short, "train": {"optimizer": "sgd"}}
+    assert not compiled(**by_sgd).ok
+    assert compiled("trl", "accelerate", **by_sgd).planned.plan.fsdp.offload_params
+
+
+def test_a_little_faster_is_not_enough():
+    """Checkpoints of another form are worth a twentieth of the time (decision 10)."""
+    data = {"train": "train.jsonl", "samples": 1000, "sequence": 4096}
+    given = {**FULL, "model": "llama-2-70b", "data": data}
+    free, by_fsdp = compiled("trl", **given), compiled("trl", engine="fsdp", **given)
+    assert free.planned.plan.parallel.engine == "deepspeed"
+    assert 1 < free.planned.time.step_seconds / by_fsdp.planned.time.step_seconds < 1.05
 
 
 @pytest.mark.parametrize(
@@ -89,7 +136,7 @@ def test_the_version_follows_from_the_releases(tmp_path, software, version, stat
     [
         ("engine: fsdp", {"hardware": "a100-80g-x1"}, "nothing to shard over"),
         ("engine: fsdp\npin: {fsdp.sharding: hybrid}", {}, "in which hybrid shards fully"),
-        ("engine: fsdp", {"method": "qlora"}, "pin quantization.storage"),
+        ("pin: {fsdp.version: 2}", {"method": "qlora"}, "pin quantization.storage"),
         ("engine: fsdp", {"method": "int8_lora"}, "int8 weights"),
         ("engine: fsdp\npin: {fsdp.version: 2, fsdp.sharding: hybrid}", {}, "no layout can run"),
     ],
@@ -102,9 +149,25 @@ def test_what_cannot_run_is_refused_with_the_reason(tmp_path, more, changes, rea
 
 
 def test_packed_weights_are_sharded_in_a_float_dtype(tmp_path):
-    more = "engine: fsdp\npin: {quantization.storage: bf16}"
-    found = planned(tmp_path, more, method="qlora", hardware="rtx-3090-x4").plan
+    found = planned(tmp_path, method="qlora", hardware="rtx-3090-x4").plan
     assert found.parallel.engine == "fsdp"
+    assert found.quantization.storage == "bf16"
+    alone = planned(tmp_path, "", method="qlora", hardware="rtx-3090-x4").plan
+    assert alone.quantization.storage is None
+
+
+def test_a_packed_base_is_whole_on_each_device_until_it_is_split():
+    """From transformers 5.0 on; 4.57.6 keeps it on the host, so that less has to fit."""
+    cards = {"model": "llama-2-70b", "method": "qlora", "hardware": "rtx-3090-x2"}
+    data = {"train": "train.jsonl", "samples": 1000, "sequence": 1024}
+    given = {**cards, "data": data, "engine": "fsdp"}
+    by = {
+        release: compiled(**given, software={"transformers": release})
+        for release in ("4.57.6", "5.23.0")
+    }
+    assert by["4.57.6"].planned.plan.fsdp.offload_params
+    (lack,) = [each for each in by["5.23.0"].diagnostics if each.id == "E0701"]
+    assert "whole base" in {term.name for term in lack.sum}
 
 
 def test_hybrid_stays_inside_a_node(tmp_path):

@@ -1,7 +1,7 @@
 """The memory account: where every byte of a run's peak goes, on the device and on its host."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.calibrated import calibrated
 from tunec.compiler.analyses.memory.calibration import TRACED
@@ -21,7 +21,7 @@ from tunec.compiler.analyses.memory.projection import TILE_ROWS, is_tiled
 from tunec.compiler.analyses.memory.reached import reached
 from tunec.compiler.analyses.memory.sharding import sharding_of
 from tunec.compiler.analyses.memory.tensor_parallel import of_rank
-from tunec.compiler.analyses.memory.training import ENCODING, phases
+from tunec.compiler.analyses.memory.training import ENCODING, LOADING, phases
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.schemas.frozen import dataclass
@@ -184,7 +184,11 @@ def _lines(
     traced = calibrated(workload, layout, padded=padded)
     if not traced:
         return lines
-    return (*traced, *(line for line in lines if line.evaluates or line.name == ENCODING))
+    return (*traced, *(line for line in lines if line.evaluates or line.name in _AHEAD))
+
+
+_AHEAD: Final = (ENCODING, LOADING)
+"""Moments before the steps that a trace begins with."""
 
 
 def _sample_rows(workload: Workload) -> int:

@@ -37,13 +37,16 @@ from tunec.compiler.analyses.memory.samples import Samples, pass_of, samples_of
 from tunec.compiler.analyses.memory.saving import saved
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding, is_hooked, sharding
 from tunec.compiler.analyses.memory.step import at_orthogonalisation
-from tunec.compiler.analyses.memory.weights import encoders
+from tunec.compiler.analyses.memory.weights import encoders, loaded_whole
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Generation, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import ActivationCheckpointing, Fsdp, Parallel, States, Zero
 
 ENCODING: Final = "encoding ahead"
 """The moment before the first step in which captions and pictures become what is trained on."""
+
+LOADING: Final = "loading"
+"""The moment before FSDP splits what each rank has read."""
 
 _PROMPT: Final = "evaluation prompt"
 _ANSWERS: Final = "evaluation answers"
@@ -214,7 +217,10 @@ def _at_experts(plan: Sharding, samples: Samples, fixed: Fixed) -> Phase:
 def _beside_training(
     workload: Workload, plan: Sharding, passed: tuple[Samples, Pass], fixed: Fixed, share: int
 ) -> Iterator[Phase]:
-    """What comes before a step, or after the last: answers, checkpoints, merging, encoding."""
+    """What comes before a step, or after the last: answers, checkpoints, merging, encoding.
+
+    And loading, where FSDP splits a base that each rank has read whole.
+    """
     samples, run = passed
     if workload.generation or workload.preference or workload.evaluated:
         answering = casting_nothing(workload, run, samples)
@@ -228,6 +234,8 @@ def _beside_training(
         yield phase("merging", (fixed.always, group(merged(workload, plan))))
     if plan.counts.components:
         yield phase(ENCODING, (group(encoders(plan)),))
+    if plan.fsdp.version and plan.counts.quantized:
+        yield phase(LOADING, (group(loaded_whole(workload, plan)),))
 
 
 def _answered(

@@ -3,6 +3,8 @@
 from math import prod
 from typing import Final
 
+from packaging.version import Version
+
 from tunec.compiler.analyses.memory.causal_masks import causal_masks
 from tunec.compiler.analyses.memory.counts import FOUR_BIT, adapter_shapes, experts_apart
 from tunec.compiler.analyses.memory.diffusion import second_attentions
@@ -107,6 +109,23 @@ def frozen_bytes(workload: Workload, plan: Sharding) -> float:
         return plain
     row_scales = 4 * counts.quantized_rows if quantization.format == "int8" else 0
     return plain + quantized_bytes(quantization) * counts.quantized + row_scales
+
+
+def loaded_whole(workload: Workload, plan: Sharding) -> Terms:
+    """A quantised base, which each rank has whole on its device before FSDP splits it.
+
+    transformers 5.0.0 to 5.23.0 quantizers/quantizer_bnb_4bit.py `update_device_map`: the current
+    device. 4.46.3 to 4.57.6 modeling_utils.py `_load_state_dict_into_meta_model` moves each weight
+    to the host once it is packed, where FSDP loads efficiently.
+    """
+    version = workload.version("transformers")
+    moves = version is not None and version < _KEEPS_ON_DEVICE and plan.fsdp.efficient_loading
+    if moves or not plan.counts.quantized:
+        return {}
+    return {"whole base": frozen_bytes(workload, plan)}
+
+
+_KEEPS_ON_DEVICE: Final = Version("5.0")
 
 
 def scale_bytes(workload: Workload, plan: Sharding) -> float:

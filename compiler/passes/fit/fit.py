@@ -49,7 +49,7 @@ _FOLLOWS = {
 
 POSED_OF: Final = (
     *("model", "selection", "cluster.network"),
-    *("spec.batch", "spec.engine", "versions"),
+    *("spec.batch", "spec.engine", "versions", "takes_fsdp"),
 )
 """The facts that the problem is posed of, besides pins."""
 
@@ -82,6 +82,7 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
         pins=tuple(sorted(pins.items())),
         group=max(draft.generation.samples, 1),
         vendor=selection.devices[0].vendor,
+        takes_fsdp=facts.takes_fsdp,
     )
 
 

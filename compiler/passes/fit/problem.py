@@ -52,6 +52,8 @@ class Problem:
     """Samples that one optimizer step holds together: the answers to one prompt."""
     vendor: Vendor = "nvidia"
     """Of the devices: what stands in an account of their memory."""
+    takes_fsdp: bool = False
+    """Whether FSDP is searched though nobody asks for it."""
 
     @property
     def details(self) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:

@@ -176,13 +176,18 @@ def preference(candidate: Candidate) -> _Preference:
     machinery counts, a hundredth at most.
     """
     pieces = _machinery(candidate.shape)
-    priced = candidate.cost * (1 + PIECE * pieces)
+    other = OTHER_CHECKPOINTS if candidate.shape.engine == "fsdp" else 0.0
+    priced = candidate.cost * (1 + PIECE * pieces + other)
     # Nine digits: what no platform's arithmetic tells apart.
     return float(f"{priced:.9g}"), pieces, -candidate.layout.batch.micro, candidate.shape
 
 
 PIECE: Final = 0.001
 """The share by which a step has to be faster for one more piece of machinery. A judgement."""
+
+OTHER_CHECKPOINTS: Final = 0.05
+"""The share by which FSDP, unasked, has to be faster than ZeRO: their checkpoints differ, and the
+account of time is no finer (decision 10). Where FSDP is asked for, all that is ranked has it."""
 
 _ENGINES: Final = {"none": 0, "ddp": 1, "fsdp": 2, "deepspeed": 2}
 _PLACES: Final = {"none": 0, "cpu": 1, "nvme": 2}

@@ -17,7 +17,7 @@ from tunec.compiler.passes.fit.muon import impossible_muon
 from tunec.compiler.passes.fit.parallel import impossible_groups
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape
 from tunec.compiler.passes.fit.states import leaves_adapters
-from tunec.schemas.terms import Checkpointing, Engine, Offload
+from tunec.schemas.terms import Checkpointing, Engine, FsdpSharding, Offload
 
 _OFFLOADS: tuple[Offload, ...] = ("none", "cpu", "nvme")
 _ENGINES: tuple[Engine, ...] = ("none", "ddp", "deepspeed")
@@ -42,13 +42,13 @@ def _shapes(problem: Problem, kinds: Sequence[_Kind]) -> Iterator[Shape]:
     tensor, sequence = _ways(problem, "tensor"), _ways(problem, "sequence")
     every = (Shape(*kind, nodes, per_node, tensor=tensor, sequence=sequence) for kind in kinds)
     fsdp = (replace(each, tensor=tensor, sequence=sequence) for each in _fsdp(nodes, per_node))
-    for shape in chain(every, fsdp if _asks_for_fsdp(problem) else ()):
+    for shape in chain(every, fsdp if problem.takes_fsdp or _asks_for_fsdp(problem) else ()):
         if all(shape.says(slot) == value for slot, value in pinned.items()):
             yield shape
 
 
 def _asks_for_fsdp(problem: Problem) -> bool:
-    """Whether FSDP is to be searched: never unasked (decision 10)."""
+    """Whether the spec says something that only FSDP has (decision 10)."""
     pinned = problem.pinned
     return (
         pinned.get("parallel.engine") == "fsdp"
@@ -247,17 +247,26 @@ def _offload_without_engine(shape: Shape) -> str | None:
 
 
 def _fsdp_refusal(problem: Problem, shape: Shape) -> str | None:
-    version, sharding, offloads = shape.fsdp
+    version, sharding, _ = shape.fsdp
     pinned, usual = problem.pinned, usual_version(problem.workload)
     if version != usual and "fsdp.version" not in pinned and sharding in ("full", "grad_op"):
         return f"FSDP {usual} is the one for the releases that will run"
+    if not _asks_for_fsdp(problem) and (why := _unasked(problem.workload, sharding)):
+        return why
     if sharding == "none" and pinned.get("fsdp.sharding") != "none":
         return "unsharded FSDP does what DDP does"
     if sharding == "hybrid" and usual == 2 and not {"fsdp.version", "fsdp.sharding"} & set(pinned):
         return "only FSDP 1 takes hybrid from these files"
-    if offloads and _is_small(problem) and "fsdp.offload_params" not in pinned:
-        return "the optimizer states of so few trained parameters are not worth moving"
     return impossible_fsdp(shape.fsdp, problem.workload, width=shape.width, nodes=shape.nodes)
+
+
+def _unasked(workload: Workload, sharding: FsdpSharding) -> str | None:
+    """Why FSDP is not taken unasked, though it may run."""
+    if sharding == "hybrid":
+        return "hybrid is tried where FSDP is asked for"
+    if workload.architecture.remote_code:
+        return "which units the repository's own code can be split into is not known"
+    return None
 
 
 def _sharding(problem: Problem, shape: Shape) -> str | None:

@@ -170,7 +170,9 @@ def _reentrant(plan: Layout) -> Layout:
 
 def _fms_engine(row: Row) -> dict[str, Any]:
     ranks = row["parallel"]["gpus"]
-    return {"engine": "fsdp", "world": ranks, "fsdp": FSDP_1} if ranks > 1 else {}
+    # scripts/benchmarks/accelerate.yaml: fsdp_cpu_ram_efficient_loading: true
+    fsdp = replace(FSDP_1, efficient_loading=True)
+    return {"engine": "fsdp", "world": ranks, "fsdp": fsdp} if ranks > 1 else {}
 
 
 def _fms_states(row: Row) -> dict[str, Any]:
@@ -403,6 +405,7 @@ def fsdp_qlora_account(row: Row) -> Account:
         offload_params=row["parallel"]["offload"] is not None,
         use_orig_params=False,
         checkpointing=True,
+        efficient_loading=True,  # its own loader, of `low_memory`
     )
     ranks = row["parallel"]["gpus"]
     plan = layout(row["micro_batch"], checkpointed=True, engine="fsdp", world=ranks, fsdp=shards)

@@ -102,7 +102,8 @@ def _components(row: Row) -> dict[str, tuple[Architecture, ...]]:
 def layout_of(row: Row) -> Layout:
     """How a row's devices share the work."""
     asked = dict(row.get("layout", {}))
-    fsdp = replace(FSDP_1, **asked.pop("fsdp")) if "fsdp" in asked else NO_FSDP
+    usual = replace(FSDP_1, efficient_loading=True)
+    fsdp = replace(usual, **asked.pop("fsdp")) if "fsdp" in asked else NO_FSDP
     return layout(
         row["micro_batch"],
         checkpointed=row["grad_ckpt"],
