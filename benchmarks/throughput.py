@@ -1,7 +1,7 @@
 """Plans per second in one process: one spec, read once, on every nameable cluster.
 
-A cluster counts when it was planned, whether or not the spec fits it; where it does not, the search
-for repairs is part of the plan. CPU time, which another process on the machine does not change;
+A cluster counts when it was planned, whether or not the spec fits it; what would make it fit is not
+looked for, as in a fleet. CPU time, which another process on the machine does not change;
 garbage is collected as the command line does it.
 """
 
@@ -32,7 +32,8 @@ def clusters() -> Iterator[str]:
 
 def plan_on(loaded: Loaded, hardware: str) -> Planned:
     assert loaded.spec is not None
-    return plan(replace(loaded, spec=loaded.spec.model_copy(update={"hardware": hardware})))
+    spec = loaded.spec.model_copy(update={"hardware": hardware})
+    return plan(replace(loaded, spec=spec), repairing=False)
 
 
 def main() -> int:

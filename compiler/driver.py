@@ -12,7 +12,7 @@ from tunec.compiler.analyses.time.account import TimeAccount, step_time
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.emit import emit, unsupported
 from tunec.compiler.facts import Facts
-from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.frontend.load import Loaded, with_settings
 from tunec.compiler.gather import Unresolved, gather
 from tunec.compiler.ir.grouped import Grouped
 from tunec.compiler.ir.invariants import breaches
@@ -110,7 +110,7 @@ def plan(
         if repairing:
             from tunec.compiler.repair import repairs
 
-            found = tuple(repairs(facts, found, partial(_is_taken, asked)))
+            found = tuple(repairs(facts, found, partial(_attempt, loaded, asked)))
         return Planned(loaded, locate(found, loaded), facts, ledger)
     memory, time = _accounts(decided, facts, answer or search(problem_of(facts, draft)))
     return Planned(loaded, locate(found, loaded), facts, ledger, decided, memory, time)
@@ -170,19 +170,21 @@ def _unknown(asked: Sequence[Asked], versions: Mapping[str, str]) -> tuple[Diagn
     return (*torn(asked), *outside)
 
 
-def _is_taken(asked: Sequence[Asked], facts: Facts) -> bool:
-    """Whether the passes end without an error in a plan that every asked target can say."""
-    if not asked:
-        return True
-    draft, _, found = run_passes(facts)
-    if has_errors(found):
-        return False
-    return _is_said(draft.plan(), facts, asked)
+def _attempt(loaded: Loaded, asked: Sequence[Asked], settings: Sequence[str]) -> float | None:
+    """Seconds of a step with more settings; None where it does not compile for what is asked."""
+    changed = with_settings(loaded, settings)
+    if changed.spec is None:
+        return None
+    told = {n: v for n, v in changed.software.items() if loaded.software.get(n) != v}
+    again = [(t, t.release(told[t.package]) if t.package in told else v) for t, v in asked]
+    result = compile_spec(changed, again, repairing=False)
+    time = result.planned.time
+    return time.step_seconds if result.ok and time is not None else None
 
 
-def compile_spec(loaded: Loaded, asked: Sequence[Asked]) -> Compiled:
+def compile_spec(loaded: Loaded, asked: Sequence[Asked], *, repairing: bool = True) -> Compiled:
     """Plan a spec and write every asked target's files, in memory; all or none."""
-    planned = plan(loaded, asked)
+    planned = plan(loaded, asked, repairing=repairing)
     if planned.plan is None:
         return Compiled(planned, {}, planned.diagnostics)
     artifacts: dict[str, tuple[Artifact, ...]] = {}

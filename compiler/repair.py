@@ -1,286 +1,295 @@
-"""What would make a spec fit: changes of intent, each tried by running the passes again."""
+"""What would make a spec fit: changes of intent as arguments, each tried by compiling it."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
 from itertools import combinations
+from shlex import quote
 from typing import Any, Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.selection import Selection, select
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts
-from tunec.compiler.gather import devices_of
-from tunec.compiler.ir.kept import Kept
-from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Draft
+from tunec.compiler.ir.show import plain
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.passes.fit import search
-from tunec.compiler.passes.fit.fit import GROUPS, POSED_OF, problem_of
+from tunec.compiler.passes.fit.fit import GROUPS, problem_of
+from tunec.compiler.passes.fit.search import search
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.hardware.catalogue import UnknownName, cluster
-from tunec.schemas.hardware.profile import Cluster, Device
-from tunec.schemas.shape import Shape
-from tunec.schemas.spec import DeviceChoice, Lora, Method, Qlora, Spec
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
-    """A change of intent; `apply` returns the changed facts, or None where it makes no sense."""
+class Way:
+    """A change of intent: what is given to `--set`, and what it costs besides time."""
 
-    title: str
-    apply: Callable[[Facts], Facts | None]
+    rank: int
+    """How much of the intent it changes: 0 nothing of what is learned, 5 the hardware."""
+    settings: tuple[str, ...]
+    cost: str
+
+    @property
+    def arguments(self) -> str:
+        """As a shell takes it."""
+        return " ".join(map(_argument, self.settings))
 
 
-Judge = Callable[[Facts], bool]
-"""Whether the plan of some facts, which fits, is one that the asked targets can say."""
+def _argument(setting: str) -> str:
+    """Hardware has an argument of its own, which is stronger than `--set`."""
+    path, _, value = setting.partition("=")
+    return f"--hardware {value}" if path == "hardware" else f"--set {quote(setting)}"
 
 
-def repairs(
-    facts: Facts, found: Iterable[Diagnostic], is_taken: Judge = lambda _: True
-) -> Iterator[Diagnostic]:
+Attempt = Callable[[Sequence[str]], float | None]
+"""Seconds of a step of the spec with more settings, compiled for the asked targets; None: a fault.
+"""
+Kind = Sequence[Way]
+"""Ways of one kind, the least change first."""
+
+_MOST: Final = 6
+
+
+def repairs(facts: Facts, found: Iterable[Diagnostic], attempt: Attempt) -> Iterator[Diagnostic]:
     """Add to each 'nothing fits' the changes that were tried and make it fit."""
     for each in found:
         if each.id == "E0701":
-            yield replace(each, help=_help(tuple(working_repairs(facts, is_taken))))
+            yield replace(each, help=_help(working_ways(facts, attempt), _unbound(facts)))
         else:
             yield each
 
 
-def _help(working: tuple[str, ...]) -> str:
+def _help(working: Sequence[tuple[Way, float]], unbound: float | None) -> str:
     if not working:
         return "no change of method, sequence or hardware was found that makes it fit"
-    return "each of these was planned and fits: " + "; ".join(working)
+    ratio = "" if unbound is None else ", its time beside that with memory without end"
+    lines = [f"each of these was compiled and fits{ratio}:"]
+    for way, seconds in working:
+        time = f"{seconds / unbound:.2f} x the time; " if unbound else ""
+        lines += [f"  {way.arguments}", f"    {time}{way.cost}"]
+    return "\n".join(lines)
 
 
-def working_repairs(facts: Facts, is_taken: Judge = lambda _: True) -> Iterator[str]:
-    """Titles of changes that make the spec fit: of each kind the smallest, verified by the search.
+def working_ways(facts: Facts, attempt: Attempt) -> list[tuple[Way, float]]:
+    """Changes that make the spec fit, with seconds of a step: of each kind the smallest.
 
-    Two changes of intent together are tried only where no single one is enough.
+    Two changes of intent together are tried only where no single one is enough. What changes least
+    of what is learned comes first, then what is fastest.
     """
-    intent = _intent(facts)
-    kinds = (*intent, *_pins(facts), *_groups(facts))
-    works = partial(_works, facts, is_taken)
-    singles = [title for kind in kinds for title in _smallest(kind, works)]
-    pairs = (_both(a, b) for some, more in combinations(intent, 2) for a in some for b in more)
-    yield from singles or _first(pairs, works)
-    for kind in _hardware(facts):
-        yield from _first(kind, works)
+    kinds = list(_intent(facts))
+    singles = [found for kind in kinds if (found := _first(kind, attempt))]
+    if not singles:
+        pairs = (_both(a, b) for some, more in combinations(kinds, 2) for a in some for b in more)
+        singles = [found] if (found := _first(pairs, attempt)) else []
+    devices = [found for kind in _hardware(facts) if (found := _first(kind, attempt))]
+    singles.sort(key=lambda each: (each[0].rank, each[1]))
+    return [*singles[: _MOST - min(len(devices), 1)], *devices][:_MOST]
 
 
-def _first(kind: Iterable[Repair], works: Callable[[Repair], bool]) -> list[str]:
-    """The title of the first repair of a kind that works, if one does."""
-    return next(([each.title] for each in kind if works(each)), [])
+def _first(kind: Iterable[Way], attempt: Attempt) -> tuple[Way, float] | None:
+    """The first way of a kind that works, if one does."""
+    tried = ((way, attempt(way.settings)) for way in kind)
+    return next(((way, seconds) for way, seconds in tried if seconds is not None), None)
 
 
-def _smallest(kind: Sequence[Repair], works: Callable[[Repair], bool]) -> list[str]:
-    """The same for a kind each of whose repairs frees more than the ones before it."""
-    if not kind or not works(kind[-1]):
-        return []
-    return _first(kind[:-1], works) or [kind[-1].title]
+def _both(first: Way, second: Way) -> Way:
+    settings = (*first.settings, *second.settings)
+    return Way(max(first.rank, second.rank), settings, f"{first.cost}; {second.cost}")
 
 
-def _works(facts: Facts, is_taken: Judge, repair: Repair) -> bool:
-    changed = repair.apply(facts)
-    return changed is not None and fits(changed) and is_taken(changed)
-
-
-def _both(first: Repair, second: Repair) -> Repair:
-    def apply(facts: Facts) -> Facts | None:
-        changed = first.apply(facts)
-        return None if changed is None else second.apply(changed)
-
-    return Repair(f"{first.title} and {second.title}", apply)
-
-
-def fits(facts: Facts) -> bool:
-    """Whether the passes up to the search find a plan without an error."""
-    if facts.needs:
-        return _fits(facts)
-    return _FITS.of(facts.told(_KNOWN), facts.pinned_values(SLOTS), partial(_fits, facts))
-
+# ── what the passes say ──────────────────────────────────────────────────────────────────────────
 
 _BEFORE: Final = PIPELINE[: next(at for at, each in enumerate(PIPELINE) if each.decides == GROUPS)]
 """The passes that decide what the search leaves as it is."""
-_KNOWN: Final = tuple(sorted({*POSED_OF, *(path for each in _BEFORE for path in each.knows or ())}))
-"""The facts on which it rests whether a plan is found, besides pins."""
-_FITS: Final = Kept[bool](1024)
 
 
-def _fits(facts: Facts) -> bool:
+def _decided(facts: Facts) -> tuple[Facts, Draft] | None:
+    """What the passes before the search decide; None where one finds an error."""
     draft = Draft({})
     for each in _BEFORE:
         facts = facts.informed(draft)
         outcome, groups = each.decide(facts, draft)
         if any(fault.severity == "error" for fault in outcome.diagnostics):
-            return False
+            return None
         draft = draft.with_groups(groups)
-    return search.fits(problem_of(facts.informed(draft), draft))
+    return facts.informed(draft), draft
 
 
-def _with(facts: Facts, field: str, change: Callable[..., Shape], *to: Hashable) -> Facts:
-    """The facts with a field of the spec changed, to the same object wherever it was the same."""
-    here: Shape = getattr(facts.spec, field)
-    changed = _CHANGED.of((here,), (change, to), lambda: change(here, *to))
-    return replace(facts, spec=facts.spec.model_copy(update={field: changed}))
-
-
-_CHANGED: Final = Kept[Shape](256)
-
-
-def _updated(intent: Shape, change: tuple[str, Any]) -> Shape:
-    return intent.model_copy(update=dict([change]))
-
-
-def _lora_instead(facts: Facts) -> Facts | None:
-    if facts.spec.method.full is None:
+def _unbound(facts: Facts) -> float | None:
+    """Seconds of a step if devices and hosts had memory without end."""
+    decided = _decided(facts)
+    if decided is None:
         return None
-    return _with(facts, "method", _lora)
+    problem = replace(problem_of(*decided), budget=2**60, host_budget=None)
+    best = search(problem).best
+    return None if best is None else best.time.step_seconds
 
 
-def _lora(_: Method) -> Method:
-    return Method(lora=Lora())
-
-
-def _qlora_instead(facts: Facts) -> Facts | None:
-    return None if facts.spec.method.qlora is not None else _with(facts, "method", _qlora)
-
-
-def _qlora(method: Method) -> Method:
-    lora = method.lora or method.int8_lora
-    options = lora.model_dump(exclude_unset=True) if lora else {}
-    return Method(qlora=Qlora(**options))
-
-
-def _deprecated_fp16(facts: Facts) -> Facts | None:
-    intent = facts.spec.precision
-    old = any((d.compute_capability or (9, 0)) < (7, 0) for d in facts.devices.values())
-    if intent.deprecated_fp16 or not old:
+def _unpinned(facts: Facts, path: str) -> Any:
+    """The value that a slot gets without its pin; None where nothing fits then either."""
+    pins = {slot: pin for slot, pin in facts.pins.items() if slot != path}
+    decided = _decided(replace(facts, pins=pins))
+    best = search(problem_of(*decided)).best if decided else None
+    if decided is None or best is None:
         return None
-    return _with(facts, "precision", _updated, ("deprecated_fp16", True))
+    slot = SLOTS[path]
+    group = getattr(best.layout, slot.group) if slot.group in GROUPS else None
+    return getattr(group or getattr(decided[1], slot.group), slot.attribute)
 
 
-def _casting_deepspeed(facts: Facts) -> Facts | None:
-    """An engine under which ZeRO-3 trains adapters in fp16, with its loss scaled (`fit/states`)."""
-    method, asked = facts.spec.method, facts.versions.get("deepspeed")
-    if method.lora is None or (asked is not None and Version(asked) <= Version(_CASTING)):
-        return None
-    return replace(facts, versions={**facts.versions, "deepspeed": _CASTING})
+# ── ways ─────────────────────────────────────────────────────────────────────────────────────────
 
-
+_BY_TRL: Final = Way(
+    0,
+    ("software.trl=1.16.0",),
+    "nothing is lost where TRL trains: it takes the loss in pieces (from 1.7 on unasked)",
+)
+_BY_LIGER: Final = Way(
+    0,
+    ("software.liger-kernel=0.8.0",),
+    "nothing is lost: Liger fuses the loss (arXiv 2410.10989), with its package installed",
+)
+_FSDP: Final = Way(
+    0, ("engine=fsdp",), "nothing is lost: FSDP shards all weights; other checkpoints"
+)
+_FSDP_OF_PACKED: Final = Way(
+    0,
+    ("engine=fsdp", "software.transformers=4.57.6"),
+    "nothing is lost: FSDP shards the packed base, which transformers before 5.0 loads on the host",
+)
+_INPUTS_AWAY: Final = Way(
+    0,
+    ("pin.activation_checkpointing.offload=true", "pin.activation_checkpointing.mode=layer"),
+    "nothing is lost: what waits for the backward pass lies in host RAM",
+)
+_EIGHT_BIT: Final = (
+    "8-bit states do as well as 32-bit ones in arXiv 2110.02861; paged by the driver"
+)
+_PAGED: Final = Way(1, ("train.optimizer.name=paged_adamw_8bit",), _EIGHT_BIT)
+_ADAFACTOR: Final = Way(
+    1, ("train.optimizer.name=adafactor",), "factored second moments, no first (arXiv 1804.04235)"
+)
+_BF16: Final = "pin={states.weights: bf16, states.trainable: bf16, states.gradients: bf16}"
+_ROUNDED: Final = "weights are rounded to bf16 at each step, small updates lost (arXiv 2010.06192)"
+_PURE: Final = (
+    Way(2, (_BF16, "pin.states.optimizer=bf16"), _ROUNDED),
+    Way(2, (_BF16, *_PAGED.settings), f"{_ROUNDED}; {_EIGHT_BIT}"),
+    Way(2, (_BF16, "pin.states.optimizer=bf16", *_ADAFACTOR.settings), _ROUNDED),
+)
+_FP16: Final = Way(1, ("precision.deprecated_fp16=true",), "sets DS_ALLOW_DEPRECATED_FP16=1")
 _CASTING = "0.19.1"
+_CASTS: Final = Way(1, (f"software.deepspeed={_CASTING}",), "makes adapters fp16")
+"""An engine under which ZeRO-3 trains adapters in fp16, with its loss scaled (`fit/states`)."""
+_LORA: Final = Way(
+    4, ("method=lora",), "learns less than full training, and forgets less (arXiv 2405.09673)"
+)
 
 
-def _shorter(facts: Facts) -> tuple[Repair, ...]:
+def _intent(facts: Facts) -> Iterator[Kind]:
+    """Changes of intent by kind, the smallest of each kind first."""
+    yield from ([each] for each in _losses(facts))
+    yield _sharded(facts)
+    yield from ([each] for each in _budgets(facts))
+    yield from ([each] for each in _pins(facts))
+    yield [_INPUTS_AWAY]
+    yield from _groups(facts)
+    if facts.spec.method.full is not None:
+        yield [_PAGED, _ADAFACTOR]
+        yield _PURE
+    yield [_FP16] if _is_old(facts) else []
+    yield [_CASTS] if _casts_otherwise(facts) else []
+    yield _shorter(facts)
+    yield [_LORA] if facts.spec.method.full is not None else []
+    yield list(_qlora(facts))
+
+
+def _losses(facts: Facts) -> Kind:
+    return [
+        way
+        for way, package in ((_BY_TRL, "trl"), (_BY_LIGER, "liger-kernel"))
+        if package not in facts.versions
+    ]
+
+
+def _sharded(facts: Facts) -> Kind:
+    if facts.spec.engine is not None or "parallel.engine" in facts.pins:
+        return []
+    return [_FSDP, *([_FSDP_OF_PACKED] if facts.spec.method.qlora is not None else [])]
+
+
+def _budgets(facts: Facts) -> Iterator[Way]:
+    for name, what in (("gpu_memory", "device"), ("host_memory", "host")):
+        if getattr(facts.spec.budget, name) is not None:
+            yield Way(0, (f"budget.{name}=null",), f"the run may take the whole {what}")
+
+
+def _pins(facts: Facts) -> Iterator[Way]:
+    """Each pin of the spec as it would be decided without it."""
+    for path, pin in facts.pins.items():
+        if pin.author == "spec" and (value := _unpinned(facts, path)) not in (None, pin.value):
+            yield Way(0, (f"pin.{path}={json.dumps(plain(value))}",), "instead of your pin")
+
+
+def _groups(facts: Facts) -> Iterator[Kind]:
+    """Sequences or layers that several ranks of a node share, the fewest first."""
+    devices = facts.cluster.nodes[0].accelerators[0].count
+    for slot, what in (("parallel.sequence", "sequence"), ("parallel.tensor", "layer")):
+        if slot not in facts.pins:
+            cost = f"nothing is lost: ranks share each {what}"
+            ways = [each for each in (2, 4, 8) if devices % each == 0]
+            yield [Way(0, (f"pin.{slot}={each}",), cost) for each in ways]
+
+
+def _is_old(facts: Facts) -> bool:
+    """Whether a device is one on which DeepSpeed's fp16 has to be allowed."""
+    old = any((d.compute_capability or (9, 0)) < (7, 0) for d in facts.devices.values())
+    return old and not facts.spec.precision.deprecated_fp16
+
+
+def _casts_otherwise(facts: Facts) -> bool:
+    asked = facts.versions.get("deepspeed")
+    is_newer = asked is None or Version(asked) > Version(_CASTING)
+    return facts.spec.method.lora is not None and is_newer
+
+
+def _shorter(facts: Facts) -> Kind:
     """Shorter samples, down to an eighth of what the spec says."""
     sequence = facts.spec.data.sequence or 0
     parts = ((3, 4), (1, 2), (1, 4), (1, 8)) if sequence >= _SHORTEST else ()
-    return tuple(_sequence(sequence * some // of) for some, of in parts)
+    lengths = [sequence * some // of for some, of in parts]
+    return [Way(3, (f"data.sequence={n}",), f"texts are cut at {n:,} tokens") for n in lengths]
 
 
 _SHORTEST = 64
 """Tokens of a sample below which nothing shorter is offered."""
 
 
-def _sequence(shorter: int) -> Repair:
-    def apply(facts: Facts) -> Facts | None:
-        return _with(facts, "data", _updated, ("sequence", shorter))
-
-    return Repair(f"data.sequence: {shorter}", apply)
-
-
-def _without_budget(of: str) -> Callable[[Facts], Facts | None]:
-    def apply(facts: Facts) -> Facts | None:
-        if getattr(facts.spec.budget, of) is None:
-            return None
-        return _with(facts, "budget", _updated, (of, None))
-
-    return apply
+def _qlora(facts: Facts) -> Iterator[Way]:
+    """The same adapters over a base in 4 bits."""
+    method = facts.spec.method
+    if method.qlora is not None:
+        return
+    lora = method.lora or method.int8_lora
+    options = lora.model_dump(mode="json", by_alias=True, exclude_unset=True) if lora else {}
+    setting = f"method={{qlora: {json.dumps(options)}}}" if options else "method=qlora"
+    way = Way(4, (setting,), "as good as 16-bit LoRA in arXiv 2305.14314; bitsandbytes is needed")
+    yield way
+    if _is_old(facts):
+        yield _both(way, _FP16)
 
 
-_QLORA = Repair("method: qlora (nf4)", _qlora_instead)
-_FP16 = Repair(
-    "precision: {deprecated_fp16: true} (sets DS_ALLOW_DEPRECATED_FP16=1)", _deprecated_fp16
-)
-
-_CHANGES: tuple[tuple[Repair, ...], ...] = (
-    (_FP16,),
-    (Repair(f"software: {{deepspeed: {_CASTING}}} (makes adapters fp16)", _casting_deepspeed),),
-    (Repair("method: lora", _lora_instead),),
-    (_QLORA,),
-    (_both(_QLORA, _FP16),),
-)
-
-
-def _intent(facts: Facts) -> tuple[tuple[Repair, ...], ...]:
-    """Changes of intent by kind, the smallest of each kind first."""
-    device = Repair("the whole device (no budget.gpu_memory)", _without_budget("gpu_memory"))
-    host = Repair("the whole host (no budget.host_memory)", _without_budget("host_memory"))
-    return ((device,), (host,), _shorter(facts), *_CHANGES)
-
-
-def _pins(facts: Facts) -> list[list[Repair]]:
-    """Each pin of the spec given up."""
-    paths = [path for path, pin in facts.pins.items() if pin.author == "spec"]
-    return [[Repair(f"no pin.{path}", _without_pin(path))] for path in paths]
-
-
-def _without_pin(path: str) -> Callable[[Facts], Facts]:
-    def apply(facts: Facts) -> Facts:
-        pins = {slot: pin for slot, pin in facts.pins.items() if slot != path}
-        return replace(facts, pins=pins)
-
-    return apply
-
-
-def _groups(facts: Facts) -> Iterator[list[Repair]]:
-    """Sequences or layers that several ranks of a node share, the fewest first."""
-    devices = facts.cluster.nodes[0].accelerators[0].count
-    ways = [each for each in (2, 4, 8) if devices % each == 0]
-    for slot in ("parallel.sequence", "parallel.tensor"):
-        yield [Repair(f"pin: {{{slot}: {each}}}", _with_pin(slot, each)) for each in ways]
-
-
-def _with_pin(path: str, value: int) -> Callable[[Facts], Facts | None]:
-    def apply(facts: Facts) -> Facts | None:
-        if path in facts.pins:
-            return None
-        pin = Definition(path, value, Rank.PIN, "spec", "offered")
-        return replace(facts, pins={**facts.pins, path: pin})
-
-    return apply
-
-
-def _hardware(facts: Facts) -> tuple[list[Repair], list[Repair]]:
+def _hardware(facts: Facts) -> tuple[Kind, Kind]:
     """More of the same devices, and one larger device."""
     group = facts.cluster.nodes[0].accelerators[0]
     more = [f"{group.device}-x{group.count * factor}" for factor in (2, 4, 8)]
     larger = ("rtx-3090-x1", "v100-32g-x1", "a100-40g-x1", "a100-80g-x1", "h200-x1", "a100-80g-x8")
-    return (
-        [Repair(f"hardware: {name}", _on(name)) for name in more],
-        [Repair(f"hardware: {name}", _on(name)) for name in larger],
-    )
+    return list(_on(more, "more devices")), list(_on(larger, "other devices"))
 
 
-def _on(name: str) -> Callable[[Facts], Facts | None]:
-    def apply(facts: Facts) -> Facts | None:
+def _on(names: Iterable[str], cost: str) -> Iterator[Way]:
+    for name in names:
         try:
-            other, devices, selection = _selected(name, facts.spec.devices)
+            cluster(name)
         except UnknownName:
-            return None
-        spec: Spec = facts.spec.model_copy(update={"hardware": name})
-        return replace(facts, spec=spec, cluster=other, devices=devices, selection=selection)
-
-    return apply
-
-
-@lru_cache(maxsize=1024)
-def _selected(name: str, choice: DeviceChoice) -> tuple[Cluster, dict[str, Device], Selection]:
-    """A cluster of the catalogue with its devices, and those of them that are used.
-
-    They are the same when asked again, so that passes need not run again which know no more.
-    """
-    other = cluster(name)
-    devices = devices_of(other)
-    return other, devices, select(other, devices, choice)
+            continue
+        yield Way(5, (f"hardware={name}",), cost)

@@ -63,12 +63,22 @@ class Loaded:
     a cluster as a `Cluster`."""
     calibration: Calibration | None = None
     """A kept trace that `calibration` names, or that lies beside the model's config."""
+    origin: "_Origin | None" = field(default=None, repr=False, compare=False)
+    """What it was read from."""
 
     @property
     def software(self) -> Mapping[str, str]:
         """The versions that run: the spec's own over those of its hardware."""
         cluster = self.cluster.software if self.cluster else {}
         return {**cluster, **(self.spec.software if self.spec else {})}
+
+
+def with_settings(loaded: Loaded, settings: Sequence[str]) -> Loaded:
+    """The spec as it would be read with more arguments of `--set`, stronger than those given."""
+    if loaded.origin is None:
+        return loaded
+    layers, arguments, asked = loaded.origin
+    return _load(layers, [*arguments, *settings], asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,10 @@ class _Asked:
     base: Path
     stem: str
     targets: Collection[str]
+
+
+_Origin = tuple[Layers, Sequence[str], _Asked]
+"""Files, arguments, and what else decides how they are read."""
 
 
 def load_spec(
@@ -159,7 +173,8 @@ def _load(layers: Layers, arguments: Sequence[str], asked: _Asked) -> Loaded:
         return _loaded(None, composed, composed.faults, asked)
     data = _completed(composed, asked)
     found = _check(data, composed, asked)
-    return _loaded(found, composed, (*composed.faults, *found.faults), asked)
+    loaded = _loaded(found, composed, (*composed.faults, *found.faults), asked)
+    return replace(loaded, origin=(layers, arguments, asked))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,16 @@
-"""What E0701 offers is tried: each repair, put into the spec as it reads, makes it fit."""
+"""What E0701 offers is true: each way out, pasted as it reads, compiles for what is asked."""
 
 import re
+import shlex
 
 import pytest
-import yaml
-from planning import asked, errors, planned, spec_of
+from planning import asked, spec_of
 
-from tunec.compiler.driver import plan
+from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping
 from tunec.targets.registry import REGISTRY
 
+LONG = {"train": "t.jsonl", "samples": 1000, "sequence": 131072}
 CASES = {
     "visualglm on a P100": {
         "model": "visualglm-6b",
@@ -26,6 +27,7 @@ CASES = {
     },
     "a long sequence on a small card": {
         "model": "qwen2.5-7b",
+        "method": {"lora": {"rank": 64, "targets": ["q_proj", "v_proj"]}},
         "data": {"train": "t.jsonl", "samples": 10, "sequence": 16384},
         "hardware": "rtx-3090-x1",
         "engine": "none",
@@ -41,61 +43,120 @@ CASES = {
         "hardware": "rtx-3090-x1",
         "pin": {"activation_checkpointing.mode": "none", "batch.micro": 8, "batch.global": 8},
     },
+    "a long full fine-tune": {
+        "model": "llama-3.1-8b",
+        "method": "full",
+        "data": LONG,
+        "hardware": "h100-x8",
+    },
+    "the same for the Trainer": {
+        "model": "llama-3.1-8b",
+        "method": "full",
+        "data": LONG,
+        "hardware": "h100-x8",
+        "targets": ["huggingface", "launch"],
+    },
+    "70B in 4 bits on two cards": {
+        "model": "llama-2-70b",
+        "method": "qlora",
+        "hardware": "rtx-3090-x2",
+        "targets": ["huggingface", "accelerate"],
+    },
+    "8B in full on 24 GB with a small host": {
+        "model": "llama-3.1-8b",
+        "method": "full",
+        "hardware": {
+            "name": "desk",
+            "nodes": [
+                {
+                    "accelerators": [{"device": "rtx-a6000", "count": 1}],
+                    "host": {"memory": "64GiB", "cores": 16},
+                }
+            ],
+        },
+        "targets": ["trl"],
+    },
 }
 
 
-def repairs_of(found):
+def compiled(changes, arguments=""):
+    """What becomes of a spec with arguments as a shell hands them on."""
+    words = shlex.split(arguments)
+    given = list(zip(words[::2], words[1::2], strict=True))
+    assert {option for option, _ in given} <= {"--set", "--hardware"}
+    settings = [value for option, value in given if option == "--set"]
+    hardware = next((value for option, value in given if option == "--hardware"), None)
+    loaded = load_mapping(spec_of(**changes), settings, hardware, targets=REGISTRY.names())
+    assert loaded.spec is not None, loaded.diagnostics
+    return compile_spec(loaded, asked(loaded), repairing=not arguments)
+
+
+def offered(found):
+    """The arguments of each way out."""
     (told,) = [each for each in found.diagnostics if each.id == "E0701"]
     assert told.help
-    offered = told.help.partition("each of these was planned and fits: ")[2]
-    assert offered, told.help
-    return offered.split("; ")
-
-
-def apply(changes, title):
-    """The spec with a repair put in, following its words."""
-    spec = dict(changes)
-    for step in title.split(" and "):
-        spec = apply_one(spec, step)
-    return spec
-
-
-def apply_one(spec, step):
-    data = dict(spec.get("data", spec_of()["data"]))
-    if match := re.fullmatch(r"data\.sequence: (\d+)", step):
-        return {**spec, "data": {**data, "sequence": int(match[1])}}
-    if step.startswith("the whole device"):
-        return {**spec, "budget": {}}
-    if match := re.fullmatch(r"no pin\.(.+)", step):
-        return {**spec, "pin": {p: v for p, v in spec["pin"].items() if p != match[1]}}
-    if match := re.fullmatch(r"pin: \{(.+): (\d+)\}", step):
-        return {**spec, "pin": {**spec.get("pin", {}), match[1]: int(match[2])}}
-    said = yaml.safe_load(re.sub(r" \((?:nf4|sets [^)]*)\)$", "", step))
-    if said.get("method") == "qlora" and isinstance(spec.get("method"), dict):
-        return {**spec, "method": {"qlora": next(iter(spec["method"].values()))}}
-    return {**spec, **said}
+    return [line.strip() for line in told.help.split("\n") if line.startswith("  --")]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_repair_makes_it_fit(case):
-    changes = CASES[case]
-    found = planned(**changes)
-    assert found.plan is None
-    offered = repairs_of(found)
-    assert offered
-    for title in offered:
-        mended = planned(**apply(changes, title))
-        assert mended.plan is not None, (title, errors(mended))
-        assert mended.memory.required_bytes <= mended.plan.devices.budget
+def test_each_way_out_compiles_for_what_is_asked(case):
+    found = compiled(CASES[case])
+    assert found.planned.plan is None
+    ways = offered(found)
+    assert 0 < len(ways) <= 6
+    for arguments in ways:
+        mended = compiled(CASES[case], arguments)
+        assert mended.ok, (arguments, mended.diagnostics)
+        assert mended.planned.memory.required_bytes <= mended.planned.plan.devices.budget
 
 
-def test_nothing_is_offered_that_changes_nothing():
-    for title in repairs_of(planned(**CASES["a small budget"])):
-        assert apply(CASES["a small budget"], title) != CASES["a small budget"]
+@pytest.mark.parametrize("case", CASES)
+def test_each_way_says_what_it_costs(case):
+    (told,) = [each for each in compiled(CASES[case]).diagnostics if each.id == "E0701"]
+    lines = told.help.split("\n")[1:]
+    assert len(lines) == 2 * len(offered(compiled(CASES[case])))
+    for cost in lines[1::2]:
+        assert re.match(r"    \d+\.\d\d x the time; \S", cost)
+
+
+def test_adapters_keep_what_is_said_of_them_where_the_base_is_quantised():
+    given = CASES["a long sequence on a small card"]
+    (arguments,) = [each for each in offered(compiled(given)) if "qlora" in each] or [
+        '--set \'method={qlora: {"rank": 64, "targets": ["q_proj", "v_proj"]}}\''
+    ]
+    found = compiled({**given, "engine": "none", "data": {**LONG, "sequence": 512}}, arguments)
+    adapter = found.planned.plan.adapter
+    assert found.planned.plan.quantization.format == "nf4"
+    assert (adapter.rank, adapter.targets) == (64, ("q_proj", "v_proj"))
+
+
+@pytest.mark.parametrize(
+    ("case", "way"),
+    [
+        ("a long full fine-tune", "--set software.trl=1.16.0"),
+        ("the same for the Trainer", "--set software.liger-kernel=0.8.0"),
+        ("the same for the Trainer", "--set software.trl=1.16.0"),
+        ("70B in 4 bits on two cards", "--set engine=fsdp --set software.transformers=4.57.6"),
+        ("a pin in the way", "--set pin.batch.micro=1"),
+    ],
+)
+def test_what_loses_nothing_comes_first(case, way):
+    assert way in offered(compiled(CASES[case]))[:3]
+
+
+def test_pure_bf16_is_offered_where_full_training_does_not_fit():
+    ways = offered(compiled(CASES["8B in full on 24 GB with a small host"]))
+    assert "states.trainable: bf16" in ways[0]
+    assert "paged_adamw_8bit" in ways[0]
+
+
+def test_the_releases_that_are_offered_are_known():
+    assert str(REGISTRY.resolve("trl", {})[1]) == "1.16.0"
+    assert str(REGISTRY.resolve("huggingface", {"transformers": "4.57.6"})[1]) == "4.57.6"
 
 
 def test_the_sum_of_an_infeasible_layout_is_what_it_needs():
-    found = planned(**CASES["full fine-tune of 8B on one A100"])
+    found = compiled(CASES["full fine-tune of 8B on one A100"])
     (told,) = [each for each in found.diagnostics if each.id == "E0701"]
     total = sum(term.value for term in told.sum)
     needs = float(re.search(r"needs ([\d.]+) GiB", told.message)[1])
@@ -107,13 +168,13 @@ def test_the_sum_of_an_infeasible_layout_is_what_it_needs():
 
 
 def test_what_is_pinned_is_named_where_nothing_fits():
-    found = planned(**CASES["a pin in the way"])
+    found = compiled(CASES["a pin in the way"])
     (told,) = [each for each in found.diagnostics if each.id == "E0701"]
     assert any("batch.micro 8" in note for note in told.notes)
 
 
 def test_a_host_too_small_is_told():
-    found = planned(**CASES["visualglm on a P100"])
+    found = compiled(CASES["visualglm on a P100"])
     (told,) = [each for each in found.diagnostics if each.id == "E0701"]
     assert any("host memory" in note for note in told.notes)
 
@@ -125,9 +186,7 @@ def test_what_a_target_refuses_is_not_offered():
         "data": {"train": "images", "resolution": 1024, "samples": 100},
         "hardware": "rtx-4090-x1",
     }
-    assert "hardware: v100-32g-x1" in repairs_of(planned(**flux))
-    loaded = load_mapping(spec_of(**flux, targets=["simpletuner"]), targets=REGISTRY.names())
-    assert repairs_of(plan(loaded, asked(loaded))) == [
-        "method: qlora (nf4)",
-        "hardware: a100-40g-x1",
-    ]
+    assert "--hardware v100-32g-x1" in offered(compiled(flux))
+    by_simpletuner = offered(compiled({**flux, "targets": ["simpletuner"]}))
+    assert "--set method=qlora" in by_simpletuner
+    assert "--hardware v100-32g-x1" not in by_simpletuner
