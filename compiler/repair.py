@@ -200,7 +200,7 @@ def _intent(facts: Facts) -> Iterator[Kind]:
     yield [_CASTS] if _casts_otherwise(facts) else []
     yield _shorter(facts)
     yield [_LORA] if facts.spec.method.full is not None else []
-    yield list(_qlora(facts))
+    yield from ([each] for each in _qlora(facts))
 
 
 def _losses(facts: Facts) -> Kind:
