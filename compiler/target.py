@@ -1,8 +1,7 @@
 """What a target must say: one two-way table between a consumer's keys and our slots.
 
-A row (`Entry`) ties some keys of one file to some slots, in both directions: `write` gives the
-keys' values for a plan, `read` the slots' values for the keys found. Emitting, reading, translating
-and checking for agreement all come from the rows; code that a target needs is in their functions.
+A row (`Entry`) ties keys of one file to slots: `write` gives the keys' values for a plan, `read`
+the slots' values for keys. Emitting, reading, translating and comparing all come from the rows.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -261,8 +260,7 @@ class Target:
     together: Callable[[Documents], Iterable[Definition]] = field(default=lambda _: ())
     """What documents say only together."""
     heeds_launcher: bool = False
-    """Whether its reader heeds what the launcher's own file says of the engine, so that the files
-    here need not say it."""
+    """Whether its reader heeds the engine of the launcher's own file, so that none here says it."""
     verify: str = ""
     """Dotted name of the module whose `PROGRAMS` read the files (compiler/verify/contract.py)."""
 

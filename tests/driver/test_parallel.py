@@ -128,4 +128,4 @@ def test_another_launcher_cannot_say_it():
 def test_sharing_sequences_is_offered_where_the_target_takes_it(target, offers):
     found = made(target, hardware="a100-40g-x8", data=LONG | {"sequence": 131072})
     (told,) = [each for each in found.diagnostics if each.id == "E0701"]
-    assert ("pin: {parallel.sequence: " in (told.help or "")) == offers
+    assert ("pin.parallel.sequence=" in (told.help or "")) == offers
