@@ -22,7 +22,7 @@ from tunec.schemas.terms import (
     OptimizerName,
     ScheduleKind,
 )
-from tunec.schemas.units import INT64, Budget, Count, Positive, PositiveCount, Share, Whole
+from tunec.schemas.units import INT64, Budget, Count, Length, Positive, PositiveCount, Share, Whole
 
 
 class InlineModel(Shape):
@@ -137,7 +137,7 @@ class Data(Shape):
     """Evaluation data; absent: no evaluation."""
     samples: PositiveCount | None = None
     """How many training samples there are; steps, warm-up and saving follow from it."""
-    sequence: PositiveCount | None = None
+    sequence: Length | None = None
     """Most text tokens in one sample, images not counted; not for diffusion models."""
     packing: bool = False
     """Whether several samples share one sequence."""

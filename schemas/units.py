@@ -2,7 +2,8 @@
 
 Every quantity is a plain `int` or `float` once read; the unit lives in the type's name and in the
 field's description. Binary prefixes (`GiB`) are powers of 1024, decimal ones (`GB`) of 1000
-(IEC 80000-13); `G` alone is refused for bytes because people mean both.
+(IEC 80000-13). Refused is what people mean otherwise than it reads: `G` alone for bytes, a bare
+number that is too small to be bytes, and `2k` for a length in tokens, which is meant to be 2048.
 """
 
 import re
@@ -34,7 +35,17 @@ _NUMBER = r"(?P<number>(?:0|[1-9]\d*(?:_\d+)*)(?:\.\d+)?)"
 """No leading zero: `016` is 14 in YAML 1.1 and 16 in 1.2."""
 _BYTES = re.compile(rf"{_NUMBER}\s*(?P<unit>[KMGT]iB|[kKMGT]?B)", re.ASCII)
 _COUNT = re.compile(rf"{_NUMBER}\s*(?P<unit>[kKMB]?)(?:\s*(?:tokens|samples|steps))?", re.ASCII)
+_LENGTH = re.compile(rf"{_NUMBER}(?:\s*tokens)?", re.ASCII)
 _PERCENT = re.compile(rf"{_NUMBER}\s*%", re.ASCII)
+
+RATE_UNITS: Final[Mapping[str, Fraction]] = {
+    **{f"{unit}/s": Fraction(size) for unit, size in BYTE_UNITS.items()},
+    **{
+        f"{prefix}bit/s": Fraction(10**power, 8)
+        for prefix, power in (("M", 6), ("G", 9), ("T", 12))
+    },
+}
+_RATE = re.compile(rf"{_NUMBER}\s*(?P<unit>(?:[KMGT]iB|[kKMGT]?B|[MGT]bit)/s)", re.ASCII)
 
 INT64: Final = 2**63 - 1
 """The programs that read these numbers hold them in 64 bits."""
@@ -43,7 +54,14 @@ _LONGEST: Final = 40
 """Characters of the longest quantity; no sensible one comes near."""
 
 
-Quantity = Literal["amount", "count", "share"]
+_LEAST_BYTES: Final = GIB
+"""A bare number is bytes from here on: what programs write. No memory that a run is planned for is
+smaller, and less means that a unit is missing (64 for 64GiB, 81559 for 81559MiB)."""
+_LEAST_RATE: Final = 10**7
+"""A bare number is bytes per second from here on: no link that a run is planned for is slower."""
+
+
+Quantity = Literal["amount", "count", "share", "length", "rate"]
 
 
 class NotAQuantity(ValueError):
@@ -71,10 +89,43 @@ def _scaled(
 
 
 def parse_bytes(value: Any) -> Any:
-    """Read `80GiB` or a whole number of bytes; raise NotAQuantity for any other text."""
+    """Read `80GiB`, or the whole number of bytes that a program wrote.
+
+    Raise NotAQuantity for any other text, and for a number that lacks its unit.
+    """
+    if is_number(value) and 0 < value < _LEAST_BYTES:
+        raise NotAQuantity("amount", value, f"has no unit, and would be {value} bytes")
     if isinstance(value, str):
         what = "an amount of memory, such as 80GiB or 512MB"
         return round(_scaled(value, "amount", _BYTES, BYTE_UNITS, what))
+    return value
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number: a truth value is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def parse_length(value: Any) -> Any:
+    """Read a whole number of tokens; raise NotAQuantity for `2k`, which may be 2000 or 2048."""
+    if isinstance(value, str):
+        match = _matched(value, "length", _COUNT, "a length in tokens, such as 4096")
+        if match["unit"]:
+            size = Fraction(match["number"].replace("_", "")) * COUNT_UNITS[match["unit"]]
+            likely = likely_length(value)
+            more = f" or {likely}" if likely else ""
+            raise NotAQuantity("length", value, f"may be meant as {float(size):.0f}{more} tokens")
+    return parse_count(value)
+
+
+def parse_rate(value: Any) -> Any:
+    """Read `25GB/s`, `200Gbit/s` or a number of bytes per second; raise NotAQuantity for others."""
+    if is_number(value) and 0 < value < _LEAST_RATE:
+        raise NotAQuantity("rate", value, f"has no unit, and would be {value} bytes per second")
+    if isinstance(value, str):
+        what = "a rate, such as 25GB/s or 200Gbit/s"
+        match = _matched(value, "rate", _RATE, what)
+        return float(Fraction(match["number"].replace("_", "")) * RATE_UNITS[match["unit"]])
     return value
 
 
@@ -100,17 +151,14 @@ def parse_share(value: Any) -> Any:
 def parse_budget(value: Any) -> Any:
     """Read an amount of memory or a share of it: `72GiB` gives an int, `90%` or 0.9 a float.
 
-    A bare whole number is bytes; below a mebibyte it was meant to have a unit, and is refused with
-    NotAQuantity, as are shares above one.
+    NotAQuantity is raised for a number that lacks its unit, and for a share above one.
     """
     given = value
     if isinstance(value, str) and value.strip().endswith("%"):
         value = parse_share(value)
-    if isinstance(value, float) and not 0 < value <= 1:
+    if isinstance(value, float) and not 0 < value <= 1 and (value < 2 or given is not value):
         raise NotAQuantity("share", given, "is not a share: above 0, and at most 1 (100%)")
-    if isinstance(value, int) and not isinstance(value, bool) and value < MIB:
-        raise NotAQuantity("amount", value, f"has no unit, and would be {value} bytes")
-    return parse_bytes(value)
+    return value if isinstance(value, float) and value <= 1 else parse_bytes(value)
 
 
 def _plain(pattern: re.Pattern[str]) -> str:
@@ -118,7 +166,7 @@ def _plain(pattern: re.Pattern[str]) -> str:
 
 
 def _text_or_number(
-    pattern: re.Pattern[str], example: str, kind: str, least: int = 0
+    pattern: re.Pattern[str], example: str, kind: str, least: float = 0
 ) -> WithJsonSchema:
     text = {"type": "string", "pattern": f"^{_plain(pattern)}$"}
     most = {"maximum": 1} if pattern is _PERCENT else {}
@@ -130,9 +178,33 @@ Bytes = Annotated[
     int,
     BeforeValidator(parse_bytes),
     Field(ge=0, le=INT64, strict=True),
-    _text_or_number(_BYTES, "80GiB", "integer"),
+    _text_or_number(_BYTES, "80GiB", "integer", least=_LEAST_BYTES),
 ]
-"""Memory in bytes; written as `80GiB`, `512MB` or a whole number of bytes."""
+"""Memory in bytes; written as `80GiB`, `512MB`, or by programs as a whole number of bytes."""
+
+Rate = Annotated[
+    float,
+    BeforeValidator(parse_rate),
+    Field(gt=0, allow_inf_nan=False),
+    _text_or_number(_RATE, "25GB/s", "number", least=_LEAST_RATE),
+]
+"""Bytes per second; written as `25GB/s`, `200Gbit/s` or a number of bytes per second."""
+
+Length = Annotated[
+    int,
+    BeforeValidator(parse_length),
+    Field(ge=1, le=INT64, strict=True),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": f"^{_plain(_LENGTH)}$"},
+            ],
+            "examples": [4096],
+        }
+    ),
+]
+"""A length in tokens; written as `4096`: `4k` would be 4000, and is meant to be 4096."""
 
 Count = Annotated[
     int,
@@ -167,7 +239,7 @@ Budget = Annotated[
         {
             "anyOf": [
                 {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-                {"type": "integer", "minimum": MIB},
+                {"type": "integer", "minimum": _LEAST_BYTES},
                 {"type": "string", "pattern": f"^(?:{_plain(_BYTES)}|{_plain(_PERCENT)})$"},
             ],
             "examples": ["72GiB", "90%"],
@@ -193,8 +265,23 @@ def likely_bytes(text: str) -> str | None:
         return None
     unit = match["unit"].lower()
     spelled = next((each for each in BYTE_UNITS if each.lower() == unit and each != "kB"), None)
-    found = spelled or _BINARY_OF.get(unit) or ("GiB" if not unit else None)
+    bare = _unit_of(float(match["number"].replace("_", ""))) if not unit else None
+    found = spelled or _BINARY_OF.get(unit) or bare
     return f"{match['number']}{found}" if found else None
+
+
+def _unit_of(number: float) -> str:
+    """The unit in which a machine's memory has such a number: 64 GiB, 81559 MiB, 65536000 KiB."""
+    return "GiB" if number < 4 * KIB else "MiB" if number < 4 * MIB else "KiB"
+
+
+def likely_length(text: str) -> int | None:
+    """The length in tokens that a refused text probably means: 2048 for `2k`."""
+    match = _COUNT.fullmatch(text.strip())
+    if match is None or match["unit"].lower() not in ("k", "m"):
+        return None
+    length = Fraction(match["number"].replace("_", "")) * (KIB if match["unit"] in "kK" else MIB)
+    return int(length) if length.denominator == 1 else None
 
 
 def format_bytes(amount: float) -> str:

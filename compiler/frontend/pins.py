@@ -155,6 +155,8 @@ def _ill_written(
 def _with_unit(slot: Slot, value: Any) -> Any:
     """Numbers may be written as people write them: `5 GiB`, `200M`, `5%`."""
     kinds = alternatives(slot.type)
+    if slot.unit == "bytes":
+        return parse_bytes(value)
     if not isinstance(value, str) or str in kinds or any(get_origin(k) is Literal for k in kinds):
         return value
     if int in kinds:

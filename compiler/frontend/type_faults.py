@@ -23,7 +23,7 @@ from tunec.compiler.frontend.words import VALUE_WORDS
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path, Span, dotted
-from tunec.schemas.units import NotAQuantity, Quantity, likely_bytes
+from tunec.schemas.units import NotAQuantity, Quantity, likely_bytes, likely_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,14 +243,18 @@ def _malformed(fault: Fault, shape: type[Shape], value: Any, node: Node) -> Diag
     raised = first.get("ctx", {}).get("error")
     found = _counted(raised, value, node)
     says = description(shape, fault.path)
+    meant = likely_quantity(raised, value)
+    span = place(node)
+    fix = Fix((Edit(span, meant),), "unsafe") if meant and node.is_leaf else None
     return error(
         "E0306",
         f"`{path}`: {raised}" if raised is not None else f"`{path}` {_say(first, value)}",
-        place(node),
+        span,
         label="not understood",
         path=fault.path,
         notes=[*found.notes, *([f"`{fault.path[-1]}`: {says}"] if says else [])],
         help=found.help or _remedy(raised, first, value),
+        fix=fix if found.help is None else None,
     )
 
 
@@ -298,9 +302,25 @@ def _remedy(raised: Any, first: Mapping[str, Any], value: Any) -> str:
 
 def quantity_remedy(quantity: Quantity, value: Any) -> str:
     """How to write a quantity that was not understood."""
-    if quantity == "count":
-        return "write a whole number, `64k` or `2M`"
-    if quantity == "share":
-        return "write a share such as `90%` or `0.9`"
-    likely = likely_bytes(str(value))
-    return f"write `{likely}`" if likely else "write an amount with a unit: `80GiB`, `512MB`"
+    match quantity:
+        case "count":
+            return "write a whole number, `64k` or `2M`"
+        case "share":
+            return "write a share such as `90%` or `0.9`"
+        case "rate":
+            return f"write `{value}GB/s` or `{value}Gbit/s`, whichever is meant"
+        case "length":
+            likely = likely_length(str(value))
+            return f"write `{likely}`" if likely else "write a whole number of tokens: `4096`"
+    amount = likely_bytes(str(value))
+    return f"write `{amount}`" if amount else "write an amount with a unit: `80GiB`, `512MB`"
+
+
+def likely_quantity(raised: Any, value: Any) -> str | None:
+    """What to write in the place of a quantity that probably means just one thing."""
+    if not isinstance(raised, NotAQuantity):
+        return None
+    if raised.quantity == "amount":
+        return likely_bytes(str(value))
+    length = likely_length(str(value)) if raised.quantity == "length" else None
+    return str(length) if length else None

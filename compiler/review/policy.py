@@ -108,7 +108,9 @@ def _ends(name: str, condition: Condition) -> tuple[float, float]:
 def _number(name: str, amount: int | float | str) -> float:
     """An amount in the unit of what it is compared with. Raises NotAQuantity."""
     unit = MEASURES.get(name) or SLOTS[name].unit
-    if isinstance(amount, str):
+    if unit == "bytes":
+        amount = parse_bytes(amount)
+    elif isinstance(amount, str):
         amount = parse_share(amount) if unit == "share" else parse_bytes(amount)
     return float(amount)
 

@@ -31,10 +31,9 @@ from tunec.schemas.hardware.profile import (
     Device,
     Link,
     Network,
-    Rate,
 )
 from tunec.schemas.shape import Shape
-from tunec.schemas.units import Bytes
+from tunec.schemas.units import Bytes, Rate
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _HERE: Final = Path(__file__).parent

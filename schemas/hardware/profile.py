@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from tunec.schemas.shape import Shape
-from tunec.schemas.units import Bytes
+from tunec.schemas.units import Bytes, Rate
 
 Vendor = Literal["nvidia", "amd", "intel", "huawei"]
 Dtype = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
@@ -23,7 +23,8 @@ FormFactor = Literal["pcie", "sxm", "oam", "superchip"]
 """`pcie`: a card in a slot. `sxm` and `oam`: a module on a baseboard that wires the modules to each
 other. `superchip`: on one board with its CPU."""
 
-Rate = Annotated[float, Field(gt=0)]
+Throughput = Annotated[float, Field(gt=0)]
+"""Operations per second."""
 
 
 class Link(Shape):
@@ -52,7 +53,7 @@ class Device(Shape):
     """Total device memory as the driver reports it (what `torch.cuda.mem_get_info` calls total)."""
     bandwidth: Rate
     """Memory bandwidth in bytes per second."""
-    rates: dict[Dtype, Rate]
+    rates: dict[Dtype, Throughput]
     """Peak dense operations per second of the native dtypes; one is left out where the vendor
     publishes none. Matrix products with FP32 accumulation, which is what training uses."""
     precisions: dict[Dtype, Support]
@@ -136,7 +137,7 @@ class Host(Shape):
     """Host RAM of one node."""
     cores: int = Field(ge=1)
     """Physical CPU cores of one node."""
-    memory_bandwidth: float = Field(default=100e9, gt=0)
+    memory_bandwidth: Rate = 100e9
     """Bytes per second over all sockets; bounds the CPU optimizer."""
     nvme: Nvme | None = None
 

@@ -55,7 +55,7 @@ data:
   train: data/train.jsonl
   evaluation: data/dev.jsonl
   samples: 52k
-  sequence: 4k
+  sequence: 4096
   packing: true
 hardware: a100-80g-x8
 devices: {use: all, count: 4}
@@ -143,7 +143,7 @@ def test_good_specs_load(name):
 def test_values_are_typed():
     spec = load_text(LONG).spec
     assert spec.data.samples == 52_000
-    assert spec.data.sequence == 4_000
+    assert spec.data.sequence == 4_096
     assert spec.budget.gpu_memory == 0.9
     assert spec.budget.host_memory == 200 * 2**30
     assert spec.train.learning_rate == 2e-4
@@ -180,6 +180,7 @@ def test_the_cluster_is_that_of_the_name():
 def test_every_slot_can_be_pinned(path):
     for kind in kinds(SLOTS[path].type):
         value = "8.0" if (path, kind) == ("devices.capability", str) else value_of(kind)
+        value = 2**30 if kind is int and SLOTS[path].unit == "bytes" else value
         loaded = load_text(INVOICES.replace("{zero.stage: 2}", json.dumps({path: value})))
         assert not loaded.diagnostics, value
         expected = (
