@@ -203,12 +203,26 @@ def _schema(commands: "Subparsers") -> None:
         default="spec",
         help="spec (default), fleet, policy, cluster, device, model-card",
     )
+    parser.add_argument(
+        "-o", "--output", type=place, metavar="FILE", help="file to write; else to stdout"
+    )
     format_option(parser)
 
 
 def _init(commands: "Subparsers") -> None:
     parser = new_command(
-        commands, "init", "print a starting spec", "Redirect it: tunec init > spec.yaml"
+        commands,
+        "init",
+        "print a starting spec",
+        "examples:\n  tunec init -o spec.yaml  # with spec.schema.json beside it, for editors\n"
+        "  tunec init > spec.yaml",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=place,
+        metavar="FILE",
+        help="file to write, with the schema that it names beside it; else to stdout",
     )
     parser.add_argument("--model", default="llama-3.2-3b", help="a catalogue model")
     parser.add_argument("--hardware", default="a100-80g-x1", help="a catalogue name")

@@ -2,9 +2,13 @@
 
 import json
 from argparse import Namespace
+from collections.abc import Iterable
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
 
+from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.session import OK, Misuse, Session
 
 
@@ -12,8 +16,24 @@ def run(options: Namespace, session: Session) -> int:
     """Print one schema, as generated."""
     if options.kind not in known():
         raise Misuse(f"there is no schema {options.kind!r}; there are {', '.join(known())}")
-    session.json(json.loads((_folder() / f"{options.kind}.json").read_text("utf-8")))
+    found = schema(options.kind, session.registry.names())
+    if options.output is None:
+        session.json(found)
+    else:
+        write_all({Path(options.output): json.dumps(found, indent=2, ensure_ascii=False) + "\n"})
     return OK
+
+
+def schema(kind: str, targets: Iterable[str]) -> dict[str, Any]:
+    """One schema as generated; that of a spec with the targets' names for an editor to offer."""
+    found: dict[str, Any] = json.loads((_folder() / f"{kind}.json").read_text("utf-8"))
+    if kind == "spec":
+        for name in ("Spec", "PartSpec"):
+            listed = found["$defs"][name]["properties"]["targets"]
+            for each in (listed, *listed.get("anyOf", ())):
+                if "items" in each:
+                    each["items"] = {"anyOf": [{"enum": list(targets)}, each["items"]]}
+    return found
 
 
 def known() -> list[str]:

@@ -1,5 +1,8 @@
 """An unknown field, and where what it says belongs: beside it, elsewhere in the spec, in a pin."""
 
+from collections.abc import Iterable
+from typing import Final
+
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted, shortened
 from tunec.compiler.frontend.faults import error
@@ -11,6 +14,10 @@ from tunec.schemas.shape import Shape
 from tunec.schemas.source import Path, Span, dotted
 from tunec.schemas.spec import Spec
 
+_NEAR: Final = 0.72
+"""Likeness from which on a field is offered for a word that begins otherwise: `neftune` (0.67) is
+no slip for `tunec`, while `alfa` (0.67) is one for `alpha`."""
+
 
 def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diagnostic:
     """The diagnostic of a key that no shape at a path has."""
@@ -19,7 +26,7 @@ def unknown_field(shape: type[Shape], path: Path, name: str, tree: Node) -> Diag
     node, reached = descend(tree, (*path, name))
     span = node.key_span if reached == (*path, name) else place(around)
     where = f"`{dotted(path)}`" if path else _what(shape)
-    near = nearest(name, known)
+    near = _near(name, known)
     return error(
         "E0301",
         f"`{shortened(name)}` is not a field of {where}",
@@ -36,6 +43,17 @@ def _what(shape: type[Shape]) -> str:
     return {"Spec": "a spec", "Cluster": "a cluster", "Device": "a device"}.get(
         shape.__name__, "the document"
     )
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """The fields that a word is probably a slip for."""
+    from difflib import SequenceMatcher
+
+    return [
+        each
+        for each in nearest(name, known)
+        if each[:2] == name[:2].lower() or SequenceMatcher(None, name, each).ratio() >= _NEAR
+    ]
 
 
 def _rename(span: Span | None, near: list[str]) -> Fix | None:
@@ -83,6 +101,6 @@ def _slots(name: str, node: Node) -> list[str]:
 
 def _near_elsewhere(name: str) -> str | None:
     every = places(Spec)
-    found = nearest(name, every, 1)
+    found = _near(name, every)[:1]
     paths = [dotted(path) for each in found for path in every[each]]
     return did_you_mean(paths[:3])

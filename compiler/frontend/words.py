@@ -36,6 +36,9 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "dataloader_pin_memory": "pin.runtime.dataloader_pin_memory",
         "report_to": "train.report_to",
         "run_name": "name",
+        "save_strategy": "train.checkpoints",
+        "eval_strategy": "train.evaluations",
+        "use_liger_kernel": "pin.loss.path",
     },
     # peft 0.21.2, tuners/lora/config.py, LoraConfig
     "peft.LoraConfig": {
@@ -68,6 +71,32 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "allgather_bucket_size": "pin.zero.allgather_bucket",
         "overlap_comm": "pin.zero.overlap_comm",
     },
+    # transformers 5.23.0, utils/quantization_config.py, BitsAndBytesConfig
+    "transformers.BitsAndBytesConfig": {
+        "load_in_4bit": "method.qlora",
+        "load_in_8bit": "method.int8_lora",
+        "bnb_4bit_quant_type": "method.qlora.format",
+        "bnb_4bit_use_double_quant": "method.qlora.double",
+        "bnb_4bit_compute_dtype": "precision",
+    },
+    # axolotl and LLaMA-Factory, by the schemas of their newest releases in schemas/json
+    "axolotl": {
+        "sequence_len": "data.sequence",
+        "sample_packing": "data.packing",
+        "num_epochs": "train.epochs",
+        "lora_target_modules": "method.lora.targets",
+        "lora_modules_to_save": "method.lora.also_train",
+        "adapter": "method",
+        "wandb_project": "train.report_to",
+    },
+    "llamafactory": {
+        "cutoff_len": "data.sequence",
+        "lora_target": "method.lora.targets",
+        "finetuning_type": "method",
+        "stage": "objective",
+        "quantization_bit": "method.qlora",
+        "flash_attn": "attention",
+    },
     # what people say without any program
     "usage": {
         "lr": "train.learning_rate",
@@ -85,6 +114,11 @@ FIELD_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "train_file": "data.train",
         "eval": "data.evaluation",
         "validation": "data.evaluation",
+        "warmup_ratio": "train.warmup",
+        "peft": "method",
+        "use_peft": "method",
+        "learning_rate_scheduler": "train.schedule",
+        "lr_scheduler": "train.schedule",
         "lora_r": "method.lora.rank",
         "lora_rank": "method.lora.rank",
         "dtype": "precision",

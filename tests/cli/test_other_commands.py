@@ -1,10 +1,13 @@
 """catalog, schema, init, completion, the grammar itself, and the process around it."""
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 from shell import FIVE, files_below
 
@@ -72,6 +75,59 @@ def test_the_spec_schema_is_printed_unasked_and_accepts_the_examples(tunec):
     schema = tunec("schema").json
     assert schema == tunec("schema", "spec").json
     Draft202012Validator(schema).validate(yaml.safe_load(Path(FIVE).read_text("utf-8")))
+
+
+def test_the_spec_schema_offers_names_and_takes_others(tunec):
+    schema = tunec("schema").json
+    for part in ("Spec", "PartSpec"):
+        fields = schema["$defs"][part]["properties"]
+        offered = {
+            name: next(each["enum"] for each in fields[name]["anyOf"] if "enum" in each)
+            for name in ("model", "hardware")
+        }
+        assert set(card_names()) <= set(offered["model"])
+        assert {"dgx-h100", "a100-sxm4-80g-x8"} <= set(offered["hardware"])
+        assert "simpletuner" in json.dumps(fields["targets"])
+    spec = {**yaml.safe_load(Path(FIVE).read_text("utf-8")), "targets": ["huggingface@4.44"]}
+    for other in ({"model": "me/mine"}, {"hardware": "a100-80g-x3"}, {"hardware": "./here.yaml"}):
+        Draft202012Validator(schema).validate({**spec, **other})
+
+
+def test_a_spec_is_begun_in_a_file_that_editors_can_complete(tunec, tmp_path):
+    result = tunec("init", "-o", tmp_path / "spec.yaml")
+    assert result.code == 0
+    text = (tmp_path / "spec.yaml").read_text("utf-8")
+    named = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)[1]
+    schema = json.loads((tmp_path / named).read_text("utf-8"))
+    Draft202012Validator(schema).validate(yaml.safe_load(text))
+    assert tunec("plan", tmp_path / "spec.yaml").code == 0
+    again = tunec("init", "-o", tmp_path / "spec.yaml")
+    assert (again.code, "is there already" in again.err) == (2, True)
+    assert tunec("schema", "-o", tmp_path / "s.json").code == 0
+    assert json.loads((tmp_path / "s.json").read_text("utf-8")) == schema
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("neftune", "remove it"),
+        ("per_device_train_batch_size", "`pin: {batch.micro: ...}`"),
+        ("lr", "`train.learning_rate`"),
+        ("lora_r", "`method.lora.rank`"),
+        ("bf16", "`precision`"),
+        ("gradient_checkpointing", "activation_checkpointing.mode"),
+        ("max_seq_length", "`data.sequence`"),
+        ("load_in_4bit", "`method.qlora`"),
+        ("sequence_len", "`data.sequence`"),
+        ("trian", "did you mean `train`?"),
+    ],
+)
+def test_an_unknown_field_is_offered_what_is_near_or_nothing(tunec, tmp_path, word, says):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(Path(FIVE).read_text("utf-8") + f"{word}: 1\n", "utf-8")
+    result = tunec("plan", spec)
+    (line,) = [each for each in result.err.splitlines() if "= help: " in each]
+    assert says in line
 
 
 def test_an_unknown_schema_names_those_there_are(tunec):

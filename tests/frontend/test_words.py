@@ -2,9 +2,12 @@
 
 import ast
 import importlib.util
+import json
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from tunec.compiler.frontend.fields import fields_at, places
 from tunec.compiler.frontend.words import FIELD_WORDS, VALUE_WORDS, place_of
@@ -53,6 +56,20 @@ def test_words_of_deepspeed():
     zero = source("deepspeed", "runtime", "zero", "config.py")
     for word in FIELD_WORDS["deepspeed"]:
         assert f'"{word}"' in text or f"    {word}:" in zero or f'"{word}"' in zero, word
+
+
+def test_words_of_bitsandbytes():
+    text = source("transformers", "utils", "quantization_config.py")
+    assert all(
+        f"        {word}=" in text for word in FIELD_WORDS["transformers.BitsAndBytesConfig"]
+    )
+
+
+@pytest.mark.parametrize("program", ["axolotl", "llamafactory"])
+def test_words_of_recipes(program):
+    folder = Path(str(files("tunec.schemas"))) / "json" / program
+    newest = max(folder.glob("*.json"), key=lambda each: Version(each.stem))
+    assert set(FIELD_WORDS[program]) <= set(json.loads(newest.read_text("utf-8"))["properties"])
 
 
 @pytest.mark.parametrize(("word", "place"), EVERY)
