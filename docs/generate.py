@@ -17,6 +17,15 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from tunec.compiler.cli.arguments import build_parser
 from tunec.compiler.diagnostics.codes import AREAS, known_codes, known_names, title
+from tunec.compiler.frontend.spec_page import (
+    HEAD,
+    INTRODUCTION,
+    QUANTITIES,
+    about,
+    own_fields,
+    rows,
+    sections,
+)
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.lints.index import rule_title, rules, subject
 from tunec.compiler.lints.rule import CONSEQUENCES, Rule
@@ -26,6 +35,7 @@ from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, dev
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.card import ModelCard
 from tunec.schemas.models.catalogue import card, card_names, index_text
+from tunec.schemas.source import dotted
 from tunec.schemas.units import format_bytes
 from tunec.targets.registry import TARGETS
 
@@ -166,6 +176,21 @@ def _type(kind: Any) -> str:
         return f"list of {_type(inside[0])}" if several else "=".join(map(_type, inside))
     words = {int: "whole number", float: "number", bool: "yes or no", str: "text"}
     return words.get(kind, "none")
+
+
+# ── docs/spec.md ──────────────────────────────────────────────────────────────────────────────────
+
+
+def spec_page() -> str:
+    """Every field of a spec, part by part."""
+    quantities = _table(("quantity", "written as"), QUANTITIES.items())
+    parts = (
+        f"## {_code(dotted(path)) or 'A spec'}\n\n{about(shape)}\n\n"
+        + _table(HEAD, rows(path, shape))
+        for path, shape in sections()
+        if own_fields(shape)
+    )
+    return _page("The spec", *INTRODUCTION, "## Quantities", quantities, *parts)
 
 
 # ── docs/targets.md ──────────────────────────────────────────────────────────────────────────────
@@ -360,6 +385,7 @@ def _output(command: str) -> str:
 _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "README.md": readme,
     "docs/cli.md": cli_page,
+    "docs/spec.md": spec_page,
     "docs/slots.md": slots_page,
     "docs/targets.md": targets_page,
     "docs/catalogue.md": catalogue_page,

@@ -31,6 +31,7 @@ class Link(Shape):
     """A direct connection between the devices of one node."""
 
     kind: Literal["nvlink", "nvswitch", "infinity-fabric", "hccs", "roce", "pcie"]
+    """What it is made of."""
     bandwidth: Rate
     """Bytes per second out of one device, one direction, all links of the device together."""
 
@@ -103,6 +104,7 @@ class Accelerators(Shape):
     device: str
     """Name or alias of a catalogue device."""
     count: int = Field(default=1, ge=1)
+    """Such devices in one node."""
     uuids: tuple[str, ...] = ()
     """`GPU-...` names as `nvidia-smi -L` prints them, one a device, if known."""
     memory: Bytes | None = None
@@ -123,7 +125,9 @@ class Nvme(Shape):
     """Local fast storage of a node, for offload."""
 
     path: str
+    """Directory on it."""
     capacity: Bytes
+    """How much it holds."""
     read: Rate
     """Sustained bytes per second."""
     write: Rate
@@ -146,6 +150,7 @@ class Node(Shape):
     """A group of equal nodes."""
 
     count: int = Field(default=1, ge=1)
+    """How many such nodes."""
     accelerators: tuple[Accelerators, ...] = Field(min_length=1)
     """In PCI bus order, which is what `CUDA_DEVICE_ORDER=PCI_BUS_ID` numbers."""
     link: Link | None = None
@@ -162,6 +167,7 @@ class Network(Shape):
     """What joins the nodes."""
 
     kind: Literal["infiniband", "roce", "ethernet", "efa", "slingshot"]
+    """What it is made of."""
     bandwidth: Rate
     """Bytes per second out of one node, one direction, all adapters together."""
 
@@ -170,11 +176,14 @@ class Cluster(Shape):
     """What a run may use."""
 
     name: str
+    """What it is called."""
     title: str = ""
+    """What it is, in some words."""
     nodes: tuple[Node, ...] = Field(min_length=1)
     network: Network | None = None
     """Required as soon as there is more than one node."""
     labels: dict[str, str] = {}
+    """Words by which a fleet selects clusters."""
     software: dict[str, str] = {}
     """Versions the cluster runs: `{transformers: "4.40.2", deepspeed: "0.19"}`."""
     price_per_hour: float | None = Field(default=None, ge=0)
@@ -182,6 +191,7 @@ class Cluster(Shape):
     sources: dict[str, str] = {}
     """Where the numbers were read, by field path: `nodes[0].host.memory`, `network`."""
     notes: tuple[str, ...] = ()
+    """What else is to be known of it."""
 
     @property
     def node_count(self) -> int:
