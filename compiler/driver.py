@@ -9,6 +9,7 @@ from typing import Final
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
+from tunec.compiler.bundle import Outset, bundle, completed, paths, view_of
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.emit import emit, unsupported
 from tunec.compiler.facts import Facts
@@ -29,7 +30,8 @@ from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.search import Answer, search
 from tunec.compiler.passes.pipeline import PIPELINE, STAGES
 from tunec.compiler.passes.stage import Stage
-from tunec.compiler.requirements import Asked, contradicted, needs, requirements, torn
+from tunec.compiler.placing import placed
+from tunec.compiler.requirements import Asked, contradicted, entry_of, needs, requirements, torn
 from tunec.compiler.target import Artifact
 from tunec.compiler.version import __version__
 from tunec.schemas.frozen import dataclass
@@ -58,16 +60,30 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A plan with the files of each asked target."""
+    """A plan with the files of each asked target, and what starts them."""
 
     planned: Planned
     artifacts: Mapping[str, tuple[Artifact, ...]]
     diagnostics: tuple[Diagnostic, ...]
+    run: Artifact | None = None
+    """The entry of a bundle, where there is something to start."""
+    plans: Mapping[str, Plan] = field(default_factory=dict)
+    """The plan as the files of each target say it: with local paths as its program sees them."""
 
     @property
     def ok(self) -> bool:
         """Whether every asked file could be written."""
         return not has_errors(self.diagnostics)
+
+    def texts(self) -> dict[str, str]:
+        """The text of each file by its path below the output directory."""
+        every = {
+            f"{target}/{each.name}": each.text
+            for target, artifacts in self.artifacts.items()
+            for each in artifacts
+        }
+        entry = {self.run.name: self.run.text} if self.run else {}
+        return {**every, **entry}
 
 
 def plan(
@@ -112,6 +128,7 @@ def plan(
 
             found = tuple(repairs(facts, found, partial(_attempt, loaded, asked)))
         return Planned(loaded, locate(found, loaded), facts, ledger)
+    decided, ledger = _with_entry(decided, ledger, facts, asked)
     memory, time = _accounts(decided, facts, answer or search(problem_of(facts, draft)))
     return Planned(loaded, locate(found, loaded), facts, ledger, decided, memory, time)
 
@@ -133,6 +150,18 @@ def _is_said(decided: Plan, facts: Facts, asked: Sequence[Asked]) -> bool:
         has_errors(emit(target, decided, version, software=facts.versions, header=())[1])
         for target, version in asked
     )
+
+
+def _with_entry(
+    plan: Plan, ledger: Ledger, facts: Facts, asked: Sequence[Asked]
+) -> tuple[Plan, Ledger]:
+    """The plan with the program of the asked trainer, unless the spec names a script."""
+    if facts.spec.run.script is not None or "launch.script" in facts.pins:
+        return plan, ledger
+    found = entry_of(asked, plan, facts.versions)
+    if found is None:
+        return plan, ledger
+    return plan.with_values({found.slot: found.value}), ledger.add((found,))
 
 
 def _accounts(plan: Plan, facts: Facts, answer: Answer) -> tuple[Account, TimeAccount]:
@@ -182,22 +211,65 @@ def _attempt(loaded: Loaded, asked: Sequence[Asked], settings: Sequence[str]) ->
     return time.step_seconds if result.ok and time is not None else None
 
 
-def compile_spec(loaded: Loaded, asked: Sequence[Asked], *, repairing: bool = True) -> Compiled:
-    """Plan a spec and write every asked target's files, in memory; all or none."""
+def compile_spec(
+    loaded: Loaded,
+    asked: Sequence[Asked],
+    outset: Outset | None = None,
+    *,
+    repairing: bool = True,
+) -> Compiled:
+    """Plan a spec and write every asked target's files, in memory; all or none.
+
+    With an `outset` they are a bundle: their paths hold where they are started, and `run` starts
+    them. Without it each file is by itself, with paths as the spec has them.
+    """
     planned = plan(loaded, asked, repairing=repairing)
-    if planned.plan is None:
+    if planned.plan is None or planned.facts is None:
         return Compiled(planned, {}, planned.diagnostics)
+    spec, decided = planned.facts.spec, planned.plan
+    if outset is not None:
+        asked = completed(asked, decided, spec, outset.starter)
+    plans = _as_seen(asked, decided, loaded, outset)
+    header = header_of(loaded, decided)
+    artifacts, found = _emitted(planned, asked, plans, header)
+    run: Artifact | None = None
+    if outset is not None and not has_errors(found):
+        made = bundle(asked, artifacts, decided, spec, header)
+        artifacts, run = made.artifacts, made.run
+        found = (*found, *locate(made.diagnostics, loaded))
+    every = (*planned.diagnostics, *found)
+    if has_errors(every):
+        return Compiled(planned, {}, every)
+    return Compiled(planned, artifacts, every, run, plans)
+
+
+def _as_seen(
+    asked: Sequence[Asked], plan: Plan, loaded: Loaded, outset: Outset | None
+) -> dict[str, Plan]:
+    """A plan as the program of each target sees it."""
+    if outset is None:
+        return {target.name: plan for target, _ in asked}
+    bundled = paths(asked, plan)
+    return {
+        target.name: placed(plan, loaded, view_of(target, outset), bundled) for target, _ in asked
+    }
+
+
+def _emitted(
+    planned: Planned, asked: Sequence[Asked], plans: Mapping[str, Plan], header: Sequence[str]
+) -> tuple[Mapping[str, tuple[Artifact, ...]], tuple[Diagnostic, ...]]:
+    """The files of each target, and all that is to be said of them."""
     artifacts: dict[str, tuple[Artifact, ...]] = {}
-    found = list(planned.diagnostics)
-    header = header_of(loaded, planned.plan)
+    found: list[Diagnostic] = []
+    software = planned.facts.versions if planned.facts else {}
     for target, version in asked:
-        software = planned.facts.versions if planned.facts else {}
-        files, more = emit(target, planned.plan, version, software=software, header=header)
+        seen = plans[target.name]
+        files, more = emit(target, seen, version, software=software, header=header)
         artifacts[target.name] = files
-        found += locate(more, loaded)
+        found += locate(more, planned.loaded)
         if not has_errors(more):
-            found += objected(planned, (target, version), files)
-    return Compiled(planned, {} if has_errors(found) else artifacts, tuple(found))
+            found += objected(replace(planned, plan=seen), (target, version), files)
+    return artifacts, tuple(found)
 
 
 Objecting = Callable[[Asked, Sequence[Artifact], Facts, Plan], tuple[Diagnostic, ...]]

@@ -58,3 +58,29 @@ def _holds(holds: Callable[[Version, Version], bool], version: Version, bound: s
         return holds(version, Version(bound))
     whole = Version(bound.removesuffix(".*"))
     return holds(Version(".".join(map(str, version.release[: len(whole.release)]))), whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A distribution whose version selects keys, and the versions that the rows were read from."""
+
+    supported: Releases
+    releases: tuple[str, ...]
+    """The newest release of each supported minor version, oldest first."""
+
+    @property
+    def latest(self) -> str:
+        """The version taken when nobody names one."""
+        return self.releases[-1]
+
+    def release(self, text: str) -> Version:
+        """The version that a text means: `0.16` is the newest 0.16 release, `0.16.4` itself.
+
+        Raises packaging.version.InvalidVersion for a text that is no version.
+        """
+        asked = Version(text)
+        if len(asked.release) > 2 or asked.pre or asked.dev:
+            return asked
+        known = (Version(each) for each in self.releases)
+        width = len(asked.release)
+        return max((v for v in known if v.release[:width] == asked.release), default=asked)

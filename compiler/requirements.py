@@ -1,5 +1,6 @@
 """What the asked targets cannot do without: pins of theirs, unless the spec says otherwise."""
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -10,7 +11,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Definition, Origin, Rank
-from tunec.compiler.ir.plan import Draft
+from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.show import show
 from tunec.compiler.target import Target
 from tunec.schemas.source import Path, dotted
@@ -87,6 +88,17 @@ def _needed(
 def _pin(target: Target, path: str, value: Any) -> Definition:
     reason, rests = f"target {target.name} needs it", (Origin("target", target.name),)
     return Definition(path, value, Rank.PIN, "target", reason, rests)
+
+
+def entry_of(asked: Iterable[Asked], plan: Plan, software: Mapping[str, str]) -> Definition | None:
+    """What is started where nobody names a script: the first asked trainer's own program."""
+    for target, version in asked:
+        if target.entry is not None:
+            words = target.entry(plan, target.dialect(version, software))
+            value, rests = shlex.join(words), (Origin("target", target.name),)
+            reason = f"what starts {target.name}"
+            return Definition("launch.script", value, Rank.PIN, "target", reason, rests)
+    return None
 
 
 def torn(asked: Sequence[Asked]) -> Iterator[Diagnostic]:

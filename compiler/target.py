@@ -17,7 +17,8 @@ from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.ir.values import is_same
-from tunec.compiler.releases import Releases
+from tunec.compiler.releases import Package, Releases
+from tunec.compiler.starting import Start
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 from tunec.schemas.spec import Spec
@@ -174,6 +175,8 @@ class File:
     filled: frozenset[str] | None = None
     """Where the word `auto` means "not said here": the keys that another file then fills. `auto`
     for any other key is as if the key were absent. None: `auto` is a word like any other."""
+    names: tuple[str, ...] = ()
+    """Dotted keys that hold the name of another file of the run, or words among which it is one."""
     is_optional: bool = False
     """Whether it says what other files say too, so that it may be left out where it cannot say a
     plan; a note tells."""
@@ -200,32 +203,6 @@ class Found:
 
 Documents = Mapping[str, Mapping[str, Found]]
 """The keys found in each document by dotted path, by the name of the target's file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """A distribution whose version selects keys, and the versions that the rows were read from."""
-
-    supported: Releases
-    releases: tuple[str, ...]
-    """The newest release of each supported minor version, oldest first."""
-
-    @property
-    def latest(self) -> str:
-        """The version taken when nobody names one."""
-        return self.releases[-1]
-
-    def release(self, text: str) -> Version:
-        """The version that a text means: `0.16` is the newest 0.16 release, `0.16.4` itself.
-
-        Raises packaging.version.InvalidVersion for a text that is no version.
-        """
-        asked = Version(text)
-        if len(asked.release) > 2 or asked.pre or asked.dev:
-            return asked
-        known = (Version(each) for each in self.releases)
-        width = len(asked.release)
-        return max((v for v in known if v.release[:width] == asked.release), default=asked)
 
 
 _NOBODY: Mapping[str, Package] = MappingProxyType({})
@@ -261,6 +238,11 @@ class Target:
     """What documents say only together."""
     heeds_launcher: bool = False
     """Whether its reader heeds the engine of the launcher's own file, so that none here says it."""
+    starts: tuple[Start, ...] = ()
+    """How its files are started; the first way that a plan has the file for is taken."""
+    entry: Callable[[Plan, Dialect], tuple[str, ...]] | None = None
+    """The words that start its own program for a plan, from the root of a bundle: a module and its
+    arguments. None: it has no program of its own, or its own file starts it."""
     verify: str = ""
     """Dotted name of the module whose `PROGRAMS` read the files (compiler/verify/contract.py)."""
 

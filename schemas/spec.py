@@ -243,13 +243,27 @@ class Train(Shape):
     """Directory for checkpoints and logs."""
     report_to: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
     """Trackers."""
-    script: str | None = None
-    """The training script or module that the launch command starts."""
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if self.epochs is not None and self.steps is not None:
             raise ValueError("give epochs or steps, not both")
+        return self
+
+
+class Script(Shape):
+    """What is started in the place of a trainer's own program."""
+
+    script: Annotated[str, Field(min_length=1)] | None = None
+    """A file, relative to the spec (`train.py`), or a module (`mine.train`)."""
+    arguments: tuple[str, ...] = ()
+    """Words that the script is given. A file of the bundle is named by its path there
+    (`huggingface/training_args.yaml`), any other file relative to the spec."""
+
+    @model_validator(mode="after")
+    def _for_a_script(self) -> Self:
+        if self.arguments and self.script is None:
+            raise ValueError("arguments are for a script of your own: give `script` too")
         return self
 
 
@@ -336,6 +350,8 @@ class Spec(Shape):
     """How many samples make one optimizer step."""
     train: Train = Train.model_construct()
     """How long, how fast."""
+    run: Script = Script.model_construct()
+    """The script of your own that is started, with its arguments; when absent, the trainer's."""
     precision: Annotated[
         PrecisionIntent,
         BeforeValidator(_precision_by_name, json_schema_input_type=FloatDtype | PrecisionIntent),

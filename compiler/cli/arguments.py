@@ -115,6 +115,7 @@ def _compile(commands: "Subparsers") -> None:
         "write the files of one or more targets",
         "One file and no -o goes to stdout. With -o, files go to DIR/TARGET/FILE; several specs\n"
         "and several --hardware have directories of their own: DIR/SPEC/HARDWARE/TARGET/FILE.\n"
+        "Each is a bundle: `bash DIR/run.sh`, beside the targets, starts it from anywhere.\n"
         "Either every file is written or none. A spec may be `-`: what another program writes.",
     )
     parser.add_argument("specs", metavar="SPEC", nargs="+", help="spec files")

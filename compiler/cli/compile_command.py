@@ -1,14 +1,17 @@
 """`tunec compile`: write the files of the asked targets, all or none."""
 
+import shlex
 from argparse import Namespace
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from tunec.compiler.bundle import LAUNCH, Outset, outset
 from tunec.compiler.cli.delivery import Files, deliver, to_json
 from tunec.compiler.cli.inputs import asked_targets, judged, load
 from tunec.compiler.cli.session import INPUT, Misuse, Session
 from tunec.compiler.driver import Compiled, compile_spec
+from tunec.compiler.frontend.load import Loaded
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -16,7 +19,9 @@ def run(options: Namespace, session: Session) -> int:
     if options.check and options.output is None:
         raise Misuse("--check compares with a directory: give it with -o")
     results = [
-        _compile(spec, on, session) for spec in options.specs for on in _each_hardware(options)
+        _compile(spec, on, options, session)
+        for spec in options.specs
+        for on in _each_hardware(options)
     ]
     _same_places(results, options)
     files = _layout(results, options)
@@ -24,7 +29,18 @@ def run(options: Namespace, session: Session) -> int:
         session.json(_json(results))
     if not all(result.ok for result in results):
         return INPUT
-    return deliver(files, options, session)
+    delivered = deliver(files, options, session)
+    if options.output is not None and not options.check:
+        _tell(results, options, session)
+    return delivered
+
+
+def _tell(results: list[Compiled], options: Namespace, session: Session) -> None:
+    """Say with which commands the bundles are started."""
+    for result in results:
+        if result.run is not None:
+            entry = Path(options.output, _place(result.planned.loaded, options), result.run.name)
+            session.note(f"start it with: bash {shlex.quote(entry.as_posix())}")
 
 
 def _each_hardware(options: Namespace) -> list[Namespace]:
@@ -33,36 +49,48 @@ def _each_hardware(options: Namespace) -> list[Namespace]:
     return [Namespace(**{**vars(options), "hardware": each}) for each in every]
 
 
-def _compile(spec: str, options: Namespace, session: Session) -> Compiled:
-    loaded = load(spec, options, session)
+def _compile(spec: str, on: Namespace, options: Namespace, session: Session) -> Compiled:
+    """Compile a spec on one hardware, whose options are `on`; to a bundle where `-o` is given."""
+    loaded = load(spec, on, session)
     asked = asked_targets(options.targets, loaded, session)
     if not asked and loaded.spec is not None:
         known = ", ".join(session.registry.names())
         raise Misuse(f"no target: give --target, or `targets:` in the spec; there are {known}")
-    result = compile_spec(loaded, asked)
+    result = compile_spec(loaded, asked, _outset(loaded, options, session))
     found, sources = judged(result.planned, options)
     result = replace(result, diagnostics=(*result.diagnostics, *found))
     session.diagnose(result.diagnostics, {**loaded.sources, **sources})
     return result
 
 
-def _name(result: Compiled) -> str:
-    spec = result.planned.loaded.spec
-    return spec.name if spec else ""
+def _outset(loaded: Loaded, options: Namespace, session: Session) -> Outset | None:
+    if options.output is None:
+        return None
+    root = Path(options.output, _place(loaded, options))
+    return outset(loaded, root, session.registry.resolve(LAUNCH, loaded.software))
 
 
-def _cluster(result: Compiled) -> str:
-    cluster = result.planned.loaded.cluster
-    return cluster.name if cluster else ""
+def _place(loaded: Loaded, options: Namespace) -> Path:
+    """The directory of a result below the output directory: what tells results apart."""
+    several, many = len(options.specs) > 1, len(options.hardware) > 1
+    return Path(_name(loaded) if several else "", _cluster(loaded) if many else "")
+
+
+def _name(loaded: Loaded) -> str:
+    return loaded.spec.name if loaded.spec else ""
+
+
+def _cluster(loaded: Loaded) -> str:
+    return loaded.cluster.name if loaded.cluster else ""
 
 
 def _same_places(results: list[Compiled], options: Namespace) -> None:
     """Misuse where files of two results would lie in one directory."""
     each = max(len(options.hardware), 1)
-    machine = _twice(_cluster(one) for one in results[:each] if one.ok)
+    machine = _twice(_cluster(one.planned.loaded) for one in results[:each] if one.ok)
     if machine is not None and options.hardware:
         raise Misuse(f"--hardware names {machine!r} twice")
-    name = _twice(_name(one) for one in results[::each] if one.ok)
+    name = _twice(_name(one.planned.loaded) for one in results[::each] if one.ok)
     if name is not None:
         raise Misuse(f"two specs are called {name!r}; give each a `name:` of its own")
 
@@ -73,28 +101,27 @@ def _twice(names: Iterable[str]) -> str | None:
 
 
 def _layout(results: list[Compiled], options: Namespace) -> Files:
-    """Path of each file below the output directory, with what tells the results apart."""
-    several, many = len(options.specs) > 1, len(options.hardware) > 1
+    """Path of each file below the output directory."""
     return {
-        Path(
-            _name(result) if several else "",
-            _cluster(result) if many else "",
-            target,
-            artifact.name,
-        ): artifact.text
+        _place(result.planned.loaded, options) / path: text
         for result in results
-        for target, artifacts in result.artifacts.items()
-        for artifact in artifacts
+        for path, text in result.texts().items()
     }
 
 
 def _json(results: list[Compiled]) -> dict[str, object]:
     return {
         "artifacts": [
-            {"spec": _name(result), "hardware": _cluster(result), **to_json(target, artifact)}
+            {**_told(result), **to_json(target, artifact)}
             for result in results
             for target, artifacts in result.artifacts.items()
             for artifact in artifacts
-        ],
+        ]
+        + [{**_told(each), **to_json("", each.run)} for each in results if each.run],
         "diagnostics": [each.to_json() for r in results for each in r.diagnostics],
     }
+
+
+def _told(result: Compiled) -> dict[str, object]:
+    loaded = result.planned.loaded
+    return {"spec": _name(loaded), "hardware": _cluster(loaded)}

@@ -65,7 +65,7 @@ def _text(found: ModelCard, options: Namespace) -> str:
     diffusion = derive(found.config).kind == "diffusion"
     size = "resolution: 1024" if diffusion else "sequence: 2048"
     data = "images" if diffusion else "train.jsonl"
-    target = "simpletuner" if diffusion else "huggingface, launch"
+    target = "simpletuner" if diffusion else "trl"
     return f"""\
 # yaml-language-server: $schema={_SCHEMA}
 # `tunec schema -o {_SCHEMA}` writes the file by which editors complete and check this one

@@ -1,6 +1,7 @@
 """The plan: the winning value of every slot, typed. And the draft, while passes are at work."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final, Self
 
@@ -92,6 +93,13 @@ class Plan:
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Build a plan from a value for every slot; KeyError names a slot without one."""
         return cls(**{group: build_group(group, values) for group in GROUPS})
+
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """The plan with other values for some slots; KeyError for an unknown path."""
+        changed = {path: to for path, to in values.items() if to != self[path]}
+        groups = {SLOTS[path].group for path in changed}
+        held = {group: {**values_of(group, getattr(self, group)), **changed} for group in groups}
+        return replace(self, **{group: build_group(group, new) for group, new in held.items()})
 
 
 def values_of(group: str, whole: object) -> dict[str, Any]:

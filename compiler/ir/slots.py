@@ -324,7 +324,9 @@ class Launch:
 
     launcher: Launcher = _slot("python, torchrun, deepspeed or accelerate")
     environment: tuple[tuple[str, str], ...] = _slot("variables that must be set, in order")
-    script: str = _slot("the training script or module that is started")
+    script: str = _slot(
+        "the script or module that is started, with its arguments, in words of a shell"
+    )
 
 
 GROUPS: Final[dict[str, type[Any]]] = {

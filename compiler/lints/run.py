@@ -24,8 +24,8 @@ from tunec.compiler.lints.effective import Effective, effective
 from tunec.compiler.lints.environment import Environment, Release
 from tunec.compiler.lints.place import Place
 from tunec.compiler.read import read
-from tunec.compiler.releases import Releases
-from tunec.compiler.target import Package, Target
+from tunec.compiler.releases import Package, Releases
+from tunec.compiler.target import Target
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
 

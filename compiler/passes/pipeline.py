@@ -117,7 +117,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("model", "devices", "precision", "parallel"),
         ("launch",),
         plan_launch,
-        ("spec.launcher", "spec.train"),
+        ("spec.launcher", "spec.run"),
         looks=(
             *("model.kind", "devices.visible", "precision.deprecated_fp16"),
             *("parallel.engine", "parallel.world", "parallel.sequence"),

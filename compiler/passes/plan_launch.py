@@ -1,8 +1,11 @@
 """plan_launch: how the processes are started, on the devices that were meant."""
 
+import shlex
+
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
+from tunec.compiler.starting import UNNAMED
 from tunec.schemas.terms import Engine, Launcher
 
 _USUAL: dict[Engine, Launcher] = {
@@ -25,10 +28,16 @@ def plan_launch(facts: Facts, draft: Draft) -> Outcome:
         slot("devices.visible"),
         slot("precision.deprecated_fp16"),
     )
-    script = facts.spec.train.script
-    why = "as the spec has it" if script else "not given: train.py beside the files"
-    scribe.say("launch.script", script or "train.py", why, spec("train.script"))
+    _script(scribe)
     return scribe.outcome()
+
+
+def _script(scribe: Scribe) -> None:
+    """The user's own script; a trainer's program takes the place of the usual name."""
+    run = scribe.facts.spec.run
+    words = (run.script, *run.arguments) if run.script is not None else (UNNAMED,)
+    why = "as the spec has it" if run.script is not None else "not given: the usual name"
+    scribe.say("launch.script", shlex.join(words), why, spec("run"))
 
 
 def _launcher(scribe: Scribe, draft: Draft) -> None:

@@ -98,18 +98,26 @@ def compile(  # noqa: A001  the word of the command line
     targets: Sequence[str] = (),
     overrides: Sequence[str] = (),
     allow_outside: bool = False,
+    output: str | os.PathLike[str] | None = None,
 ) -> "Compiled":
     """Plan a spec and write the files of its targets, in memory: all of them, or none.
 
-    Takes what `plan` takes. Raises UnknownTarget, and NoTarget where no target is named at all.
+    Takes what `plan` takes. With `output`, the directory that the files will be in, they are a
+    bundle that can be started there: `texts()` has each by its path, `run.sh` among them. Raises
+    UnknownTarget, and NoTarget where no target is named at all.
     """
+    from tunec.compiler.bundle import LAUNCH, outset
     from tunec.compiler.driver import compile_spec
+    from tunec.targets.registry import TARGETS
 
     loaded = _load(spec, hardware, overrides, allow_outside=allow_outside)
     asked = _asked(loaded, targets)
     if not asked and loaded.spec is not None:
         raise NoTarget("no target is named: give `targets`, here or in the spec")
-    return compile_spec(loaded, asked)
+    if output is None:
+        return compile_spec(loaded, asked)
+    starter = TARGETS.resolve(LAUNCH, loaded.software)
+    return compile_spec(loaded, asked, outset(loaded, Path(output), starter))
 
 
 def explain(planned: "Planned", slot: str) -> str:

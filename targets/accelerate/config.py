@@ -234,4 +234,5 @@ ACCELERATE_CONFIG: Final = File(
     recognise=_is_accelerate,
     schema=schema,
     when=by_accelerate,
+    names=("deepspeed_config.deepspeed_config_file",),
 )

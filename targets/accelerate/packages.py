@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from tunec.compiler.releases import Releases
-from tunec.compiler.target import Package
+from tunec.compiler.releases import Package, Releases
 
 PACKAGE: Final = "accelerate"
 ACCELERATE: Final = Package(

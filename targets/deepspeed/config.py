@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.releases import Releases
-from tunec.compiler.target import Dialect, File, Json, Package, in_every_plan
+from tunec.compiler.releases import Package, Releases
+from tunec.compiler.target import Dialect, File, Json, in_every_plan
 from tunec.targets.deepspeed.batch import BATCH, PRINTING, TENSOR
 from tunec.targets.deepspeed.optimizer import optimizer
 from tunec.targets.deepspeed.precision import PRECISION

@@ -225,6 +225,7 @@ CONFIGURATION: Final = File(
     entries=_ENTRIES,
     recognise=_is_configuration,
     schema=schema,
+    names=("training_args.deepspeed",),
     check=every(
         checked(
             NAME,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Draft, Plan
+from tunec.compiler.starting import Start
 from tunec.compiler.target import Entry, Json, Target, on_deepspeed
 from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
@@ -82,7 +83,7 @@ TARGET: Final = Target(
     releases=RELEASES.releases,
     files=(
         CONFIGURATION,
-        command_file(SCRIPT_NAME, _COMMAND, STYLE, _is_command),
+        command_file(SCRIPT_NAME, _COMMAND, STYLE, _is_command, names=("script",)),
         ds_config(TRAINER, when=on_deepspeed),
     ),
     cannot={**HUGGINGFACE.cannot, "launch.script": own_script("glm4")},
@@ -91,5 +92,6 @@ TARGET: Final = Target(
     beside={PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},
     companions=companions,
     together=compute_dtype,
+    starts=(Start(("bash",), SCRIPT_NAME, repository="zai-org/GLM-4 (finetune_demo)"),),
     verify="tunec.targets.glm4.verify",
 )

@@ -9,8 +9,8 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.releases import Releases
-from tunec.compiler.target import Dialect, Package
+from tunec.compiler.releases import Package, Releases
+from tunec.compiler.target import Dialect
 from tunec.targets.huggingface.packages import TRANSFORMERS
 
 REPOSITORY: Final = "zai-org/GLM-4"

@@ -5,8 +5,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.releases import Releases
-from tunec.compiler.target import Package
+from tunec.compiler.releases import Package, Releases
 
 TRL, PEFT = "trl", "peft"
 

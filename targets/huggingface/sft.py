@@ -290,6 +290,7 @@ SFT = File(
         *RUNTIME,
         _WHOLE,
     ),
+    names=("deepspeed",),
     recognise=_is_sft,
     when=_fits_script,
     is_optional=True,

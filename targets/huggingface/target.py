@@ -73,6 +73,7 @@ TRAINING_ARGS: Final = File(
     entries=_TRAINING,
     recognise=_is_training,
     schema=schema_of("seq2seq_training_arguments", "", _TRAINING),
+    names=("deepspeed",),
 )
 MODEL_ARGS: Final = File(
     name="model_args.yaml",

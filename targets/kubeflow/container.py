@@ -12,7 +12,7 @@ from tunec.targets.launch.script import command, is_spread, parse
 
 GPU: Final = "nvidia.com/gpu"
 _MEMORY: Final = "memory"
-_CONFIG: Final = "accelerate.yaml"
+_CONFIG: Final = "kubeflow/accelerate.yaml"
 _UNSAFE: Final = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME: Final = 40
 _OPENS: Final = re.compile(r"\$(?=[$(])")

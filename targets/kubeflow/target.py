@@ -9,8 +9,9 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.releases import Releases
-from tunec.compiler.target import Cannot, File, Json, Package, Target, constant, derived
+from tunec.compiler.releases import Package, Releases
+from tunec.compiler.starting import Start
+from tunec.compiler.target import Cannot, File, Json, Target, constant, derived
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import counted
@@ -265,5 +266,6 @@ TARGET: Final = Target(
     },
     together=section_defaults,
     takes_fsdp=True,
+    starts=(Start(("kubectl", "apply", "-f"), TRAINJOB.name, submits=True, needs_script=True),),
     verify="tunec.targets.kubeflow.verify",
 )

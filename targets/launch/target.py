@@ -9,6 +9,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
+from tunec.compiler.starting import Start
 from tunec.compiler.target import (
     ALWAYS,
     Cannot,
@@ -254,5 +255,6 @@ TARGET: Final = Target(
     beside={"accelerate": ACCELERATE},
     together=section_defaults,
     takes_fsdp=True,
+    starts=(Start(("bash",), LAUNCH_SH.name, needs_script=True),),
     verify="tunec.targets.launch.verify",
 )

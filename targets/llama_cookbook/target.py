@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases
+from tunec.compiler.starting import Start
 from tunec.compiler.target import Cannot, Dialect, Json, Target, evaluating_by_loss
 from tunec.schemas.spec import Spec
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
@@ -99,5 +100,6 @@ TARGET: Final = Target(
     requires=_REQUIRES,
     needs=_needs,
     check=refusing("llama-cookbook", REFUSALS),
+    starts=(Start(("bash",), NAME),),
     verify="tunec.targets.llama_cookbook.verify",
 )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tunec.compiler.starting import Start
 from tunec.compiler.target import Json, Target, evaluating_by_loss, on_deepspeed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
@@ -72,6 +73,7 @@ TARGET: Final = Target(
                     others=lambda key: key not in OWN,
                 ),
             ),
+            names=(f"{BLOCK}.deepspeed",),
         ),
         ds_config(TRAINER, when=on_deepspeed),
     ),
@@ -84,5 +86,6 @@ TARGET: Final = Target(
     check=refusing("minicpm-v", REFUSALS),
     beside={PACKAGE: DEEPSPEED},
     companions=companions,
+    starts=(Start(("bash",), NAME, repository="OpenBMB/MiniCPM-V (finetune)"),),
     verify="tunec.targets.minicpm_v.verify",
 )

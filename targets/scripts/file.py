@@ -48,6 +48,7 @@ def command_file(
     style: Style,
     recognise: Callable[[Json], bool],
     check: Check = lambda _plan, _dialect: (),
+    names: tuple[str, ...] = (),
 ) -> File:
     """A script as a file of a target."""
     return File(
@@ -58,4 +59,5 @@ def command_file(
         render=renderer(style),
         parse=parser(style),
         check=check,
+        names=names,
     )

@@ -3,14 +3,12 @@
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Any
 
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.starting import UNNAMED
 from tunec.compiler.target import Cannot, Entry, Json
 from tunec.targets.words import words_of
-
-UNNAMED: Final = "train.py"
-"""What a plan has for `launch.script` where the spec names none."""
 
 
 def names(command: str, script: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
+from tunec.compiler.starting import Start
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed, supervised
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
@@ -120,6 +121,7 @@ TARGET: Final = Target(
             _CONFIG,
             _is_config,
             _schema,
+            names=("deepspeed_config", "data_backend_config"),
         ),
         File(
             "config/config.env",
@@ -163,6 +165,7 @@ TARGET: Final = Target(
     check=check,
     releases=_RELEASES,
     beside={PACKAGE: DEEPSPEED},
+    starts=(Start(("simpletuner", "train"), at_home=True),),
     verify="tunec.targets.simpletuner.verify",
 )
 """What `simpletuner train` reads from the folder in which it is started."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
+from tunec.compiler.starting import Start
 from tunec.compiler.target import (
     ALWAYS,
     Cannot,
@@ -184,7 +185,7 @@ def _write_run(plan: Plan) -> Mapping[str, Json]:
     meeting = _MEETING if is_spread(values) else ""
     if meeting and plan.launch.launcher == "deepspeed":
         meeting += _hosts(per_node)
-    return {"run": f"{meeting}{command(values, 'accelerate.yaml', '')}\n"}
+    return {"run": f"{meeting}{command(values, 'skypilot/accelerate.yaml', '')}\n"}
 
 
 def _hosts(per_node: int) -> str:
@@ -283,5 +284,6 @@ TARGET: Final = Target(
     beside={"accelerate": ACCELERATE},
     together=section_defaults,
     takes_fsdp=True,
+    starts=(Start(("sky", "launch"), TASK.name, submits=True, needs_script=True),),
     verify="tunec.targets.skypilot.verify",
 )

@@ -14,7 +14,7 @@ from tunec.targets.launch.script import found_in as found_in_command
 SECTION: Final = "sbatch"
 _OPTION: Final = re.compile(r"#SBATCH[ \t]+--([a-z][a-z-]*)(?:=(\S+))?[ \t]*")
 _LITERAL: Final = re.compile(r"[$`]")
-_CONFIG: Final = "accelerate.yaml"
+_CONFIG: Final = "slurm/accelerate.yaml"
 
 # The first node of the list is the one that the others meet at; two jobs that share it have
 # different numbers, and so different ports of the range that no service registers.

@@ -8,6 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
+from tunec.compiler.starting import Start
 from tunec.compiler.target import (
     Cannot,
     Dialect,
@@ -239,5 +240,6 @@ TARGET: Final = Target(
     beside={"accelerate": ACCELERATE},
     together=section_defaults,
     takes_fsdp=True,
+    starts=(Start(("sbatch",), TRAIN_SBATCH.name, submits=True, needs_script=True),),
     verify="tunec.targets.slurm.verify",
 )

@@ -2,8 +2,19 @@
 
 from typing import Final
 
+from packaging.version import Version
+
+from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import Cannot, File, Json, Target, evaluating_by_loss, on_deepspeed
+from tunec.compiler.target import (
+    Cannot,
+    Dialect,
+    File,
+    Json,
+    Target,
+    evaluating_by_loss,
+    on_deepspeed,
+)
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.methods import Method, method_of
@@ -27,6 +38,7 @@ SFT_CONFIG: Final = File(
     entries=SFT_ENTRIES,
     recognise=lambda document: _is_for("sft", document),
     schema=schema_of("sft"),
+    names=("deepspeed",),
     when=SFT.when,
 )
 DPO_CONFIG: Final = File(
@@ -35,6 +47,7 @@ DPO_CONFIG: Final = File(
     entries=DPO_ENTRIES,
     recognise=lambda document: _is_for("dpo", document),
     schema=schema_of("dpo"),
+    names=("deepspeed",),
     when=lambda plan: plan.objective.kind == "dpo",
 )
 GRPO_CONFIG: Final = File(
@@ -43,6 +56,7 @@ GRPO_CONFIG: Final = File(
     entries=GRPO_ENTRIES,
     recognise=lambda document: _is_for("grpo", document),
     schema=schema_of("grpo"),
+    names=("deepspeed",),
     when=lambda plan: plan.objective.kind == "grpo",
 )
 
@@ -58,6 +72,20 @@ _CANNOT: Final = {
     "model.kind": Cannot("`trl sft` trains models that write text", True, _KINDS),
 }
 
+
+def entry(plan: Plan, dialect: Dialect) -> tuple[str, ...]:
+    """The script of a method as a module; `trl sft` is the same behind accelerate's launcher.
+
+    trl 0.8.1 to 0.12.2 commands/scripts, and from 0.13 on scripts (`make_parser`, `main`).
+    """
+    kind = plan.objective.kind
+    package = "trl.scripts" if dialect[""] >= _SCRIPTS else "trl.commands.scripts"
+    return (f"{package}.{kind}", "--config", f"trl/{kind}.yaml")
+
+
+_SCRIPTS: Final = Version("0.13")
+"""The first release with the package."""
+
 TARGET: Final = Target(
     name="trl",
     package=TRL,
@@ -72,5 +100,6 @@ TARGET: Final = Target(
     together=compute_dtype,
     heeds_launcher=True,
     takes_fsdp=True,
+    entry=entry,
     verify="tunec.targets.trl.verify",
 )

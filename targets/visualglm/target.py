@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases
+from tunec.compiler.starting import Start
 from tunec.compiler.target import Dialect, File, Target, supervised
 from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
@@ -93,6 +94,7 @@ TARGET: Final = Target(
             STYLE,
             passing("max_source_length"),
             checked(NAME, _ENTRIES, BLOCK, schema),
+            names=(f"{BLOCK}.deepspeed_config",),
         ),
         _engine(),
     ),
@@ -105,5 +107,6 @@ TARGET: Final = Target(
     needs=_needs,
     check=refusing("visualglm", REFUSALS),
     beside={PACKAGE: DEEPSPEED},
+    starts=(Start(("bash",), NAME, repository="THUDM/VisualGLM-6B"),),
     verify="tunec.targets.visualglm.verify",
 )

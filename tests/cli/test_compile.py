@@ -13,6 +13,7 @@ FILES_OF_MIXED = [
     "huggingface/sft.yaml",
     "huggingface/training_args.yaml",
     "launch/launch.sh",
+    "run.sh",
 ]
 
 
@@ -42,6 +43,7 @@ def test_several_specs_lie_below_their_names(tunec, tmp_path):
     assert result.code == 0
     assert files_below(tmp_path) == [
         "llama-3.2-3b-mixed/launch/launch.sh",
+        "llama-3.2-3b-mixed/run.sh",
         "spec/launch/launch.sh",
     ]
 
@@ -64,7 +66,7 @@ def test_a_second_run_writes_nothing(tunec, tmp_path):
     tunec("compile", MIXED, "-o", tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
     again = tunec("compile", MIXED, "-o", tmp_path)
-    assert (again.code, again.err) == (0, "")
+    assert (again.code, again.err) == (0, f"start it with: bash {tmp_path}/run.sh\n")
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
 
 

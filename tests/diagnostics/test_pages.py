@@ -115,12 +115,14 @@ def read(loaded: Loaded) -> tuple[Diagnostic, ...]:
 
 def compiled(loaded: Loaded) -> tuple[Diagnostic, ...]:
     """What planning the spec says, and writing the files of the targets that it names."""
+    from tunec.compiler.bundle import Outset
     from tunec.compiler.driver import compile_spec
     from tunec.targets.registry import REGISTRY
 
     spec = loaded.spec
     asked = tuple(REGISTRY.resolve(n, spec.software) for n in spec.targets) if spec else ()
-    return compile_spec(loaded, asked).diagnostics
+    outset = Outset("..", REGISTRY.resolve("launch"))
+    return compile_spec(loaded, asked, outset).diagnostics
 
 
 def of_other_files(blocks, kind: str, folder: Path) -> list[Diagnostic]:

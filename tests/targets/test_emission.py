@@ -15,7 +15,8 @@ from tunec.compiler.emit import emit, render_json, render_yaml
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.read import found_in, found_plain, read, settle
-from tunec.compiler.target import Entry, Package, constant, derived, fixed, named, same
+from tunec.compiler.releases import Package
+from tunec.compiler.target import Entry, constant, derived, fixed, named, same
 from tunec.targets.registry import TARGETS
 
 HUGGINGFACE, LAUNCH = TARGETS["huggingface"], TARGETS["launch"]

@@ -1,0 +1,284 @@
+"""bundle: the files of one run as one directory, in which they find each other, with one entry.
+
+Each target's files lie in a folder of its name; what starts them works in the directory itself.
+"""
+
+import os
+import posixpath
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.emit import artifact
+from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.placing import View
+from tunec.compiler.requirements import Asked
+from tunec.compiler.starting import RUN, Start
+from tunec.compiler.target import Artifact, File, Json, Target
+from tunec.schemas.frozen import dataclass
+from tunec.schemas.spec import Spec
+
+Artifacts = Mapping[str, tuple[Artifact, ...]]
+"""The files of each target, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outset:
+    """From where a bundle is made."""
+
+    spec: str
+    """The spec's directory as it is seen from the bundle's root, with slashes."""
+    starter: Asked
+    """What starts a program on this machine, where no asked target starts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Files that name each other by where they lie, what starts them, and what is wrong."""
+
+    artifacts: Artifacts
+    run: Artifact | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+LAUNCH: Final = "launch"
+"""The target that starts a program on the machine itself."""
+
+
+def outset(loaded: Loaded, root: Path, starter: Asked) -> Outset:
+    """The outset of a bundle in the directory `root`, which need not be there yet."""
+    spec = os.path.relpath(os.path.realpath(loaded.base), os.path.realpath(root))
+    return Outset(Path(spec).as_posix(), starter)
+
+
+# ── what there will be ───────────────────────────────────────────────────────────────────────────
+
+
+def has_program(asked: Sequence[Asked], spec: Spec) -> bool:
+    """Whether a program is known that can be started: the user's, or a trainer's own."""
+    return spec.run.script is not None or any(target.entry for target, _ in asked)
+
+
+def completed(asked: Sequence[Asked], plan: Plan, spec: Spec, starter: Asked) -> tuple[Asked, ...]:
+    """The targets, with the one that starts a program here where none of them starts it."""
+    if not has_program(asked, spec) or _ways(asked, plan):
+        return tuple(asked)
+    return (*asked, starter)
+
+
+def paths(asked: Sequence[Asked], plan: Plan) -> frozenset[str]:
+    """Where the files of a plan lie in its bundle."""
+    every = ((target, file) for target, _ in asked for file in target.files if file.when(plan))
+    return frozenset(f"{target.name}/{file.name}" for target, file in every)
+
+
+def view_of(target: Target, outset: Outset) -> View:
+    """What the program of a target sees from its working directory."""
+    view = View(outset.spec)
+    return view.from_folder(target.name) if _works_at_home(target) else view
+
+
+def _works_at_home(target: Target) -> bool:
+    return any(start.at_home for start in target.starts)
+
+
+# ── files that name each other ───────────────────────────────────────────────────────────────────
+
+
+def bundle(
+    asked: Sequence[Asked], artifacts: Artifacts, plan: Plan, spec: Spec, header: Sequence[str]
+) -> Bundle:
+    """Let files name each other by where they lie, and write the entry that starts them.
+
+    A name that no file has is an error. Where nothing can be started there is no entry, and a
+    diagnostic says what is missing.
+    """
+    lost: dict[str, Diagnostic] = {}
+    bound: dict[str, tuple[Artifact, ...]] = {}
+    for target, _ in asked:
+        names = _Names(target, artifacts)
+        bound[target.name] = tuple(names.bind(each, header) for each in artifacts[target.name])
+        for each in artifacts[target.name]:
+            lost = {**names.lost(each), **lost}
+    found = (*lost.values(), *_misnamed(spec, asked, artifacts))
+    ways = [way for way in _ways(asked, plan) if way.is_ready(asked, spec)]
+    chosen = min(ways, key=_Way.rank, default=None)
+    run = None if chosen is None else _entry(chosen, header)
+    return Bundle(bound, run, (*found, *_unready(asked, plan, spec)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Where the files lie that those of a target name."""
+
+    target: Target
+    artifacts: Artifacts
+
+    def bind(self, each: Artifact, header: Sequence[str]) -> Artifact:
+        """A file that names others by where they lie."""
+        values: Json = each.values
+        for key, named in self._named(each):
+            values = _with(values, key.split("."), self._bound(named))
+        return _again(self._file(each), each, values, header)
+
+    def lost(self, each: Artifact) -> dict[str, Diagnostic]:
+        """A fault for each name in a file that is nobody's."""
+        names = (named for _, named in self._named(each) if isinstance(named, str))
+        path = f"{self.target.name}/{each.name}"
+        return {name: _nobody(path, name) for name in names if self.place(name) is None}
+
+    def _named(self, each: Artifact) -> Iterator[tuple[str, Json]]:
+        """The keys of a file that name others, with their values."""
+        found = ((key, _at(each.values, key)) for key in self._file(each).names)
+        return ((key, value) for key, value in found if value is not None)
+
+    def _file(self, each: Artifact) -> File:
+        return next(file for file in self.target.files if file.name == each.name)
+
+    def _bound(self, named: Json) -> Json:
+        """A name, or the words among which names are."""
+        if isinstance(named, list):
+            return [self.place(word) or word for word in named]
+        return self.place(named) or named
+
+    def place(self, name: Json) -> str | None:
+        """Where a file lies as the target's program sees it: its own first; None: nowhere."""
+        own = self.target.name
+        for folder in (own, *(each for each in self.artifacts if each != own)):
+            if any(each.name == name for each in self.artifacts[folder]):
+                path = f"{folder}/{name}"
+                return posixpath.relpath(path, own) if _works_at_home(self.target) else path
+        return None
+
+
+def _again(file: File, each: Artifact, values: Json, header: Sequence[str]) -> Artifact:
+    return each if values is each.values else artifact(file, dict(values), header)
+
+
+def _at(values: Json, key: str) -> Json:
+    for part in key.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
+
+
+def _with(values: Mapping[str, Any], keys: Sequence[str], value: Json) -> Mapping[str, Any]:
+    """A document with another value for a key; the document itself where it is the same."""
+    first, *rest = keys
+    new = _with(values[first], rest, value) if rest else value
+    return values if new == values[first] else {**values, first: new}
+
+
+def _nobody(file: str, name: str) -> Diagnostic:
+    return Diagnostic(
+        "E0910",
+        "error",
+        f"{file} names {name}, which no asked target writes",
+        (Label("asked for here", path="targets"),),
+        help=f"ask for the target of a trainer too, which writes its {name}",
+    )
+
+
+def _misnamed(spec: Spec, asked: Sequence[Asked], artifacts: Artifacts) -> Iterator[Diagnostic]:
+    """Arguments of the script that are in the folder of a target, and are no file there."""
+    targets = [target.name for target, _ in asked]
+    for at, word in enumerate(spec.run.arguments):
+        folder, _, name = word.partition("/")
+        written = [each.name for each in artifacts[folder]] if folder in targets else []
+        if name and written and name not in written:
+            yield Diagnostic(
+                "E0910",
+                "error",
+                f"run.arguments names {word}, which is no file of the bundle",
+                (Label("named here", path=f"run.arguments[{at}]"),),
+                (f"{folder} writes {joined(written, 'and')}",),
+                help=f"name one of them, or write ./{word} for a file beside the spec",
+            )
+
+
+# ── the entry ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way to start the files of a target."""
+
+    target: Target
+    start: Start
+
+    def is_ready(self, asked: Sequence[Asked], spec: Spec) -> bool:
+        """Whether all is known that it starts."""
+        if self.start.repository:
+            return spec.run.script is not None
+        return not self.start.needs_script or has_program(asked, spec)
+
+    def rank(self) -> tuple[bool, bool]:
+        """Clusters come before this machine, trainers that start themselves before launchers."""
+        return not self.start.submits, self.start.needs_script
+
+    @property
+    def file(self) -> str:
+        """The file that it starts, in the bundle; empty where a program finds its files itself."""
+        return f"{self.target.name}/{self.start.file}" if self.start.file else ""
+
+
+def _ways(asked: Sequence[Asked], plan: Plan) -> list[_Way]:
+    """For each asked target that starts something, how."""
+    return [way for target, _ in asked for way in _first(target, plan)]
+
+
+def _first(target: Target, plan: Plan) -> list[_Way]:
+    written = {file.name for file in target.files if file.when(plan)}
+    held = [each for each in target.starts if not each.file or each.file in written]
+    return [_Way(target, each) for each in held[:1]]
+
+
+_HERE: Final = 'CDPATH=\'\' cd -- "$(dirname -- "${BASH_SOURCE[0]}")'
+
+
+def _entry(way: _Way, header: Sequence[str]) -> Artifact:
+    """run.sh: it goes to the bundle's root, and hands its arguments on."""
+    folder = f"/{way.target.name}" if way.start.at_home else ""
+    command = shlex.join([*way.start.words, *([way.file] if way.file else [])])
+    comment = "".join(f"# {line}\n" for line in header)
+    text = (
+        f"#!/usr/bin/env bash\n{comment}set -euo pipefail\n\n"
+        f'{_HERE}{folder}"\nexec {command} "$@"\n'
+    )
+    return Artifact(RUN, "shell", text, {"folder": folder, "command": command})
+
+
+def _unready(asked: Sequence[Asked], plan: Plan, spec: Spec) -> Iterator[Diagnostic]:
+    """What is not started, and what is missing for it."""
+    ways = _ways(asked, plan)
+    for way in ways:
+        if not way.is_ready(asked, spec):
+            yield _unnamed(way, plan)
+    if not ways and not has_program(asked, spec):
+        names = joined((target.name for target, _ in asked), "and")
+        yield Diagnostic(
+            "script-not-named",
+            "note",
+            f"the files of {names} are for a training script of yours, and nothing names it",
+            (Label("asked for here", path="targets"),),
+            help="name it, and the bundle starts it: `run: {script: train.py, arguments: [...]}`",
+        )
+
+
+def _unnamed(way: _Way, plan: Plan) -> Diagnostic:
+    if way.start.repository:
+        what = f"a script of {way.start.repository}, and nothing says where it lies"
+        mending = "name it where it lies, relative to the spec: `run: {script: ...}`"
+    else:
+        what = f"{plan.launch.script}, and nothing says which script is meant"
+        mending = "name it: `run: {script: train.py}`; or ask for the target of a trainer: trl"
+    return Diagnostic(
+        "script-not-named",
+        "warning",
+        f"{way.file} starts {what}",
+        (Label("asked for here", path="targets"),),
+        help=mending,
+    )

@@ -1,0 +1,111 @@
+"""placing: local paths of a plan as they are seen from where its run is started.
+
+In a spec they are relative to the spec's own directory; a run is started in the root of its bundle
+or in a folder of it. How a text is written tells whether it is a local path: no disk is read.
+"""
+
+import posixpath
+import shlex
+from collections.abc import Container
+from pathlib import PurePosixPath
+from typing import Final
+
+from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.frontend.names import is_written_as_path
+from tunec.compiler.ir.plan import Plan
+from tunec.schemas.data_paths import BUILDERS, data_kind
+from tunec.schemas.frozen import dataclass
+from tunec.schemas.spec import InlineModel, Spec
+
+_OF_SCRIPTS: Final = frozenset({*BUILDERS, ".py", ".sh", ".yaml", ".yml", ".toml"})
+"""Suffixes of files that a script is, or is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a program sees from its working directory."""
+
+    spec: str = ".."
+    """The directory of the spec, with slashes."""
+    root: str = "."
+    """The root of the bundle."""
+
+    def from_folder(self, name: str) -> "View":
+        """The view from a folder of the bundle's root."""
+        return View(*(posixpath.relpath(each, name) for each in (self.spec, self.root)))
+
+
+def placed(plan: Plan, loaded: Loaded, view: View, bundled: Container[str]) -> Plan:
+    """The plan with its local paths as `view` has them.
+
+    `bundled` are the paths of the bundle's files below its root: a word of the script's arguments
+    that is one of these names that file. Absolute paths, and those below a home directory, stay.
+    """
+    spec = loaded.spec
+    if spec is None:
+        return plan
+    return plan.with_values(
+        {
+            "model.path": _model(plan, spec, loaded, view),
+            "data.train": _data(plan, plan.data.train, view),
+            "data.evaluation": plan.data.evaluation and _data(plan, plan.data.evaluation, view),
+            "runtime.output": _output(plan, spec, view),
+            "launch.script": _script(plan, spec, view, bundled),
+        }
+    )
+
+
+def _moved(path: str, base: str) -> str:
+    """A path that is relative to `base`, from where `base` is seen."""
+    return path if path.startswith(("/", "~")) else posixpath.normpath(posixpath.join(base, path))
+
+
+def _directory(path: str, base: str) -> str:
+    """The same, told from a name on the Hub by how it begins."""
+    found = _moved(path, base)
+    return found if found.startswith((".", "/", "~")) else f"./{found}"
+
+
+def _model(plan: Plan, spec: Spec, loaded: Loaded, view: View) -> str:
+    """A directory of weights; models of the catalogue and of the Hub have names."""
+    named = spec.model
+    if isinstance(named, InlineModel):
+        return _directory(named.path, view.spec) if named.path.startswith(".") else plan.model.path
+    if named not in loaded.followed and not is_written_as_path(named):
+        return plan.model.path
+    is_config = PurePosixPath(named).suffix == ".json"
+    return _directory(posixpath.dirname(named) if is_config else named, view.spec)
+
+
+def _data(plan: Plan, path: str, view: View) -> str:
+    """Training data; trainers of diffusion models read a directory, however it is written."""
+    name, colon, function = path.partition(":")
+    if name.endswith(".py"):  # a script that makes the data, and the function that is called
+        return _moved(name, view.spec) + colon + function
+    if data_kind(path) == "file":
+        return _moved(path, view.spec)
+    is_directory = data_kind(path) == "directory" or plan.model.kind == "diffusion"
+    return _directory(path, view.spec) if is_directory else path
+
+
+def _output(plan: Plan, spec: Spec, view: View) -> str:
+    """As the spec has it, or else in the bundle, so that no two runs share a directory."""
+    is_given = "output" in spec.train.model_fields_set
+    return _moved(plan.runtime.output, view.spec if is_given else view.root)
+
+
+def _script(plan: Plan, spec: Spec, view: View, bundled: Container[str]) -> str:
+    """The user's own script and the files among its arguments; a trainer's program stays."""
+    if spec.run.script is None:
+        return plan.launch.script
+    words = (spec.run.script, *spec.run.arguments)
+    if plan.launch.script != shlex.join(words):  # a pin says it
+        return plan.launch.script
+    return shlex.join(_word(each, view, bundled) for each in words)
+
+
+def _word(word: str, view: View, bundled: Container[str]) -> str:
+    if word in bundled:
+        return _moved(word, view.root)
+    is_file = PurePosixPath(word).suffix.lower() in _OF_SCRIPTS and "://" not in word
+    return _moved(word, view.spec) if is_file or word.startswith(("./", "../")) else word

@@ -1,0 +1,232 @@
+"""Bundles of targets and of their combinations: one entry, and every name in them holds."""
+
+import itertools
+import json
+
+import pytest
+import yaml
+
+import tunec
+
+SPEC = {
+    "tunec": 1,
+    "model": "llama-3.1-8b",
+    "method": "lora",
+    "data": {"train": "train.jsonl", "samples": 10_000, "sequence": 2048},
+    "hardware": "a100-80g-x8",
+}
+DIFFUSION = {
+    **SPEC,
+    "model": "sdxl-base-1.0",
+    "data": {"train": "images", "samples": 1000, "resolution": 1024},
+}
+MINE = {"script": "train.py", "arguments": ["huggingface/training_args.yaml", "rows.csv", "--fast"]}
+LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
+CLUSTERS = {"slurm": "sbatch", "skypilot": "sky", "kubeflow": "kubectl"}
+
+
+def named_files(values) -> set[str]:
+    """Every text in a document that ends like one of the files that targets write."""
+    if isinstance(values, dict):
+        return set().union(*map(named_files, values.values()))
+    if isinstance(values, list):
+        return set().union(*map(named_files, values))
+    is_file = isinstance(values, str) and "\n" not in values and values.endswith((".json", ".yaml"))
+    return {values} if is_file else set()
+
+
+def names_in(written) -> dict[str, set[str]]:
+    """Which files each document of a bundle names."""
+    return {
+        f"{target}/{each.name}": named_files(dict(each.values))
+        for target, artifacts in written.compiled.artifacts.items()
+        for each in artifacts
+    }
+
+
+@pytest.mark.parametrize(
+    ("engine", "launcher"),
+    [*itertools.product(("ddp", "deepspeed"), LAUNCHERS), ("fsdp", "accelerate")],
+)
+@pytest.mark.parametrize("targets", [("trl",), ("trl", "launch"), ("launch", "accelerate", "trl")])
+def test_trl_is_started_with_its_file(write, tmp_path, engine, launcher, targets):
+    if (engine, launcher) == ("ddp", "deepspeed") or ("accelerate" in targets) > (
+        launcher == "accelerate"
+    ):
+        pytest.skip("the launcher is of another engine, or of another target")
+    written = write({**SPEC, "engine": engine, "launcher": launcher}, *targets)
+    called = written.start("--seed", "7 or 8", folder=tmp_path)
+    assert (called.program, called.folder) == (launcher, written.root)
+    assert called.words[-5:] == ["trl.scripts.sft", "--config", "trl/sft.yaml", "--seed", "7 or 8"]
+    assert {"-m", "--module"} & set(called.words)
+    sft = yaml.safe_load(written.text("trl/sft.yaml"))
+    assert sft["datasets"][0]["data_files"] == "../train.jsonl"
+    assert sft["output_dir"] == "output"
+    assert sft.get("deepspeed") == ("trl/ds_config.json" if engine == "deepspeed" else None)
+    for file, names in names_in(written).items():
+        assert all(called.sees(name) for name in names), (file, names)
+    for word in called.words:
+        option, _, value = word.partition("=")
+        assert option != "--config_file" or called.sees(value)
+
+
+@pytest.mark.parametrize("method", ["dpo", "grpo"])
+def test_each_method_has_its_script(write, method):
+    objective = {"dpo": "dpo", "grpo": {"grpo": {"rewards": ["accuracy_reward"]}}}[method]
+    called = write({**SPEC, "objective": objective}, "trl").start()
+    assert called.words[-3:] == [f"trl.scripts.{method}", "--config", f"trl/{method}.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("release", "module"),
+    [
+        ("0.12", "trl.commands.scripts.sft"),
+        ("0.13", "trl.scripts.sft"),
+        ("1.16", "trl.scripts.sft"),
+    ],
+)
+def test_the_script_is_where_the_release_has_it(release, module):
+    compiled = tunec.compile({**SPEC, "engine": "ddp"}, targets=[f"trl@{release}"])
+    assert compiled.planned.plan.launch.script == f"{module} --config trl/sft.yaml"
+    winner = compiled.planned.ledger.winner("launch.script")
+    assert (winner.author, winner.value) == ("target", compiled.planned.plan.launch.script)
+
+
+def test_a_script_of_the_users_own_wins(write):
+    written = write({**SPEC, "run": MINE, "launcher": "torchrun"}, "trl", "huggingface")
+    called = written.start()
+    script = ["../train.py", "huggingface/training_args.yaml", "../rows.csv", "--fast"]
+    assert called.words[-4:] == script
+    assert called.sees(script[1])
+
+
+def test_a_module_of_the_users_own_is_a_module(write):
+    run = {"script": "mine.train", "arguments": ["trl-lib/Capybara", "https://a.example/b.json"]}
+    called = write({**SPEC, "run": run, "launcher": "torchrun"}, "huggingface").start()
+    assert called.words[-4:] == ["-m", run["script"], *run["arguments"]]
+
+
+def test_words_reach_the_script_as_they_are(write):
+    words = ["it's", 'a "b"', "$HOME `id` $(id)", "a\\b", "*", "ü", "--x=1 2", ""]
+    run = {"script": "my train.py", "arguments": words}
+    called = write({**SPEC, "run": run, "launcher": "torchrun"}, "huggingface").start("a b", "'")
+    assert called.words[-11:] == ["../my train.py", *words, "a b", "'"]
+
+
+@pytest.mark.parametrize("below", ["it's out", "a/b c/d", "-x"])
+def test_a_bundle_may_lie_in_any_directory(write, tmp_path, below):
+    written = write(SPEC, "trl", below=below)
+    called = written.start(folder=tmp_path)
+    assert called.folder == written.root
+    data = yaml.safe_load(written.text("trl/sft.yaml"))["datasets"][0]["data_files"]
+    assert (written.root / data).resolve() == tmp_path / "home/train.jsonl"
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_cluster_is_handed_the_run(write, cluster, launcher):
+    written = write({**SPEC, "engine": "deepspeed", "launcher": launcher}, "trl", "launch", cluster)
+    called = written.start("--more")
+    assert called.program == CLUSTERS[cluster]
+    *_, file, more = called.words
+    assert more == "--more"
+    assert called.sees(file)
+    text = written.text(file)
+    assert "trl.scripts.sft --config trl/sft.yaml" in text
+    if launcher == "accelerate":
+        assert f"--config_file={cluster}/accelerate.yaml" in text
+        assert called.sees(f"{cluster}/accelerate.yaml")
+
+
+def test_a_trainer_that_starts_itself_needs_no_launcher(write):
+    spec = {
+        **SPEC,
+        "hardware": "a100-80g-x1",
+        "data": {**SPEC["data"], "train": "samsum", "packing": True},
+        "train": {"schedule": "constant", "warmup": 0, "epochs": 1},
+    }
+    written = write(spec, "llama-cookbook")
+    assert "launch" not in written.compiled.artifacts
+    called = written.start()
+    assert called.program == "python"
+    assert called.words[:2] == ["-m", "llama_cookbook.finetuning"]
+    assert called.words[called.words.index("--output_dir") + 1] == "output"
+
+
+def test_simpletuner_works_in_its_own_folder(write):
+    written = write(DIFFUSION, "simpletuner")
+    called = written.start()
+    assert (called.program, called.words) == ("simpletuner", ["train"])
+    assert called.folder == written.root / "simpletuner"
+    config = json.loads(written.text("simpletuner/config/config.json"))
+    assert called.sees(config["data_backend_config"])
+    assert config["output_dir"] == "../output"
+    data = json.loads(written.text("simpletuner/config/multidatabackend.json"))
+    assert data[0]["instance_data_dir"] == "../../images"
+
+
+def test_paths_of_the_user_are_placed_and_names_are_not(write):
+    spec = {
+        **SPEC,
+        "data": {**SPEC["data"], "train": "./rows", "evaluation": "/data/dev.jsonl"},
+        "train": {"output": "runs/one"},
+    }
+    plan = write(spec, "huggingface", below="a/out").compiled.plans["huggingface"]
+    assert plan.data.train == "../../rows"
+    assert plan.data.evaluation == "/data/dev.jsonl"
+    assert plan.runtime.output == "../../runs/one"
+    assert plan.model.path == "meta-llama/Llama-3.1-8B"
+    hub = {**SPEC, "data": {**SPEC["data"], "train": "trl-lib/Capybara"}}
+    assert write(hub, "huggingface").compiled.plans["huggingface"].data.train == "trl-lib/Capybara"
+
+
+@pytest.mark.parametrize("written_as", ["./tiny", "./tiny/config.json", "tiny"])
+def test_a_directory_of_weights_is_found_from_the_bundle(write, tmp_path, written_as):
+    from tunec.schemas.models.catalogue import card
+
+    (tmp_path / "home/tiny").mkdir(parents=True)
+    config = json.dumps(dict(card("llama-3.2-1b").config))
+    (tmp_path / "home/tiny/config.json").write_text(config, "utf-8")
+    written = write({**SPEC, "model": written_as}, "trl")
+    assert yaml.safe_load(written.text("trl/sft.yaml"))["model_name_or_path"] == "../tiny"
+
+
+@pytest.mark.parametrize(
+    ("targets", "severity"),
+    [
+        (["deepspeed"], "note"),
+        (["huggingface"], "note"),
+        (["launch"], "warning"),
+        (["huggingface", "slurm"], "warning"),
+    ],
+)
+def test_what_cannot_be_started_says_so_and_has_no_entry(tmp_path, targets, severity):
+    compiled = tunec.compile({**SPEC, "engine": "deepspeed"}, targets=targets, output=tmp_path)
+    assert compiled.ok
+    assert compiled.run is None
+    assert [each.severity for each in compiled.diagnostics if each.id == "script-not-named"] == [
+        severity
+    ]
+
+
+def test_a_file_that_nobody_writes_is_an_error(tmp_path):
+    spec = {**SPEC, "engine": "deepspeed", "launcher": "accelerate", "run": {"script": "a.py"}}
+    alone = tunec.compile(spec, targets=["accelerate"], output=tmp_path)
+    assert [each.id for each in alone.diagnostics if each.severity == "error"] == ["E0910"]
+    beside = tunec.compile(spec, targets=["accelerate", "deepspeed"], output=tmp_path)
+    assert beside.ok
+    named = beside.artifacts["accelerate"][0].values["deepspeed_config"]["deepspeed_config_file"]
+    assert named == "deepspeed/ds_config.json"
+
+
+def test_alone_a_file_keeps_the_bare_name():
+    spec = {**SPEC, "engine": "deepspeed", "launcher": "accelerate"}
+    compiled = tunec.compile(spec, targets=["accelerate", "trl"])
+    values = compiled.artifacts["accelerate"][0].values
+    assert values["deepspeed_config"]["deepspeed_config_file"] == "ds_config.json"
+    assert compiled.run is None
+
+
+def test_arguments_belong_to_a_script():
+    compiled = tunec.compile({**SPEC, "run": {"arguments": ["--x"]}}, targets=["trl"])
+    assert "give `script` too" in " ".join(each.message for each in compiled.diagnostics)
