@@ -76,9 +76,9 @@ def paths(asked: Sequence[Asked], plan: Plan) -> frozenset[str]:
     return frozenset(f"{target.name}/{file.name}" for target, file in every)
 
 
-def view_of(target: Target, outset: Outset) -> View:
-    """What the program of a target sees from its working directory."""
-    view = View(outset.spec)
+def view_of(target: Target, spec: str) -> View:
+    """What the program of a target sees, where the root sees the spec's directory as `spec`."""
+    view = View(spec)
     return view.from_folder(target.name) if _works_at_home(target) else view
 
 

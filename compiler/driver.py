@@ -251,7 +251,8 @@ def _as_seen(
         return {target.name: plan for target, _ in asked}
     bundled = paths(asked, plan)
     return {
-        target.name: placed(plan, loaded, view_of(target, outset), bundled) for target, _ in asked
+        target.name: placed(plan, loaded, view_of(target, outset.spec), bundled)
+        for target, _ in asked
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tunec.compiler.bundle import LAUNCH, Outset, outset
 from tunec.compiler.cli.ending import ended_by_signals
 from tunec.compiler.cli.inputs import asked_targets, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
@@ -13,7 +14,9 @@ from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.requirements import Asked
 from tunec.compiler.verify.asking import Progress, verify
+from tunec.compiler.verify.bundles import bundle_checks
 from tunec.compiler.verify.cases import cases_of, compiled_folder, distinct, rounds, specs_in
+from tunec.compiler.verify.check import Check
 from tunec.compiler.verify.contract import Case
 from tunec.compiler.verify.report import (
     diagnostics,
@@ -32,11 +35,14 @@ def run(options: Namespace, session: Session) -> int:
     for each in clones:
         if not each.is_dir():
             raise Misuse(f"--sources names a folder, and {each} is none")
-    asked = [each for given in options.what for each in _cases(given, options, session, found)]
+    bundled: list[Check] = []
+    asked = [
+        each for given in options.what for each in _cases(given, options, session, found, bundled)
+    ]
     cases = [replace(each, clones=clones) for each in distinct(asked)]
     broken = has_errors(found)
     with ended_by_signals():
-        checks = verify(cases, _progress(session), options.time_limit)
+        checks = (*verify(cases, _progress(session), options.time_limit), *bundled)
     said = diagnostics(checks, places_of(cases))
     session.diagnose(said, sources(cases))
     if session.format == "json":
@@ -56,7 +62,11 @@ def _progress(session: Session) -> Progress:
 
 
 def _cases(
-    given: str, options: Namespace, session: Session, found: list[Diagnostic]
+    given: str,
+    options: Namespace,
+    session: Session,
+    found: list[Diagnostic],
+    bundled: list[Check],
 ) -> Iterator[Case]:
     """The cases of a spec, of a directory of files, or of a directory of specs."""
     folder = Path(given)
@@ -65,7 +75,7 @@ def _cases(
         return
     specs = [Path(options.spec)] if options.spec else list(specs_in(folder))
     if options.spec or _holds_files(folder, session):
-        yield from _of_folder(folder, specs, options, session, found)
+        yield from _of_folder(folder, specs, options, session, found, bundled)
         return
     if not specs:
         raise Misuse(f"{given} holds neither a spec nor files of a target")
@@ -107,6 +117,7 @@ def _of_folder(
     options: Namespace,
     session: Session,
     found: list[Diagnostic],
+    bundled: list[Check],
 ) -> Iterator[Case]:
     if len(specs) != 1:
         held = ", ".join(path.name for path in specs) or "none"
@@ -117,7 +128,7 @@ def _of_folder(
     asked = asked_targets(options.targets or held_targets, loaded, session)
     if not asked:
         raise Misuse(f"{folder} holds no file of a target")
-    yield from _compiled(loaded, asked, place, session, found)
+    yield from _compiled(loaded, asked, place, session, found, bundled)
 
 
 def _compiled(
@@ -126,12 +137,21 @@ def _compiled(
     folder: Path | None,
     session: Session,
     found: list[Diagnostic],
+    bundled: list[Check] | None = None,
 ) -> Iterator[Case]:
     """Compile in every combination of versions; what cannot be compiled is told, once."""
     for combination in rounds(asked) if asked else ((),):
-        compiled = compile_spec(loaded, combination)
+        compiled = compile_spec(loaded, combination, _outset(loaded, folder, session))
         new = [each for each in compiled.diagnostics if each not in found]
         session.diagnose(new, loaded.sources)
         found += new
         if compiled.ok:
             yield from cases_of(compiled, combination, folder)
+        if compiled.ok and folder is not None and bundled is not None:
+            bundled += bundle_checks(compiled, combination, folder)
+
+
+def _outset(loaded: Loaded, folder: Path | None, session: Session) -> Outset | None:
+    if folder is None:
+        return None
+    return outset(loaded, folder, session.registry.resolve(LAUNCH, loaded.software))

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from tunec.compiler.driver import Compiled
 from tunec.compiler.facts import Facts
 from tunec.compiler.requirements import Asked
+from tunec.compiler.target import Target
+from tunec.compiler.verify.bundles import bare, bare_values
 from tunec.compiler.verify.contract import Case, Delivered
 
 _SPEC: Final = re.compile(r'^\s*"?(?:tunec|extends)"?\s*:', re.MULTILINE)
@@ -39,11 +42,14 @@ def cases_of(compiled: Compiled, asked: Sequence[Asked], folder: Path | None = N
             target=target,
             version=version,
             software=facts.versions,
-            plan=plan,
+            plan=compiled.plans.get(target.name, plan),
             architecture=facts.model.architecture,
             config=_config(facts),
-            delivered=_delivered(compiled, target.name, folder),
-            expected={each.name: each for each in compiled.artifacts[target.name]},
+            delivered=_delivered(compiled, target, folder),
+            expected={
+                each.name: replace(each, values=bare_values(target, each))
+                for each in compiled.artifacts[target.name]
+            },
         )
         for target, version in asked
     ]
@@ -54,17 +60,23 @@ def _config(facts: Facts) -> Mapping[str, object] | None:
     return facts.model.card.config if facts.model.card is not None else None
 
 
-def _delivered(compiled: Compiled, target: str, folder: Path | None) -> dict[str, Delivered]:
-    names = [each.name for each in compiled.artifacts[target]]
+def _delivered(compiled: Compiled, target: Target, folder: Path | None) -> dict[str, Delivered]:
+    artifacts = compiled.artifacts[target.name]
     if folder is None:
-        texts = {each.name: each.text for each in compiled.artifacts[target]}
-        return {name: Delivered(name, f"{target}/{name}", texts[name]) for name in names}
-    paths = {name: folder / target / name for name in names}
+        return {
+            each.name: Delivered(each.name, f"{target.name}/{each.name}", each.text)
+            for each in artifacts
+        }
+    paths = {each.name: folder / target.name / each.name for each in artifacts}
     return {
-        name: Delivered(name, path.as_posix(), path.read_bytes().decode("utf-8", "replace"))
-        for name, path in paths.items()
-        if path.is_file()
+        each.name: Delivered(each.name, path.as_posix(), bare(target, each, _text(path)))
+        for each in artifacts
+        if (path := paths[each.name]).is_file()
     }
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", "replace")
 
 
 def distinct(cases: Sequence[Case]) -> list[Case]:

@@ -1,0 +1,108 @@
+"""bundles: whether the files of a directory find each other, and what starts them is there."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from tunec.compiler.bundle import view_of
+from tunec.compiler.driver import Compiled
+from tunec.compiler.placing import View
+from tunec.compiler.requirements import Asked
+from tunec.compiler.starting import RUN
+from tunec.compiler.target import Artifact, Json, Target
+from tunec.compiler.verify.check import Check, Difference, Status
+from tunec.compiler.verify.contract import Delivered, at
+from tunec.compiler.verify.delivery import document
+
+_PROGRAM: Final = "bundle"
+
+
+def bare(target: Target, each: Artifact, text: str) -> str:
+    """The text of a file with names in the place of paths, where it names others of its bundle.
+
+    Each program is given the files that it reads side by side.
+    """
+    for path in _paths(target, each):
+        text = text.replace(path, PurePosixPath(path).name)
+    return text
+
+
+def bare_values(target: Target, each: Artifact) -> Json:
+    """The same for the values of a file."""
+    return _renamed(each.values, _paths(target, each))
+
+
+def _paths(target: Target, each: Artifact) -> tuple[str, ...]:
+    """Where in the bundle the files are that a file names, as far as they are in folders."""
+    file = next(file for file in target.files if file.name == each.name)
+    named = (at(each.values, key) for key in file.names)
+    texts = (text for value in named for text in (value if isinstance(value, list) else [value]))
+    names = tuple(text for text in texts if isinstance(text, str))
+    return tuple(name for name in names if "/" in name and not _is_own(target, name))
+
+
+def _is_own(target: Target, name: str) -> bool:
+    """Whether it is the whole name of a file of the target."""
+    return any(file.name == name for file in target.files)
+
+
+def _renamed(values: Json, paths: Sequence[str]) -> Json:
+    if isinstance(values, Mapping):
+        return {key: _renamed(each, paths) for key, each in values.items()}
+    if isinstance(values, list):
+        return [_renamed(each, paths) for each in values]
+    return PurePosixPath(values).name if values in paths else values
+
+
+def bundle_checks(compiled: Compiled, asked: Sequence[Asked], folder: Path) -> Iterator[Check]:
+    """For a bundle on disk: that each file that is named is there, and run.sh is as compiled."""
+    spec = compiled.planned.loaded.spec
+    name = spec.name if spec else ""
+    if compiled.run is not None:
+        yield _entry(name, compiled.run, folder / RUN)
+    for target, _ in asked:
+        for each in compiled.artifacts.get(target.name, ()):
+            path = folder / target.name / each.name
+            if path.is_file():
+                yield from _named(name, target, each, path, folder)
+
+
+def _entry(spec: str, wanted: Artifact, path: Path) -> Check:
+    """run.sh against what starts the plan, but for the digests in its comments."""
+    there = path.read_text("utf-8", "replace") if path.is_file() else None
+    lost: tuple[Difference, ...] = ()
+    if there is None:
+        lost = (Difference("", "", path.as_posix(), "a file", None),)
+    elif _commands(there) != _commands(wanted.text):
+        command = _commands(there)[-1:] or [""]
+        lost = (Difference("", "command", path.as_posix(), _commands(wanted.text)[-1], command[0]),)
+    return _check(spec, path, lost)
+
+
+def _commands(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def _named(spec: str, target: Target, each: Artifact, path: Path, folder: Path) -> Iterator[Check]:
+    """Whether the files that a file names lie where its reader looks for them."""
+    file = next(file for file in target.files if file.name == each.name)
+    if not any(isinstance(at(each.values, key), str) for key in file.names):
+        return
+    text = path.read_text("utf-8", "replace")
+    found = document(file, Delivered(each.name, path.as_posix(), text))
+    root = folder / target.name if view_of(target, ".") != View(".") else folder
+    lost = tuple(
+        Difference("", "", (root / str(at(found, key))).as_posix(), "a file", None)
+        for key in file.names
+        if isinstance(at(each.values, key), str) and not _is_there(root, at(found, key))
+    )
+    yield _check(spec, path, lost, target.name)
+
+
+def _is_there(root: Path, named: Json) -> bool:
+    return isinstance(named, str) and (root / named).is_file()
+
+
+def _check(spec: str, path: Path, lost: tuple[Difference, ...], reader: str = "bash") -> Check:
+    status: Status = "differs" if lost else "same"
+    return Check(spec, path.as_posix(), _PROGRAM, reader, status, differences=lost)
