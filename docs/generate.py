@@ -29,6 +29,7 @@ from tunec.compiler.frontend.spec_page import (
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.lints.index import rule_title, rules, subject
 from tunec.compiler.lints.rule import CONSEQUENCES, Rule
+from tunec.compiler.passes.defaults import DEFAULTS
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.target import Entry, Target
 from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, device_names
@@ -260,6 +261,24 @@ def _entry(entry: Entry) -> tuple[str, ...]:
     return (keys, ", ".join(map(_code, entry.slots)), versions, entry.source)
 
 
+# ── docs/defaults.md ─────────────────────────────────────────────────────────────────────────────
+
+
+def defaults_page() -> str:
+    """What is taken where a spec says nothing."""
+    intro = (
+        "What is taken where a spec says nothing, with its condition and its source. Of several "
+        "learning rates for a method, the one of the largest size below the model's holds. What "
+        "follows from a sum (engine, micro batch, steps) is no default: `tunec explain` tells it."
+    )
+    rows = ((_code(each.slot), _shown(each.value), each.when, each.source) for each in DEFAULTS)
+    return _page("Defaults", intro, _table(("slot", "value", "when", "source"), rows))
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 # ── docs/catalogue.md ────────────────────────────────────────────────────────────────────────────
 
 
@@ -388,6 +407,7 @@ _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/spec.md": spec_page,
     "docs/slots.md": slots_page,
     "docs/targets.md": targets_page,
+    "docs/defaults.md": defaults_page,
     "docs/catalogue.md": catalogue_page,
     "docs/codes.md": codes_page,
     "docs/rules.md": rules_page,

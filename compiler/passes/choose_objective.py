@@ -7,11 +7,10 @@ from packaging.version import Version
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, as_given, slot, spec
+from tunec.compiler.passes.defaults import VLLM_SHARE
 from tunec.schemas.objectives import Dpo, Grpo
 from tunec.schemas.terms import GroupLoss
 
-_USUAL_SHARE: Final = 0.3
-"""trl 0.18.2 to 1.16.0 trainer/grpo_config.py `vllm_gpu_memory_utilization`."""
 _USUAL_GROUP_LOSSES: Final[tuple[tuple[str, GroupLoss], ...]] = (
     ("0", "grpo"),
     ("0.17", "bnpo"),
@@ -86,7 +85,7 @@ def _grpo(scribe: Scribe, draft: Draft, asked: Grpo) -> None:
         prompt=max(draft.data.sequence - completion, 0),
         completion=asked.completion,
         temperature=asked.temperature,
-        device_share=(asked.device_share or _USUAL_SHARE) if colocated else 0.0,
+        device_share=(asked.device_share or VLLM_SHARE.value) if colocated else 0.0,
     )
     _check_group(scribe, draft, asked, completion)
 

@@ -3,6 +3,7 @@
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, as_given, slot, spec
+from tunec.compiler.passes.defaults import Aim, Method, usual_rate
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
 
 _KERNELS: dict[OptimizerName, OptimizerKernel] = {
@@ -20,21 +21,6 @@ _KERNELS: dict[OptimizerName, OptimizerKernel] = {
     "sgd": "foreach",
 }
 
-_USUAL_RATES = {
-    # full fine-tuning of language models: Stanford Alpaca, train.py and README (7B)
-    ("full", "language"): 2e-5,
-    # QLoRA, arXiv 2305.14314, appendix B.4: 2e-4 up to 13B
-    ("adapter", "language"): 2e-4,
-    # diffusers examples/dreambooth README_sdxl.md and README_flux.md: LoRA at 1e-4
-    ("adapter", "diffusion"): 1e-4,
-    # diffusers examples/text_to_image README: full UNet at 1e-5
-    ("full", "diffusion"): 1e-5,
-    # trl 1.16 docs/source/peft_integration.md, "Learning Rate Considerations"
-    ("full", "dpo"): 5e-7,
-    ("adapter", "dpo"): 5e-6,
-    ("full", "grpo"): 1e-6,
-    ("adapter", "grpo"): 1e-5,
-}
 _UNUSUAL_FACTOR = 20
 """A rate this many times above or below the usual one is worth a note."""
 
@@ -51,7 +37,7 @@ def choose_optimizer(facts: Facts, draft: Draft) -> Outcome:
     scribe.say(
         "optimizer.kernel", _KERNELS[name], f"the usual one for {name}", slot("optimizer.name")
     )
-    _learning_rate(scribe, draft)
+    _learning_rate(scribe, draft, name)
     for field in ("beta1", "beta2", "epsilon", "weight_decay", "max_grad_norm"):
         value = getattr(wish, field)
         why = as_given(facts.spec.train, f"optimizer.{field}")
@@ -86,17 +72,19 @@ def _merit(name: OptimizerName) -> str:
     return "by name"
 
 
-def _learning_rate(scribe: Scribe, draft: Draft) -> None:
+def _learning_rate(scribe: Scribe, draft: Draft, name: OptimizerName) -> None:
     given = scribe.facts.spec.train.learning_rate
-    method = "full" if draft.adapter.kind == "none" else "adapter"
+    method: Method = "full" if draft.adapter.kind == "none" else "adapter"
     objective = draft.objective.kind
-    field = "diffusion" if draft.model.kind == "diffusion" else "language"
-    usual = _USUAL_RATES[method, field if objective == "sft" else objective]
+    field: Aim = "diffusion" if draft.model.kind == "diffusion" else "language"
+    aim = field if objective == "sft" else objective
+    usual = usual_rate(method, aim, draft.model.parameters, name)
     if given is None:
         why = f"not given: usual for {method} training of such models"
         why += f" by {objective}" if objective != "sft" else ""
-        rests = (slot("adapter.kind"), *([slot("objective.kind")] if objective != "sft" else []))
-        scribe.say("optimizer.learning_rate", usual, why, *rests)
+        rests = (slot("adapter.kind"), slot("model.parameters"), slot("optimizer.name"))
+        more = [slot("objective.kind")] if objective != "sft" else []
+        scribe.say("optimizer.learning_rate", usual, why, *rests, *more)
         return
     scribe.say("optimizer.learning_rate", given, "the spec's own", spec("train.learning_rate"))
     if not usual / _UNUSUAL_FACTOR <= given <= usual * _UNUSUAL_FACTOR:

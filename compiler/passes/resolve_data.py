@@ -8,13 +8,8 @@ from tunec.compiler.analyses.architecture.image_tokens import (
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
+from tunec.compiler.passes.defaults import SEQUENCE, SIDE
 from tunec.schemas.models.architecture import ImageTokens
-
-_USUAL_SEQUENCE = 2048
-"""Planned for when the spec gives none: what most published LoRA recipes train at."""
-_USUAL_SIDE = 1024
-"""Pixels planned for when neither spec nor model gives the size of an image: 1024 x 1024 becomes
-1369 tokens in Qwen2.5-VL, and a screenshot of 1280 x 720 is 1196."""
 
 
 def resolve_data(facts: Facts, _: Draft) -> Outcome:
@@ -40,12 +35,12 @@ def _sequence(scribe: Scribe) -> None:
         scribe.say("data.sequence", 0, "a diffusion model has none", model("config"))
         return
     if asked is None:
-        context = architecture.context or _USUAL_SEQUENCE
-        scribe.say("data.sequence", min(context, _USUAL_SEQUENCE), "not given: a usual length")
+        context = architecture.context or SEQUENCE.value
+        scribe.say("data.sequence", min(context, SEQUENCE.value), "not given: a usual length")
         scribe.report(
             "sequence-assumed",
             "note",
-            f"data.sequence is not given; memory and time are planned for {_USUAL_SEQUENCE} tokens",
+            f"data.sequence is not given; memory and time are planned for {SEQUENCE.value} tokens",
             "data",
             help="give the longest sample that training will see",
         )
@@ -87,8 +82,12 @@ def _images(scribe: Scribe) -> None:
 
 
 def _training_images(scribe: Scribe) -> None:
-    side = scribe.facts.spec.data.resolution or 1024
-    why = "data.resolution" if scribe.facts.spec.data.resolution else "not given: 1024, as usual"
+    side = scribe.facts.spec.data.resolution or SIDE.value
+    why = (
+        "data.resolution"
+        if scribe.facts.spec.data.resolution
+        else f"not given: {SIDE.value}, as usual"
+    )
     _say_images(scribe, 1, side, side, 0, 0, why)
 
 
@@ -114,7 +113,7 @@ def _image_size(scribe: Scribe, rule: ImageTokens) -> tuple[int, int]:
     given = (asked.width or asked.height) if asked else None
     side = given or rule.image_size
     if not side:
-        side = _USUAL_SIDE
+        side = SIDE.value
         scribe.report(
             "image-size-assumed",
             "note",

@@ -15,9 +15,10 @@ from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group, values_of
 from tunec.compiler.ir.slots import SLOTS, Evaluation, Generation, Objective, Precision
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
+from tunec.compiler.passes.defaults import BATCH, BATCH_TOKENS
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layout_of
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
-from tunec.compiler.passes.fit.shapes import global_batch, shapes
+from tunec.compiler.passes.fit.shapes import global_batch, shapes, usual_batch
 from tunec.schemas.units import format_bytes
 
 GROUPS = ("parallel", "states", "zero", "fsdp", "activation_checkpointing", "batch")
@@ -256,13 +257,19 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
     if path in SHAPE_SLOTS or path in ("batch.micro", "batch.accumulation"):
         return f"{_chosen(answer)} {format_bytes(problem.budget)}", rests
     if path == "batch.global":
-        given = problem.global_batch is not None
-        why = "as the spec has it" if given else "not given: a usual size, divided by the devices"
-        return why, (spec("batch.global"),)
+        return _why_so_many(problem), (spec("batch.global"),)
     if path == "batch.evaluation":
         return "as training: evaluation keeps fewer activations", (slot("batch.micro"),)
     why, above = _FOLLOWS[path.partition(".")[0]]
     return why, tuple(map(slot, above))
+
+
+def _why_so_many(problem: Problem) -> str:
+    if problem.global_batch is not None:
+        return "as the spec has it"
+    if usual_batch(problem.workload) < BATCH.value and problem.workload.data.sequence:
+        return f"not given: {BATCH_TOKENS.value:,} tokens at most, but a sample for each device"
+    return "not given: a usual size, divided by the devices"
 
 
 def _chosen(answer: Answer) -> str:

@@ -12,6 +12,7 @@ from packaging.version import Version
 
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.analyses.time.machine import Machine
+from tunec.compiler.passes.defaults import BATCH, BATCH_IMAGES, BATCH_TOKENS
 from tunec.compiler.passes.fit.fsdp import impossible_fsdp, kinds, usual_version
 from tunec.compiler.passes.fit.muon import impossible_muon
 from tunec.compiler.passes.fit.parallel import impossible_groups
@@ -24,8 +25,6 @@ _ENGINES: tuple[Engine, ...] = ("none", "ddp", "deepspeed")
 _MODES: tuple[Checkpointing, ...] = ("none", "layer")
 _SMALL_SHARE = 0.05
 """Below this share of trained parameters, their states are smaller than one layer's activations."""
-_USUAL_GLOBAL_BATCH = 32
-_USUAL_GLOBAL_BATCH_IMAGES = 4
 
 _Kind = tuple[Engine, int, Offload, Offload, Checkpointing]
 
@@ -178,10 +177,17 @@ def global_batch(problem: Problem, width: int) -> int:
     """Samples in one step: as given, or the smallest multiple of the width at a usual size."""
     if problem.global_batch is not None:
         return problem.global_batch
-    diffusion = problem.workload.architecture.kind == "diffusion"
-    usual = _USUAL_GLOBAL_BATCH_IMAGES if diffusion else _USUAL_GLOBAL_BATCH
     least = lcm(width, problem.group)
-    return -(-usual // least) * least
+    return -(-usual_batch(problem.workload) // least) * least
+
+
+def usual_batch(workload: Workload) -> int:
+    """Samples in one step where nobody says: as many as usual, but fewer of long ones."""
+    if workload.architecture.kind == "diffusion":
+        return int(BATCH_IMAGES.value)
+    sequences = workload.preference.sequences if workload.preference is not None else 1
+    tokens = sequences * (workload.data.sequence + workload.data.image_tokens)
+    return int(min(BATCH.value, max(1, BATCH_TOKENS.value // max(1, tokens))))
 
 
 def impossible(problem: Problem, shape: Shape) -> str | None:

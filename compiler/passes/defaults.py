@@ -1,0 +1,199 @@
+"""What is taken where a spec says nothing: each value with its condition and its source.
+
+`docs/defaults.md` is made of this table. What follows from a sum, such as a micro batch, is no
+default; what a spec's own field has as its default is read from there.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from tunec.schemas.frozen import dataclass
+from tunec.schemas.shape import Shape
+from tunec.schemas.spec import Lora, Optimizer, Qlora, Train
+from tunec.schemas.terms import OptimizerName
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A value that a slot gets where nobody says another."""
+
+    slot: str
+    value: Any
+    when: str
+    """On what condition; empty: always."""
+    source: str
+    """A publication or a program; a judgement says that it is one."""
+
+
+_ZEPHYR: Final = (
+    "huggingface/alignment-handbook 0213b5b recipes/zephyr-7b-beta/sft/config_qlora.yaml"
+)
+_TULU: Final = "allenai/open-instruct 0becd2c docs/tulu3.md"
+
+# ── how much a step sees ─────────────────────────────────────────────────────────────────────────
+
+BATCH: Final = Default(
+    "batch.global",
+    32,
+    "samples, of no more tokens together than the next row says; rounded up to whole samples on "
+    "every device, and to whole groups of answers",
+    "a judgement: QLoRA takes 16 to 64 (arXiv 2305.14314, appendix B.2), Stanford Alpaca 128",
+)
+BATCH_TOKENS: Final = Default(
+    "batch.global",
+    128 * 4096,
+    "tokens that a step sees at most, one sample for each device at least",
+    f"{_TULU}: 128 samples of at most 4,096 tokens",
+)
+BATCH_IMAGES: Final = Default(
+    "batch.global",
+    4,
+    "diffusion models",
+    "diffusers examples/dreambooth README_sdxl.md: one image, accumulated over 4 steps",
+)
+SEQUENCE: Final = Default(
+    "data.sequence",
+    2048,
+    "models of text, up to their context; a note says so",
+    f"{_ZEPHYR}: max_length",
+)
+SIDE: Final = Default(
+    "data.image_width",
+    1024,
+    "pixels of an image where neither spec nor model gives its size; a note says so",
+    "a judgement: 1024 x 1024 becomes 1369 tokens in Qwen2.5-VL, a screenshot of 1280 x 720 1196",
+)
+
+# ── rewarded answers ─────────────────────────────────────────────────────────────────────────────
+
+VLLM_SHARE: Final = Default(
+    "generation.device_share",
+    0.3,
+    "answers written by vLLM on the training devices",
+    "trl 0.18.2 to 1.16.0 trainer/grpo_config.py `vllm_gpu_memory_utilization`",
+)
+# ── how fast ─────────────────────────────────────────────────────────────────────────────────────
+
+Method = Literal["full", "adapter"]
+Aim = Literal["language", "diffusion", "dpo", "grpo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A learning rate of AdamW, for models of more than so many parameters."""
+
+    method: Method
+    aim: Aim
+    above: float
+    value: float
+    source: str
+
+    @property
+    def default(self) -> Default:
+        """The same as a row of the page."""
+        of = {"full": "full training", "adapter": "adapters"}[self.method]
+        aim = {"language": "by given texts", "diffusion": "of diffusion models"}
+        size = f", above {self.above / 1e9:g}B parameters" if self.above else ""
+        when = f"{of} {aim.get(self.aim, f'by {self.aim.upper()}')}{size}"
+        return Default("optimizer.learning_rate", self.value, when, self.source)
+
+
+_PEFT_AND_TRL: Final = "trl 1.16 docs/source/peft_integration.md, 'Learning Rate Considerations'"
+_LLAMA_3: Final = "arXiv 2407.21783 (Llama 3), section 4.1.3: the largest models, at 1e-5"
+
+RATES: Final = (
+    Rate("full", "language", 0, 2e-5, "tatsu-lab/stanford_alpaca README: 7B"),
+    Rate("full", "language", 40e9, 1e-5, _LLAMA_3),
+    Rate("adapter", "language", 0, 2e-4, "arXiv 2305.14314 (QLoRA), appendix B.2: 7B and 13B"),
+    Rate(
+        "adapter",
+        "language",
+        14e9,
+        1e-4,
+        "the same: 33B and 65B; artidoro/qlora 046b26e README: 0.0001 for models larger than 13B",
+    ),
+    Rate("adapter", "diffusion", 0, 1e-4, "diffusers examples/dreambooth README_sdxl.md, _flux.md"),
+    Rate("full", "diffusion", 0, 1e-5, "diffusers examples/text_to_image README.md"),
+    Rate("full", "dpo", 0, 5e-7, f"{_PEFT_AND_TRL}; {_TULU}: 8B"),
+    Rate("full", "dpo", 40e9, 2e-7, f"{_TULU}: 70B and 405B"),
+    Rate("adapter", "dpo", 0, 5e-6, _PEFT_AND_TRL),
+    Rate("full", "grpo", 0, 1e-6, _PEFT_AND_TRL),
+    Rate("adapter", "grpo", 0, 1e-5, _PEFT_AND_TRL),
+)
+
+_OF_LION: Final = "arXiv 2302.06675 (Lion), section 5: a rate 3 to 10 times smaller than AdamW's"
+_LIONS: Final = ("lion", "lion_8bit", "paged_lion_8bit", "paged_lion_32bit")
+PACES: Final[Mapping[str, tuple[float, str]]] = dict.fromkeys(_LIONS, (0.2, _OF_LION))
+"""Share of AdamW's rate for optimizers whose makers say one, with the source."""
+
+
+def usual_rate(method: Method, aim: Aim, parameters: int, optimizer: OptimizerName) -> float:
+    """The learning rate of a method, for a model of so many parameters."""
+    fitting = (r for r in RATES if (r.method, r.aim) == (method, aim) and parameters > r.above)
+    share, _ = PACES.get(optimizer, (1.0, ""))
+    return float(f"{max(fitting, key=lambda each: each.above).value * share:.3g}")
+
+
+# ── the fields of the spec ───────────────────────────────────────────────────────────────────────
+
+_ADAMW: Final = "torch 2.13 optim/adamw.py `AdamW`"
+
+
+def _of(shape: type[Shape], field: str) -> Any:
+    """The default of a field of the spec."""
+    return shape.model_fields[field].default
+
+
+OF_FIELDS: Final = (
+    Default(
+        "adapter.rank",
+        _of(Lora, "rank"),
+        "adapters",
+        f"{_ZEPHYR}: lora_r",
+    ),
+    Default("adapter.alpha", "2 x rank", "adapters", "a judgement: usual in PEFT's own examples"),
+    Default(
+        "adapter.dropout", _of(Lora, "dropout"), "adapters", "peft 0.21.2 tuners/lora/config.py"
+    ),
+    Default(
+        "adapter.targets",
+        _of(Lora, "targets"),
+        "adapters on models of text; on diffusion models the attention alone",
+        "arXiv 2305.14314 (QLoRA), section 4; diffusers' own default",
+    ),
+    Default("quantization.format", _of(Qlora, "format"), "QLoRA", "arXiv 2305.14314, section 3"),
+    Default("quantization.double", _of(Qlora, "double"), "QLoRA", "arXiv 2305.14314, section 3"),
+    Default(
+        "optimizer.name",
+        _of(Optimizer, "name"),
+        "adamw_bf16 for diffusion models in bf16",
+        "transformers 5.23 training_args.py `optim`; simpletuner's own default",
+    ),
+    Default("optimizer.beta1", _of(Optimizer, "beta1"), "", _ADAMW),
+    Default("optimizer.beta2", _of(Optimizer, "beta2"), "", _ADAMW),
+    Default("optimizer.epsilon", _of(Optimizer, "epsilon"), "", _ADAMW),
+    Default(
+        "optimizer.weight_decay",
+        _of(Optimizer, "weight_decay"),
+        "",
+        f"transformers 5.23 training_args.py `weight_decay`; {_TULU}",
+    ),
+    Default(
+        "optimizer.max_grad_norm",
+        _of(Optimizer, "max_grad_norm"),
+        "",
+        "transformers 5.23 training_args.py `max_grad_norm`",
+    ),
+    Default("runtime.seed", _of(Train, "seed"), "", "transformers 5.23 training_args.py `seed`"),
+)
+
+DEFAULTS: Final = (
+    *(BATCH, BATCH_TOKENS, BATCH_IMAGES, SEQUENCE, SIDE, VLLM_SHARE),
+    *(each.default for each in RATES),
+    *(
+        Default("optimizer.learning_rate", f"{share:g} x AdamW's", name, source)
+        for name, (share, source) in PACES.items()
+    ),
+    *OF_FIELDS,
+)
+"""Every row, in the order of the page."""

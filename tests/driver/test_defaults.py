@@ -1,0 +1,74 @@
+"""What nobody says is taken from one table of published practice, by method, size and length."""
+
+import pytest
+from planning import decided
+
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.passes.defaults import BATCH, BATCH_TOKENS, DEFAULTS, OF_FIELDS, RATES
+
+
+def data(sequence):
+    return {"train": "train.jsonl", "samples": 10_000, "sequence": sequence}
+
+
+def test_every_row_is_of_a_slot_and_has_a_source():
+    assert {each.slot for each in DEFAULTS} <= set(SLOTS)
+    assert all(each.source for each in DEFAULTS)
+    assert len({(each.slot, each.when) for each in DEFAULTS}) == len(DEFAULTS)
+
+
+def test_for_every_aim_there_is_a_rate_of_any_size():
+    aims = {(each.method, each.aim) for each in RATES}
+    assert aims == {(each.method, each.aim) for each in RATES if not each.above}
+    assert len(aims) == 8
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "rate"),
+    [
+        ("llama-3.2-1b", "lora", 2e-4),
+        ("llama-2-13b", "qlora", 2e-4),
+        ("qwen2.5-32b", "qlora", 1e-4),
+        ("llama-3.1-70b", "qlora", 1e-4),
+        ("llama-3.1-70b", "lora", 1e-4),
+        ("llama-3.1-8b", "full", 2e-5),
+        ("llama-3.1-70b", "full", 1e-5),
+    ],
+)
+def test_rate_by_method_and_size(model, method, rate):
+    plan = decided(model=model, method=method, hardware="h100-x8-n4", data=data(1024))
+    assert plan.optimizer.learning_rate == rate
+
+
+def test_rate_by_objective_and_optimizer():
+    dpo = decided(method="full", objective="dpo")
+    assert dpo.optimizer.learning_rate == 5e-7
+    lion = decided(method="full", train={"optimizer": "lion"})
+    assert lion.optimizer.learning_rate == 4e-6
+    assert (
+        decided(train={"optimizer": "lion", "learning_rate": 1e-4}).optimizer.learning_rate == 1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("sequence", "devices", "batch"),
+    [(512, 2, 32), (16_384, 2, 32), (32_768, 2, 16), (65_536, 8, 8), (65_536, 16, 16)],
+)
+def test_a_step_sees_so_many_tokens_at_most_but_a_sample_on_every_device(sequence, devices, batch):
+    hardware = f"h200-x{min(devices, 8)}-n{max(1, devices // 8)}"
+    plan = decided(hardware=hardware, data=data(sequence))
+    assert (plan.parallel.world, plan.batch.global_) == (devices, batch)
+    assert plan.batch.global_ * sequence <= max(BATCH_TOKENS.value, devices * sequence)
+
+
+def test_pairs_of_answers_count_twice():
+    pairs = decided(method="lora", objective="dpo", hardware="h200-x2", data=data(16_384))
+    assert pairs.batch.global_ == BATCH.value // 2
+
+
+def test_a_row_of_a_field_is_what_a_plan_has():
+    plan = decided(method="qlora")
+    own = [each for each in OF_FIELDS if not isinstance(each.value, str) or each.when == "QLoRA"]
+    assert len(own) > 5
+    for each in own:
+        assert plan[each.slot] == each.value, each.slot
