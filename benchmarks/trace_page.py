@@ -12,7 +12,7 @@ from trace_combinations import subject
 from trace_models import BY_NAME
 from trace_row import Combination
 
-from tunec.compiler.analyses.memory.account import account, samples
+from tunec.compiler.analyses.memory.account import AHEAD, account, samples
 from tunec.compiler.tracing.comparison import phase_of
 from tunec.schemas.units import format_bytes
 
@@ -49,7 +49,8 @@ def accounted(row: Combination) -> int:
     asked = subject(row)
     found = account(asked.workload, asked.layout)
     micro = asked.layout.batch.micro
-    return max(line.at(micro) for line in found.lines if row.answers or not line.evaluates)
+    lines = (line for line in found.lines if line.name not in AHEAD)
+    return max(line.at(micro) for line in lines if row.answers or not line.evaluates)
 
 
 def error_of(row: dict[str, Any]) -> float:

@@ -199,6 +199,20 @@ def _misnamed(spec: Spec, asked: Sequence[Asked], artifacts: Artifacts) -> Itera
             )
 
 
+def enclosed(
+    asked: Sequence[Asked], plan: Plan, artifacts: Artifacts
+) -> dict[str, tuple[Artifact, ...]]:
+    """The files, with those that hold the others for a cluster which sees no directory of ours."""
+    texts = {
+        f"{name}/{each.name}": each.text for name, files in artifacts.items() for each in files
+    }
+    found = dict(artifacts)
+    for target, _ in asked:
+        if target.encloses is not None:
+            found[target.name] = (*artifacts[target.name], target.encloses(plan, texts))
+    return found
+
+
 # ── the entry ────────────────────────────────────────────────────────────────────────────────────
 
 

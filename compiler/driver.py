@@ -3,19 +3,18 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from hashlib import sha256
 from typing import Final
 
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
-from tunec.compiler.bundle import Outset, bundle, completed, paths, view_of
+from tunec.compiler.bundle import Outset, bundle, completed, enclosed, paths, view_of
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
-from tunec.compiler.emit import emit, unsupported
+from tunec.compiler.emit import Emitted, emit, unsupported
 from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.load import Loaded, with_settings
 from tunec.compiler.gather import Unresolved, gather
-from tunec.compiler.ir.grouped import Grouped
+from tunec.compiler.header import header_of
 from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
@@ -23,17 +22,27 @@ from tunec.compiler.ir.plan import Draft, Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.allowed_names import unknown_allowances
 from tunec.compiler.lints.emitted import objections
-from tunec.compiler.locate import locate
+from tunec.compiler.locate import locate, traced
 from tunec.compiler.passes.contract import Outcome, Pass
 from tunec.compiler.passes.fit.fit import GROUPS as FIT
 from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.search import Answer, search
 from tunec.compiler.passes.pipeline import PIPELINE, STAGES
 from tunec.compiler.passes.stage import Stage
+from tunec.compiler.passing import unread
 from tunec.compiler.placing import placed
-from tunec.compiler.requirements import Asked, contradicted, entry_of, needs, requirements, torn
+from tunec.compiler.requirements import (
+    Asked,
+    contradicted,
+    counting,
+    entry_of,
+    needs,
+    releases,
+    requirements,
+    take_fsdp,
+    torn,
+)
 from tunec.compiler.target import Artifact
-from tunec.compiler.version import __version__
 from tunec.schemas.frozen import dataclass
 
 Hook = Callable[[Pass, Ledger], None]
@@ -111,9 +120,14 @@ def plan(
         )
     except Unresolved as unresolved:
         return Planned(loaded, locate((*loaded.diagnostics, *unresolved.diagnostics), loaded))
-    needed = needs(asked)
-    facts = replace(facts, needs=needed) if needed else facts
-    facts = replace(facts, takes_fsdp=True) if _take_fsdp(asked) else facts
+    facts = replace(
+        facts,
+        needs=needs(asked),
+        releases=releases(asked, facts.versions),
+        takes_fsdp=take_fsdp(asked),
+        lengths=loaded.lengths,
+        counting=counting(asked, facts.versions),
+    )
     draft, ledger, found, answer = _run(facts, hook)
     if facts.takes_fsdp and _is_unsaid(draft.plan(), facts, asked):
         facts = replace(facts, takes_fsdp=False)
@@ -133,9 +147,16 @@ def plan(
     return Planned(loaded, locate(found, loaded), facts, ledger, decided, memory, time)
 
 
-def _take_fsdp(asked: Sequence[Asked]) -> bool:
-    """Whether the search may choose FSDP unasked."""
-    return bool(asked) and all(target.takes_fsdp for target, _ in asked)
+def _with_entry(
+    plan: Plan, ledger: Ledger, facts: Facts, asked: Sequence[Asked]
+) -> tuple[Plan, Ledger]:
+    """The plan with the program of the asked trainer, unless the spec names a script."""
+    if facts.spec.run.script is not None or "launch.script" in facts.pins:
+        return plan, ledger
+    found = entry_of(asked, plan, facts.versions)
+    if found is None:
+        return plan, ledger
+    return plan.with_values({found.slot: found.value}), ledger.add((found,))
 
 
 def _is_unsaid(decided: Plan, facts: Facts, asked: Sequence[Asked]) -> bool:
@@ -152,24 +173,12 @@ def _is_said(decided: Plan, facts: Facts, asked: Sequence[Asked]) -> bool:
     )
 
 
-def _with_entry(
-    plan: Plan, ledger: Ledger, facts: Facts, asked: Sequence[Asked]
-) -> tuple[Plan, Ledger]:
-    """The plan with the program of the asked trainer, unless the spec names a script."""
-    if facts.spec.run.script is not None or "launch.script" in facts.pins:
-        return plan, ledger
-    found = entry_of(asked, plan, facts.versions)
-    if found is None:
-        return plan, ledger
-    return plan.with_values({found.slot: found.value}), ledger.add((found,))
-
-
 def _accounts(plan: Plan, facts: Facts, answer: Answer) -> tuple[Account, TimeAccount]:
     """The accounts of a plan; its layout is the one that was found, unless pins have changed it."""
     problem, best = answer.problem, answer.best
     if best is not None and _is_found(best.layout, facts):
         return account(problem.workload, best.layout, problem.vendor), best.time
-    layout = layout_of_plan(plan)
+    layout = Layout.of(plan)
     time = step_time(problem.workload, layout, problem.machine)
     return account(problem.workload, layout, problem.vendor), time
 
@@ -211,6 +220,21 @@ def _attempt(loaded: Loaded, asked: Sequence[Asked], settings: Sequence[str]) ->
     return time.step_seconds if result.ok and time is not None else None
 
 
+Objecting = Callable[[Asked, Sequence[Artifact], Facts, Plan], tuple[Diagnostic, ...]]
+"""Rules over the files of a target."""
+
+Emitting = Callable[[Asked, Plan, Mapping[str, str], tuple[str, ...]], Emitted]
+"""The files of a target for a plan: the releases that will run, and the lines of a header."""
+
+
+def emit_for(
+    asked: Asked, plan: Plan, software: Mapping[str, str], header: tuple[str, ...]
+) -> Emitted:
+    """Write a plan in the words of one asked target."""
+    target, version = asked
+    return emit(target, plan, version, software=software, header=header)
+
+
 def compile_spec(
     loaded: Loaded,
     asked: Sequence[Asked],
@@ -223,24 +247,43 @@ def compile_spec(
     With an `outset` they are a bundle: their paths hold where they are started, and `run` starts
     them. Without it each file is by itself, with paths as the spec has them.
     """
-    planned = plan(loaded, asked, repairing=repairing)
+    return written(plan(loaded, asked, repairing=repairing), asked, outset)
+
+
+def written(
+    planned: Planned,
+    asked: Sequence[Asked],
+    outset: Outset | None = None,
+    emitting: Emitting = emit_for,
+    objecting: Objecting = objections,
+) -> Compiled:
+    """The files of a plan; `emitting` and `objecting` may remember what other plans came to."""
     if planned.plan is None or planned.facts is None:
         return Compiled(planned, {}, planned.diagnostics)
-    spec, decided = planned.facts.spec, planned.plan
+    loaded, spec, decided = planned.loaded, planned.facts.spec, planned.plan
     if outset is not None:
         asked = completed(asked, decided, spec, outset.starter)
     plans = _as_seen(asked, decided, loaded, outset)
     header = header_of(loaded, decided)
-    artifacts, found = _emitted(planned, asked, plans, header)
-    run: Artifact | None = None
-    if outset is not None and not has_errors(found):
-        made = bundle(asked, artifacts, decided, spec, header)
-        artifacts, run = made.artifacts, made.run
-        found = (*found, *locate(made.diagnostics, loaded))
-    every = (*planned.diagnostics, *found)
-    if has_errors(every):
-        return Compiled(planned, {}, every)
-    return Compiled(planned, artifacts, every, run, plans)
+    artifacts: dict[str, tuple[Artifact, ...]] = {}
+    found = [*planned.diagnostics, *locate(unread((each for each, _ in asked), decided), loaded)]
+    for each in asked:
+        name = each[0].name
+        seen = replace(planned, plan=plans[name])
+        artifacts[name], more = emitting(each, plans[name], planned.facts.versions, header)
+        found += locate(traced(more, planned.ledger, loaded), loaded)
+        if not has_errors(more):
+            found += objected(seen, each, artifacts[name], objecting)
+    if has_errors(found):
+        return Compiled(planned, {}, tuple(found))
+    if outset is None:
+        return Compiled(planned, enclosed(asked, decided, artifacts), tuple(found), None, plans)
+    made = bundle(asked, artifacts, decided, spec, header)
+    found += locate(made.diagnostics, loaded)
+    if has_errors(found):
+        return Compiled(planned, {}, tuple(found))
+    files = enclosed(asked, decided, made.artifacts)
+    return Compiled(planned, files, tuple(found), made.run, plans)
 
 
 def _as_seen(
@@ -256,27 +299,6 @@ def _as_seen(
     }
 
 
-def _emitted(
-    planned: Planned, asked: Sequence[Asked], plans: Mapping[str, Plan], header: Sequence[str]
-) -> tuple[Mapping[str, tuple[Artifact, ...]], tuple[Diagnostic, ...]]:
-    """The files of each target, and all that is to be said of them."""
-    artifacts: dict[str, tuple[Artifact, ...]] = {}
-    found: list[Diagnostic] = []
-    software = planned.facts.versions if planned.facts else {}
-    for target, version in asked:
-        seen = plans[target.name]
-        files, more = emit(target, seen, version, software=software, header=header)
-        artifacts[target.name] = files
-        found += locate(more, planned.loaded)
-        if not has_errors(more):
-            found += objected(replace(planned, plan=seen), (target, version), files)
-    return artifacts, tuple(found)
-
-
-Objecting = Callable[[Asked, Sequence[Artifact], Facts, Plan], tuple[Diagnostic, ...]]
-"""Rules over the files of a target."""
-
-
 def objected(
     planned: Planned, asked: Asked, files: Sequence[Artifact], objecting: Objecting = objections
 ) -> tuple[Diagnostic, ...]:
@@ -284,32 +306,12 @@ def objected(
     if planned.facts is None or planned.plan is None:
         return ()
     found = objecting(asked, files, planned.facts, planned.plan)
+    if not found:
+        return ()
     errors = [each for each in found if each.severity == "error"]
     rest = [each for each in found if each.severity != "error"]
     strictly = replace(planned.loaded, allowances=())
     return (*locate(errors, strictly), *locate(rest, planned.loaded))
-
-
-def header_of(loaded: Loaded, plan: Plan) -> tuple[str, ...]:
-    """What a file says of itself where it can have comments: versions and digests."""
-    read = "".join(f"{name}:{digest}" for name, digest in loaded.files)
-    texts = _DECIDED.texts(plan)
-    decided = ", ".join(texts[group] for group in _SORTED)
-    return (f"tunec {__version__}; spec {_digest(read)}, plan {_digest(f'[{decided}]')}",)
-
-
-def _decided(values: Mapping[str, object]) -> str:
-    """Slots and values in words, in a list of pairs."""
-    return ", ".join(f"({path!r}, {repr(value)!r})" for path, value in sorted(values.items()))
-
-
-_DECIDED: Final = Grouped(_decided)
-_SORTED: Final = tuple(dict.fromkeys(SLOTS[path].group for path in sorted(SLOTS)))
-"""The groups in the order of their slots' paths, which begin with them."""
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()[:16]
 
 
 def run_passes(
@@ -348,19 +350,6 @@ def _run(
 
 
 _SINGLE: Final = tuple(Stage((each,)) for each in PIPELINE)
-
-
-def layout_of_plan(plan: Plan) -> Layout:
-    """The part of a plan that the accounts call a layout."""
-    return Layout(
-        plan.parallel,
-        plan.states,
-        plan.zero,
-        plan.activation_checkpointing,
-        plan.batch,
-        plan.fsdp,
-        -(-plan.parallel.world // plan.devices.per_node),
-    )
 
 
 def _definitions(outcomes: Sequence[tuple[Pass, Outcome]]) -> tuple[Definition, ...]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.show import show
 from tunec.compiler.json_check import UnknownKeyword, is_valid
+from tunec.compiler.passing import Placed, place
 from tunec.compiler.read import settle
 from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target, refused
 from tunec.schemas.frozen import dataclass
@@ -49,17 +51,47 @@ def emit(
     dialect = target.dialect(version, software)
     write = drafting or draft_of
     every = [write(file, plan, dialect, header) for file in target.files if file.when(plan)]
-    drafts = [draft for draft in every if not draft.is_left_out]
+    missing = {draft.file.name for draft in every if draft.is_left_out}
+    drafts = [each for each in every if not missing & {each.file.name, each.file.part_of}]
+    drafts, refusals = _passed_through(target, plan, dialect, drafts, header)
     artifacts = tuple(draft.artifact for draft in drafts)
     found = [
-        *(_left_out(draft, plan) for draft in every if draft not in drafts),
+        *(_left_out(draft, plan) for draft in every if draft.is_left_out),
         *_losses(target, plan, version, drafts),
         *_unsaid(target, plan, version, drafts),
+        *refusals,
         *(fault for draft in drafts for fault in draft.faults),
         *(fault for draft in drafts for fault in draft.file.check(plan, dialect)),
         *target.check(plan, version),
     ]
     return artifacts, tuple(dict.fromkeys(found))
+
+
+def _passed_through(
+    target: Target, plan: Plan, dialect: Dialect, drafts: list["Draft"], header: Sequence[str]
+) -> tuple[list["Draft"], tuple[Diagnostic, ...]]:
+    """The drafts with the keys that a plan passes through, and why some of these cannot be."""
+    if not plan.runtime.extra:
+        return drafts, ()
+    placed, faults = place(target, (each.file for each in drafts), plan, dialect, schema)
+    return [_with_extra(each, placed, dialect, header) for each in drafts], faults
+
+
+def _with_extra(
+    draft: "Draft", placed: Iterable[Placed], dialect: Dialect, header: Sequence[str]
+) -> "Draft":
+    mine = [each for each in placed if each.file == draft.file.name]
+    if not mine:
+        return draft
+    values = _document([draft.artifact.values, {each.path: each.extra.value for each in mine}])
+    places = {each.path: each.extra.place for each in mine}
+    faults = (
+        replace(
+            each, labels=tuple(replace(at, path=places.get(at.path, at.path)) for at in each.labels)
+        )
+        for each in invalid(draft.file, values, dialect)
+    )
+    return replace(draft, artifact=artifact(draft.file, values, header), faults=tuple(faults))
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +278,33 @@ def _loss(target: Target, plan: Plan, version: Version, slot: str, reason: str) 
         f"{target.name} ({target.package} {version}) cannot say {slot} {show(slot, plan[slot])}",
         (Label("decided here", path=slot),),
         (reason,),
-        help=f"choose another value for {slot}, or another target",
+        help=f"{_other_release(target, plan, version, slot)}pin {slot} to another value, or "
+        "compile to another target",
     )
+
+
+def _other_release(target: Target, plan: Plan, version: Version, slot: str) -> str:
+    """The release nearest to one that has a word for a decided value, if there is any."""
+    known = [Version(each) for each in target.releases]
+    able = [each for each in known if _can_say(target, plan, slot, each)]
+    later = [each for each in able if each > version]
+    if later:
+        rest = [each for each in known if each >= later[0]]
+        return f"use {target.package} {later[0]}{' or later' if rest == later else ''}, "
+    return f"use {target.package} {able[-1]}, " if able else ""
+
+
+def _can_say(target: Target, plan: Plan, slot: str, version: Version) -> bool:
+    """Whether the rows of a release hold the value of a slot, as far as they alone say."""
+    dialect = target.dialect(version)
+    files = (file for file in target.files if file.when(plan))
+    rows = [
+        said_by(row, plan, dialect)
+        for file in files
+        for row in rows_of(file, dialect)
+        if slot in row.slots and row.when(plan)
+    ]
+    return bool(rows) and not any(slot in each.lost for each in rows)
 
 
 def invalid(file: File, values: Json, dialect: Dialect) -> Iterator[Diagnostic]:

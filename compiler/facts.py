@@ -1,12 +1,14 @@
 """What a plan is made from: the spec with every name in it resolved."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cache
 from operator import attrgetter
 from typing import Any
 
+from tunec.compiler.analyses.counting import TRAINER, Counting
 from tunec.compiler.analyses.memory.calibration import Calibration
+from tunec.compiler.analyses.packing import Lengths
 from tunec.compiler.analyses.selection import Selection
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Draft
@@ -57,10 +59,16 @@ class Facts:
     """Consumer versions that will run: spec, command line and cluster joined."""
     pins: Mapping[str, Definition]
     """Definitions of rank PIN by slot: the spec's, the command line's, the asked targets'."""
+    releases: Mapping[str, str] = field(default_factory=dict)
+    """The release of each package that the asked targets' files are written for."""
     needs: tuple[Callable[[Spec, Draft], Iterable[Definition]], ...] = ()
     """Pins of the asked targets that depend on what is decided; the others win over them."""
     takes_fsdp: bool = False
     """Whether there are asked targets, and all of them can say FSDP."""
+    lengths: Lengths | None = None
+    """What is known of the tokens of each sample."""
+    counting: Counting = TRAINER
+    """How the trainer that is asked for counts its steps."""
 
     def told(self, paths: tuple[str, ...]) -> tuple[Any, ...]:
         """Facts by their paths, such as `spec.method`."""

@@ -1,11 +1,15 @@
 """Find the line: diagnostics name paths of the spec, and this puts the spans to them."""
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tunec.compiler.diagnostics.allow import suppress
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.ir.ledger import Definition, Ledger, Rank
+from tunec.compiler.ir.show import show
+from tunec.compiler.ir.slots import SLOTS
 from tunec.schemas.source import Span, dotted
 
 
@@ -23,6 +27,68 @@ def locate(diagnostics: Iterable[Diagnostic], loaded: Loaded) -> tuple[Diagnosti
         for each in found
     )
     return suppress((_somewhere(each, spans) for each in placed), loaded.allowances).kept
+
+
+def traced(
+    diagnostics: Iterable[Diagnostic], ledger: Ledger, loaded: Loaded
+) -> tuple[Diagnostic, ...]:
+    """Point what is said of decided slots at the lines of the spec from which they follow.
+
+    A slot that nothing written led to gets no line, and a note of the decision that did.
+    """
+    written = {dotted(path) for path in loaded.spans}
+    return tuple(_traced(each, ledger, written) for each in diagnostics)
+
+
+def _traced(diagnostic: Diagnostic, ledger: Ledger, written: set[str]) -> Diagnostic:
+    labels: list[Label] = []
+    notes = [*diagnostic.notes]
+    for label in diagnostic.labels:
+        winner = None if label.span or label.path not in SLOTS else ledger.winner(label.path)
+        if winner is None or (winner.rank is Rank.PIN and f"pin.{label.path}" in written):
+            labels.append(label)
+            continue
+        line, cause = _led_to(winner, ledger, written)
+        if line:
+            text = label.text if cause is winner else f"{label.path} follows from this"
+            labels.append(replace(label, text=text, path=line))
+        else:
+            notes.append(_decision(winner))
+    return replace(diagnostic, labels=tuple(labels), notes=tuple(notes))
+
+
+def _decision(winner: Definition) -> str:
+    value = show(winner.slot, winner.value)
+    return f"{winner.slot} is {value} by {winner.author}: {winner.reason}"
+
+
+def _led_to(winner: Definition, ledger: Ledger, written: set[str]) -> tuple[str, Definition | None]:
+    """The written path from which a slot follows by the fewest steps, and what rests on it.
+
+    Where only fields led there that nobody wrote, it is the nearest thing written around one.
+    """
+    around: tuple[str, Definition | None] = "", None
+    for each in _below(winner, ledger):
+        for origin in (one for one in each.rests if one.kind == "spec"):
+            if origin.path in written:
+                return origin.path, each
+            parent = origin.path.rpartition(".")[0]
+            if parent in written and not around[0]:
+                around = parent, each
+    return around
+
+
+def _below(winner: Definition, ledger: Ledger) -> Iterator[Definition]:
+    """A definition and those of the slots that it rests on, nearest first."""
+    waiting, seen = deque([winner]), {winner.slot}
+    while waiting:
+        each = waiting.popleft()
+        yield each
+        for path in (origin.path for origin in each.rests if origin.kind == "slot"):
+            below = ledger.winner(path)
+            if below is not None and path not in seen:
+                seen.add(path)
+                waiting.append(below)
 
 
 def _somewhere(diagnostic: Diagnostic, spans: dict[str, Span]) -> Diagnostic:

@@ -32,7 +32,8 @@ class View:
 
     def from_folder(self, name: str) -> "View":
         """The view from a folder of the bundle's root."""
-        return View(*(posixpath.relpath(each, name) for each in (self.spec, self.root)))
+        above = "../" * len(name.split("/"))
+        return View(*(posixpath.normpath(f"{above}{each}") for each in (self.spec, self.root)))
 
 
 def placed(plan: Plan, loaded: Loaded, view: View, bundled: Container[str]) -> Plan:

@@ -2,11 +2,13 @@
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
+from tunec.compiler.analyses.counting import TRAINER, Counting
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.frontend.load import Loaded
@@ -61,6 +63,24 @@ def needs(asked: Iterable[Asked]) -> tuple[Callable[[Spec, Draft], list[Definiti
     )
 
 
+def releases(asked: Iterable[Asked], versions: Mapping[str, str]) -> dict[str, str]:
+    """The release of each package that the files of the asked targets are written for.
+
+    A named version that is none names nothing: `emit.unsupported` reports it.
+    """
+    found: dict[str, str] = {}
+    for target, version in asked:
+        with suppress(InvalidVersion):
+            dialect = target.dialect(version, versions)
+            found |= {name: str(each) for name, each in dialect.items() if name}
+    return found
+
+
+def take_fsdp(asked: Sequence[Asked]) -> bool:
+    """Whether the search may choose FSDP unasked."""
+    return bool(asked) and all(target.takes_fsdp for target, _ in asked)
+
+
 _LAUNCHER_FILE: Final = "accelerate.yaml"
 
 
@@ -77,6 +97,18 @@ def _starts_plainly(spec: Spec, draft: Draft) -> Mapping[str, Any]:
         return {}
     plain = draft.parallel.engine == "fsdp" and draft.parallel.sequence == 1
     return {"launch.launcher": "torchrun"} if plain else {}
+
+
+def counting(asked: Sequence[Asked], versions: Mapping[str, str]) -> Counting:
+    """How the first of the asked targets that trains counts; an engine beside it does not."""
+    engines = {name for target, _ in asked for name in target.beside}
+    for target, version in sorted(asked, key=lambda each: each[0].package in engines):
+        if target.counting is not None:
+            try:
+                return target.counting(target.dialect(version, versions))
+            except InvalidVersion:
+                break  # which is reported where versions are checked
+    return TRAINER
 
 
 def _needed(

@@ -12,10 +12,10 @@ from typing import Any, Final, Literal
 
 from packaging.version import Version
 
+from tunec.compiler.analyses.counting import Counting
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.ir.ledger import Definition
 from tunec.compiler.ir.plan import Draft, Plan
-from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.releases import Package, Releases
 from tunec.compiler.starting import Start
@@ -75,6 +75,8 @@ class Entry:
     the slots, or they have no effect."""
     package: str = ""
     """The distribution that `since`, `until` and `absent` count; empty: the target's own."""
+    yields: bool = False
+    """Whether a key that a spec passes through may say something else."""
 
     def holds_at(self, version: Version) -> bool:
         """Whether the consumer knows these keys in that version."""
@@ -100,8 +102,7 @@ class Cannot:
 
     `loses` says what a decided value means: False, another file or program of the run says it (the
     trainer builds the adapter, DeepSpeed never sees it); True, it would be lost, which is an error
-    unless the value is one of `harmless`. A loss of the slot `by` is the cause of this one too, and
-    is reported alone.
+    unless the value is one of `harmless`. The loss of slot `by` causes this one: it alone is told.
     """
 
     reason: str
@@ -112,30 +113,6 @@ class Cannot:
     def refuses(self, value: Any) -> bool:
         """Whether a value that no row says would be lost."""
         return self.loses and value not in self.harmless
-
-
-def supervised(trainer: str) -> Mapping[str, Cannot]:
-    """The refusals of a trainer that knows one objective, given texts, and one loss."""
-    alone = f"{trainer} trains towards given texts, and nothing else"
-    logits = f"{trainer} computes all logits at once"
-    answers = (slot for slot in SLOTS if slot.startswith(("objective.", "generation.")))
-    return {
-        "adapter.merge": Cannot("a script of the user's own merges, when training is done"),
-        **{slot: Cannot(alone) for slot in answers},
-        **evaluating_by_loss(trainer),
-        "objective.kind": Cannot(alone, loses=True, harmless=("sft",)),
-        "loss.path": Cannot(logits, loses=True, harmless=("full",), by="objective.kind"),
-    }
-
-
-def evaluating_by_loss(trainer: str) -> Mapping[str, Cannot]:
-    """The refusals of a trainer that is not told to compute anything but the loss."""
-    alone = f"{trainer} evaluates by the loss, and no key tells it otherwise"
-    rest = (slot for slot in SLOTS if slot.startswith("evaluation."))
-    return {
-        **{slot: Cannot(alone) for slot in rest},
-        "evaluation.predictions": Cannot(alone, loses=True, harmless=("loss",)),
-    }
 
 
 def refused(
@@ -180,6 +157,8 @@ class File:
     is_optional: bool = False
     """Whether it says what other files say too, so that it may be left out where it cannot say a
     plan; a note tells."""
+    part_of: str = ""
+    """The file that names this one, which is left out with it; empty: it stands for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,19 +209,24 @@ class Target:
     """What the consumer refuses or silently changes though every key is well formed."""
     releases: tuple[str, ...] = ()
     """The newest release of each supported minor version, oldest first."""
-    beside: Mapping[str, Package] = field(default_factory=lambda: _NOBODY)
+    beside: Mapping[str, Package] = field(default_factory=dict)
     """Other distributions whose versions select keys of this target's files."""
     companions: Callable[[Version], Mapping[str, str]] = field(default=lambda _: {})
     """Versions of these that go with one of the own package, where nobody names them."""
     together: Callable[[Documents], Iterable[Definition]] = field(default=lambda _: ())
     """What documents say only together."""
-    heeds_launcher: bool = False
-    """Whether its reader heeds the engine of the launcher's own file, so that none here says it."""
     starts: tuple[Start, ...] = ()
     """How its files are started; the first way that a plan has the file for is taken."""
     entry: Callable[[Plan, Dialect], tuple[str, ...]] | None = None
     """The words that start its own program for a plan, from the root of a bundle: a module and its
     arguments. None: it has no program of its own, or its own file starts it."""
+    encloses: Callable[[Plan, Mapping[str, str]], Artifact] | None = None
+    """A further file that holds the texts of the run's other files, which it gets by their paths:
+    for a cluster that sees no directory of ours."""
+    heeds_launcher: bool = False
+    """Whether its reader heeds the engine of the launcher's own file, so that none here says it."""
+    counting: Callable[[Dialect], Counting] | None = None
+    """How it counts optimizer steps; None: it trains nothing."""
     verify: str = ""
     """Dotted name of the module whose `PROGRAMS` read the files (compiler/verify/contract.py)."""
 

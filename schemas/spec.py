@@ -12,7 +12,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from tunec.schemas.evaluation import Evaluation
 from tunec.schemas.hardware.profile import Cluster
+from tunec.schemas.job import Job
 from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
+from tunec.schemas.script import Script
 from tunec.schemas.shape import Shape
 from tunec.schemas.terms import (
     Attention,
@@ -136,9 +138,13 @@ class Data(Shape):
     evaluation: str | None = None
     """Evaluation data; absent: no evaluation."""
     samples: PositiveCount | None = None
-    """How many training samples there are; steps, warm-up and saving follow from it."""
+    """How many training samples there are; how many steps the run makes follows from it."""
     sequence: Length | None = None
     """Most text tokens in one sample, images not counted; not for diffusion models."""
+    lengths: str | dict[str, PositiveCount] | None = None
+    """Tokens of the samples, which make packed rows, steps and what is cut known: `mean 1200`, how
+    many samples have how many (`{800: 1500, 2400: 500}`), or a JSON file of such a mapping or of a
+    list in the data's order."""
     packing: bool = False
     """Whether several samples share one sequence."""
     images: Images | None = None
@@ -222,6 +228,10 @@ class Train(Shape):
     """The highest learning rate of the schedule; when absent, the usual one of the method."""
     schedule: ScheduleKind = "cosine"
     """Shape of the learning rate over time."""
+    schedule_arguments: dict[str, int | float | str] = {}
+    """What this shape is told beside its length and warm-up, in transformers' words:
+    `{min_lr_rate: 0.1}` of cosine_with_min_lr, `{num_cycles: 3}` of cosine_with_restarts,
+    `{num_decay_steps: 200}` of warmup_stable_decay."""
     warmup: Annotated[
         Warmup, BeforeValidator(_warmup_by_value, json_schema_input_type=Count | Share | Warmup)
     ] = Warmup.model_construct(share=0.03)
@@ -232,9 +242,13 @@ class Train(Shape):
     ] = Optimizer.model_construct()
     """The optimizer, by name or with its settings."""
     evaluations: Count | None = None
-    """How many times to evaluate over the run; absent: once an epoch where there is data for it."""
+    """How many times to evaluate over the run, where there is data for it; absent: once an epoch,
+    but 4 times at least and 10 at most."""
     checkpoints: Count | None = None
-    """How many times to save over the run; absent: once an epoch."""
+    """How many times to save over the run; absent: about once an hour, and at the end."""
+    neftune_alpha: Positive | None = None
+    """NEFTune (arXiv 2310.05914): noise on the embeddings in training; 5 to 15 are usual; absent:
+    none."""
     keep_checkpoints: PositiveCount | None = 2
     """How many of them to keep; null: all."""
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 42
@@ -248,22 +262,6 @@ class Train(Shape):
     def _one_length(self) -> Self:
         if self.epochs is not None and self.steps is not None:
             raise ValueError("give epochs or steps, not both")
-        return self
-
-
-class Script(Shape):
-    """What is started in the place of a trainer's own program."""
-
-    script: Annotated[str, Field(min_length=1)] | None = None
-    """A file, relative to the spec (`train.py`), or a module (`mine.train`)."""
-    arguments: tuple[str, ...] = ()
-    """Words that the script is given. A file of the bundle is named by its path there
-    (`huggingface/training_args.yaml`), any other file relative to the spec."""
-
-    @model_validator(mode="after")
-    def _for_a_script(self) -> Self:
-        if self.arguments and self.script is None:
-            raise ValueError("arguments are for a script of your own: give `script` too")
         return self
 
 
@@ -364,6 +362,12 @@ class Spec(Shape):
     three."""
     launcher: Launcher | None = None
     """How the processes are started; when absent, what fits the engine."""
+    job: Job = Job.model_construct()
+    """What a cluster is told of the job that runs it: queue, account, time, image, setup."""
+    extra: dict[str, dict[str, Any]] = {}
+    """Keys of a target, or of a program that reads one of its files, that tunec does not decide:
+    `{trl: {dataset_num_proc: 8}, deepspeed: {wall_clock_breakdown: true}}`. Each is checked with
+    the reader's own schema and written as it is."""
     targets: tuple[str, ...] = ()
     """What to compile to when the command line names no target: `huggingface@4.40`."""
     software: dict[str, str] = {}

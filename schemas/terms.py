@@ -1,6 +1,7 @@
 """The field's words, as closed sets: what a spec may say and what a plan can hold."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 FloatDtype = Literal["bf16", "fp16", "fp32"]
 StateDtype = Literal["bf16", "fp16", "fp32", "int8"]
@@ -27,7 +28,19 @@ OptimizerName = Literal[
 OptimizerKernel = Literal["loop", "foreach", "fused", "bitsandbytes", "own"]
 """Which implementation runs on the device: torch's three, bitsandbytes, or the trainer's own.
 With the optimizer offloaded, DeepSpeed runs its CPU Adam instead."""
-ScheduleKind = Literal["constant", "constant_with_warmup", "linear", "cosine"]
+ScheduleKind = Literal[
+    "constant",
+    "constant_with_warmup",
+    "linear",
+    "cosine",
+    "cosine_with_restarts",
+    "cosine_with_min_lr",
+    "cosine_warmup_with_min_lr",
+    "polynomial",
+    "inverse_sqrt",
+    "warmup_stable_decay",
+]
+"""As transformers 5.23.0 trainer_utils.py `SchedulerType` calls them; no metric drives these."""
 Engine = Literal["none", "ddp", "deepspeed", "fsdp"]
 FsdpSharding = Literal["none", "full", "grad_op", "hybrid"]
 """torch's `ShardingStrategy`: NO_SHARD, FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD."""
@@ -57,3 +70,14 @@ token by token."""
 Generator = Literal["none", "transformers", "vllm_colocate", "vllm_server"]
 """What writes the answers that are trained on: transformers' own loop, vLLM on the same devices, or
 a vLLM server elsewhere."""
+
+Vendor = Literal["nvidia", "amd", "intel", "huawei"]
+VISIBLE: Final[Mapping[Vendor, str]] = {
+    "nvidia": "CUDA_VISIBLE_DEVICES",
+    "amd": "HIP_VISIBLE_DEVICES",
+    "intel": "HABANA_VISIBLE_MODULES",
+    "huawei": "ASCEND_RT_VISIBLE_DEVICES",
+}
+"""The variable by which a process chooses devices: CUDA C programming guide, CUDA environment
+variables; ROCm documentation, GPU isolation techniques; Intel Gaudi documentation, Multiple Tenants
+on HPU; CANN documentation, environment variables."""

@@ -29,12 +29,19 @@ BYTE_UNITS: Final[Mapping[str, int]] = {
     "GiB": GIB,
     "TiB": KIB**4,
 }
+SECOND_UNITS: Final[Mapping[str, int]] = {
+    "s": 1,
+    "min": 60,
+    "h": 3600,
+    "d": 86_400,
+}
 COUNT_UNITS: Final[Mapping[str, int]] = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9}
 
 _NUMBER = r"(?P<number>(?:0|[1-9]\d*(?:_\d+)*)(?:\.\d+)?)"
 """No leading zero: `016` is 14 in YAML 1.1 and 16 in 1.2."""
 _BYTES = re.compile(rf"{_NUMBER}\s*(?P<unit>[KMGT]iB|[kKMGT]?B)", re.ASCII)
 _COUNT = re.compile(rf"{_NUMBER}\s*(?P<unit>[kKMB]?)(?:\s*(?:tokens|samples|steps))?", re.ASCII)
+_TIME = re.compile(rf"{_NUMBER}\s*(?P<unit>s|min|h|d)", re.ASCII)
 _LENGTH = re.compile(rf"{_NUMBER}(?:\s*tokens)?", re.ASCII)
 _PERCENT = re.compile(rf"{_NUMBER}\s*%", re.ASCII)
 
@@ -61,7 +68,7 @@ _LEAST_RATE: Final = 10**7
 """A bare number is bytes per second from here on: no link that a run is planned for is slower."""
 
 
-Quantity = Literal["amount", "count", "share", "length", "rate"]
+Quantity = Literal["amount", "count", "share", "time", "length", "rate"]
 
 
 class NotAQuantity(ValueError):
@@ -137,6 +144,15 @@ def parse_count(value: Any) -> Any:
         if count.denominator != 1:
             raise NotAQuantity("count", value, "is not a count: it is not whole")
         return int(count)
+    return value
+
+
+def parse_seconds(value: Any) -> Any:
+    """Read `12h`, `90min` or `2d` as whole seconds; raise NotAQuantity for anything else."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise NotAQuantity("time", value, "has no unit: s, min, h or d")
+    if isinstance(value, str):
+        return round(_scaled(value, "time", _TIME, SECOND_UNITS, "a time, such as 12h or 90min"))
     return value
 
 
@@ -247,6 +263,14 @@ Budget = Annotated[
     ),
 ]
 """An amount (`72GiB`) or a share of what is there (`90%`)."""
+
+Duration = Annotated[
+    int,
+    BeforeValidator(parse_seconds),
+    Field(ge=60, le=_INT32, strict=True),
+    WithJsonSchema({"type": "string", "pattern": f"^{_plain(_TIME)}$", "examples": ["12h"]}),
+]
+"""A length of time in seconds, from a minute up; written as `12h`, `90min` or `2d`."""
 
 Whole = Annotated[int, Field(ge=1, le=_INT32)]
 """A whole number from 1 up: widths, ranks, sides in pixels."""

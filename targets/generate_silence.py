@@ -114,7 +114,7 @@ def runs() -> Iterator[Run]:
 
 def _runs(name: str, loaded: Loaded) -> Iterator[Run]:
     asked = TARGETS.resolve(name)
-    planned = plan(loaded, [asked])
+    planned = plan(loaded, [asked], repairing=False)
     if planned.facts is None or planned.plan is None:
         return
     files, faults = emit(asked[0], planned.plan, asked[1], software=planned.facts.versions)

@@ -1,5 +1,6 @@
 """Random plans that hold together: what the pipeline could decide, and what pins would change."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 from tests.plans import BASE
 
 from tunec.compiler.ir.plan import Plan
+from tunec.schemas.terms import VISIBLE
 
 Values = dict[str, Any]
 
@@ -54,6 +56,7 @@ def plans(
     values |= draw(_loop(values))
     values |= draw(_fsdp(values))
     values |= draw(_launch(values))
+    values |= draw(_job())
     return Plan.of(values)
 
 
@@ -87,6 +90,7 @@ def _devices(draw: st.DrawFn, engine: str | None) -> Values:
     memory = draw(st.integers(2**30, 2**37))
     return {
         "devices.model": draw(_NAMES),
+        "devices.vendor": draw(st.sampled_from(tuple(VISIBLE))),
         "devices.nodes": nodes,
         "devices.per_node": per_node,
         "devices.visible": draw(st.sampled_from(((), numbers, uuids))),
@@ -307,7 +311,10 @@ def _loop(draw: st.DrawFn, values: Values) -> Values:
     if steps is not None:
         epochs = draw(st.none() | st.floats(0.1, 100, allow_subnormal=False))
     kind = draw(st.sampled_from(("constant", "constant_with_warmup", "linear", "cosine")))
+    share = None if kind == "constant" else draw(st.none() | st.floats(0.001, 0.999))
     warmup = 0 if kind == "constant" else draw(st.integers(0, min(steps or 0, 1000)))
+    if share is not None:
+        warmup = None if steps is None else math.ceil(steps * share)
     return {
         "activation_checkpointing.mode": "layer" if recomputes else "none",
         "activation_checkpointing.reentrant": recomputes and draw(st.booleans()),
@@ -318,9 +325,12 @@ def _loop(draw: st.DrawFn, values: Values) -> Values:
         "batch.accumulation": accumulation,
         "batch.global": micro * accumulation * values["parallel.data"],
         "batch.evaluation": draw(st.integers(1, 64)),
+        "schedule.arguments": (),
         "schedule.kind": kind,
         "schedule.epochs": epochs,
         "schedule.steps": steps,
+        "schedule.estimated_steps": None if steps else draw(st.none() | st.integers(1, 10**6)),
+        "schedule.warmup_share": share,
         "schedule.warmup_steps": warmup,
         "schedule.log_steps": draw(st.integers(1, 1000)),
         "schedule.save_steps": draw(st.none() | st.integers(1, 10**5)),
@@ -330,6 +340,8 @@ def _loop(draw: st.DrawFn, values: Values) -> Values:
         "runtime.output": draw(_PATHS),
         "runtime.dataloader_workers": draw(st.integers(0, 64)),
         "runtime.dataloader_pin_memory": draw(st.booleans()),
+        "runtime.neftune_alpha": draw(st.none() | st.floats(0.5, 50)),
+        "runtime.extra": (),
         "runtime.report_to": draw(
             st.lists(st.sampled_from(("tensorboard", "wandb", "mlflow")), unique=True).map(tuple)
         ),
@@ -369,8 +381,9 @@ def _launch(draw: st.DrawFn, values: Values) -> Values:
     visible = values["devices.visible"]
     environment = []
     if visible:
-        environment.append(("CUDA_DEVICE_ORDER", "PCI_BUS_ID"))
-        environment.append(("CUDA_VISIBLE_DEVICES", ",".join(visible)))
+        if values["devices.vendor"] == "nvidia":
+            environment.append(("CUDA_DEVICE_ORDER", "PCI_BUS_ID"))
+        environment.append((VISIBLE[values["devices.vendor"]], ",".join(visible)))
     if values["precision.deprecated_fp16"]:
         environment.append(("DS_ALLOW_DEPRECATED_FP16", "1"))
     if draw(st.booleans()):
@@ -383,3 +396,25 @@ def _launch(draw: st.DrawFn, values: Values) -> Values:
         "launch.environment": tuple(environment),
         "launch.script": draw(st.sampled_from(scripts)),
     }
+
+
+@st.composite
+def _job(draw: st.DrawFn) -> Values:
+    label = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+    name = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
+    lines = st.sampled_from(("module load cuda", ". env/bin/activate", "export A='$HOME b'"))
+    found: Values = {
+        "name": draw(name),
+        "host_memory": draw(st.integers(1, 2**11)) * 2**30,
+        "duration": draw(st.none() | st.integers(1, 10**4).map(lambda n: 60 * n)),
+        "time_limit": draw(st.none() | st.integers(1, 2**24)),
+        "torch": draw(st.sampled_from(("2.13.0+cu130", "2.13.0+cu126", "2.13.0+rocm7.2", None))),
+        "packages": draw(st.lists(_NAMES, max_size=2).map(tuple)),
+        "image": draw(st.none() | st.just("me/image:1")),
+        "setup": draw(st.lists(lines, max_size=2).map(tuple)),
+        **{key: draw(st.none() | name) for key in ("queue", "account", "qos")},
+        **{key: draw(st.none() | label) for key in ("namespace", "volume")},
+        "infra": draw(st.none() | st.just("aws/us-east-1")),
+        "spot": draw(st.booleans()),
+    }
+    return {f"job.{key}": value for key, value in found.items()}

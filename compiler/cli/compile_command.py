@@ -29,7 +29,7 @@ def run(options: Namespace, session: Session) -> int:
         session.json(_json(results))
     if not all(result.ok for result in results):
         return INPUT
-    delivered = deliver(files, options, session)
+    delivered = deliver(files, options, session, are_bundled=True)
     if options.output is not None and not options.check:
         _tell(results, options, session)
     return delivered

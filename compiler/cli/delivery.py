@@ -4,7 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from tunec.compiler.cli.files import differing, write_all
-from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.cli.session import INPUT, OK, Session
 from tunec.compiler.ir.show import plain
 from tunec.compiler.target import Artifact
 
@@ -12,10 +12,16 @@ Files = dict[Path, str]
 """Texts by the path below the output directory."""
 
 
-def deliver(files: Files, options: Namespace, session: Session) -> int:
-    """Write files below `-o`, or compare with what is there; one file and no `-o`: to stdout."""
+def deliver(
+    files: Files, options: Namespace, session: Session, *, are_bundled: bool = False
+) -> int:
+    """Write files below `-o`, or compare with what is there; without `-o`, print them.
+
+    One file is printed as it is, several each below a line with its path. `are_bundled` tells
+    whether a directory of them has what starts them.
+    """
     if options.output is None:
-        return _to_stdout(files, session)
+        return _to_stdout(files, session, are_bundled=are_bundled)
     below = {Path(options.output) / path: text for path, text in files.items()}
     if options.check:
         return _check(below, session)
@@ -24,13 +30,15 @@ def deliver(files: Files, options: Namespace, session: Session) -> int:
     return OK
 
 
-def _to_stdout(files: Files, session: Session) -> int:
+def _to_stdout(files: Files, session: Session, *, are_bundled: bool) -> int:
     if session.format == "json":
         return OK
-    if len(files) != 1:
-        names = ", ".join(path.as_posix() for path in files)
-        raise Misuse(f"there are {len(files)} files ({names}): give a directory with -o")
-    session.result(next(iter(files.values())))
+    if len(files) == 1:
+        session.result(next(iter(files.values())))
+        return OK
+    session.result("\n".join(f"==> {path.as_posix()} <==\n{text}" for path, text in files.items()))
+    bundle = " as one directory that can be started" if are_bundled else ""
+    session.note(f"{len(files)} files: -o DIR writes them{bundle}")
     return OK
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from packaging.version import Version
 
+from tunec.compiler.bundle import LAUNCH
 from tunec.compiler.fleet.lock import Inputs, as_json, opening
 from tunec.compiler.fleet.selection import Selection, Site
 from tunec.compiler.frontend.load import Loaded, load_spec
@@ -52,6 +53,7 @@ class Reader:
     """Digest of the policy files."""
     _specs: dict[_Key, Loaded] = field(default_factory=dict)
     _asked: dict[tuple[_Key, _Software], tuple[Asked, ...]] = field(default_factory=dict)
+    _starters: dict[tuple[_Key, _Software], Asked] = field(default_factory=dict)
     _inputs: dict[tuple[_Key, _Software], Inputs] = field(default_factory=dict)
     _openings: dict[tuple[_Key, _Software], tuple[str, str, str]] = field(default_factory=dict)
     """Around the cluster's name and its digest."""
@@ -77,6 +79,13 @@ class Reader:
             own = loaded.spec.targets if loaded.spec else ()
             self._asked[key] = self.asking(self.selection.fleet.targets or own, loaded)
         return self._asked[key]
+
+    def starter(self, spec: str, site: Site) -> Asked:
+        """What starts a pair's program on a machine, where none of its targets does."""
+        key = (spec, self.selection.overrides(spec, site)), _software(site)
+        if key not in self._starters:
+            (self._starters[key],) = self.asking((LAUNCH,), self.loaded(spec, site))
+        return self._starters[key]
 
     def inputs(self, spec: str, site: Site) -> Inputs:
         """The digests of a pair, without planning it; nothing is read twice."""

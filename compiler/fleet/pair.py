@@ -3,22 +3,21 @@
 import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tunec.compiler.bundle import outset
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
-from tunec.compiler.driver import Objecting, Planned, header_of, objected, plan
+from tunec.compiler.driver import Planned, plan, written
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.fleet.inputs import Reader
 from tunec.compiler.fleet.lock import Locked, line_of, members
 from tunec.compiler.fleet.selection import Site
 from tunec.compiler.fleet.tree import put
-from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.caches import forget
 from tunec.compiler.ir.grouped import Grouped
-from tunec.compiler.locate import locate
-from tunec.compiler.requirements import Asked
 from tunec.compiler.review.outcome import Pair, needs_of
 from tunec.compiler.review.policy import Rules, judge
 
@@ -77,30 +76,12 @@ class Builder:
         loaded = self.reader.loaded(spec, site)
         asked = self.reader.asked(spec, site)
         planned = plan(loaded, asked, repairing=repairing)
-        texts, unsaid = self._texts(spec, planned, loaded, asked)
+        root = Path(self.folder, spec, site.name)
+        start = outset(loaded, root, self.reader.starter(spec, site))
+        emitting = partial(self.emissions.emit, spec)
+        compiled = written(planned, asked, start, emitting, self.emissions.objections)
         judged = (d for rules in self.rules for d in judge(planned, rules))
-        return planned, texts, (*planned.diagnostics, *unsaid, *judged)
-
-    def _texts(
-        self, spec: str, planned: Planned, loaded: Loaded, asked: tuple[Asked, ...]
-    ) -> tuple[dict[str, str], tuple[Diagnostic, ...]]:
-        """The files of a plan by their path, and what no file can say."""
-        if planned.plan is None or planned.facts is None:
-            return {}, ()
-        header = header_of(loaded, planned.plan)
-        texts: dict[str, str] = {}
-        found: list[Diagnostic] = []
-        for each in asked:
-            files, more = self.emissions.emit(
-                spec, each, planned.plan, planned.facts.versions, header
-            )
-            texts |= {f"{each[0].name}/{file.name}": file.text for file in files}
-            found += locate(more, loaded)
-            if not has_errors(more):
-                objections = self.emissions.objections(each, files, planned.facts, planned.plan)
-                if objections:
-                    found += objected(planned, each, files, _given(objections))
-        return texts, tuple(found)
+        return planned, compiled.texts(), (*compiled.diagnostics, *judged)
 
 
 _MUCH: Final = 256
@@ -116,10 +97,6 @@ def _forget_plans() -> None:
 
 
 _DECISIONS: Final = Grouped(members)
-
-
-def _given(objections: tuple[Diagnostic, ...]) -> Objecting:
-    return lambda _asked, _files, _facts, _plan: objections
 
 
 _LACKING: Final = "E07"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tunec.compiler.analyses.memory.calibration import Calibration
+from tunec.compiler.analyses.packing import Lengths
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.frontend import checks, names
@@ -23,6 +24,7 @@ from tunec.compiler.frontend.files import (
     read_layers,
     read_text_layers,
 )
+from tunec.compiler.frontend.lengths import check_lengths
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.parse import Format
 from tunec.compiler.frontend.pins import check_pins
@@ -61,6 +63,8 @@ class Loaded:
     followed: Mapping[str, Any] = field(default_factory=dict)
     """What paths in the spec lead to, by the path as written there: a model's config as plain data,
     a cluster as a `Cluster`."""
+    lengths: Lengths | None = None
+    """What `data.lengths` says of the samples."""
     calibration: Calibration | None = None
     """A kept trace that `calibration` names, or that lies beside the model's config."""
     origin: "_Origin | None" = field(default=None, repr=False, compare=False)
@@ -186,6 +190,7 @@ class _Checked:
     faults: tuple[Diagnostic, ...]
     files: tuple[names.File, ...]
     followed: Mapping[str, Any] = field(default_factory=dict)
+    lengths: Lengths | None = None
     calibration: Calibration | None = None
 
 
@@ -211,6 +216,7 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
     model = names.check_model(data.get("model"), tree, asked.base)
     hardware = names.check_hardware(data.get("hardware"), tree, asked.base)
     kept = check_calibration(data, model, tree, asked.base)
+    told = check_lengths(data, tree, asked.base)
     pins = check_pins(data.get("pin"), tree, composed.broken)
     allowed = tuple(checks.check_allow(data.get("allow"), tree))
     exclusive = tuple(checks.check_exclusive(data, tree))
@@ -223,6 +229,7 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
         *names.check_stored(data, model, tree),
         *hardware.faults,
         *kept.faults,
+        *told.faults,
         *pins.faults,
         *names.check_targets(data.get("targets"), tree, asked.targets),
         *check_software(data.get("software"), tree),
@@ -230,9 +237,9 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
         *checks.check_characters(tree),
     )
     cluster = _cluster(shape.value, hardware)
-    files = (*model.files, *hardware.files, *kept.files)
+    files = (*model.files, *hardware.files, *kept.files, *told.files)
     followed = _followed(data, model, hardware)
-    return _Checked(shape.value, cluster, faults, files, followed, kept.calibration)
+    return _Checked(shape.value, cluster, faults, files, followed, told.lengths, kept.calibration)
 
 
 def _followed(data: Any, model: names.Named, hardware: names.Named) -> dict[str, Any]:
@@ -285,6 +292,7 @@ def _loaded(
         cluster=checked.cluster if checked is not None and fine else None,
         allowances=(*_allowed(spec), *read.allowances),
         followed=checked.followed if checked is not None and fine else {},
+        lengths=checked.lengths if checked is not None and fine else None,
         calibration=checked.calibration if checked is not None and fine else None,
     )
 

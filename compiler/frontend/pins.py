@@ -59,6 +59,7 @@ _LIMITS: Final[Mapping[str, tuple[float, float | None]]] = {
     "batch.global": (1, None),
     "batch.evaluation": (1, None),
     "schedule.steps": (1, None),
+    "schedule.warmup_share": (0, 1),
     "schedule.log_steps": (1, None),
     "schedule.save_steps": (1, None),
     "schedule.evaluation_steps": (1, None),

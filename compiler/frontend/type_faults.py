@@ -307,6 +307,8 @@ def quantity_remedy(quantity: Quantity, value: Any) -> str:
             return "write a whole number, `64k` or `2M`"
         case "share":
             return "write a share such as `90%` or `0.9`"
+        case "time":
+            return "write a time with a unit: `12h`, `90min`, `2d`"
         case "rate":
             return f"write `{value}GB/s` or `{value}Gbit/s`, whichever is meant"
         case "length":

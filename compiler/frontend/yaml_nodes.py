@@ -50,6 +50,10 @@ def parse_yaml(
     return root, tuple(builder.faults)
 
 
+_HISTOGRAM: Final = ("data", "lengths")
+"""Where a spec has numbers for keys: how many samples have so many tokens."""
+
+
 class _Stop(Exception):
     """A fault after which the rest of the document is not read."""
 
@@ -248,8 +252,12 @@ class _Builder:
         return _Pair(name, span, merge)
 
     def _is_number(self, node: Node) -> bool:
-        """Whether a key is a whole number, which files of other programs have: `max_memory`."""
-        return not self.core_schema and type(node.value) is int
+        """Whether a key is a whole number where one may stand.
+
+        Files of other programs have them (`max_memory`), and a histogram is made of them.
+        """
+        may = not self.core_schema or self._path() == _HISTOGRAM
+        return may and type(node.value) is int
 
     def _not_text(self, node: Node, span: Span) -> Diagnostic:
         if not node.is_leaf:

@@ -216,9 +216,19 @@ INVARIANTS = (
         lambda p: p.evaluation.predictions != "logits" or p.evaluation.kept_batches is not None,
     ),
     Invariant(
+        ("schedule.epochs", "schedule.steps"),
+        "the run has a length",
+        lambda p: p.schedule.epochs is not None or p.schedule.steps is not None,
+    ),
+    Invariant(
         ("schedule.warmup_steps", "schedule.steps"),
         "warm-up ends before training does",
-        lambda p: p.schedule.steps is None or p.schedule.warmup_steps <= p.schedule.steps,
+        lambda p: p.schedule.steps is None or (p.schedule.warmup_steps or 0) <= p.schedule.steps,
+    ),
+    Invariant(
+        ("schedule.warmup_share", "schedule.warmup_steps"),
+        "the warm-up has a length",
+        lambda p: p.schedule.warmup_share is not None or p.schedule.warmup_steps is not None,
     ),
 )
 

@@ -13,7 +13,7 @@ _BY_CONTENT: Final[dict[type, Callable[[Any], Any]]] = {
     str: lambda fact: fact,
     int: lambda fact: (int, fact),
     float: lambda fact: (float, fact),
-    dict: lambda fact: tuple(fact.items()),
+    dict: lambda fact: tuple((k, repr(v) if type(v) is dict else v) for k, v in fact.items()),
     set: frozenset,
 }
 """Facts that are made anew for each plan."""

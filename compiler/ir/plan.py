@@ -5,6 +5,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final, Self
 
+from tunec.compiler.ir.job import Job
+from tunec.compiler.ir.loop import Runtime, Schedule
 from tunec.compiler.ir.slots import (
     GROUPS,
     SLOTS,
@@ -25,8 +27,6 @@ from tunec.compiler.ir.slots import (
     Parallel,
     Precision,
     Quantization,
-    Runtime,
-    Schedule,
     States,
     Zero,
 )
@@ -76,6 +76,7 @@ class Plan:
     schedule: Schedule
     runtime: Runtime
     launch: Launch
+    job: Job
 
     def __getitem__(self, slot: str) -> Any:
         """The value of a slot by its path; KeyError for an unknown path."""

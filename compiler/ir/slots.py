@@ -6,9 +6,12 @@ group `batch`. A trailing underscore keeps a Python keyword out (`batch.global_`
 Amounts of memory are bytes; bucket sizes are elements, as DeepSpeed counts them.
 """
 
-from dataclasses import field, fields
+from dataclasses import fields
 from typing import Any, Final
 
+from tunec.compiler.ir.job import Job
+from tunec.compiler.ir.loop import Runtime, Schedule
+from tunec.compiler.ir.slot import slot as _slot
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.terms import (
     AdapterKind,
@@ -31,14 +34,10 @@ from tunec.schemas.terms import (
     Predictions,
     QuantFormat,
     Reference,
-    ScheduleKind,
     StateDict,
     StateDtype,
+    Vendor,
 )
-
-
-def _slot(doc: str, unit: str = "") -> Any:
-    return field(metadata={"doc": doc, "unit": unit})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,7 @@ class Devices:
     """Which accelerators are used, and what they are."""
 
     model: str = _slot("catalogue name of the weakest device used")
+    vendor: Vendor = _slot("who makes them: nvidia, amd, intel (Gaudi) or huawei (Ascend)")
     nodes: int = _slot("nodes used", "nodes")
     per_node: int = _slot("devices used on each node", "devices")
     visible: tuple[str, ...] = _slot(
@@ -294,31 +294,6 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
-    """How long training lasts and how the learning rate moves."""
-
-    kind: ScheduleKind = _slot("shape of the learning rate over time")
-    epochs: float | None = _slot("passes over the data; none: given in steps", "epochs")
-    steps: int | None = _slot("optimizer steps; none: only epochs are known", "steps")
-    warmup_steps: int = _slot("steps of rising learning rate", "steps")
-    log_steps: int = _slot("steps between log lines", "steps")
-    save_steps: int | None = _slot("steps between checkpoints; none: after each epoch", "steps")
-    keep_checkpoints: int | None = _slot("checkpoints kept; none: all")
-    evaluation_steps: int | None = _slot("steps between evaluations; none: never", "steps")
-
-
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """What surrounds the training loop."""
-
-    seed: int = _slot("seed of data order and initialisation")
-    output: str = _slot("directory for checkpoints and logs")
-    dataloader_workers: int = _slot("data loading processes of each rank", "processes")
-    dataloader_pin_memory: bool = _slot("whether batches are page-locked before the copy")
-    report_to: tuple[str, ...] = _slot("trackers; empty: none")
-
-
-@dataclass(frozen=True, slots=True)
 class Launch:
     """How the processes are started."""
 
@@ -351,6 +326,7 @@ GROUPS: Final[dict[str, type[Any]]] = {
     "schedule": Schedule,
     "runtime": Runtime,
     "launch": Launch,
+    "job": Job,
 }
 
 

@@ -276,10 +276,17 @@ def read_files(
 
 
 def script_documents(name: str, text: str, target: Target) -> Iterator[Document]:
-    """The documents of a script that a target writes: its launcher's, its program's flags."""
-    for each in parse_text(name, text)[0]:
-        known = recognised(each, {target.name: target}, (target.name,))
-        own, file, kind = known or (None, None, kind_by_class(frozenset(each.root.fields or ())))
+    """The documents of a script that a target writes: its launcher's, its program's flags.
+
+    Where the flags are the target's, the command that starts it is the launcher's.
+    """
+    parts = parse_text(name, text)[0]
+    has_flags = any(each.reader == target.name for each in parts)
+    for each in parts:
+        starts = has_flags and each.part == "launcher"
+        known = None if starts else recognised(each, {target.name: target}, (target.name,))
+        usual = "launch" if starts else kind_by_class(frozenset(each.root.fields or ()))
+        own, file, kind = known or (None, None, usual)
         if kind is not None:
             yield Document(
                 name, kind, each.format, each.text, each.root, own, file, unknown=each.unknown

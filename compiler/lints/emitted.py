@@ -31,6 +31,8 @@ from tunec.schemas.source import Span
 
 EXEMPT: Final = {
     "device-memory-exceeded": "the pass `fit` has run the same account on the plan itself",
+    "device-older-than-torch": "the plan's torch is a build that has the device's kernels, and a "
+    "release without one is refused; a note says where the build comes from",
     "epochs-beside-steps": "the plan's steps are what its epochs come to; files say both, so that "
     "they can be read back",
     "fp16-refused-by-deepspeed": "the precision pass refuses it itself, unless the spec asks for "
@@ -109,13 +111,16 @@ def objections(
     """What rules find wrong with a plan's files: errors, and what else is worth a warning."""
     target, version = asked
     run = run_of(target, artifacts, environment_of(target, version, facts, plan))
-    return told_of(spoken_by(run), target, plan)
+    return told_of(spoken_by(run, every=bool(plan.runtime.extra)), target, plan)
 
 
-def spoken_by(run: Run) -> Iterator[Diagnostic]:
-    """What every rule finds in a run that is not exempt."""
+def spoken_by(run: Run, *, every: bool = False) -> Iterator[Diagnostic]:
+    """What every rule finds in a run that is not exempt.
+
+    `every`: with keys that no table knows, so that no rule is known to be silent.
+    """
     subjects = known_rules()
-    for name in outspoken(run, subjects):
+    for name in subjects if every else outspoken(run, subjects):
         if name not in EXEMPT:
             yield from check_rule(rule_of(subjects[name], name), run)
 

@@ -16,7 +16,14 @@ from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.recollection import Recollection
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.emitted import EXEMPT, around, documents_of, software_of, told_of
+from tunec.compiler.lints.emitted import (
+    EXEMPT,
+    around,
+    documents_of,
+    objections,
+    software_of,
+    told_of,
+)
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rule_of
 from tunec.compiler.lints.noted import EVERYTHING, Noted, Notes, Read
@@ -144,6 +151,8 @@ class Remembered:
         self, asked: Asked, artifacts: Sequence[Artifact], facts: Facts, plan: Plan
     ) -> tuple[Diagnostic, ...]:
         """As `tunec.compiler.lints.emitted.objections`."""
+        if plan.runtime.extra:
+            return objections(asked, artifacts, facts, plan)
         target, version = asked
         dialect = (target.name, version, tuple(facts.versions.items()))
         if dialect not in self._software:

@@ -14,6 +14,7 @@ from tunec.compiler.passes.choose_quantization import choose_quantization
 from tunec.compiler.passes.contract import Pass
 from tunec.compiler.passes.fit.fit import GROUPS as FIT_GROUPS
 from tunec.compiler.passes.fit.fit import fit
+from tunec.compiler.passes.plan_job import plan_job
 from tunec.compiler.passes.plan_launch import plan_launch
 from tunec.compiler.passes.resolve_data import resolve_data
 from tunec.compiler.passes.resolve_model import resolve_model
@@ -34,7 +35,9 @@ PIPELINE: Final[tuple[Pass, ...]] = (
             *("spec.budget.gpu_memory", "spec.budget.host_memory"),
         ),
     ),
-    Pass("resolve-data", (), ("data",), resolve_data, ("model", "spec.data")),
+    Pass(
+        "resolve-data", (), ("data",), resolve_data, ("model", "spec.data", "lengths", "counting")
+    ),
     Pass(
         "choose-precision",
         (),
@@ -99,17 +102,19 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     ),
     Pass(
         "schedule-training",
-        ("model", "data", "batch"),
+        (
+            *("model", "devices", "data", "precision", "quantization", "attention", "adapter"),
+            *("objective", "generation", "evaluation", "loss", "optimizer", *FIT_GROUPS),
+        ),
         ("schedule",),
         schedule_training,
-        ("spec.train",),
     ),
     Pass(
         "set-runtime",
         ("devices", "precision"),
         ("runtime",),
         set_runtime,
-        ("selection.node.host.cores", "spec.train"),
+        ("selection.node.host.cores", "spec.train", "spec.extra"),
         looks=("devices.per_node", "devices.capability", "precision.compute"),
     ),
     Pass(
@@ -119,9 +124,19 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         plan_launch,
         ("spec.launcher", "spec.run"),
         looks=(
-            *("model.kind", "devices.visible", "precision.deprecated_fp16"),
+            *("model.kind", "devices.visible", "devices.vendor", "precision.deprecated_fp16"),
             *("parallel.engine", "parallel.world", "parallel.sequence"),
         ),
+    ),
+    Pass(
+        "plan-job",
+        (
+            *("model", "devices", "data", "precision", "quantization", "attention", "adapter"),
+            *("objective", "generation", "evaluation", "loss", "optimizer", *FIT_GROUPS),
+            *("schedule", "runtime"),
+        ),
+        ("job",),
+        plan_job,
     ),
 )
 """Each with the groups it reads, those it decides, the facts that it knows and pins it heeds."""

@@ -6,7 +6,7 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
 from tunec.compiler.starting import UNNAMED
-from tunec.schemas.terms import Engine, Launcher
+from tunec.schemas.terms import VISIBLE, Engine, Launcher
 
 _USUAL: dict[Engine, Launcher] = {
     "none": "python",
@@ -26,6 +26,7 @@ def plan_launch(facts: Facts, draft: Draft) -> Outcome:
         environment,
         "what the devices and the precision need to be seen as planned",
         slot("devices.visible"),
+        slot("devices.vendor"),
         slot("precision.deprecated_fp16"),
     )
     _script(scribe)
@@ -82,8 +83,9 @@ def environment_of(draft: Draft) -> tuple[tuple[str, str], ...]:
     """Environment variables in the order in which they are exported."""
     variables: list[tuple[str, str]] = []
     if draft.devices.visible:
-        variables.append(("CUDA_DEVICE_ORDER", "PCI_BUS_ID"))
-        variables.append(("CUDA_VISIBLE_DEVICES", ",".join(draft.devices.visible)))
+        if draft.devices.vendor == "nvidia":
+            variables.append(("CUDA_DEVICE_ORDER", "PCI_BUS_ID"))
+        variables.append((VISIBLE[draft.devices.vendor], ",".join(draft.devices.visible)))
     if draft.precision.deprecated_fp16 and draft.parallel.engine == "deepspeed":
         variables.append(("DS_ALLOW_DEPRECATED_FP16", "1"))
     return tuple(variables)

@@ -5,6 +5,7 @@ from tunec.compiler.analyses.architecture.image_tokens import (
     image_tokens,
     vision_tokens,
 )
+from tunec.compiler.analyses.packing import cut_tokens
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
@@ -17,13 +18,43 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     scribe = Scribe(facts)
     data = facts.spec.data
     scribe.say("data.train", data.train, "handed to the trainer as it is", spec("data.train"))
-    for name in ("evaluation", "samples"):
-        why = as_given(data, name, "not given")
-        scribe.say(f"data.{name}", getattr(data, name), why, spec(f"data.{name}"))
+    why = as_given(data, "evaluation", "not given")
+    scribe.say("data.evaluation", data.evaluation, why, spec("data.evaluation"))
+    _samples(scribe)
     _sequence(scribe)
     _packing(scribe)
     _images(scribe)
     return scribe.outcome()
+
+
+def _samples(scribe: Scribe) -> None:
+    given, lengths = scribe.facts.spec.data.samples, scribe.facts.lengths
+    if given is None and lengths is not None and lengths.samples is not None:
+        scribe.say("data.samples", lengths.samples, "so many have lengths", spec("data.lengths"))
+        return
+    why = as_given(scribe.facts.spec.data, "samples", "not given")
+    scribe.say("data.samples", given, why, spec("data.samples"))
+
+
+def _cut(scribe: Scribe, sequence: int) -> None:
+    """Say what the bound leaves of the samples; packed, it depends on how."""
+    data, lengths = scribe.facts.spec.data, scribe.facts.lengths
+    splits = data.packing and scribe.facts.counting.packing != "bfd"
+    if lengths is None or lengths.is_mean or splits:
+        return
+    samples, tokens = cut_tokens(lengths, sequence)
+    if not samples:
+        return
+    there = sum(length * count for length, count in lengths.counts)
+    scribe.report(
+        "samples-cut",
+        "note",
+        f"{samples:,} of {lengths.samples:,} samples are longer than {sequence} tokens: "
+        "they are cut",
+        "data.sequence" if data.sequence else "data",
+        notes=(f"{tokens:,} of {there:,} tokens are never seen: {tokens / there:.1%}",),
+        help=f"raise data.sequence to {lengths.counts[-1][0]} to keep all of them",
+    )
 
 
 def _sequence(scribe: Scribe) -> None:
@@ -36,7 +67,8 @@ def _sequence(scribe: Scribe) -> None:
         return
     if asked is None:
         context = architecture.context or SEQUENCE.value
-        scribe.say("data.sequence", min(context, SEQUENCE.value), "not given: a usual length")
+        usual = min(context, SEQUENCE.value)
+        sequence = scribe.say("data.sequence", usual, "not given: a usual length")
         scribe.report(
             "sequence-assumed",
             "note",
@@ -44,8 +76,10 @@ def _sequence(scribe: Scribe) -> None:
             "data",
             help="give the longest sample that training will see",
         )
+        _cut(scribe, sequence)
         return
     sequence = scribe.say("data.sequence", asked, "as the spec has it", spec("data.sequence"))
+    _cut(scribe, sequence)
     if architecture.context and sequence > architecture.context:
         scribe.error(
             "E0801",

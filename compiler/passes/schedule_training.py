@@ -1,40 +1,167 @@
-"""schedule_training: steps, warm-up, saving and evaluation, from data size and effective batch."""
+"""schedule_training: how long the run is, how its rate moves, when it saves and evaluates."""
 
 import math
+from typing import Final, NamedTuple
 
+from tunec.compiler.analyses.cadence import (
+    checkpoint_bytes,
+    evaluation_steps,
+    parted,
+    saving_steps,
+)
+from tunec.compiler.analyses.counting import Epoch
+from tunec.compiler.analyses.packing import Rows, packed_rows
+from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
+from tunec.compiler.passes.few_data import check_data
+from tunec.compiler.passes.fit.fit import layout_of_plan, problem_of
 from tunec.schemas.terms import ScheduleKind
+from tunec.schemas.units import format_bytes
 
-_LOG_LINES = 100
+_LOG_LINES: Final = 100
 """Log lines over a run: enough for a curve, few enough to read."""
+_WARMUP_OF_DIFFUSION: Final = 100
+"""Steps: trainers of diffusion models count no shares, and the examples of SimpleTuner 4.10.1
+(simpletuner/examples/*/config.json) have 10 to 250."""
+_LARGE: Final = 20 * 2**30
+"""Bytes of a checkpoint that are worth telling: a judgement."""
 
-_FEW = 10
-"""Steps below which a run hardly moves: a judgement, told as a note."""
+
+class _Length(NamedTuple):
+    """How long the run is, by all that is known."""
+
+    epochs: float | None
+    steps: int | None
+    """Known exactly."""
+    estimate: int | None
+    passes: float | None
+    """Passes over the data, given or by the number of steps; None: not known."""
+
+    @property
+    def expected(self) -> int | None:
+        """Steps, exactly or about."""
+        return self.steps or self.estimate
 
 
 def schedule_training(facts: Facts, draft: Draft) -> Outcome:
-    """Derive the run's length in steps and what happens along it."""
+    """Derive the run's length as its trainer counts it, and what happens along it."""
     scribe = Scribe(facts)
-    train = facts.spec.train
-    per_epoch = _steps_per_epoch(draft)
-    epochs, steps = _length(scribe, per_epoch)
+    length = _length(scribe, draft)
     kind, why = _kind(facts, draft)
     kind = scribe.say("schedule.kind", kind, why, spec("train.schedule"))
-    _warmup(scribe, kind, steps)
-    log = max(1, steps // _LOG_LINES) if steps else 10
+    train = facts.spec.train
+    why = as_given(train, "schedule_arguments", "not given")
+    told = tuple(train.schedule_arguments.items())
+    scribe.say("schedule.arguments", told, why, spec("train.schedule_arguments"))
+    _warmup(scribe, draft, kind, length)
+    expected = length.expected
+    log = max(1, expected // _LOG_LINES) if expected else 10
     scribe.say("schedule.log_steps", log, f"about {_LOG_LINES} lines over the run")
-    save = _interval(steps, train.checkpoints, per_epoch)
-    why = "as often as asked" if train.checkpoints else "once an epoch"
-    scribe.say("schedule.save_steps", save, why, spec("train.checkpoints"), slot("batch.global"))
-    keep = train.keep_checkpoints
-    why = as_given(train, "keep_checkpoints")
-    scribe.say("schedule.keep_checkpoints", keep, why, spec("train.keep_checkpoints"))
-    _evaluation(scribe, draft, steps, per_epoch)
-    _unknown_length(scribe, steps, epochs)
-    _few_steps(scribe, draft, steps)
+    save = _saving(scribe, draft, length)
+    _evaluation(scribe, draft, length, save)
+    check_data(scribe, draft, length.expected, length.passes)
     return scribe.outcome()
+
+
+# ── length ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _rows(facts: Facts, draft: Draft) -> Rows | None:
+    """What one pass over the data draws from; None where nobody says how much there is."""
+    samples = draft.data.samples
+    if samples is None:
+        return None
+    if not draft.data.packing:
+        return Rows(samples, is_exact=True)
+    if facts.lengths is None:
+        return None
+    return packed_rows(facts.lengths, samples, draft.data.sequence, facts.counting.packing)
+
+
+def _epoch(draft: Draft, rows: Rows) -> Epoch:
+    batch, parallel = draft.batch, draft.parallel
+    return Epoch(
+        rows.count,
+        batch.micro,
+        batch.accumulation,
+        parallel.data,
+        parallel.sequence,
+        draft.generation.samples,
+    )
+
+
+def _length(scribe: Scribe, draft: Draft) -> _Length:
+    facts = scribe.facts
+    rows = _rows(facts, draft)
+    if facts.spec.train.steps is not None or "schedule.steps" in facts.pins:
+        return _in_steps(scribe, None if rows is None else _epoch(draft, rows))
+    given = facts.spec.train.epochs
+    why = "not given: one pass" if given is None else "as the spec has it"
+    epochs = scribe.say("schedule.epochs", float(given or 1), why, spec("train.epochs"))
+    if rows is None or epochs is None:
+        return _unknown_length(scribe, draft, epochs)
+    epoch = _epoch(draft, rows)
+    steps = facts.counting.steps(epoch, epochs)
+    is_known = rows.is_exact and facts.counting.is_exact
+    _say_steps(scribe, draft, epoch, steps, is_known=is_known)
+    return _Length(epochs, steps if is_known else None, None if is_known else steps, epochs)
+
+
+def _say_steps(scribe: Scribe, draft: Draft, epoch: Epoch, steps: int, *, is_known: bool) -> None:
+    rests = (spec("data.samples"), slot("batch.global"), slot("schedule.epochs"))
+    why = _sum(scribe, draft, epoch)
+    unknown = "only estimated: what the trainer counts depends on the data themselves"
+    known = "the number is known"
+    scribe.say("schedule.steps", steps if is_known else None, why if is_known else unknown, *rests)
+    estimate = None if is_known else steps
+    scribe.say("schedule.estimated_steps", estimate, known if is_known else f"about {why}", *rests)
+
+
+def _unknown_length(scribe: Scribe, draft: Draft, epochs: float | None) -> _Length:
+    why = _unknown(draft)
+    scribe.say("schedule.steps", None, why, spec("data"))
+    scribe.say("schedule.estimated_steps", None, why, spec("data"))
+    run = "a run" if epochs is None else f"{epochs:g} epoch{'' if epochs == 1 else 's'}"
+    scribe.report(
+        "length-unknown",
+        "note",
+        f"{run} of unknown length: {why}",
+        "data",
+        help=f"give {'data.samples' if draft.data.samples is None else 'data.lengths'}",
+    )
+    return _Length(epochs, None, None, epochs)
+
+
+def _in_steps(scribe: Scribe, epoch: Epoch | None) -> _Length:
+    why = "the spec gives steps" if scribe.facts.spec.train.steps else "the number is pinned"
+    scribe.say("schedule.epochs", None, why, spec("train.steps"))
+    given = scribe.facts.spec.train.steps
+    steps: int = scribe.say("schedule.steps", given, "the spec's own", spec("train.steps"))
+    scribe.say("schedule.estimated_steps", None, "the number is known", spec("train.steps"))
+    once = scribe.facts.counting.steps(epoch, 1) if epoch else 0
+    return _Length(None, steps, None, steps / once if once else None)
+
+
+def _sum(scribe: Scribe, draft: Draft, epoch: Epoch) -> str:
+    trainer, batch = scribe.facts.counting.trainer, draft.batch.global_
+    if epoch.answers:
+        a_step = f"{batch} answers a step are {epoch.prompts_a_step} prompts"
+        return f"{epoch.rows} prompts, and {a_step}: epochs as {trainer} counts them"
+    rows = "samples"
+    if draft.data.packing:
+        rows = f"rows ({scribe.facts.counting.packing}, of {draft.data.samples} samples)"
+    return f"{epoch.rows} {rows} / {batch} x epochs, as {trainer} counts them"
+
+
+def _unknown(draft: Draft) -> str:
+    if draft.data.samples is None:
+        return "the number of samples is not given"
+    return "how many rows the samples fill when packed follows from their lengths"
+
+
+# ── learning rate ────────────────────────────────────────────────────────────────────────────────
 
 
 def _kind(facts: Facts, draft: Draft) -> tuple[ScheduleKind, str]:
@@ -45,87 +172,113 @@ def _kind(facts: Facts, draft: Draft) -> tuple[ScheduleKind, str]:
     return train.schedule, why
 
 
-def _steps_per_epoch(draft: Draft) -> int | None:
-    samples = draft.data.samples
-    # the HF Trainer and SimpleTuner count the last, partial step of an epoch as one
-    return None if samples is None else math.ceil(samples / draft.batch.global_)
-
-
-def _length(scribe: Scribe, per_epoch: int | None) -> tuple[float | None, int | None]:
+def _warmup(scribe: Scribe, draft: Draft, kind: ScheduleKind, length: _Length) -> None:
     train = scribe.facts.spec.train
-    if train.steps is not None:
-        scribe.say("schedule.epochs", None, "the spec gives steps", spec("train.steps"))
-        return None, scribe.say(
-            "schedule.steps", train.steps, "the spec's own", spec("train.steps")
-        )
-    epochs = train.epochs if train.epochs is not None else 1.0
-    why = "as the spec has it" if train.epochs is not None else "not given: one pass"
-    epochs = scribe.say("schedule.epochs", float(epochs), why, spec("train.epochs"))
-    steps = None if per_epoch is None or epochs is None else math.ceil(epochs * per_epoch)
-    known = "samples / global batch x epochs" if steps else "the number of samples is not given"
-    rests = (spec("data.samples"), slot("batch.global"), slot("schedule.epochs"))
-    return epochs, scribe.say("schedule.steps", steps, known, *rests)
-
-
-def _warmup(scribe: Scribe, kind: ScheduleKind, steps: int | None) -> None:
-    warmup = scribe.facts.spec.train.warmup
+    share = scribe.facts.pinned("schedule.warmup_share", train.warmup.share)
     if kind == "constant":
-        scribe.say("schedule.warmup_steps", 0, "a constant rate has none", spec("train.schedule"))
-        return
-    if warmup.steps is not None:
-        scribe.say("schedule.warmup_steps", warmup.steps, "the spec's own", spec("train.warmup"))
-        return
-    share = warmup.share or 0.0
-    count = min(math.ceil(share * steps), steps - 1) if steps else 0
-    why = f"{share:.0%} of all steps, rounded up" if steps else "the number of steps is not known"
-    why = "a run of one step would be all warm-up" if steps == 1 else why
-    scribe.say("schedule.warmup_steps", count, why, spec("train.warmup"), slot("schedule.steps"))
+        _rises_in(scribe, 0, "a constant rate has none")
+    elif "schedule.warmup_steps" in scribe.facts.pins:
+        _rises_in(scribe, train.warmup.steps, "the steps are pinned")
+    elif train.warmup.steps is not None:
+        _rises_in(scribe, train.warmup.steps, "the spec's own")
+    elif draft.model.kind == "diffusion" and "warmup" not in train.model_fields_set:
+        most = (length.expected or 10 * _WARMUP_OF_DIFFUSION) // 10
+        count = min(_WARMUP_OF_DIFFUSION, most)
+        _rises_in(scribe, count, "not given: usual for diffusion models, and a tenth at most")
+    elif not share:
+        _rises_in(scribe, 0, "the spec's own")
+    elif length.steps == 1:
+        _rises_in(scribe, 0, "a run of one step would be all warm-up")
+    else:
+        _rises_over(scribe, share, length.steps)
 
 
-def _interval(steps: int | None, times: int | None, per_epoch: int | None) -> int | None:
-    """Steps between events: so many over the run, or once an epoch; None: not known."""
+def _rises_in(scribe: Scribe, steps: int | None, why: str) -> None:
+    scribe.say("schedule.warmup_share", None, "it is given in steps", spec("train.warmup"))
+    scribe.say("schedule.warmup_steps", steps, why, spec("train.warmup"))
+
+
+def _rises_over(scribe: Scribe, share: float, steps: int | None) -> None:
+    why = as_given(scribe.facts.spec.train, "warmup")
+    scribe.say("schedule.warmup_share", share, why, spec("train.warmup"))
+    count = None if steps is None else math.ceil(steps * share)
+    why = "the number of steps is not known" if steps is None else f"{share:.0%} of all, rounded up"
+    rests = (slot("schedule.warmup_share"), slot("schedule.steps"))
+    scribe.say("schedule.warmup_steps", count, why, *rests)
+
+
+# ── saving and evaluation ────────────────────────────────────────────────────────────────────────
+
+
+def _saving(scribe: Scribe, draft: Draft, length: _Length) -> int | None:
+    train = scribe.facts.spec.train
+    keep = scribe.facts.pinned("schedule.keep_checkpoints", train.keep_checkpoints)
+    every, why = _save_every(scribe, draft, length, keeps_all=keep is None)
+    rests = (spec("train.checkpoints"), slot("batch.global"))
+    save: int | None = scribe.say("schedule.save_steps", every, why, *rests)
+    why = as_given(train, "keep_checkpoints")
+    size = _checkpoint(draft)
+    if size >= _LARGE:
+        why += f"; one is about {format_bytes(size)}"
+    scribe.say("schedule.keep_checkpoints", keep, why, spec("train.keep_checkpoints"))
+    return save
+
+
+def _save_every(
+    scribe: Scribe, draft: Draft, length: _Length, *, keeps_all: bool
+) -> tuple[int | None, str]:
+    times, steps = scribe.facts.spec.train.checkpoints, length.expected
     if times and steps:
-        return max(1, steps // times)
-    return min(per_epoch, steps) if per_epoch and steps else None
+        return parted(steps, times), "as often as asked"
+    if times and times == length.epochs:
+        return None, "as often as asked: once an epoch"
+    seconds = _step_seconds(scribe.facts, draft)
+    every = saving_steps(seconds, steps, keeps_all=keeps_all)
+    if seconds is None:
+        return every, "the trainer's usual 500: how long a step takes is not known"
+    work = _duration(every * seconds)
+    if every == steps:
+        return every, f"at the end of the run, which takes {work}"
+    return every, f"{work} of work between two saves, by {seconds:.3g} s a step"
 
 
-def _evaluation(scribe: Scribe, draft: Draft, steps: int | None, per_epoch: int | None) -> None:
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"about {minutes:.0f} min" if minutes >= 1 else f"about {seconds:.0f} s"
+
+
+def _step_seconds(facts: Facts, draft: Draft) -> float | None:
+    """By the time account; None for a layout that it has no machine for."""
+    problem = problem_of(facts, draft)
+    try:
+        return step_time(problem.workload, layout_of_plan(draft), problem.machine).step_seconds
+    except ValueError:
+        return None
+
+
+def _checkpoint(draft: Draft) -> int:
+    found = checkpoint_bytes(
+        draft.adapter.trainable_parameters,
+        draft.model.parameters,
+        draft.optimizer,
+        draft.states,
+        adapted=draft.adapter.kind != "none",
+    )
+    return round(found)
+
+
+def _evaluation(scribe: Scribe, draft: Draft, length: _Length, save: int | None) -> None:
     if draft.data.evaluation is None:
         scribe.say("schedule.evaluation_steps", None, "there is no evaluation data")
         return
-    times = scribe.facts.spec.train.evaluations
-    every = _interval(steps, times, per_epoch) or 500
-    why = "as often as asked" if times else "once an epoch" if steps else "the trainer's usual 500"
-    scribe.say("schedule.evaluation_steps", every, why, spec("train.evaluations"))
-
-
-def _epochs(number: float | None) -> str:
-    return "a run" if number is None else f"{number:g} epochs"
-
-
-def _unknown_length(scribe: Scribe, steps: int | None, epochs: float | None) -> None:
-    train = scribe.facts.spec.train
-    if steps is None and train.schedule != "constant" and train.warmup.share:
-        scribe.report(
-            "length-unknown",
-            "note",
-            f"{_epochs(epochs)} of unknown length: warm-up and saving cannot be derived",
-            "data",
-            help="give data.samples, or train.steps",
-        )
-
-
-def _few_steps(scribe: Scribe, draft: Draft, steps: int | None) -> None:
-    """Say where the data gives a batch only a few times; steps that are asked for are meant."""
-    asked = scribe.facts.spec.train.steps is not None or "schedule.steps" in scribe.facts.pins
-    if steps is None or steps >= _FEW or asked:
-        return
-    samples, batch = draft.data.samples or 0, draft.batch.global_
-    scribe.report(
-        "few-steps",
-        "note",
-        f"the run makes {steps} optimizer step{'' if steps == 1 else 's'} of {batch} samples",
-        "data.samples",
-        notes=(f"all {samples} samples fill a part of one step",) if samples < batch else (),
-        help="lower batch.global, or raise train.epochs",
-    )
+    times, steps = scribe.facts.spec.train.evaluations, length.expected
+    rests = (spec("train.evaluations"), slot("schedule.steps"))
+    if times == 0:
+        scribe.say("schedule.evaluation_steps", None, "as often as asked", *rests)
+    elif steps is None:
+        why = "how many steps there are is not known: as often as it saves"
+        scribe.say("schedule.evaluation_steps", save or 500, why, *rests)
+    else:
+        every = parted(steps, times) if times else evaluation_steps(length.passes, steps)
+        why = "as often as asked" if times else "once an epoch, and 4 to 10 times over the run"
+        scribe.say("schedule.evaluation_steps", every, why, *rests)

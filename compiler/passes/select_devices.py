@@ -20,6 +20,8 @@ def select_devices(facts: Facts, _: Draft) -> Outcome:
         spec("devices"),
         device(weakest.name, "title"),
     )
+    why = "the maker of these devices"
+    scribe.say("devices.vendor", weakest.vendor, why, device(weakest.name, "vendor"))
     scribe.say("devices.nodes", chosen.nodes, "nodes with such devices", spec("hardware"))
     scribe.say("devices.per_node", len(chosen.places), "such devices on a node", spec("hardware"))
     _name_devices(scribe, chosen)
@@ -59,7 +61,7 @@ def _name_devices(scribe: Scribe, chosen: Selection) -> None:
     else:
         names = tuple(str(place.index) for place in chosen.places)
         why = "by number in PCI order"
-        if all(each.vendor == "nvidia" for each in scribe.facts.devices.values()):
+        if chosen.weakest.device.vendor == "nvidia":
             why += "; CUDA's own order is fastest first unless told otherwise"
     scribe.say("devices.visible", names, why, spec("hardware"))
 

@@ -1,6 +1,7 @@
 """set_runtime: what surrounds the training loop."""
 
 from tunec.compiler.facts import Facts
+from tunec.compiler.ir.extra import written
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
 
@@ -9,12 +10,17 @@ _MOST_WORKERS = 8
 
 
 def set_runtime(facts: Facts, draft: Draft) -> Outcome:
-    """Set seed, output, trackers and data loading."""
+    """Set seed, output, trackers, data loading and what is passed through."""
     scribe = Scribe(facts)
     train = facts.spec.train
     for name in ("seed", "output", "report_to"):
         why = as_given(train, name)
         scribe.say(f"runtime.{name}", getattr(train, name), why, spec(f"train.{name}"))
+    noise = train.neftune_alpha
+    why = as_given(train, "neftune_alpha", "not given: no noise")
+    scribe.say("runtime.neftune_alpha", noise, why, spec("train.neftune_alpha"))
+    why = "as the spec has it" if facts.spec.extra else "none are given"
+    scribe.say("runtime.extra", written(facts.spec.extra), why, spec("extra"))
     cores = facts.selection.node.host.cores
     workers = max(1, min(_MOST_WORKERS, cores // max(1, draft.devices.per_node) - 1))
     why = f"{cores} cores over {draft.devices.per_node} ranks, one left for each"

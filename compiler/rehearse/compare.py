@@ -193,11 +193,12 @@ def _schedule(plan: Plan, told: Told) -> Iterator[Expected]:
     total = told["total_steps"]
     rates = [rate(plan, step, total) for step in range(len(told["rates"]))]
     yield Expected("optimizer.learning_rate", "rate of each step", rates, _key("rates"))
-    yield Expected("schedule.warmup_steps", "rate of each step", rates, _key("rates"))
+    warmup = "steps" if plan.schedule.warmup_share is None else "share"
+    yield Expected(f"schedule.warmup_{warmup}", "rate of each step", rates, _key("rates"))
     later = [[step, rate(plan, int(step), total)] for step, _ in told["later_rates"]]
     if later:
         yield Expected("schedule.kind", "rate of later steps", later, _key("later_rates"))
-    if plan.schedule.steps is not None:
+    if plan.schedule.epochs is None:
         yield Expected(
             "schedule.steps", "steps of the run", plan.schedule.steps, _key("total_steps")
         )

@@ -1,5 +1,6 @@
 """prepare: from a plan and its files to what the ranks are given."""
 
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -195,7 +196,7 @@ def _question(
         "dtype": adapted.dtype,
         "attention": adapted.attention,
         "steps": min(steps, plan.schedule.steps or steps),
-        "samples": 2 * steps * batch,
+        "samples": math.ceil(2 * steps * batch / min(plan.schedule.epochs or 1, 1)),
         "sequence": SEQUENCE,
         "vocabulary": VOCABULARY,
     }

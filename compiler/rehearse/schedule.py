@@ -14,8 +14,14 @@ def rate(plan: Plan, step: int, total: int) -> float:
     return plan.optimizer.learning_rate * _share(plan, step, total)
 
 
+def _warmup(plan: Plan, total: int) -> int:
+    """Steps of warm-up, as `TrainingArguments.get_warmup_steps` counts them."""
+    share = plan.schedule.warmup_share
+    return (plan.schedule.warmup_steps or 0) if share is None else math.ceil(total * share)
+
+
 def _share(plan: Plan, step: int, total: int) -> float:
-    kind, warmup = plan.schedule.kind, plan.schedule.warmup_steps
+    kind, warmup = plan.schedule.kind, _warmup(plan, total)
     if kind == "constant":
         return 1.0
     if step < warmup:

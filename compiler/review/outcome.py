@@ -8,6 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.ledger import Ledger
+from tunec.compiler.ir.plan import Plan
 from tunec.schemas.hardware.profile import Cluster
 
 
@@ -130,8 +131,13 @@ def needs_of(planned: Planned) -> Needs | None:
         step_seconds=time.step_seconds,
         tokens_per_second=time.tokens_per_second,
         samples_per_second=time.samples_per_second,
-        run_cost=_cost(planned.facts.cluster, plan.schedule.steps, time.step_seconds),
+        run_cost=_cost(planned.facts.cluster, expected_steps(plan), time.step_seconds),
     )
+
+
+def expected_steps(plan: Plan) -> int | None:
+    """Optimizer steps, exactly or about; None where nothing is known of them."""
+    return plan.schedule.steps or plan.schedule.estimated_steps
 
 
 def _cost(cluster: Cluster, steps: int | None, step_seconds: float) -> float | None:

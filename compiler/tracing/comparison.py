@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tunec.compiler.analyses.memory.account import Account, samples
+from tunec.compiler.analyses.memory.account import AHEAD, Account, samples
 from tunec.compiler.analyses.memory.phase import Phase
 from tunec.compiler.tracing.recording import BESIDE, Tensors, Trace, TracedPhase
 
@@ -87,9 +87,9 @@ def compare(trace: Trace, account: Account) -> Comparison:
 
 
 def phase_of(line: Phase) -> str:
-    """The traced phase in which a moment of the account lies."""
+    """The traced phase in which a moment of the account lies; its own name where there is none."""
     name = _PART.sub("", line.name)
-    if line.evaluates or name in BESIDE:
+    if line.evaluates or name in (*AHEAD, *BESIDE):
         return name
     if "step" in line.name:
         return "optimizer step"

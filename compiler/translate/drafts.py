@@ -132,7 +132,9 @@ def _row(entry: Entry, known: Partial, filled: Partial, dialect: Dialect) -> Row
 def _kept(drafts: list[Draft], known: Partial) -> list[Draft]:
     """The files that have something to say of what was read, and can."""
     telling = [draft for draft in drafts if _tells(draft, known)]
-    return [draft for draft in telling if not (draft.file.is_optional and _is_open(draft))]
+    able = [draft for draft in telling if not (draft.file.is_optional and _is_open(draft))]
+    names = {draft.file.name for draft in able}
+    return [draft for draft in able if draft.file.part_of in ("", *names)]
 
 
 def _tells(draft: Draft, known: Partial) -> bool:

@@ -135,6 +135,7 @@ def _ways(slot: str) -> str:
         "parallel.world": "--world-size N, --hardware, or ",
         "devices.nodes": "--hardware, or ",
         "devices.per_node": "--hardware, or ",
+        "devices.vendor": "--hardware, or ",
         "model.path": "--model, or ",
         "model.kind": "--model, or ",
     }

@@ -36,6 +36,15 @@ class _Known:
             origins = tuple(Origin("slot", each) for each in rests)
             yield Definition(slot, value, Rank.DERIVED, _AUTHOR, reason, origins)
 
+    def replaces(self, slot: str, other: str, reason: str) -> Iterator[Definition]:
+        """That nothing holds of a slot where another one says it, and with more right."""
+        winner, beaten = self._winners.get(slot), self._winners.get(other)
+        if winner is None or winner.value is None or winner.rank < Rank.OBSERVED:
+            return
+        rank = Rank.PIN if winner.rank == Rank.PIN else Rank.DERIVED
+        if beaten is None or beaten.rank < rank:
+            yield Definition(other, None, rank, _AUTHOR, reason, (Origin("slot", slot),))
+
 
 def with_consequences(
     ledger: Ledger, tables: Sequence[Target], *, reads_deepspeed: bool
@@ -126,6 +135,20 @@ def _scaling(known: _Known) -> Iterator[Definition]:
         yield from known.follows("precision.loss_scaling", word, reason, "precision.compute")
 
 
+# ── the schedule ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _length(known: _Known) -> Iterator[Definition]:
+    yield from known.replaces(
+        "schedule.steps", "schedule.epochs", "the run is as long as its steps"
+    )
+
+
+def _warmup(known: _Known) -> Iterator[Definition]:
+    reason = "the warm-up is as long as its steps"
+    yield from known.replaces("schedule.warmup_steps", "schedule.warmup_share", reason)
+
+
 # ── the engine ───────────────────────────────────────────────────────────────────────────────────
 
 _SILENT: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -186,6 +209,7 @@ def _autocast(known: _Known, engines: Sequence[str]) -> Iterator[Definition]:
 
 _RULES: Final[tuple[_Rule, ...]] = (
     *(_world, _nodes, _per_node, _whole, _data, _accumulation, _micro, _global, _scaling),
+    *(_length, _warmup),
 )
 
 

@@ -48,12 +48,22 @@ def with_defaults(ledger: Ledger, rows: Iterable[_Row]) -> Ledger:
     waiting = list(rows)
     while waiting:
         known = Partial({each.slot: each.value for each in ledger.winners()})
-        ready = [row for row in waiting if matters(row[0], known, {row[1].slot: row[1].value})]
+        ready = [row for row in waiting if matters(row[0], known, _beside(row, waiting))]
         if not ready:
             return ledger
         ledger = ledger.add(tuple(definition for _, definition in ready))
         waiting = [row for row in waiting if row not in ready]
     return ledger
+
+
+def _beside(row: _Row, rows: Iterable[_Row]) -> Mapping[str, Any]:
+    """All that the program does where the keys of a row are absent."""
+    entry, mine = row
+    return {
+        each.slot: each.value
+        for other, each in rows
+        if other is entry and each.author == mine.author
+    }
 
 
 def matters(entry: Entry | None, known: Partial, defaults: Mapping[str, Any]) -> bool:

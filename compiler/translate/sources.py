@@ -165,6 +165,10 @@ def _facts(run: Run) -> Iterator[Definition]:
             counts = {"nodes": cluster.device_count // per_node, "per_node": per_node}
             for name, count in counts.items():
                 yield Definition(f"devices.{name}", count, Rank.CATALOGUE, "hardware", cluster.name)
+        vendors = {each.vendor for each in run.environment.devices.values()}
+        if len(vendors) == 1:
+            vendor = vendors.pop()
+            yield Definition("devices.vendor", vendor, Rank.CATALOGUE, "hardware", cluster.name)
 
 
 def _disputed(ledger: Ledger) -> Iterator[tuple[str, tuple[Definition, ...]]]:

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from tunec.schemas.shape import Shape
+from tunec.schemas.terms import Vendor
 from tunec.schemas.units import Bytes, Rate
 
-Vendor = Literal["nvidia", "amd", "intel", "huawei"]
 Dtype = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
 Support = Literal["native", "emulated", "absent"]
 """`native`: the arithmetic units do it at the stated rate. `emulated`: libraries run it by

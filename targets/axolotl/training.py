@@ -75,16 +75,17 @@ OPTIMIZER: Final = (
 def _length(found: Mapping[str, Json]) -> Mapping[str, Any]:
     steps = found.get("max_steps")
     is_set = isinstance(steps, int) and steps > 0
-    epochs = found.get("num_epochs", None if is_set else 1.0)
-    return {"schedule.epochs": epochs, "schedule.steps": steps if is_set else None}
+    if is_set:
+        return {"schedule.epochs": None, "schedule.steps": steps}
+    return {"schedule.epochs": found.get("num_epochs", 1.0)}
 
 
 def _warmup(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """A share of all steps is not known here; a single step is made two."""
-    steps = found.get("warmup_steps")
-    if steps is None:
-        return {}
-    return {"schedule.warmup_steps": 2 if steps == 1 else steps}
+    """Steps, of which a single one is made two, or a share of all."""
+    steps, share = found.get("warmup_steps"), found.get("warmup_ratio")
+    if steps is not None:
+        return {"schedule.warmup_steps": 2 if steps == 1 else steps, "schedule.warmup_share": None}
+    return {"schedule.warmup_share": share} if share else {}
 
 
 def _saving(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -111,7 +112,7 @@ SCHEDULE: Final = (
         ("schedule.epochs", "schedule.steps"),
         _length,
         f"{_SCHEMA}; {_BUILDER}: max_steps wins",
-        absent={"schedule.epochs": 1.0, "schedule.steps": None},
+        absent={"schedule.epochs": 1.0},
     ),
     observed(
         ("lr_scheduler",),
@@ -122,7 +123,7 @@ SCHEDULE: Final = (
     ),
     observed(
         ("warmup_steps", "warmup_ratio"),
-        ("schedule.warmup_steps",),
+        ("schedule.warmup_steps", "schedule.warmup_share"),
         _warmup,
         f"axolotl 0.8.1 to 0.19.0 {_BUILDER}: absent, 3 % of all steps and at most 100",
     ),
@@ -175,6 +176,7 @@ RUNTIME: Final = (
         absent=((ALWAYS, "./model-out"),),
     ),
     same("seed", "runtime.seed", _ARGUMENTS, absent=((ALWAYS, 42),)),
+    same("neftune_noise_alpha", "runtime.neftune_alpha", _ARGUMENTS, absent=((ALWAYS, None),)),
     same("dataloader_num_workers", "runtime.dataloader_workers", _ARGUMENTS),
     same("dataloader_pin_memory", "runtime.dataloader_pin_memory", _ARGUMENTS),
     observed(

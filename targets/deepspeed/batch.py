@@ -63,11 +63,14 @@ PRINTING: tuple[Entry, ...] = (
         ),
         absent=((ALWAYS, {"schedule.log_steps": 10}), ("0.15.2", {})),
     ),
-    constant(
-        "wall_clock_breakdown",
-        False,
-        f"{_CONFIG} `get_wall_clock_breakdown`: timers synchronise the device at every step",
-        package=PACKAGE,
+    replace(
+        constant(
+            "wall_clock_breakdown",
+            False,
+            f"{_CONFIG} `get_wall_clock_breakdown`: timers synchronise the device at every step",
+            package=PACKAGE,
+        ),
+        yields=True,
     ),
 )
 

@@ -42,8 +42,9 @@ def _has_end(plan: Plan) -> bool:
 
 
 def is_known(plan: Plan) -> bool:
-    """Whether the schedule can be said: shapes that end need the number of steps."""
-    return not _has_end(plan) or plan.schedule.steps is not None
+    """Whether the schedule can be said: shares and shapes that end need the number of steps."""
+    ends = not _has_end(plan) or plan.schedule.steps is not None
+    return ends and plan.schedule.warmup_steps is not None
 
 
 def _total_is_known(plan: Plan) -> bool:
@@ -56,7 +57,7 @@ def _write(plan: Plan) -> Mapping[str, Any]:
     if kind not in _TYPES:
         return {}
     total = {_TOTAL: plan.schedule.steps} if _has_end(plan) else {}
-    steps = max(1, plan.schedule.warmup_steps)
+    steps = max(1, plan.schedule.warmup_steps or 0)
     return {_TYPE: _TYPES[kind], **total, _WARMUP: steps, **_rise(plan)}
 
 

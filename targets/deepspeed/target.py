@@ -6,10 +6,12 @@ from typing import Final
 
 from packaging.version import Version
 
+from tunec.compiler.analyses.counting import Counting, of_accumulations
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import Cannot, File, Target, fixed
+from tunec.compiler.target import Cannot, Dialect, File, Target, fixed
+from tunec.targets.clusters import BY_CLUSTER
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.deepspeed.scheduler import is_known
@@ -29,6 +31,7 @@ _BY_SCRIPT = (
     *("batch.evaluation", "schedule.epochs", "schedule.save_steps"),
     *("schedule.keep_checkpoints", "schedule.evaluation_steps", "runtime.seed", "runtime.output"),
     *("runtime.dataloader_workers", "runtime.dataloader_pin_memory", "runtime.report_to"),
+    "runtime.neftune_alpha",
 )
 _BY_LAUNCH = (
     *("devices.model", "devices.nodes", "devices.per_node", "devices.visible"),
@@ -40,6 +43,7 @@ _UNTOUCHED = "it has no effect in this plan"
 _OBJECTIVES = ("objective.", "generation.", "evaluation.", "loss.")
 
 _CANNOT: Final = {
+    **BY_CLUSTER,
     **{slot: Cannot(_SCRIPT) for slot in _BY_SCRIPT},
     **{slot: Cannot(_LAUNCH) for slot in _BY_LAUNCH},
     "activation_checkpointing.mode": Cannot(
@@ -60,10 +64,17 @@ _CANNOT: Final = {
     "states.autocast": Cannot("the engine casts the module instead", loses=True, harmless=(False,)),
     "batch.global": Cannot("micro batch, accumulation and processes say it"),
     "schedule.steps": Cannot(_SCRIPT),
+    "schedule.arguments": Cannot(
+        "its schedules have no such arguments (runtime/lr_schedules.py)",
+        loses=True,
+        harmless=((),),
+    ),
     **{
         slot: Cannot("the training script builds the schedule, as it knows the number of steps")
         for slot in ("schedule.kind", "schedule.warmup_steps")
     },
+    "schedule.warmup_share": Cannot("its schedules count the steps of a warm-up"),
+    "schedule.estimated_steps": Cannot(_SCRIPT),
     **{
         f"optimizer.{name}": Cannot("the training script builds this optimizer")
         for name in ("name", "kernel", "learning_rate", "beta1", "beta2", "epsilon", "weight_decay")
@@ -88,15 +99,26 @@ _CANNOT: Final = {
 
 
 def _check(plan: Plan, _: Version) -> Iterator[Diagnostic]:
-    """A schedule that ends cannot be written without the number of steps."""
+    """Neither a schedule that ends nor a share is written without the number of steps."""
     if not is_known(plan):
+        share = plan.schedule.warmup_share
+        needy = plan.schedule.kind if share is None else f"a warm-up of {share:.0%}"
         yield Diagnostic(
             "schedule-left-to-script",
             "note",
-            f"ds_config.json has no scheduler: {plan.schedule.kind} needs the number of steps",
-            (Label("the number of samples is not given", path="data"),),
+            f"ds_config.json has no scheduler: {needy} needs the number of steps",
+            (Label("how many steps there are is not known", path="data"),),
             help="give data.samples or train.steps, or build the schedule in the training script",
         )
+
+
+def _counting(dialect: Dialect) -> Counting:
+    """Accumulation runs on from one epoch into the next, and no end makes a step.
+
+    deepspeed 0.14.5 to 0.19.8 runtime/engine.py `is_gradient_accumulation_boundary` counts the
+    micro batches of the whole run; runtime/dataloader.py `DeepSpeedDataLoader`.
+    """
+    return Counting(f"deepspeed {dialect['']}", of_accumulations)
 
 
 def _file() -> File:
@@ -115,5 +137,6 @@ TARGET: Final = Target(
     cannot=_CANNOT,
     requires={"parallel.engine": "deepspeed"},
     check=_check,
+    counting=_counting,
     verify="tunec.targets.deepspeed.verify",
 )

@@ -12,6 +12,7 @@ from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.glm4.configuration import CONFIGURATION, NAME
 from tunec.targets.glm4.refusals import REFUSALS
 from tunec.targets.glm4.versions import RELEASES
+from tunec.targets.huggingface.counting import counting
 from tunec.targets.huggingface.packages import PEFT, PEFT_RELEASES, companions
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.huggingface.target import compute_dtype
@@ -93,5 +94,6 @@ TARGET: Final = Target(
     companions=companions,
     together=compute_dtype,
     starts=(Start(("bash",), SCRIPT_NAME, repository="zai-org/GLM-4 (finetune_demo)"),),
+    counting=counting,
     verify="tunec.targets.glm4.verify",
 )

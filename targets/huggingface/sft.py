@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import PurePosixPath
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, same
-from tunec.schemas.data_paths import BUILDERS, data_kind
 from tunec.targets.huggingface.arithmetic import recomputes
+from tunec.targets.huggingface.datasets import card_of, data_of
 from tunec.targets.huggingface.methods import method_of
 from tunec.targets.huggingface.model import (
     ADAPTER,
@@ -19,16 +18,19 @@ from tunec.targets.huggingface.model import (
     trust,
 )
 from tunec.targets.huggingface.packages import TRL
-from tunec.targets.huggingface.training import (
-    BATCH,
+from tunec.targets.huggingface.schedule import (
     EVALUATION,
     LENGTH,
     LOGGING,
+    SAVING,
+    TRL_LOG_STEPS,
+    WARMUP,
+)
+from tunec.targets.huggingface.training import (
+    BATCH,
     OPTIMIZER,
     RUNTIME,
-    SAVING,
     TRL_LEARNING_RATE,
-    TRL_LOG_STEPS,
     write_liger,
 )
 from tunec.targets.huggingface.trl_defaults import (
@@ -37,62 +39,7 @@ from tunec.targets.huggingface.trl_defaults import (
     moving_activations,
 )
 
-_SCRIPT = "trl scripts/utils.py `ScriptArguments`, before 0.12 commands/cli_utils.py"
-_MIXTURE = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
 _CONFIG = "trl 0.9.6 to 1.16.0 trainer/sft_config.py `SFTConfig`"
-
-
-def _is_file(plan: Plan) -> bool:
-    return data_kind(plan.data.train) == "file"
-
-
-def _is_dataset(plan: Plan) -> bool:
-    return not _is_file(plan)
-
-
-def _write_file(plan: Plan) -> Mapping[str, Any]:
-    train = plan.data.train
-    builder = BUILDERS[PurePosixPath(train).suffix.lower()]
-    return {"datasets": [{"path": builder, "data_files": train, "split": "train"}]}
-
-
-def _read_files(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The one file, or the name of the one data set; a mixture of several is no slot's value."""
-    parts = found["datasets"]
-    if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], dict):
-        return {}
-    return {"data.train": parts[0].get("data_files", parts[0].get("path"))}
-
-
-DATA = (
-    same("dataset_name", "data.train", _SCRIPT, when=_is_dataset, package=TRL),
-    Entry(
-        ("datasets",),
-        ("data.train",),
-        _write_file,
-        _read_files,
-        _MIXTURE,
-        since="0.22",
-        when=_is_file,
-        package=TRL,
-    ),
-    Entry(
-        (),
-        ("data.train",),
-        lambda _: {},
-        lambda _: {},
-        "trl 0.8.6 to 0.21.0: data sets by name or directory only",
-        until="0.22",
-        when=_is_file,
-        package=TRL,
-    ),
-    fixed(
-        "data.evaluation",
-        None,
-        "trl 0.8.6 to 1.16.0 scripts/sft.py: it evaluates on a split of the training data only",
-        package=TRL,
-    ),
-)
 
 
 def _has_images(plan: Plan) -> bool:
@@ -262,6 +209,8 @@ def _is_sft(document: Json) -> bool:
     return method_of(document) == "sft"
 
 
+DATA = data_of("huggingface")
+
 SFT = File(
     name="sft.yaml",
     format="yaml",
@@ -279,6 +228,7 @@ SFT = File(
         TRL_LEARNING_RATE,
         *OPTIMIZER,
         *LENGTH,
+        *WARMUP,
         *TRL_PRECISION,
         *TRL_CHECKPOINTING,
         *OFFLOADING,
@@ -295,3 +245,5 @@ SFT = File(
     when=_fits_script,
     is_optional=True,
 )
+
+SFT_CARD = card_of("huggingface", _fits_script, SFT.name)

@@ -5,11 +5,13 @@ from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import Cannot, Documents, File, Json, Target, on_deepspeed, supervised
+from tunec.compiler.target import Cannot, Documents, File, Json, Target, on_deepspeed
+from tunec.targets.clusters import BY_CLUSTER
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
 from tunec.targets.huggingface.arithmetic import CHECKPOINTING, KEPT_ON_THE_DEVICE, PRECISION
+from tunec.targets.huggingface.counting import counting
 from tunec.targets.huggingface.methods import method_of
 from tunec.targets.huggingface.model import ADAPTER, MODEL, QUANTIZATION, WIDENING, trust
 from tunec.targets.huggingface.packages import (
@@ -21,26 +23,31 @@ from tunec.targets.huggingface.packages import (
     companions,
 )
 from tunec.targets.huggingface.predictions import PREDICTIONS
-from tunec.targets.huggingface.schemas import schema_of
-from tunec.targets.huggingface.sft import SFT
-from tunec.targets.huggingface.training import (
-    BATCH,
+from tunec.targets.huggingface.schedule import (
     EVALUATION,
-    LEARNING_RATE,
     LENGTH,
     LOG_STEPS,
     LOGGING,
+    SAVING,
+    WARMUP,
+)
+from tunec.targets.huggingface.schemas import schema_of
+from tunec.targets.huggingface.sft import SFT, SFT_CARD
+from tunec.targets.huggingface.training import (
+    BATCH,
+    LEARNING_RATE,
     LOSS,
     OPTIMIZER,
     RUNTIME,
-    SAVING,
 )
+from tunec.targets.trainers import supervised
 
 _TRAINING = (
     *BATCH,
     LEARNING_RATE,
     *OPTIMIZER,
     *LENGTH,
+    *WARMUP,
     *PRECISION,
     *CHECKPOINTING,
     KEPT_ON_THE_DEVICE,
@@ -121,6 +128,7 @@ _SCALER = (
 )
 
 CANNOT: Final = {
+    **BY_CLUSTER,
     **{f"model.{name}": Cannot(_MODEL_SAYS) for name in ("family", "kind", "parameters")},
     "model.trust_remote_code": Cannot(f"{_SCRIPT}: ModelConfig has no key for it from trl 1.7 on"),
     **{
@@ -177,6 +185,9 @@ CANNOT: Final = {
     },
     "activation_checkpointing.reentrant": Cannot(_UNTOUCHED),
     "batch.global": Cannot("micro batch, accumulation and processes say it"),
+    "schedule.steps": Cannot("the Trainer counts them, by the epochs"),
+    "schedule.estimated_steps": Cannot("the Trainer counts them, by the epochs"),
+    "schedule.warmup_steps": Cannot("the Trainer counts them, by the share"),
     **{
         f"zero.{name}": Cannot(_UNTOUCHED)
         for name in (
@@ -203,13 +214,15 @@ TARGET: Final = Target(
         ADAPTER_CONFIG,
         MODEL_ARGS,
         SFT,
+        SFT_CARD,
         ds_config(TRAINER, when=on_deepspeed),
     ),
     cannot=CANNOT,
     beside={TRL: TRL_RELEASES, PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},
     companions=companions,
     together=compute_dtype,
-    heeds_launcher=True,
     takes_fsdp=True,
+    heeds_launcher=True,
+    counting=counting,
     verify="tunec.targets.huggingface.verify",
 )

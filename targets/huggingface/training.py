@@ -1,11 +1,11 @@
-"""Rows of TrainingArguments: batch, optimizer, schedule, saving, data loading."""
+"""Rows of TrainingArguments: batch, optimizer, loss, data loading."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, constant, derived, fixed, named, same
+from tunec.compiler.target import ALWAYS, Entry, derived, fixed, same
 from tunec.schemas.terms import OptimizerKernel, OptimizerName
 
 _SOURCE = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"
@@ -175,126 +175,6 @@ LOSS = (
 )
 
 
-# ── schedule ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def _write_length(plan: Plan) -> Mapping[str, Any]:
-    """Both where both are known: max_steps wins, so the run is as long as the plan."""
-    epochs, steps = plan.schedule.epochs, plan.schedule.steps
-    passes = {} if epochs is None else {"num_train_epochs": epochs}
-    return {**passes, "max_steps": -1 if steps is None else steps}
-
-
-def _read_length(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    steps = found.get("max_steps", -1)
-    is_set = isinstance(steps, int) and steps > 0
-    epochs = found.get("num_train_epochs", None if is_set else 3.0)
-    return {"schedule.epochs": epochs, "schedule.steps": steps if is_set else None}
-
-
-def _read_warmup(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Steps; a share of all steps (warmup_ratio, or a number below 1 from 5.0 on) is not known."""
-    steps, ratio = found.get("warmup_steps", 0), found.get("warmup_ratio")
-    if 0 < steps < 1 or (steps == 0 and ratio):
-        return {}
-    return {"schedule.warmup_steps": steps}
-
-
-LENGTH = (
-    Entry(
-        ("num_train_epochs", "max_steps"),
-        ("schedule.epochs", "schedule.steps"),
-        _write_length,
-        _read_length,
-        f"{_SOURCE}: max_steps above 0 overrides num_train_epochs",
-        absent=((ALWAYS, {"schedule.epochs": 3.0, "schedule.steps": None}),),
-    ),
-    named(
-        "lr_scheduler_type",
-        "schedule.kind",
-        {kind: kind for kind in ("constant", "constant_with_warmup", "linear", "cosine")},
-        "transformers 4.40.2 to 5.23.0 trainer_utils.py `SchedulerType`",
-        absent=((ALWAYS, "linear"),),
-    ),
-    Entry(
-        ("warmup_steps", "warmup_ratio"),
-        ("schedule.warmup_steps",),
-        lambda plan: {"warmup_steps": plan.schedule.warmup_steps},
-        _read_warmup,
-        f"{_SOURCE}; warmup_ratio deprecated in 5.0, gone in 5.15",
-        absent=((ALWAYS, {"schedule.warmup_steps": 0}),),
-    ),
-)
-
-LOGGING = (constant("logging_strategy", "steps", _SOURCE),)
-LOG_STEPS = _default("logging_steps", "schedule.log_steps", 500)
-TRL_LOG_STEPS = same(
-    "logging_steps",
-    "schedule.log_steps",
-    "trl trainer/sft_config.py `SFTConfig`: 500 to 0.18, 10 from 0.19 (base_config.py from 0.29)",
-    absent=((ALWAYS, 500), ("0.19", 10)),
-    package="trl",
-)
-
-
-def _write_saving(plan: Plan) -> Mapping[str, Any]:
-    steps = plan.schedule.save_steps
-    if steps is None:
-        return {"save_strategy": "epoch"}
-    return {"save_strategy": "steps", "save_steps": steps}
-
-
-def _read_saving(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    strategy = found.get("save_strategy", "steps")
-    if strategy == "epoch":
-        return {"schedule.save_steps": None}
-    return {"schedule.save_steps": found.get("save_steps", 500)} if strategy == "steps" else {}
-
-
-SAVING = (
-    Entry(
-        ("save_strategy", "save_steps"),
-        ("schedule.save_steps",),
-        _write_saving,
-        _read_saving,
-        _SOURCE,
-        absent=((ALWAYS, {"schedule.save_steps": 500}),),
-    ),
-    _default("save_total_limit", "schedule.keep_checkpoints", None),
-)
-
-
-def _evaluation(strategy: str, *others: str) -> Entry:
-    """When to evaluate; `strategy` is the key that is written, `others` its older names."""
-
-    def write(plan: Plan) -> Mapping[str, Any]:
-        steps = plan.schedule.evaluation_steps
-        return {strategy: "no"} if steps is None else {strategy: "steps", "eval_steps": steps}
-
-    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
-        words = [found[key] for key in (strategy, *others) if key in found]
-        word = words[0] if words else "no"
-        if word in ("no", False):  # YAML 1.1 reads an unquoted no as false
-            return {"schedule.evaluation_steps": None}
-        steps = found.get("eval_steps", found.get("logging_steps"))
-        return {"schedule.evaluation_steps": steps} if word == "steps" and steps else {}
-
-    return Entry(
-        (strategy, *others, "eval_steps"),
-        ("schedule.evaluation_steps",),
-        write,
-        read,
-        f"{_SOURCE}: eval_strategy from 4.41.0, evaluation_strategy until 4.51.0",
-        absent=((ALWAYS, {"schedule.evaluation_steps": None}),),
-    )
-
-
-EVALUATION = (
-    replace(_evaluation("evaluation_strategy"), until="4.41"),
-    replace(_evaluation("eval_strategy", "evaluation_strategy"), since="4.41"),
-)
-
-
 # ── what surrounds the loop ──────────────────────────────────────────────────────────────────────
 
 
@@ -318,6 +198,7 @@ RUNTIME = (
         absent=(("4.49", "trainer_output"),),
     ),
     _default("seed", "runtime.seed", 42),
+    _default("neftune_noise_alpha", "runtime.neftune_alpha", None),
     _default("dataloader_num_workers", "runtime.dataloader_workers", 0),
     _default("dataloader_pin_memory", "runtime.dataloader_pin_memory", True),
     Entry(

@@ -1,5 +1,6 @@
 """How transformers, peft and trl are asked about the Trainer's files, and how they are heard."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -91,10 +92,18 @@ def _hear_arguments(case: Case, answer: Any) -> Heard:
     )
 
 
+def _warmup(plan: Plan) -> int | None:
+    """Steps of warm-up in a run of as many steps as the Trainer is told."""
+    share = plan.schedule.warmup_share
+    if plan.schedule.steps is None and share is not None:
+        return math.ceil(_SOME_STEPS * share)
+    return plan.schedule.warmup_steps
+
+
 def derived_facts(plan: Plan, derived: Mapping[str, Json], prefix: str = "") -> tuple[Fact, ...]:
     """What the arguments' class computes of them, where they stand in a block of a file too."""
     pairs = [
-        ("schedule.warmup_steps", "warmup_steps", plan.schedule.warmup_steps, "warmup_steps"),
+        ("schedule.warmup_steps", "warmup_steps", _warmup(plan), "warmup_steps"),
         ("batch.micro", "per_device_train_batch_size", plan.batch.micro, "train_batch_size"),
         ("parallel.world", "processes", plan.parallel.world, "world_size"),
     ]

@@ -7,14 +7,30 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import Json
+from tunec.schemas.terms import Vendor
 from tunec.targets.accelerate.processes import counted, uses_every_device
+from tunec.targets.kubeflow.volumes import BUNDLE, HOME
+from tunec.targets.launch.naming import dns_label
+from tunec.targets.launch.preparing import (
+    called,
+    installed_packages,
+    packages_line,
+    setup_lines,
+    setup_text,
+    without_setup,
+)
 from tunec.targets.launch.script import command, is_spread, parse
 
-GPU: Final = "nvidia.com/gpu"
+RESOURCES: Final[Mapping[Vendor, str]] = {
+    "nvidia": "nvidia.com/gpu",
+    "amd": "amd.com/gpu",
+    "intel": "habana.ai/gaudi",
+    "huawei": "huawei.com/Ascend910",
+}
+"""What device plugins call devices: NVIDIA/k8s-device-plugin, ROCm/k8s-device-plugin, Intel Gaudi
+device plugin for Kubernetes, Ascend device plugin (mindxdl)."""
 _MEMORY: Final = "memory"
 _CONFIG: Final = "kubeflow/accelerate.yaml"
-_UNSAFE: Final = re.compile(r"[^a-z0-9]+")
-_LONGEST_NAME: Final = 40
 _OPENS: Final = re.compile(r"\$(?=[$(])")
 _SIZE: Final = re.compile(r"(\d{1,19})(Ki|Mi|Gi|Ti|k|M|G|T)?")
 _UNITS: Final[Mapping[str | None, int]] = {
@@ -30,13 +46,6 @@ def gives_all(plan: Plan) -> bool:
     return uses_every_device(plan)
 
 
-def job_name(plan: Plan) -> str:
-    """A DNS label (RFC 1123) from the model's name, with room for what pods add to it."""
-    last = plan.model.path.rstrip("/").rpartition("/")[2].lower()
-    name = _UNSAFE.sub("-", last).strip("-")[:_LONGEST_NAME].strip("-")
-    return f"train-{name}" if name else "train"
-
-
 # ── the command ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -46,8 +55,50 @@ def write_command(plan: Plan, meeting: Mapping[str, str]) -> list[str]:
     values: dict[str, Json] = {"launcher": plan.launch.launcher, "script": _words(plan)}
     if plan.launch.launcher != "python":
         values |= {"nodes": nodes, "per_node": per_node}
-    needed = [f'{name}="${{{pod}}}"' for name, pod in meeting.items() if is_spread(values)]
-    return [_escaped("\n".join((*needed, command(values, _CONFIG, ""))) + "\n")]
+    spread = is_spread(values)
+    parts = (
+        "set -euo pipefail\n",
+        unpacked(plan),
+        setup_text(plan.job.setup),
+        called(plan.job.setup),
+        "" if plan.job.image else packages_line(plan, _PIP_FLAGS),
+        "".join(f'{name}="${{{pod}}}"\n' for name, pod in meeting.items() if spread),
+        _hosts(nodes, per_node) if spread and plan.launch.launcher == "deepspeed" else "",
+        command(values, _CONFIG, "") + "\n",
+    )
+    return [_escaped("".join(parts))]
+
+
+_PIP_FLAGS: Final = "--quiet --break-system-packages "
+"""An image's Python belongs to its distribution (PEP 668), and the pod's user is root."""
+
+
+def unpacked(plan: Plan) -> str:
+    """The bundle's files, from the keys of a ConfigMap to where the run starts.
+
+    A key has no slashes (kubernetes ConfigMap: alphanumeric characters, `-`, `_` and `.`).
+    """
+    root = f"{HOME}/{dns_label(plan.job.name)}"
+    return (
+        f"mkdir -p {root}\n"
+        f"cd {root}\n"
+        f"for file in {BUNDLE}/*; do\n"
+        '  path="${file##*/}"\n'
+        '  path="${path//__//}"\n'
+        '  mkdir -p "$(dirname "${path}")"\n'
+        '  cp "${file}" "${path}"\n'
+        "done\n"
+    )
+
+
+def _hosts(nodes: int, per_node: int) -> str:
+    """The host file of DeepSpeed's launcher, which only counts its lines where nothing goes by ssh.
+
+    deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`, `--no_ssh`: names go no further than the
+    keys of `world_info`, of which launch.py takes the one of its own `--node_rank`.
+    """
+    lines = "".join(f"node-{number} slots={per_node}\\n" for number in range(nodes))
+    return f'HOSTFILE="$(mktemp)"\nprintf \'{lines}\' > "${{HOSTFILE}}"\n'
 
 
 def _words(plan: Plan) -> list[str]:
@@ -59,9 +110,15 @@ def _words(plan: Plan) -> list[str]:
 
 def read_command(arguments: Json) -> Mapping[str, Any]:
     """Launcher and script from a shell text, or from words that are the command themselves."""
-    found = parse(command_text(arguments))
-    said = {"launch.launcher": found["launcher"]} if "launcher" in found else {}
+    text = command_text(arguments)
+    found = parse(without_setup(text))
+    prepared = {"job.setup": setup_lines(text), "job.packages": installed_packages(text)}
+    said = {**prepared, **_launched(found)}
     return {**said, "launch.script": shlex.join(found["script"])} if "script" in found else said
+
+
+def _launched(found: Json) -> Mapping[str, Any]:
+    return {"launch.launcher": found["launcher"]} if "launcher" in found else {}
 
 
 def command_text(arguments: Sequence[str]) -> str:
@@ -109,9 +166,8 @@ def write_limits(plan: Plan) -> dict[str, Json]:
 
     A quantity is text where the API writes it back (Kubernetes API `ResourceRequirements`).
     """
-    budget = plan.devices.host_budget
-    memory = {} if budget is None else {_MEMORY: _size(budget)}
-    return {GPU: str(counted(plan)[1]), **memory}
+    devices = {RESOURCES[plan.devices.vendor]: str(counted(plan)[1])}
+    return {**devices, _MEMORY: _size(plan.job.host_memory)}
 
 
 def _size(bytes_: int) -> str:
@@ -122,8 +178,10 @@ def _size(bytes_: int) -> str:
 
 
 def read_limits(limits: Json) -> Mapping[str, Any]:
-    """Devices of a node and the memory that the run may take of it."""
+    """Devices of a node, who makes them, and the memory that is asked for."""
     size = _SIZE.fullmatch(str(limits.get(_MEMORY, "")))
-    memory = {"devices.host_budget": int(size[1]) * _UNITS[size[2]]} if size else {}
-    devices = {"devices.per_node": int(limits[GPU])} if GPU in limits else {}
-    return {**devices, **memory}
+    memory = {"job.host_memory": int(size[1]) * _UNITS[size[2]]} if size else {}
+    for vendor, name in RESOURCES.items():
+        if name in limits:
+            return {"devices.per_node": int(limits[name]), "devices.vendor": vendor, **memory}
+    return memory

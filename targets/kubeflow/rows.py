@@ -1,13 +1,15 @@
 """The rows that both manifests have, each at the keys of its own API."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, Json, in_every_plan, on_deepspeed
+from tunec.compiler.target import ALWAYS, Entry, Json, in_every_plan, on_deepspeed, same
 from tunec.schemas.frozen import dataclass
 from tunec.targets.accelerate.processes import processes
 from tunec.targets.kubeflow.container import gives_all
+from tunec.targets.kubeflow.images import torch_of, usual_image
+from tunec.targets.kubeflow.volumes import read_claim
 
 Part = tuple[str, Callable[[Plan], Json], Callable[[Json], Mapping[str, Any]]]
 """A key, its value for a plan, and what a value settles."""
@@ -22,12 +24,9 @@ class Keys:
     variables: Part
     resources: Part
     command: Part
+    image: Part
     source: str
     package: str = ""
-
-
-def _has_memory(plan: Plan) -> bool:
-    return plan.devices.host_budget is not None
 
 
 def _comes_out_even(plan: Plan) -> bool:
@@ -41,13 +40,102 @@ def rows(keys: Keys) -> tuple[Entry, ...]:
         _row(keys, ("devices.nodes",), keys.nodes, gives_all),
         _row(keys, (), keys.nodes),
         _row(keys, ("devices.per_node",), (keys.resources,), gives_all),
-        _row(keys, ("devices.host_budget",), (keys.resources,), _has_memory),
-        _row(keys, (), (keys.resources,)),
+        _row(keys, ("job.host_memory",), (keys.resources,)),
+        _row(keys, ("devices.vendor",), (keys.resources,)),
         _row(keys, ("launch.environment",), (keys.variables,)),
         _row(keys, ("precision.deprecated_fp16",), (keys.variables,), on_deepspeed),
         _row(keys, ("launch.launcher",), (keys.command,)),
         _row(keys, ("launch.script",), (keys.command,)),
+        _row(keys, ("job.setup",), (keys.command,)),
+        _row(keys, ("job.packages",), (keys.command,), _installs),
+        _row(keys, ("job.image",), (keys.image,), lambda plan: not _installs(plan)),
+        _row(keys, ("job.torch",), (keys.image,), _has_torch),
+        _row(keys, (), (keys.image,), _installs),
     )
+
+
+def named(keys: Keys, name: Callable[[Plan], str]) -> tuple[Entry, ...]:
+    """What the job is called, where it waits, and when it ends."""
+    metadata = (
+        Entry(
+            ("metadata.name",),
+            ("job.name",),
+            lambda plan: {"metadata.name": name(plan)},
+            lambda found: {"job.name": found["metadata.name"]},
+            keys.source,
+            when=lambda plan: name(plan) == plan.job.name,
+            package=keys.package,
+        ),
+        Entry(
+            ("metadata.name",),
+            (),
+            lambda plan: {"metadata.name": name(plan)},
+            lambda _: {},
+            f"{keys.source}: an RFC 1035 label",
+            when=lambda plan: name(plan) != plan.job.name,
+            package=keys.package,
+        ),
+    )
+    return (
+        *metadata,
+        same(
+            "metadata.namespace",
+            "job.namespace",
+            f"{keys.source} ObjectMeta",
+            absent=((ALWAYS, None),),
+            package=keys.package,
+        ),
+        Entry(
+            ("metadata.labels",),
+            ("job.queue",),
+            _write_queue,
+            lambda found: {"job.queue": found["metadata.labels"].get(_QUEUE)},
+            "kubernetes-sigs/kueue pkg/controller/constants/constants.go `QueueLabel`",
+            absent=((ALWAYS, {"job.queue": None}),),
+            package=keys.package,
+        ),
+    )
+
+
+def volume(
+    key: str,
+    write: Callable[[Plan], Json],
+    listed: Callable[[Json], Sequence[Json]],
+    source: str,
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    package: str = "",
+) -> Entry:
+    """The row of what is mounted; `listed` finds the volumes in the key's value."""
+    return Entry(
+        (key,),
+        ("job.volume",),
+        lambda plan: {key: write(plan)},
+        lambda found: read_claim(listed(found[key])),
+        source,
+        since,
+        until,
+        package=package,
+    )
+
+
+_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+
+
+def _write_queue(plan: Plan) -> Mapping[str, Json]:
+    queue = plan.job.queue
+    return {} if queue is None else {"metadata.labels": {_QUEUE: queue}}
+
+
+def _installs(plan: Plan) -> bool:
+    """Whether the image is PyTorch's own, to which the rest has to be added."""
+    return plan.job.image is None
+
+
+def _has_torch(plan: Plan) -> bool:
+    image = usual_image(plan)
+    return _installs(plan) and image is not None and torch_of(image) is not None
 
 
 def _row(

@@ -3,21 +3,20 @@
 They say the same run; a cluster has one of the two operators.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Package, Releases
 from tunec.compiler.starting import Start
-from tunec.compiler.target import Cannot, File, Json, Target, constant, derived
+from tunec.compiler.target import ALWAYS, Cannot, Entry, File, Json, Target, constant, same
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import counted
 from tunec.targets.accelerate.sections import section_defaults
+from tunec.targets.kubeflow.bundled import BUNDLE_YAML, bundle_yaml
 from tunec.targets.kubeflow.container import (
-    job_name,
     read_command,
     read_limits,
     read_variables,
@@ -25,7 +24,11 @@ from tunec.targets.kubeflow.container import (
     write_environment,
     write_limits,
 )
-from tunec.targets.kubeflow.rows import Keys, each, nodes, rows
+from tunec.targets.kubeflow.images import image_of, read_image
+from tunec.targets.kubeflow.lacking import lacking
+from tunec.targets.kubeflow.rows import Keys, each, named, nodes, rows, volume
+from tunec.targets.kubeflow.volumes import mounts, volumes
+from tunec.targets.launch.naming import dns_label
 
 API: Final = "kubeflow-trainer-api"
 OPERATOR: Final = "kubeflow-training"
@@ -43,60 +46,71 @@ _PET: Final = {
 }
 """kubeflow/trainer v2.0.1 to v2.3.0 pkg/constants/constants.go `TorchEnv...`."""
 
-_TRAIN_KEYS: Final = Keys(
-    nodes=(("spec.trainer.numNodes", lambda plan: counted(plan)[0], nodes),),
-    processes=("spec.trainer.numProcPerNode", lambda plan: counted(plan)[1], each),
-    variables=("spec.trainer.env", write_environment, read_variables),
-    resources=("spec.trainer.resourcesPerNode.limits", write_limits, read_limits),
-    command=("spec.trainer.args", lambda plan: write_command(plan, _PET), read_command),
-    source=_TRAINJOB,
-)
-
-
-_SHARED: Final = "shared-memory"
 _NODE: Final = "node"
 """The replicated job of the runtime, and its container, that train."""
-_VOLUME: Final[Json] = {"name": _SHARED, "emptyDir": {"medium": "Memory"}}
-_MOUNT: Final[Json] = {"name": _SHARED, "mountPath": "/dev/shm"}  # noqa: S108  of the pod
-"""Shared memory is what data loading processes and NCCL pass tensors by; 64 MiB unasked."""
-_POD: Final[Json] = {
-    "volumes": [_VOLUME],
-    "containers": [{"name": _NODE, "volumeMounts": [_MOUNT]}],
-}
+_POD_JOBS: Final = {"targetJobs": [{"name": _NODE}]}
 
 
-def _patch() -> Json:
+def _pod(plan: Plan) -> Json:
+    """What the runtime's pods have besides."""
+    containers = [{"name": _NODE, "volumeMounts": mounts()}]
+    return {"volumes": volumes(plan), "containers": containers}
+
+
+def _patches(plan: Plan) -> Json:
     """A patch of the runtime's pods, with the name of whoever owns it."""
-    job = {"name": _NODE, "template": {"spec": {"template": {"spec": _POD}}}}
-    return {
-        "manager": "tunec",
-        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}},
-    }
+    job = {"name": _NODE, "template": {"spec": {"template": {"spec": _pod(plan)}}}}
+    spec = {"template": {"spec": {"replicatedJobs": [job]}}}
+    return [{"manager": "tunec", "trainingRuntimeSpec": spec}]
 
 
-_JOBS: Final = {"targetJobs": [{"name": _NODE}]}
+def _patched(listed: Json) -> Json:
+    """The volumes of a patch again."""
+    (job,) = listed[0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    return job["template"]["spec"]["template"]["spec"]["volumes"]
+
+
 _TYPES: Final = "pkg/apis/trainer/v1alpha1/trainjob_types.go"
-_MOUNTED: Final = (
-    constant(
-        "spec.podSpecOverrides",
-        [{**_JOBS, **_POD}],
-        f"kubeflow/trainer v2.0.1 {_TYPES} `PodSpecOverride`",
-        until="2.1",
-    ),
-    constant(
-        "spec.podTemplateOverrides",
-        [{**_JOBS, "spec": _POD}],
-        f"kubeflow/trainer v2.1.0 {_TYPES} `PodTemplateOverride`",
-        since="2.1",
-        until="2.2",
-    ),
-    constant(
-        "spec.runtimePatches",
-        [_patch()],
-        f"kubeflow/trainer v2.2.1 and v2.3.0 {_TYPES} `RuntimePatch`",
-        since="2.2",
-    ),
-)
+
+
+def _train_keys() -> Keys:
+    return Keys(
+        nodes=(("spec.trainer.numNodes", lambda plan: counted(plan)[0], nodes),),
+        processes=("spec.trainer.numProcPerNode", lambda plan: counted(plan)[1], each),
+        variables=("spec.trainer.env", write_environment, read_variables),
+        resources=("spec.trainer.resourcesPerNode.limits", write_limits, read_limits),
+        command=("spec.trainer.args", lambda plan: write_command(plan, _PET), read_command),
+        image=("spec.trainer.image", image_of, read_image),
+        source=_TRAINJOB,
+    )
+
+
+def _mounted() -> tuple[Entry, ...]:
+    """What the pods mount, by where each release says it."""
+    return (
+        volume(
+            "spec.podSpecOverrides",
+            lambda plan: [{**_POD_JOBS, **_pod(plan)}],
+            lambda listed: listed[0]["volumes"],
+            f"kubeflow/trainer v2.0.1 {_TYPES} `PodSpecOverride`",
+            until="2.1",
+        ),
+        volume(
+            "spec.podTemplateOverrides",
+            lambda plan: [{**_POD_JOBS, "spec": _pod(plan)}],
+            lambda listed: listed[0]["spec"]["volumes"],
+            f"kubeflow/trainer v2.1.0 {_TYPES} `PodTemplateOverride`",
+            since="2.1",
+            until="2.2",
+        ),
+        volume(
+            "spec.runtimePatches",
+            _patches,
+            _patched,
+            f"kubeflow/trainer v2.2.1 and v2.3.0 {_TYPES} `RuntimePatch`",
+            since="2.2",
+        ),
+    )
 
 
 def _is_trainjob(document: Json) -> bool:
@@ -109,18 +123,25 @@ TRAINJOB: Final = File(
     entries=(
         constant("apiVersion", "trainer.kubeflow.org/v1alpha1", _TRAINJOB),
         constant("kind", "TrainJob", _TRAINJOB),
-        derived("metadata.name", job_name, f"{_TRAINER} TrainJob: an RFC 1035 label"),
+        *named(_train_keys(), lambda plan: dns_label(plan.job.name)),
+        same(
+            "spec.activeDeadlineSeconds",
+            "job.time_limit",
+            f"kubeflow/trainer v2.2.1 and v2.3.0 {_TYPES} `TrainJobSpec`",
+            since="2.2",
+            absent=((ALWAYS, None),),
+        ),
         constant(
             "spec.runtimeRef.name",
             "torch-distributed",
             f"{_TRAINER} manifests/base/runtimes/torch_distributed.yaml",
         ),
         constant("spec.trainer.command", ["bash", "-c"], _TRAINJOB),
-        *_MOUNTED,
-        *rows(_TRAIN_KEYS),
+        *_mounted(),
+        *rows(_train_keys()),
     ),
     recognise=_is_trainjob,
-    check=lambda plan, _: _by_deepspeed(plan),
+    check=lacking,
 )
 
 
@@ -130,23 +151,23 @@ _REPLICAS: Final = "spec.pytorchReplicaSpecs"
 _MEETING: Final = {"NODE_RANK": "PET_NODE_RANK"}
 """kubeflow/training-operator v1.7.0 to v1.9.4 pkg/controller.v1/pytorch/envvar.go `setPodEnv`;
 MASTER_ADDR and MASTER_PORT are set under these names."""
-_IMAGE: Final = "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"
 
 
 def _container(plan: Plan) -> dict[str, Json]:
+    image = image_of(plan)
     return {
         "name": "pytorch",
-        "image": _IMAGE,
+        **({} if image is None else {"image": image}),
         "command": ["bash", "-c"],
         "args": write_command(plan, _MEETING),
         "env": write_environment(plan),
         "resources": {"limits": write_limits(plan)},
-        "volumeMounts": [_MOUNT],
+        "volumeMounts": mounts(),
     }
 
 
 def _replicas(plan: Plan, count: int) -> dict[str, Json]:
-    pod = {"containers": [_container(plan)], "volumes": [_VOLUME]}
+    pod = {"containers": [_container(plan)], "volumes": volumes(plan)}
     return {"replicas": count, "restartPolicy": "OnFailure", "template": {"spec": pod}}
 
 
@@ -190,6 +211,7 @@ _TORCH_KEYS: Final = Keys(
         lambda found: read_limits(_named(found).get("resources", {}).get("limits", {})),
     ),
     command=(_MASTER, _master, _read_words),
+    image=(_MASTER, _master, lambda found: read_image(_named(found).get("image", ""))),
     source=_PYTORCHJOB,
     package=OPERATOR,
 )
@@ -205,12 +227,26 @@ PYTORCHJOB: Final = File(
     entries=(
         constant("apiVersion", "kubeflow.org/v1", _PYTORCHJOB, package=OPERATOR),
         constant("kind", "PyTorchJob", _PYTORCHJOB, package=OPERATOR),
-        derived("metadata.name", job_name, f"{_PYTORCHJOB}: an RFC 1035 label", package=OPERATOR),
+        *named(_TORCH_KEYS, lambda plan: dns_label(plan.job.name)),
         constant(
             "spec.runPolicy.cleanPodPolicy",
             "None",
             "kubeflow-training 1.7.0 to 1.9.4 KubeflowOrgV1PyTorchJobSpec: run_policy is required; "
             "pods and their logs stay until the job is deleted",
+            package=OPERATOR,
+        ),
+        same(
+            "spec.runPolicy.activeDeadlineSeconds",
+            "job.time_limit",
+            f"{_OPERATOR} pkg/apis/kubeflow.org/v1/common_types.go `RunPolicy`",
+            absent=((ALWAYS, None),),
+            package=OPERATOR,
+        ),
+        volume(
+            _MASTER,
+            _master,
+            lambda replicas: replicas["template"]["spec"].get("volumes", ()),
+            _PYTORCHJOB,
             package=OPERATOR,
         ),
         *rows(_TORCH_KEYS),
@@ -222,21 +258,15 @@ PYTORCHJOB: Final = File(
 # ── the target ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _by_deepspeed(plan: Plan) -> Iterator[Diagnostic]:
-    """DeepSpeed's launcher reads the nodes from a host file, and pods have none."""
-    if plan.launch.launcher != "deepspeed" or counted(plan)[0] == 1:
-        return
-    yield Diagnostic(
-        "E0905",
-        "error",
-        "the deepspeed launcher needs a host file on several nodes, and pods have none",
-        (Label("chosen here", path="launcher"),),
-        ("deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`",),
-        help="use `launcher: torchrun`, which starts DeepSpeed as well",
-    )
-
-
-_HERE: Final = ("parallel.world", "launch.launcher", "launch.environment", "launch.script")
+_HERE: Final = frozenset(
+    {
+        *("parallel.world", "launch.launcher", "launch.environment", "launch.script"),
+        *("devices.vendor", "job.host_memory", "job.setup", "job.namespace", "job.volume"),
+        "job.queue",
+    }
+)
+_OTHERS: Final = "another manager's word: Kubernetes has none"
+_OWN: Final = "the spec's own image holds what is needed"
 _IDLE: Final = "the plan leaves devices idle, and starts processes on the others"
 _CANNOT: Final = {
     **{slot: Cannot("the trainer's own files say it") for slot in SLOTS if slot not in _HERE},
@@ -248,9 +278,23 @@ _CANNOT: Final = {
         loses=True,
         harmless=((),),
     ),
-    "devices.host_budget": Cannot("unknown: the pod has no limit"),
+    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is asked for"),
+    "job.name": Cannot("a DNS label is made of it"),
+    "job.duration": Cannot("a deadline ends a job, and is no help to the scheduler"),
+    "job.torch": Cannot(_OWN),
+    "job.packages": Cannot(_OWN),
+    "job.image": Cannot("not given: PyTorch's own, with the plan's torch"),
+    **dict.fromkeys(("job.account", "job.qos", "job.infra", "job.spot"), Cannot(_OTHERS)),
     "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
 }
+
+_APPLIED: Final = Start(
+    ("kubectl", "apply", "-f", f"kubeflow/{BUNDLE_YAML.name}", "-f"),
+    TRAINJOB.name,
+    submits=True,
+    needs_script=True,
+)
+"""The files of the bundle first, which the job mounts."""
 
 TARGET: Final = Target(
     name="kubeflow",
@@ -258,14 +302,15 @@ TARGET: Final = Target(
     supported=Releases(">=2.0,<2.4"),
     latest="2.3.0",
     releases=("2.0.1", "2.1.0", "2.2.1", "2.3.0"),
-    files=(TRAINJOB, PYTORCHJOB, ACCELERATE_CONFIG),
+    files=(TRAINJOB, PYTORCHJOB, ACCELERATE_CONFIG, BUNDLE_YAML),
     cannot=_CANNOT,
     beside={
         "accelerate": ACCELERATE,
         OPERATOR: Package(Releases(">=1.7,<1.10"), ("1.7.0", "1.8.1", "1.9.4")),
     },
     together=section_defaults,
+    starts=(_APPLIED,),
+    encloses=bundle_yaml,
     takes_fsdp=True,
-    starts=(Start(("kubectl", "apply", "-f"), TRAINJOB.name, submits=True, needs_script=True),),
     verify="tunec.targets.kubeflow.verify",
 )

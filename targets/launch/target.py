@@ -21,14 +21,16 @@ from tunec.compiler.target import (
     named,
     on_deepspeed,
 )
+from tunec.schemas.terms import VISIBLE, Vendor
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.launch.script import parse, render
+from tunec.targets.read_only import never
 from tunec.targets.words import words_of
 
-_VISIBLE, _FP16 = "CUDA_VISIBLE_DEVICES", "DS_ALLOW_DEPRECATED_FP16"
+_FP16 = "DS_ALLOW_DEPRECATED_FP16"
 _SHELL = "bash 5 manual, section 3.7.4"
 
 
@@ -61,14 +63,38 @@ def _picks_by_variable(plan: Plan) -> bool:
     return not _picks_by_flag(plan)
 
 
-def _write_visible(plan: Plan) -> Mapping[str, Any]:
-    value = _variables(plan).get(_VISIBLE)
-    return {} if value is None else {f"environment.{_VISIBLE}": value}
+def _by_variable(vendor: Vendor) -> Entry:
+    """The devices of one maker, by the variable that its runtime reads."""
+    key = f"environment.{VISIBLE[vendor]}"
+
+    def write(plan: Plan) -> Mapping[str, Any]:
+        value = _variables(plan).get(VISIBLE[vendor])
+        return {} if value is None else {key: value}
+
+    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"devices.visible": tuple(found[key].split(",")) if found[key] else ()}
+
+    return Entry(
+        (key,),
+        ("devices.visible",),
+        write,
+        read,
+        "schemas/terms.py `VISIBLE`",
+        absent=((ALWAYS, {"devices.visible": ()}),),
+        when=lambda plan: _picks_by_variable(plan) and plan.devices.vendor == vendor,
+    )
 
 
-def _read_visible(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    value = found[f"environment.{_VISIBLE}"]
-    return {"devices.visible": tuple(value.split(",")) if value else ()}
+def _maker(vendor: Vendor) -> Entry:
+    """Whose devices they are that a script chooses by that variable."""
+    return Entry(
+        (f"environment.{VISIBLE[vendor]}",),
+        ("devices.vendor",),
+        lambda _: {},
+        lambda _: {"devices.vendor": vendor},
+        "schemas/terms.py `VISIBLE`",
+        when=never,
+    )
 
 
 def _write_include(plan: Plan) -> Mapping[str, Any]:
@@ -78,15 +104,8 @@ def _write_include(plan: Plan) -> Mapping[str, Any]:
 
 
 _DEVICES = (
-    Entry(
-        (f"environment.{_VISIBLE}",),
-        ("devices.visible",),
-        _write_visible,
-        _read_visible,
-        "CUDA C programming guide, CUDA environment variables",
-        absent=((ALWAYS, {"devices.visible": ()}),),
-        when=_picks_by_variable,
-    ),
+    *map(_by_variable, VISIBLE),
+    *map(_maker, VISIBLE),
     Entry(
         ("include",),
         ("devices.visible",),
@@ -254,7 +273,7 @@ TARGET: Final = Target(
     cannot=_CANNOT,
     beside={"accelerate": ACCELERATE},
     together=section_defaults,
-    takes_fsdp=True,
     starts=(Start(("bash",), LAUNCH_SH.name, needs_script=True),),
+    takes_fsdp=True,
     verify="tunec.targets.launch.verify",
 )

@@ -275,14 +275,16 @@ _OPTIMIZER: Final = (
 )
 
 
+_LENGTH: Final = ("num_epochs", "max_train_step", "gradient_accumulation_steps")
+
+
 def _write_length(plan: Plan) -> Mapping[str, Json]:
     """max_train_step counts micro batches; without epochs, as many as there are of these."""
-    epochs, steps, micro = plan.schedule.epochs, plan.schedule.steps, plan.batch.accumulation
+    epochs, micro = plan.schedule.epochs, plan.batch.accumulation
     length: dict[str, Json] = {"gradient_accumulation_steps": micro}
-    if steps is not None:
-        length["max_train_step"] = steps * micro
     if epochs is None:
-        return {**length, "num_epochs": length.get("max_train_step", 0)}
+        most = (plan.schedule.steps or 0) * micro
+        return {**length, "max_train_step": most, "num_epochs": most}
     return {**length, "num_epochs": int(epochs)} if epochs == int(epochs) else length
 
 
@@ -290,22 +292,38 @@ def _read_length(found: Mapping[str, Json]) -> Mapping[str, Any]:
     epochs, most = found.get("num_epochs", 3), found.get("max_train_step", 0)
     micro = found.get("gradient_accumulation_steps", 1)
     said: dict[str, Any] = {"batch.accumulation": micro}
+    if not most:
+        return {**said, "schedule.epochs": float(epochs)}
     if most % micro == 0:
-        said["schedule.steps"] = most // micro or None
-    return {**said, "schedule.epochs": None if epochs == most else float(epochs)}
+        said["schedule.steps"] = most // micro
+    return {**said, "schedule.epochs": None} if epochs >= most else said
+
+
+def _in_steps(plan: Plan) -> bool:
+    return plan.schedule.epochs is None
 
 
 _SCHEDULE: Final = (
     Entry(
-        ("num_epochs", "max_train_step", "gradient_accumulation_steps"),
+        _LENGTH,
+        ("schedule.epochs", "batch.accumulation"),
+        _write_length,
+        _read_length,
+        f"{_LOOP}: an epoch ends with the data",
+        absent=((ALWAYS, _read_length({})),),
+        when=lambda plan: not _in_steps(plan),
+    ),
+    Entry(
+        _LENGTH,
         ("schedule.epochs", "schedule.steps", "batch.accumulation"),
         _write_length,
         _read_length,
         f"{_LOOP}: total_train_steps counts micro batches",
-        absent=((ALWAYS, _read_length({})),),
+        when=_in_steps,
     ),
     named("gamma", "schedule.kind", {"constant": 1.0}, f"{_MAIN}: StepLR, once an epoch"),
     fixed("schedule.warmup_steps", 0, f"{_MAIN}: StepLR"),
+    fixed("schedule.warmup_share", None, f"{_MAIN}: StepLR"),
     fixed("schedule.save_steps", None, f"{_LOOP}: after each epoch"),
     fixed("schedule.keep_checkpoints", 1, f"{_LOOP}: always to output_dir"),
     fixed("schedule.log_steps", 1, f"{_LOOP}: a progress bar of every step"),

@@ -1,13 +1,15 @@
 """The llama-cookbook target: a launch script with the flags of `llama_cookbook.finetuning`."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tunec.compiler.analyses.counting import Counting, Epoch
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases
 from tunec.compiler.starting import Start
-from tunec.compiler.target import Cannot, Dialect, Json, Target, evaluating_by_loss
+from tunec.compiler.target import Cannot, Dialect, Json, Target
 from tunec.schemas.spec import Spec
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.llama_cookbook.fsdp import FSDP
@@ -19,6 +21,7 @@ from tunec.targets.scripts.command import Style
 from tunec.targets.scripts.file import command_file, command_rows, passing
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.scripts.script import own_script
+from tunec.targets.trainers import evaluating_by_loss, training_plainly
 
 NAME: Final = "finetuning.sh"
 VERSION: Final = "0.0.5.post1"
@@ -46,6 +49,7 @@ _REQUIRES: Final[Mapping[str, Any]] = {
     "optimizer.kernel": "foreach",
     "precision.tf32": False,
     "schedule.kind": "constant",
+    "schedule.warmup_share": None,
     "schedule.warmup_steps": 0,
     "schedule.log_steps": 1,
     "schedule.save_steps": None,
@@ -77,9 +81,24 @@ def _needs(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     return {**engine, "states.autocast": precision.compute == "fp16"}
 
 
+def _steps(epoch: Epoch, epochs: float) -> int:
+    """Whole batches alone are dealt, and the last of an epoch ends an accumulation.
+
+    utils/config_utils.py `get_dataloader_kwargs`: drop_last; utils/train_utils.py `train`.
+    """
+    batches = epoch.rows // epoch.micro // epoch.processes
+    return int(epochs) * math.ceil(batches / epoch.accumulation)
+
+
+def _counting(_: Dialect) -> Counting:
+    """data/concatenator.py `ConcatDataset` makes one stream of all samples."""
+    return Counting(PACKAGE, _steps, "concatenated")
+
+
 _CANNOT: Final = {
     **HUGGINGFACE.cannot,
     **evaluating_by_loss("llama-cookbook"),
+    **training_plainly("llama-cookbook"),
     "launch.script": own_script("llama-cookbook"),
     "model.kind": Cannot("the model's own config says it"),
     "data.sequence": Cannot("padded samples are as long as the data set makes them"),
@@ -98,6 +117,7 @@ TARGET: Final = Target(
     ),
     cannot=_CANNOT,
     requires=_REQUIRES,
+    counting=_counting,
     needs=_needs,
     check=refusing("llama-cookbook", REFUSALS),
     starts=(Start(("bash",), NAME),),

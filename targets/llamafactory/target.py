@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.target import Entry, File, Json, Target
-from tunec.targets.huggingface import training
+from tunec.targets.huggingface import schedule, training
 from tunec.targets.huggingface.packages import TRANSFORMERS
 from tunec.targets.llamafactory.model import (
     ADAPTER,
@@ -58,10 +58,11 @@ def _of_the_trainer() -> Iterator[Entry]:
         *training.BATCH,
         training.LEARNING_RATE,
         *training.OPTIMIZER,
-        *training.LENGTH,
-        training.LOG_STEPS,
-        *training.SAVING,
-        *training.EVALUATION,
+        *schedule.LENGTH,
+        *schedule.WARMUP,
+        schedule.LOG_STEPS,
+        *schedule.SAVING,
+        *schedule.EVALUATION,
         *training.RUNTIME,
     )
     for row in rows:

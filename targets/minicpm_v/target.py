@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.starting import Start
-from tunec.compiler.target import Json, Target, evaluating_by_loss, on_deepspeed
+from tunec.compiler.target import Json, Target, on_deepspeed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
+from tunec.targets.huggingface.counting import counting
 from tunec.targets.huggingface.schemas import schema_of
 from tunec.targets.huggingface.target import TARGET as HUGGINGFACE
 from tunec.targets.huggingface.target import TRAINING_ARGS
@@ -19,6 +20,7 @@ from tunec.targets.scripts.command import Style
 from tunec.targets.scripts.file import command_file, command_rows, passing
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.scripts.script import own_script
+from tunec.targets.trainers import evaluating_by_loss
 
 NAME: Final = "finetune.sh"
 
@@ -87,5 +89,6 @@ TARGET: Final = Target(
     beside={PACKAGE: DEEPSPEED},
     companions=companions,
     starts=(Start(("bash",), NAME, repository="OpenBMB/MiniCPM-V (finetune)"),),
+    counting=counting,
     verify="tunec.targets.minicpm_v.verify",
 )

@@ -12,6 +12,9 @@ from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import on_deepspeed
+from tunec.targets.deepspeed.scheduler import is_known
+from tunec.targets.simpletuner.rows.schedule import lacks_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,14 @@ RULES: Final = (
         ("optimizer.name", "parallel.engine"),
         "use adamw, lion or muon, or `engine: ddp`",
         "helpers/training/deepspeed_optimizers.py SUPPORTED_OPTIMIZERS",
+    ),
+    Rule(
+        lambda plan: not is_known(plan) if on_deepspeed(plan) else lacks_steps(plan),
+        "its schedules count steps, and how many there are depends on the shapes of the pictures",
+        ("schedule.kind", "schedule.warmup_share"),
+        "give train.steps, or train.schedule constant_with_warmup and train.warmup in steps",
+        "helpers/training/custom_schedule.py get_lr_scheduler; helpers/metadata/backends/"
+        "discovery.py `__len__`: a bucket of each shape has batches of its own",
     ),
 )
 

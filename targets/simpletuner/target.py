@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Final
 
+from tunec.compiler.analyses.counting import Counting, of_whole_and_partial
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
 from tunec.compiler.starting import Start
-from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed, supervised
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed
+from tunec.targets.clusters import BY_CLUSTER
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.simpletuner.checks import check
@@ -19,6 +21,7 @@ from tunec.targets.simpletuner.rows.precision import PRECISION
 from tunec.targets.simpletuner.rows.recomputation import CHECKPOINTING
 from tunec.targets.simpletuner.rows.run import DATA_FILE, RUN
 from tunec.targets.simpletuner.rows.schedule import SCHEDULE
+from tunec.targets.trainers import supervised, training_plainly
 
 _RELEASES: Final = (
     *("3.1.6", "3.2.3", "3.3.4", "4.0.6", "4.1.3", "4.2.3", "4.3.5", "4.4.1", "4.5.2", "4.6.1"),
@@ -72,7 +75,9 @@ _ELSEWHERE: Final = {
     "schedule.warmup_steps": "DeepSpeed's own file says it",
     "batch.global": "it follows from micro batch, accumulation and processes",
     "batch.evaluation": "evaluation takes one sample at once",
-    "schedule.epochs": "the number of steps says it",
+    "schedule.steps": "it counts them itself, as it scans the pictures",
+    "schedule.estimated_steps": "it counts them itself, as it scans the pictures",
+    "schedule.warmup_share": "it counts the steps of a warm-up",
     "schedule.log_steps": "every step is logged",
     "runtime.dataloader_workers": "samples come from caches, by threads of the training process",
     "runtime.dataloader_pin_memory": "samples come from caches, by threads of the training process",
@@ -85,6 +90,7 @@ _OFFLOADS: Final = (
     *("sub_group_size", "gather_on_save", "hpz_partition", "leaf_modules"),
 )
 _CANNOT: Final = {
+    **BY_CLUSTER,
     **{slot: Cannot(reason) for slot, reason in _ELSEWHERE.items()},
     **{f"zero.{name}": Cannot("DeepSpeed's own file says it") for name in _OFFLOADS},
     **{
@@ -93,6 +99,7 @@ _CANNOT: Final = {
         if slot.startswith("fsdp.")
     },
     **supervised("SimpleTuner"),
+    **training_plainly("SimpleTuner"),
     "model.kind": Cannot("SimpleTuner trains diffusion models", True, ("diffusion",)),
     "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
     "launch.launcher": Cannot("`simpletuner train` starts accelerate", True, ("accelerate",)),
@@ -107,6 +114,15 @@ _CONFIG: Final = tuple(
 def _never(_: Plan) -> bool:
     """False: a form that is read and not written."""
     return False
+
+
+def _counting(dialect: Dialect) -> Counting:
+    """Each shape of picture has batches of its own, so the number is known for one shape alone.
+
+    simpletuner 3.1.6 and 4.10.1 helpers/metadata/backends/discovery.py `__len__`, helpers/training/
+    trainer.py `_recalculate_training_steps`.
+    """
+    return Counting(f"simpletuner {dialect['']}", of_whole_and_partial, is_exact=False)
 
 
 TARGET: Final = Target(
@@ -163,6 +179,7 @@ TARGET: Final = Target(
     requires={"launch.launcher": "accelerate"},
     needs=needs,
     check=check,
+    counting=_counting,
     releases=_RELEASES,
     beside={PACKAGE: DEEPSPEED},
     starts=(Start(("simpletuner", "train"), at_home=True),),

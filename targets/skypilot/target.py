@@ -1,11 +1,12 @@
 """The skypilot target: task.yaml, and what accelerate is told where it starts the processes."""
 
-import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from operator import index
 from typing import Any, Final
 
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
@@ -13,121 +14,31 @@ from tunec.compiler.starting import Start
 from tunec.compiler.target import (
     ALWAYS,
     Cannot,
+    Dialect,
     Entry,
     File,
     Json,
     Target,
     constant,
-    derived,
     on_deepspeed,
+    same,
 )
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG, by_accelerate
 from tunec.targets.accelerate.packages import ACCELERATE
-from tunec.targets.accelerate.processes import counted, uses_every_device
+from tunec.targets.accelerate.processes import counted
 from tunec.targets.accelerate.sections import section_defaults
+from tunec.targets.launch.preparing import (
+    called,
+    local_files,
+    setup_text,
+    without_setup,
+)
 from tunec.targets.launch.script import command, is_spread, parse
-from tunec.targets.skypilot.accelerators import MODELS, NAMES
+from tunec.targets.skypilot.brought import BROUGHT, TASK_SCHEMA, mounted
+from tunec.targets.skypilot.machines import MACHINES
 from tunec.targets.words import words_of
 
-_TASK: Final = "skypilot 0.9.3 to 0.14.1 sky/utils/schemas.py `get_task_schema`"
-_RESOURCES: Final = "skypilot 0.9.3 to 0.14.1 sky/utils/schemas.py `get_resources_schema`"
-_GIB: Final = 2**30
 _FP16: Final = "DS_ALLOW_DEPRECATED_FP16"
-_UNSAFE: Final = re.compile(r"[^a-z0-9]+")
-_AT_LEAST: Final = re.compile(r"(\d{1,9})(?:GB|GiB)?\+?", re.IGNORECASE)
-
-
-# ── machines ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def _write_accelerators(plan: Plan) -> Mapping[str, Json]:
-    name = NAMES.get(plan.devices.model)
-    return {} if name is None else {_ACCELERATORS: {name: counted(plan)[1]}}
-
-
-def _one(asked: Json) -> tuple[str, int]:
-    """Name and number, of `{L4: 2}` and of `L4:2`; ValueError for a choice of several."""
-    if isinstance(asked, str):
-        name, _, number = asked.partition(":")
-        return name, int(number or 1)
-    ((name, number),) = asked.items()
-    return name, number
-
-
-def _read_model(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    model = MODELS.get(_one(found[_ACCELERATORS])[0].lower())
-    return {} if model is None else {"devices.model": model}
-
-
-def _read_per_node(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    return {"devices.per_node": _one(found[_ACCELERATORS])[1]}
-
-
-def _write_memory(plan: Plan) -> Mapping[str, Json]:
-    """At least the host memory that the run may take, in whole GiB."""
-    budget = plan.devices.host_budget
-    return {} if budget is None else {_MEMORY: f"{-(-budget // _GIB)}+"}
-
-
-def _read_memory(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    size = _AT_LEAST.fullmatch(str(found[_MEMORY]))
-    return {"devices.host_budget": int(size[1]) * _GIB} if size else {}
-
-
-def _is_whole(plan: Plan) -> bool:
-    return plan.devices.host_budget is not None and plan.devices.host_budget % _GIB == 0
-
-
-_ACCELERATORS: Final = "resources.accelerators"
-_MEMORY: Final = "resources.memory"
-_MACHINES: Final = (
-    Entry(
-        (_ACCELERATORS,),
-        ("devices.model",),
-        _write_accelerators,
-        _read_model,
-        f"{_RESOURCES}; skypilot-org/skypilot-catalog catalogs/v8/common/accelerators.csv",
-    ),
-    Entry(
-        (_ACCELERATORS,),
-        ("devices.per_node",),
-        _write_accelerators,
-        _read_per_node,
-        _RESOURCES,
-        when=lambda plan: uses_every_device(plan) and plan.devices.model in NAMES,
-    ),
-    Entry(
-        (_MEMORY,),
-        ("devices.host_budget",),
-        _write_memory,
-        _read_memory,
-        _RESOURCES,
-        when=_is_whole,
-    ),
-    Entry(
-        (_MEMORY,),
-        (),
-        _write_memory,
-        lambda _: {},
-        f"{_RESOURCES}: whole GiB, rounded up",
-        when=lambda plan: not _is_whole(plan),
-    ),
-    Entry(
-        ("num_nodes",),
-        ("devices.nodes",),
-        lambda plan: {"num_nodes": counted(plan)[0]},
-        lambda found: {"devices.nodes": found["num_nodes"]},
-        _TASK,
-        absent=((ALWAYS, {"devices.nodes": 1}),),
-        when=uses_every_device,
-    ),
-    derived(
-        "num_nodes",
-        lambda plan: counted(plan)[0],
-        _TASK,
-        when=lambda plan: not uses_every_device(plan),
-    ),
-)
 
 
 # ── variables ────────────────────────────────────────────────────────────────────────────────────
@@ -149,7 +60,7 @@ _VARIABLES: Final = (
         ("launch.environment",),
         _write_envs,
         _read_environment,
-        _TASK,
+        TASK_SCHEMA,
         absent=((ALWAYS, {"launch.environment": ()}),),
     ),
     Entry(
@@ -185,7 +96,13 @@ def _write_run(plan: Plan) -> Mapping[str, Json]:
     meeting = _MEETING if is_spread(values) else ""
     if meeting and plan.launch.launcher == "deepspeed":
         meeting += _hosts(per_node)
-    return {"run": f"{meeting}{command(values, 'skypilot/accelerate.yaml', '')}\n"}
+    setup = plan.job.setup
+    prepared = f"set -euo pipefail\n{setup_text(setup)}{called(setup)}"
+    return {"run": f"{prepared}{meeting}{command(values, _CONFIG, '')}\n"}
+
+
+_CONFIG: Final = "skypilot/accelerate.yaml"
+"""As `run` sees it, which works in the root of the bundle."""
 
 
 def _hosts(per_node: int) -> str:
@@ -197,17 +114,17 @@ def _hosts(per_node: int) -> str:
 
 
 def _read_launcher(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    said = parse(found["run"])
+    said = parse(without_setup(found["run"]))
     return {"launch.launcher": said["launcher"]} if "launcher" in said else {}
 
 
 def _read_script(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    said = parse(found["run"])
+    said = parse(without_setup(found["run"]))
     return {"launch.script": shlex.join(said["script"])} if "script" in said else {}
 
 
 def _read_world(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    said = parse(found["run"])
+    said = parse(without_setup(found["run"]))
     if said.get("launcher") == "python":
         return {"parallel.world": 1}
     if "per_node" not in said:
@@ -216,14 +133,14 @@ def _read_world(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 _COMMAND: Final = (
-    Entry(("run",), ("launch.launcher",), _write_run, _read_launcher, _TASK),
-    Entry(("run",), ("launch.script",), _write_run, _read_script, _TASK),
+    Entry(("run",), ("launch.launcher",), _write_run, _read_launcher, TASK_SCHEMA),
+    Entry(("run",), ("launch.script",), _write_run, _read_script, TASK_SCHEMA),
     Entry(
         ("run",),
         ("parallel.world",),
         _write_run,
         _read_world,
-        f"{_TASK}; the launchers' own flags",
+        f"{TASK_SCHEMA}; the launchers' own flags",
         when=lambda plan: not by_accelerate(plan),
     ),
 )
@@ -232,9 +149,18 @@ _COMMAND: Final = (
 # ── the file ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _name(plan: Plan) -> str:
-    last = plan.model.path.rstrip("/").rpartition("/")[2].lower()
-    return f"train-{_UNSAFE.sub('-', last).strip('-')}".strip("-")
+def _beyond(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
+    """Files that a machine cannot be given where the run looks for them."""
+    files = tuple(each for each in local_files(plan) if mounted(each) is None)
+    if files:
+        yield Diagnostic(
+            "E0905",
+            "error",
+            f"{joined(files, 'and')} cannot lie on a machine where the run looks for it",
+            (Label("asked for here", path="targets"),),
+            ("SkyPilot works in ~/sky_workdir, and mounts files below a home directory",),
+            help="write the bundle into a directory beside the files that it reads",
+        )
 
 
 def _is_task(document: Json) -> bool:
@@ -247,16 +173,25 @@ TASK: Final = File(
     name="task.yaml",
     format="yaml",
     entries=(
-        derived("name", _name, _TASK),
-        constant("workdir", ".", f"{_TASK}: `run` starts where this is copied to"),
-        *_MACHINES,
+        same("name", "job.name", TASK_SCHEMA),
+        constant("workdir", ".", f"{TASK_SCHEMA}: `run` starts where this is copied to"),
+        *MACHINES,
         *_VARIABLES,
+        *BROUGHT,
         *_COMMAND,
     ),
     recognise=_is_task,
+    check=_beyond,
 )
 
-_HERE: Final = ("devices.model", "launch.launcher", "launch.environment", "launch.script")
+_HERE: Final = frozenset(
+    {
+        *("devices.model", "launch.launcher", "launch.environment", "launch.script"),
+        *("job.name", "job.setup", "job.image", "job.spot"),
+    }
+)
+_OTHERS: Final = "another manager's word: SkyPilot has none"
+_INSIDE: Final = "the spec's own image holds what is needed"
 _IDLE: Final = "the plan leaves devices idle, and starts processes on the others"
 _CANNOT: Final = {
     **{slot: Cannot("the trainer's own files say it") for slot in SLOTS if slot not in _HERE},
@@ -268,7 +203,16 @@ _CANNOT: Final = {
         loses=True,
         harmless=((),),
     ),
-    "devices.host_budget": Cannot("`resources.memory` counts in whole GiB"),
+    "devices.vendor": Cannot("the name of the accelerator says it"),
+    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is asked for"),
+    "job.host_memory": Cannot("`resources.memory` counts in whole GiB"),
+    "job.duration": Cannot("machines are rented until the task ends"),
+    "job.time_limit": Cannot("a task has no limit; `sky launch --down` ends the rent with it"),
+    "job.torch": Cannot(_INSIDE),
+    "job.packages": Cannot(_INSIDE),
+    "job.infra": Cannot("`resources.infra` came with 0.10", loses=True, harmless=(None,)),
+    **dict.fromkeys(("job.queue", "job.account", "job.qos"), Cannot(_OTHERS)),
+    **dict.fromkeys(("job.namespace", "job.volume"), Cannot(_OTHERS)),
     "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
     "parallel.world": Cannot("accelerate.yaml says it where accelerate starts the processes"),
 }
@@ -283,7 +227,7 @@ TARGET: Final = Target(
     cannot=_CANNOT,
     beside={"accelerate": ACCELERATE},
     together=section_defaults,
-    takes_fsdp=True,
     starts=(Start(("sky", "launch"), TASK.name, submits=True, needs_script=True),),
+    takes_fsdp=True,
     verify="tunec.targets.skypilot.verify",
 )

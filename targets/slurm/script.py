@@ -8,13 +8,23 @@ from typing import Any, Final
 
 from tunec.compiler.target import Found, Json
 from tunec.schemas.source import Span
+from tunec.targets.launch.preparing import called, setup_lines, setup_text, without_setup
 from tunec.targets.launch.script import command, is_spread
 from tunec.targets.launch.script import found_in as found_in_command
 
 SECTION: Final = "sbatch"
 _OPTION: Final = re.compile(r"#SBATCH[ \t]+--([a-z][a-z-]*)(?:=(\S+))?[ \t]*")
 _LITERAL: Final = re.compile(r"[$`]")
+_CONTAINER: Final = re.compile(r"(?:^srun|^ ) [^\n]*--container-image=(\S+)", re.MULTILINE)
 _CONFIG: Final = "slurm/accelerate.yaml"
+"""As a job sees it, which works where it was submitted: in the root of its bundle."""
+COUNTS: Final = frozenset(
+    {
+        *("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus", "gpus_per_node"),
+        *("gpus_per_task", "mem", "mem_per_cpu", "mem_per_gpu"),
+    }
+)
+"""Options whose values are numbers where they look like one; a partition may be called `2024`."""
 
 # The first node of the list is the one that the others meet at; two jobs that share it have
 # different numbers, and so different ports of the range that no service registers.
@@ -23,10 +33,15 @@ _MEETING: Final = (
     'MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"\n'
     "export MASTER_ADDR MASTER_PORT\n"
 )
-_STEP: Final = (
-    'srun --kill-on-bad-exit=1 --cpus-per-task="${SLURM_CPUS_PER_TASK}" \\\n'
-    '  bash -c \'start "$@"\' start "$@"\n'
+_STEP: Final = 'srun --kill-on-bad-exit=1 --cpus-per-task="${SLURM_CPUS_PER_TASK}" \\\n'
+_MOUNTED: Final = 'beside="$(dirname "${PWD}")"\n'
+_IN_CONTAINER: Final = (
+    '  --container-image={} --container-workdir="${{PWD}}" \\\n'
+    '  --container-mounts="${{beside}}:${{beside}}" \\\n'
 )
+"""pyxis makes the image a root file system that sees nothing of the node but what is mounted: the
+bundle, and what lies beside it (NVIDIA/pyxis v0.20.0 args.c `spank_opts`)."""
+_BASH: Final = '  bash -c \'start "$@"\' start "$@"\n'
 
 
 # ── data to text ─────────────────────────────────────────────────────────────────────────────────
@@ -75,12 +90,34 @@ def _hosts(values: Mapping[str, Json]) -> str:
 
 
 def _started(values: Mapping[str, Json]) -> tuple[str, ...]:
-    words = command(values, _CONFIG)
+    words, setup = command(values, _CONFIG), tuple(values.get("setup", ()))
     if values[SECTION].get("exclusive"):
-        return (f"{words}\n",)
+        return (_setup(setup), f"{called(setup)}{words}\n")
     rank = ['NODE_RANK="${SLURM_NODEID}"'] if is_spread(values) else []
-    body = "".join(f"  {line}\n" for line in (*rank, *words.splitlines()))
-    return (f"start() {{\n{body}}}\nexport -f start\n", _STEP)
+    lines = (*called(setup).splitlines(), *rank, *words.splitlines())
+    body = "".join(f"  {line}\n" for line in lines)
+    exported = "export -f setup start" if setup else "export -f start"
+    return (_setup(setup), f"start() {{\n{body}}}\n{exported}\n", _step(values))
+
+
+def _setup(lines: tuple[str, ...]) -> str:
+    """The user's lines; ShellCheck does not look into the files that they read."""
+    return f"# shellcheck disable=SC1090,SC1091\n{setup_text(lines)}" if lines else ""
+
+
+def _step(values: Mapping[str, Json]) -> str:
+    """The step that starts each node's command, in a container where one is named."""
+    image = values.get("container")
+    if image is None:
+        return _STEP + _BASH
+    return _MOUNTED + _STEP + _IN_CONTAINER.format(shlex.quote(_enroot(image))) + _BASH
+
+
+def _enroot(image: str) -> str:
+    """An image as enroot names it: `nvcr.io#nvidia/pytorch:25.10` (enroot doc/cmd/import.md)."""
+    host, slash, rest = image.partition("/")
+    is_registry = bool(slash) and bool({".", ":"} & set(host)) and not host.startswith((".", "~"))
+    return f"{host}#{rest}" if is_registry else image
 
 
 # ── text to data ─────────────────────────────────────────────────────────────────────────────────
@@ -102,12 +139,23 @@ def found_in(text: str, file: str) -> dict[str, Found]:
     with underscores. Only options before the first command count (sbatch manual page).
     """
     options = dict(_asked(text, file))
+    found = {**_prepared(text, file), **found_in_command(without_setup(text), file)}
     if not options:
-        return found_in_command(text, file)
+        return found
     values = {name: found.value for name, found in options.items()}
     below = {f"{SECTION}.{name}": found for name, found in options.items()}
     first = next(iter(options.values()))
-    return {SECTION: Found(values, first.span), **below, **found_in_command(text, file)}
+    return {SECTION: Found(values, first.span), **below, **found}
+
+
+def _prepared(text: str, file: str) -> dict[str, Found]:
+    """The container and the user's lines, as far as there are some."""
+    start = Span(file, 1, 1, 1, 1)
+    setup, image = setup_lines(text), _CONTAINER.search(text)
+    found = {"setup": Found(list(setup), start)} if setup else {}
+    if image is None:
+        return found
+    return {**found, "container": Found(shlex.split(image[1])[0].replace("#", "/", 1), start)}
 
 
 def _asked(text: str, file: str) -> Iterator[tuple[str, Found]]:
@@ -117,5 +165,6 @@ def _asked(text: str, file: str) -> Iterator[tuple[str, Found]]:
         option = _OPTION.fullmatch(line)
         if option is not None:
             value = True if option[2] is None else option[2]
-            typed = int(value) if str(value).isdecimal() else value
-            yield option[1].replace("-", "_"), Found(typed, Span(file, at, 1, at, len(line) + 1))
+            name = option[1].replace("-", "_")
+            typed = int(value) if name in COUNTS and str(value).isdecimal() else value
+            yield name, Found(typed, Span(file, at, 1, at, len(line) + 1))

@@ -10,6 +10,7 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
 from tunec.compiler.starting import Start
 from tunec.compiler.target import (
+    ALWAYS,
     Cannot,
     Dialect,
     Entry,
@@ -18,12 +19,14 @@ from tunec.compiler.target import (
     Target,
     constant,
     derived,
+    same,
 )
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.launch.target import LAUNCH_SH
+from tunec.targets.slurm.clock import seconds_of, written
 from tunec.targets.slurm.script import SECTION, parse, render
 
 _MANUAL: Final = "Slurm 21.08 to 25.11 doc/man/man1/sbatch.1"
@@ -31,7 +34,6 @@ _PER_NODE: Final = re.compile(r"(?:[A-Za-z][\w.-]*:)?(\d{1,6})")
 _GRES: Final = re.compile(r"(?:gres/)?gpu(?::[A-Za-z][\w.-]*)?:(\d{1,6})(?:\(.*\))?")
 _SIZE: Final = re.compile(r"(\d{1,15})([KMGT]?)B?")
 _UNITS: Final = {"K": 2**10, "": 2**20, "M": 2**20, "G": 2**30, "T": 2**40}
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def _key(name: str) -> str:
@@ -107,53 +109,85 @@ _DEVICES: Final = (
 )
 
 
-# ── memory of the host ───────────────────────────────────────────────────────────────────────────
+# ── memory and time ──────────────────────────────────────────────────────────────────────────────
 
 
 def _write_memory(plan: Plan) -> Mapping[str, Json]:
-    budget = plan.devices.host_budget
-    if budget is None:
-        return {}
-    unit = "M" if budget % _UNITS["G"] else "G"
-    return {_key("mem"): f"{max(budget // _UNITS[unit], 1)}{unit}"}
+    asked = plan.job.host_memory
+    unit = "M" if asked % _UNITS["G"] else "G"
+    return {_key("mem"): f"{max(asked // _UNITS[unit], 1)}{unit}"}
 
 
 def _read_memory(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """`--mem=0` is all of a node's memory, however much that is."""
     size = _SIZE.fullmatch(str(found[_key("mem")]).upper())
     bytes_ = int(size[1]) * _UNITS[size[2]] if size else 0
-    return {"devices.host_budget": bytes_} if bytes_ else {}
+    return {"job.host_memory": bytes_} if bytes_ else {}
 
 
 def _is_whole(plan: Plan) -> bool:
-    budget = plan.devices.host_budget
-    return budget is not None and budget % _UNITS["M"] == 0
-
-
-def _is_cut(plan: Plan) -> bool:
-    return plan.devices.host_budget is not None and not _is_whole(plan)
+    return plan.job.host_memory % _UNITS["M"] == 0
 
 
 _MEM: Final = f"{_MANUAL}: --mem, of each node; src/common/proc_args.c `str_to_mbytes`"
 _MEMORY: Final = (
     Entry(
         (_key("mem"),),
-        ("devices.host_budget",),
+        ("job.host_memory",),
         _write_memory,
         _read_memory,
         _MEM,
         when=_is_whole,
     ),
-    Entry((_key("mem"),), (), _write_memory, lambda _: {}, f"{_MEM}: whole MiB", when=_is_cut),
+    Entry(
+        (_key("mem"),),
+        (),
+        _write_memory,
+        lambda _: {},
+        f"{_MEM}: whole MiB",
+        when=lambda plan: not _is_whole(plan),
+    ),
 )
 
 
-# ── what the command needs ───────────────────────────────────────────────────────────────────────
+def _ends(plan: Plan) -> bool:
+    """Whether the spec says when the cluster is to end the run."""
+    return plan.job.time_limit is not None
 
 
-def _name(plan: Plan) -> str:
-    """What the queue calls the job: the model's own name."""
-    return _UNSAFE.sub("-", plan.model.path.rstrip("/").rpartition("/")[2]).strip("-") or "train"
+def _write_limit(plan: Plan) -> Mapping[str, Json]:
+    return {} if plan.job.time_limit is None else {_key("time"): written(plan.job.time_limit)}
+
+
+def _write_duration(plan: Plan) -> Mapping[str, Json]:
+    return {} if plan.job.duration is None else {_key("time"): written(plan.job.duration)}
+
+
+def _read_limit(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    seconds = seconds_of(str(found[_key("time")]))
+    return {} if seconds is None else {"job.time_limit": seconds}
+
+
+_TIME: Final = f"{_MANUAL}: --time; src/common/parse_time.c `time_str2secs`"
+_LENGTH: Final = (
+    Entry((_key("time"),), ("job.time_limit",), _write_limit, _read_limit, _TIME, when=_ends),
+    Entry(
+        (_key("time"),),
+        (),
+        _write_duration,
+        lambda _: {},
+        f"{_TIME}; a job that says how long it takes is scheduled into gaps (sched/backfill)",
+        when=lambda plan: not _ends(plan),
+    ),
+)
+
+
+# ── where it queues, and what the command needs ──────────────────────────────────────────────────
+
+
+def _word(name: str, slot: str, source: str) -> Entry:
+    """An option that holds a word; absent, the cluster's own holds."""
+    return same(_key(name), slot, f"{_MANUAL}: {source}", absent=((ALWAYS, None),))
 
 
 def _cpus(plan: Plan) -> int:
@@ -163,8 +197,17 @@ def _cpus(plan: Plan) -> int:
     return started * (1 + plan.runtime.dataloader_workers)
 
 
+def _is_one_step(plan: Plan) -> bool:
+    """Whether a step of srun starts the run, which is what takes a container."""
+    return not _chooses(plan)
+
+
+_PYXIS: Final = "NVIDIA/pyxis v0.20.0 args.c `spank_opts`: --container-image of srun"
 _JOB: Final = (
-    derived(_key("job_name"), _name, f"{_MANUAL}: --job-name"),
+    same(_key("job_name"), "job.name", f"{_MANUAL}: --job-name"),
+    _word("partition", "job.queue", "--partition"),
+    _word("account", "job.account", "--account"),
+    _word("qos", "job.qos", "--qos"),
     constant(_key("output"), "%x-%j.out", f"{_MANUAL}: filename pattern"),
     constant(
         _key("ntasks_per_node"),
@@ -176,6 +219,17 @@ _JOB: Final = (
         _cpus,
         f"{_MANUAL}: --cpus-per-task; torch 2.13.0 utils/data/dataloader.py `num_workers`",
     ),
+)
+_PREPARED: Final = (
+    Entry(
+        ("setup",),
+        ("job.setup",),
+        lambda plan: {"setup": list(plan.job.setup)} if plan.job.setup else {},
+        lambda found: {"job.setup": tuple(found["setup"])},
+        "bash 5 manual, section 3.3: a function of the script",
+        absent=((ALWAYS, {"job.setup": ()}),),
+    ),
+    same("container", "job.image", _PYXIS, absent=((ALWAYS, None),), when=_is_one_step),
 )
 
 
@@ -196,6 +250,15 @@ def _by_name(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
             (f"{_MANUAL}: options count devices and name their kind",),
             help="leave `devices` out of the cluster, so that Slurm gives each job its own",
         )
+    if plan.job.duration is None and not _ends(plan):
+        yield Diagnostic(
+            "time-not-known",
+            "note",
+            "train.sbatch asks for no time: the number of optimizer steps is not known",
+            (Label("steps follow from it", path="data.samples"),),
+            ("the partition's own limit holds, and the job waits for a gap of that length",),
+            help="give data.samples or train.steps, or say it: `job: {time: 12h}`",
+        )
 
 
 def _is_batch(document: Json) -> bool:
@@ -205,7 +268,7 @@ def _is_batch(document: Json) -> bool:
 TRAIN_SBATCH: Final = File(
     name="train.sbatch",
     format="shell",
-    entries=(*_JOB, *_DEVICES, *_MEMORY, *LAUNCH_SH.entries),
+    entries=(*_JOB, *_DEVICES, *_MEMORY, *_LENGTH, *_PREPARED, *LAUNCH_SH.entries),
     recognise=_is_batch,
     render=render,
     parse=parse,
@@ -215,14 +278,30 @@ TRAIN_SBATCH: Final = File(
 _TRAINER: Final = "the trainer's own files say it"
 _IDLE: Final = "the plan leaves devices idle, and starts processes on the others"
 _HERE: Final = frozenset(
-    {"parallel.world", "launch.launcher", "launch.environment", "launch.script", "devices.visible"}
+    {
+        *("parallel.world", "launch.launcher", "launch.environment", "launch.script"),
+        *("devices.visible", "job.name", "job.setup", "job.queue", "job.account", "job.qos"),
+    }
 )
+_INSTALLED: Final = "the environment is there: job.setup activates it, or job.image holds it"
+_OTHERS: Final = "another manager's word: Slurm has none"
 _CANNOT: Final = {
     **{slot: Cannot(_TRAINER) for slot in SLOTS if slot not in _HERE},
     "devices.model": Cannot("the names of device kinds are the cluster's own (gres.conf `Type`)"),
     "devices.nodes": Cannot(_IDLE),
     "devices.per_node": Cannot(_IDLE),
-    "devices.host_budget": Cannot("--mem counts in MiB; unknown, the partition's limit holds"),
+    "devices.vendor": Cannot("what `gpu` means is the cluster's own (gres.conf)"),
+    "devices.host_budget": Cannot("what the run may take; job.host_memory is what is asked for"),
+    "job.host_memory": Cannot("--mem counts in MiB"),
+    "job.time_limit": Cannot("not given: --time is the expected time, with a margin"),
+    "job.duration": Cannot("--time holds it, and is read back as a limit"),
+    **dict.fromkeys(("job.torch", "job.packages"), Cannot(_INSTALLED)),
+    "job.image": Cannot(
+        "a step starts the container, and the run has none: its devices are chosen",
+        loses=True,
+        harmless=(None,),
+    ),
+    **dict.fromkeys(("job.namespace", "job.volume", "job.infra", "job.spot"), Cannot(_OTHERS)),
     "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
 }
 
@@ -239,7 +318,7 @@ TARGET: Final = Target(
     cannot=_CANNOT,
     beside={"accelerate": ACCELERATE},
     together=section_defaults,
-    takes_fsdp=True,
     starts=(Start(("sbatch",), TRAIN_SBATCH.name, submits=True, needs_script=True),),
+    takes_fsdp=True,
     verify="tunec.targets.slurm.verify",
 )

@@ -16,7 +16,7 @@ from tunec.targets.launch.verify import (
     on_bash,
 )
 from tunec.targets.launch.verify import SCRIPT as LAUNCH_SCRIPT
-from tunec.targets.slurm.script import SECTION, found_in
+from tunec.targets.slurm.script import COUNTS, SECTION, found_in
 from tunec.targets.slurm.target import TRAIN_SBATCH
 
 SCRIPT: Final = "tunec.targets.slurm.consumer"
@@ -33,8 +33,7 @@ _PATHS: Final = ("output", "error")
 _WHOLE_NODE: Final = "exclusive"
 _COMMANDS: Final = ("nodes", "per_node", "include", "script")
 _CPUS: Final = 256
-_MEMORY: Final = 2**20
-"""CPUs and MiB of a node where the plan asks for fewer, or does not say."""
+"""CPUs of a node where the plan asks for fewer."""
 
 
 def _on_shellcheck(_: Case) -> Where:
@@ -77,26 +76,28 @@ def _hear_shellcheck(_: Case, answer: Any) -> Heard:
 def _ask_slurm(case: Case, _: Answers) -> Question:
     """A cluster with the nodes, devices and memory of the plan."""
     plan, wanted = case.plan, case.expected[_FILE].values[SECTION]
-    budget = plan.devices.host_budget
     return {
         "verb": "submit",
         "text": case.text(_FILE),
         "nodes": plan.devices.nodes,
         "gpus": max(plan.devices.per_node, wanted.get("gpus_per_node", 1)),
         "cpus": max(_CPUS, wanted["cpus_per_task"]),
-        "memory": max(1, budget // 2**20) if budget is not None else _MEMORY,
+        "memory": max(1, plan.job.host_memory // 2**20),
+        "partition": plan.job.queue or "asked",
+        "account": plan.job.account,
+        "qos": plan.job.qos,
     }
 
 
 def _hear_slurm(_: Case, answer: Any) -> Heard:
     """The options as sbatch has them; a path is by then one of the machine that was asked."""
     said = {key: value for key, value in answer["values"].items() if key not in _PATHS}
-    absent = dict.fromkeys(("exclusive", "gres", "mem"))
-    return Heard(values=flat({SECTION: {**absent, **{k: _typed(v) for k, v in said.items()}}}))
+    absent = dict.fromkeys(("exclusive", "gres", "mem", "time", "partition", "account", "qos"))
+    return Heard(values=flat({SECTION: {**absent, **{k: _typed(k, v) for k, v in said.items()}}}))
 
 
-def _typed(word: str) -> Json:
-    if word.isdecimal():
+def _typed(name: str, word: str) -> Json:
+    if name in COUNTS and word.isdecimal():
         return int(word)
     return True if word == _WHOLE_NODE else word
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, in_every_plan, same
+from tunec.targets.huggingface.datasets import data_of
 from tunec.targets.huggingface.model import MODEL, QUANTIZATION, WIDENING, trust, widening
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.huggingface.sft import DATA, IN_PIECES, LOSS, OFFLOADING, SAMPLES, SFT
@@ -45,17 +46,17 @@ def _listed(entry: Entry) -> tuple[Entry, ...]:
 
 
 _TARGETS: Final = "lora_target_modules"
+_DATA: Final = dict(zip(map(id, DATA), data_of("trl"), strict=True))
+_ENTRIES: Final = tuple(_DATA.get(id(each), each) for each in SFT.entries)
+"""The rows for `trl sft`, with a card among the files here."""
 _SFT: Final = tuple(
-    row for each in SFT.entries for row in map(of_transformers, _listed(_strict(each)))
+    row for each in _ENTRIES for row in map(of_transformers, _listed(_strict(each)))
 )
 _OWN: Final = frozenset(
     {*map(id, (*SAMPLES, *LOSS, *OFFLOADING, *WIDENING)), id(TRL_LEARNING_RATE)}
 )
 _SHARED: Final = tuple(
-    row
-    for each in SFT.entries
-    if id(each) not in _OWN
-    for row in map(of_transformers, _listed(each))
+    row for each in _ENTRIES if id(each) not in _OWN for row in map(of_transformers, _listed(each))
 )
 """Data set, model, adapter and the arguments of the Trainer."""
 
@@ -292,11 +293,7 @@ def _loads(entry: Entry) -> bool:
 
 
 GRPO_ENTRIES: Final = (
-    *(
-        each
-        for each in _SHARED
-        if (each not in DATA or "data.train" in each.slots) and not _loads(each)
-    ),
+    *(each for each in _SHARED if not _loads(each)),
     *by_keys(each for each in _SHARED if _loads(each)),
     *LOADING,
     *WIDENING,

@@ -6,22 +6,17 @@ from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import (
-    Cannot,
-    Dialect,
-    File,
-    Json,
-    Target,
-    evaluating_by_loss,
-    on_deepspeed,
-)
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_every_plan, on_deepspeed
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
+from tunec.targets.huggingface.counting import counting
+from tunec.targets.huggingface.datasets import card_of
 from tunec.targets.huggingface.methods import Method, method_of
 from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
 from tunec.targets.huggingface.sft import SFT
 from tunec.targets.huggingface.target import CANNOT, compute_dtype
 from tunec.targets.scripts.refusals import refusing
+from tunec.targets.trainers import evaluating_by_loss
 from tunec.targets.trl.packages import companions
 from tunec.targets.trl.refusals import REFUSALS
 from tunec.targets.trl.rows import DPO_ENTRIES, GRPO_ENTRIES, SFT_ENTRIES
@@ -60,6 +55,8 @@ GRPO_CONFIG: Final = File(
     when=lambda plan: plan.objective.kind == "grpo",
 )
 
+CARD: Final = card_of("trl", in_every_plan)
+
 _KINDS: Final = ("causal-lm", "vision-language")
 _UNTOUCHED: Final = Cannot("it has no effect under this objective")
 _CANNOT: Final = {
@@ -92,14 +89,14 @@ TARGET: Final = Target(
     supported=TRL_RELEASES.supported,
     latest=TRL_RELEASES.latest,
     releases=TRL_RELEASES.releases,
-    files=(SFT_CONFIG, DPO_CONFIG, GRPO_CONFIG, ds_config(TRAINER, when=on_deepspeed)),
+    files=(SFT_CONFIG, DPO_CONFIG, GRPO_CONFIG, CARD, ds_config(TRAINER, when=on_deepspeed)),
     cannot=_CANNOT,
     check=refusing("trl", REFUSALS),
     beside={"transformers": TRANSFORMERS, PACKAGE: DEEPSPEED},
     companions=companions,
     together=compute_dtype,
-    heeds_launcher=True,
-    takes_fsdp=True,
     entry=entry,
+    takes_fsdp=True,
+    counting=counting,
     verify="tunec.targets.trl.verify",
 )

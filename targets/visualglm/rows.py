@@ -114,15 +114,20 @@ _ADAPTER: Final = (
 
 _TO_NOTHING: Final = 1e-9
 """The share of the learning rate at which a cosine ends: it is divided by, so not 0."""
+_RATES: Final = (
+    f"{SAT} training/learning_rates.py `AnnealingLR`; {_TRAINING} `get_learning_rate_scheduler`: "
+    "mode finetune begins with 100 steps at 5%"
+)
 _SHARES: Final = ("lr-decay-style", "warmup", "lr-decay-ratio", "mode", "train-iters")
 
 
 def _write_rates(plan: Plan) -> Mapping[str, Json]:
     """linear and cosine do not end at 0 after a warm-up: their length is that of the whole run."""
-    kind, warmup, steps = plan.schedule.kind, plan.schedule.warmup_steps, plan.schedule.steps
+    kind, warmup = plan.schedule.kind, plan.schedule.warmup_steps
     style = {"lr-decay-style": "constant", "mode": "pretrain"}
-    if kind == "constant_with_warmup" and warmup and steps:
-        return {**style, "warmup": warmup / steps, "train-iters": steps}
+    if kind == "constant_with_warmup" and warmup and counts_iterations(plan):
+        steps = plan.schedule.steps
+        return {**style, "warmup": warmup / steps, "train-iters": steps} if steps else {}
     if warmup or kind == "constant_with_warmup":
         return {}
     ratio = {"lr-decay-ratio": _TO_NOTHING} if kind == "cosine" else {}
@@ -136,18 +141,51 @@ def _read_rates(found: Mapping[str, Json]) -> Mapping[str, Any]:
     if not share:
         is_ours = style in ("constant", "linear") or found.get("lr-decay-ratio", 0.1) <= _TO_NOTHING
         return {"schedule.kind": style, "schedule.warmup_steps": 0} if is_ours else {}
-    if style != "constant":
+    if style != "constant" or "train-iters" not in found:
         return {}
     steps = round(share * found["train-iters"])
     return {"schedule.kind": "constant_with_warmup", "schedule.warmup_steps": steps}
 
 
+def _write_share(plan: Plan) -> Mapping[str, Json]:
+    """A share of all iterations, in which linear and cosine would not end at 0."""
+    if plan.schedule.kind != "constant_with_warmup":
+        return {}
+    share = plan.schedule.warmup_share
+    return {"lr-decay-style": "constant", "mode": "pretrain", "warmup": share}
+
+
+def _read_share(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    share = found.get("warmup", 0.01)
+    if found.get("mode", "pretrain") != "pretrain" or not share:
+        return {}
+    if found.get("lr-decay-style", "linear") != "constant":
+        return {}
+    return {"schedule.kind": "constant_with_warmup", "schedule.warmup_share": share}
+
+
+def _rises_over_a_share(plan: Plan) -> bool:
+    return plan.schedule.warmup_share is not None
+
+
 def _write_length(plan: Plan) -> Mapping[str, Json]:
     """One of the two: both are refused. Steps are those of the optimizer."""
     epochs, steps = plan.schedule.epochs, plan.schedule.steps
-    if steps is not None:
-        return {"train-iters": steps}
+    if counts_iterations(plan):
+        return {} if steps is None else {"train-iters": steps}
     return {"epochs": int(epochs)} if epochs is not None and epochs == int(epochs) else {}
+
+
+def _read_steps(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    steps = found.get("train-iters")
+    return {} if steps is None else {"schedule.steps": steps, "schedule.epochs": None}
+
+
+def counts_iterations(plan: Plan) -> bool:
+    """Whether the length is said in steps: by `epochs` each micro batch would make one."""
+    schedule = plan.schedule
+    by_need = plan.batch.accumulation > 1 and schedule.steps is not None
+    return schedule.epochs is None or by_need
 
 
 _SCHEDULE: Final = (
@@ -156,17 +194,33 @@ _SCHEDULE: Final = (
         ("schedule.kind", "schedule.warmup_steps"),
         _write_rates,
         _read_rates,
-        f"{SAT} training/learning_rates.py `AnnealingLR`; {_TRAINING} "
-        "`get_learning_rate_scheduler`: mode finetune begins with 100 steps at 5%",
+        _RATES,
+        when=lambda plan: not _rises_over_a_share(plan),
+    ),
+    Entry(
+        _SHARES,
+        ("schedule.kind", "schedule.warmup_share"),
+        _write_share,
+        _read_share,
+        _RATES,
+        when=_rises_over_a_share,
+    ),
+    Entry(
+        ("train-iters", "epochs"),
+        ("schedule.steps", "schedule.epochs"),
+        _write_length,
+        _read_steps,
+        f"{_TRAINING} `train_step`: an iteration ends with an optimizer step",
+        absent=((ALWAYS, {"schedule.steps": 10000, "schedule.epochs": None}),),
+        when=lambda plan: plan.schedule.epochs is None,
     ),
     Entry(
         ("train-iters",),
         ("schedule.steps",),
         _write_length,
-        lambda found: {"schedule.steps": found["train-iters"]},
-        f"{_TRAINING} `train_step`: an iteration ends with an optimizer step",
-        absent=((ALWAYS, {"schedule.steps": 10000}),),
-        when=lambda plan: plan.schedule.steps is not None,
+        _read_steps,
+        f"{_TRAINING} `train_step`: the steps of so many epochs",
+        when=lambda plan: plan.schedule.epochs is not None and counts_iterations(plan),
     ),
     Entry(
         ("epochs",),
@@ -174,7 +228,7 @@ _SCHEDULE: Final = (
         _write_length,
         lambda found: {"schedule.epochs": float(found["epochs"])},
         f"{_ARGUMENTS} `get_args`: with train-iters it is refused",
-        when=lambda plan: plan.schedule.steps is None,
+        when=lambda plan: not counts_iterations(plan),
     ),
     same("save-interval", "schedule.save_steps", _ARGUMENTS, absent=((ALWAYS, 5000),)),
     fixed("schedule.keep_checkpoints", None, f"{_TRAINING} `train`: none is deleted"),

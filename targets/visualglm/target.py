@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from tunec.compiler.analyses.counting import Counting, of_one_stream
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.releases import Releases
 from tunec.compiler.starting import Start
-from tunec.compiler.target import Dialect, File, Target, supervised
+from tunec.compiler.target import Dialect, File, Target
 from tunec.schemas.spec import Spec
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
@@ -19,7 +20,17 @@ from tunec.targets.scripts.command import Style
 from tunec.targets.scripts.file import command_file, command_rows, passing
 from tunec.targets.scripts.refusals import Refusal, refusing
 from tunec.targets.scripts.script import own_script
-from tunec.targets.visualglm.rows import FILE, FLAGS, ON_THE_HOST, SAT, SCRIPT, START, TEXT
+from tunec.targets.trainers import supervised, training_plainly
+from tunec.targets.visualglm.rows import (
+    FILE,
+    FLAGS,
+    ON_THE_HOST,
+    SAT,
+    SCRIPT,
+    START,
+    TEXT,
+    counts_iterations,
+)
 
 NAME: Final = "finetune_visualglm.sh"
 VERSION: Final = "0.4.12"
@@ -64,7 +75,21 @@ REFUSALS: Final = (
         f"{SAT} data_utils/configure_data.py `make_loaders`: do_valid",
         "give data.evaluation, or no evaluations",
     ),
+    Refusal(
+        ("schedule.epochs", "batch.accumulation"),
+        "it takes each micro batch of its epochs for a step, so that the data end before the run",
+        lambda plan: plan.batch.accumulation > 1 and not counts_iterations(plan),
+        f"{SAT} training/deepspeed_training.py `training_main`: train_iters = len(train_data)",
+        "give data.samples or train.steps, or pin batch.accumulation to 1",
+    ),
 )
+
+
+def _counting(dialect: Dialect) -> Counting:
+    """An epoch is a part of one stream of samples: data_utils/datasets.py `RandomDataset`."""
+    return Counting(f"SwissArmyTransformer {dialect['']}", of_one_stream)
+
+
 _REQUIRES: Final[Mapping[str, Any]] = {
     "parallel.engine": "deepspeed",
     "precision.tf32": False,
@@ -101,6 +126,7 @@ TARGET: Final = Target(
     cannot={
         **ENGINE.cannot,
         **supervised("SwissArmyTransformer's training loop"),
+        **training_plainly("SwissArmyTransformer"),
         "launch.script": own_script("visualglm"),
     },
     requires=_REQUIRES,
@@ -108,5 +134,6 @@ TARGET: Final = Target(
     check=refusing("visualglm", REFUSALS),
     beside={PACKAGE: DEEPSPEED},
     starts=(Start(("bash",), NAME, repository="THUDM/VisualGLM-6B"),),
+    counting=_counting,
     verify="tunec.targets.visualglm.verify",
 )

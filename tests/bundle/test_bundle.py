@@ -44,6 +44,13 @@ def names_in(written) -> dict[str, set[str]]:
     }
 
 
+def data_file(written):
+    """The file of samples that the card of TRL's data set names, relative to the card."""
+    card = yaml.safe_load(written.text("trl/dataset/README.md").split("---\n")[1])
+    (file,) = card["configs"][0]["data_files"]
+    return (written.root / "trl/dataset" / file["path"]).resolve()
+
+
 @pytest.mark.parametrize(
     ("engine", "launcher"),
     [*itertools.product(("ddp", "deepspeed"), LAUNCHERS), ("fsdp", "accelerate")],
@@ -60,7 +67,8 @@ def test_trl_is_started_with_its_file(write, tmp_path, engine, launcher, targets
     assert called.words[-5:] == ["trl.scripts.sft", "--config", "trl/sft.yaml", "--seed", "7 or 8"]
     assert {"-m", "--module"} & set(called.words)
     sft = yaml.safe_load(written.text("trl/sft.yaml"))
-    assert sft["datasets"][0]["data_files"] == "../train.jsonl"
+    assert sft["dataset_name"] == "trl/dataset"
+    assert data_file(written) == tmp_path / "home/train.jsonl"
     assert sft["output_dir"] == "output"
     assert sft.get("deepspeed") == ("trl/ds_config.json" if engine == "deepspeed" else None)
     for file, names in names_in(written).items():
@@ -118,14 +126,14 @@ def test_a_bundle_may_lie_in_any_directory(write, tmp_path, below):
     written = write(SPEC, "trl", below=below)
     called = written.start(folder=tmp_path)
     assert called.folder == written.root
-    data = yaml.safe_load(written.text("trl/sft.yaml"))["datasets"][0]["data_files"]
-    assert (written.root / data).resolve() == tmp_path / "home/train.jsonl"
+    assert data_file(written) == tmp_path / "home/train.jsonl"
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_cluster_is_handed_the_run(write, cluster, launcher):
-    written = write({**SPEC, "engine": "deepspeed", "launcher": launcher}, "trl", "launch", cluster)
+    spec = {**SPEC, "engine": "deepspeed", "launcher": launcher, "job": {"volume": "mine"}}
+    written = write(spec, "trl", "launch", cluster)
     called = written.start("--more")
     assert called.program == CLUSTERS[cluster]
     *_, file, more = called.words

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 
 import pytest
@@ -24,11 +25,12 @@ def test_one_file_goes_to_stdout(tunec):
     assert result.err == ""
 
 
-def test_several_files_need_a_directory(tunec):
+def test_several_files_are_printed_below_their_paths(tunec):
     result = tunec("compile", MIXED)
-    assert result.code == 2
-    assert result.out == ""
-    assert "-o" in result.err
+    assert result.code == 0
+    headings = re.findall(r"^==> (\S+) <==$", result.out, re.MULTILINE)
+    assert "huggingface/training_args.yaml" in headings
+    assert f"{len(headings)} files: -o DIR" in result.err
 
 
 def test_files_lie_below_their_targets(tunec, tmp_path):

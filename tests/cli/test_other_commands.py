@@ -110,7 +110,7 @@ def test_a_spec_is_begun_in_a_file_that_editors_can_complete(tunec, tmp_path):
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("neftune", "remove it"),
+        ("neftune", "did you mean `train.neftune_alpha`?"),
         ("per_device_train_batch_size", "`pin: {batch.micro: ...}`"),
         ("lr", "`train.learning_rate`"),
         ("lora_r", "`method.lora.rank`"),

@@ -33,7 +33,7 @@ def test_the_hardwares_software_decides_the_dialect(tunec, cluster, tmp_path):
     result = tunec("compile", FIVE, "--hardware", cluster, "--target", "huggingface", "-o", out)
     assert result.code == 0, result.err
     assert OLD in arguments_in(out)
-    compiled = library.compile(FIVE, hardware=str(cluster), targets=["huggingface"])
+    compiled = library.compile(FIVE, hardware=str(cluster), targets=["huggingface"], output=out)
     texts = {each.name: each.text for each in compiled.artifacts["huggingface"]}
     assert texts["training_args.yaml"] == arguments_in(out)
 

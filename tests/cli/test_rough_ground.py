@@ -162,9 +162,11 @@ def test_wrong_usage_says_what_was_meant(tunec, arguments, said):
 def test_each_hardware_has_a_directory(tunec, tmp_path):
     named = ("--hardware", "a100-80g-x8", "--hardware", "v100-32g-x4")
     assert tunec("compile", FIVE, *named, "--target", "launch", "-o", tmp_path).code == 0
-    assert files_below(tmp_path) == ["a100-80g-x8/launch/launch.sh", "v100-32g-x4/launch/launch.sh"]
+    folders = {name.split("/")[0] for name in files_below(tmp_path)}
+    assert folders == {"a100-80g-x8", "v100-32g-x4"}
     twice = tunec("compile", FIVE, *named[:2], *named[:2], "--target", "launch", "-o", tmp_path)
-    assert (twice.code, twice.err) == (2, "tunec compile: --hardware names 'a100-80g-x8' twice\n")
+    assert twice.code == 2
+    assert twice.err.endswith("tunec compile: --hardware names 'a100-80g-x8' twice\n")
 
 
 def test_json_of_an_explanation_without_a_plan_is_json(tunec, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from packaging.version import Version
 from tests.plans import plan_of
-from tests.targets.test_cluster_managers import SXM
+from tests.targets.test_cluster_managers import IMAGE, QUEUED, SETUP, SXM, VOLUME
 from tests.targets.test_launch import CASES
 
 from tunec.compiler.consumers.asking import ask_each
@@ -22,7 +22,7 @@ from tunec.targets.slurm import verify as slurm
 
 SECONDS = 180.0
 CLUSTER = {"nodes": 2, "gpus": 8, "cpus": 256, "memory": 2**20}
-HOST = {"devices.host_budget": 400 * 2**30}
+HOST = {"job.host_memory": 400 * 2**30}
 
 
 def text_of(target: str, file: str, plan: Plan, version: str = "") -> str:
@@ -40,7 +40,8 @@ def asked(pins: tuple[str, ...], script: str, questions: list[Mapping[str, Any]]
 
 
 def batch_scripts() -> list[str]:
-    return [text_of("slurm", "train.sbatch", plan) for plan in CASES.values()]
+    plans = (*CASES.values(), plan_of(SETUP, IMAGE), plan_of(SETUP, QUEUED))
+    return [text_of("slurm", "train.sbatch", plan) for plan in plans]
 
 
 def test_shellcheck_finds_nothing():
@@ -81,7 +82,9 @@ def edited(text: str, key: str, value: Any) -> str:
 
 @pytest.mark.parametrize("version", ["2.0.1", "2.1.0", "2.2.1", "2.3.0"])
 def test_the_trainer_api_takes_a_trainjob(version):
-    text = text_of("kubeflow", "trainjob.yaml", plan_of(HOST), version)
+    asked = {"job.queue": "gpu", "job.namespace": "team", "job.setup": ("module load cuda",)}
+    limit = {"job.time_limit": 7200} if version >= "2.2" else {}
+    text = text_of("kubeflow", "trainjob.yaml", plan_of(HOST, VOLUME, asked, limit), version)
     wrong = edited(text, "spec.trainer.numNodes", "two")
     questions = [{"verb": "trainjob", "yaml": each} for each in (text, wrong)]
     ours, planted = asked((f"kubeflow-trainer-api=={version}",), kubeflow.SCRIPT, questions)
@@ -92,7 +95,8 @@ def test_the_trainer_api_takes_a_trainjob(version):
 
 @pytest.mark.parametrize("version", ["1.7.0", "1.8.1", "1.9.4"])
 def test_the_training_client_takes_a_pytorchjob(version):
-    text = text_of("kubeflow", "pytorchjob.yaml", plan_of(HOST))
+    asked = {"job.queue": "gpu", "job.namespace": "team", "job.time_limit": 7200}
+    text = text_of("kubeflow", "pytorchjob.yaml", plan_of(HOST, VOLUME, asked))
     wrong = edited(text, "spec.runPolicy", None)
     questions = [{"verb": "pytorchjob", "yaml": each} for each in (text, wrong)]
     pins = (f"kubeflow-training=={version}", *kubeflow.CLIENT)
@@ -104,7 +108,9 @@ def test_the_training_client_takes_a_pytorchjob(version):
 
 @pytest.mark.parametrize("version", ["0.9.3", "0.12.3", "0.14.1"])
 def test_skypilot_takes_a_task(version):
-    text = text_of("skypilot", "task.yaml", plan_of(SXM, HOST))
+    asked = {"job.spot": True, "job.torch": "2.13.0+cu126", **SETUP}
+    asked |= {"job.infra": "aws/us-east-1"} if version != "0.9.3" else {}
+    text = text_of("skypilot", "task.yaml", plan_of(SXM, HOST, asked))
     wrong = edited(text, "num_nods", 2)
     questions = [{"verb": "task", "yaml": each} for each in (text, wrong)]
     pins = (f"skypilot=={version}", *skypilot.BESIDE)

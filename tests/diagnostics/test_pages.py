@@ -12,7 +12,10 @@ from tunec.compiler.frontend.load import Loaded, load_spec
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TARGETS = ("deepspeed", "huggingface", "simpletuner", "launch")
+TARGETS = (
+    *("deepspeed", "huggingface", "simpletuner", "launch", "trl"),
+    *("slurm", "kubeflow", "skypilot"),
+)
 
 
 def used_codes(*folders):

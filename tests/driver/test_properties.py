@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from planning import codes, decided, errors, example, example_files, pins_of, planned, spec_of
 
-from tunec.compiler.driver import compile_spec, layout_of_plan, plan
+from tunec.compiler.analyses.memory.workload import Layout
+from tunec.compiler.driver import compile_spec, plan
 from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.slots import SLOTS
@@ -302,7 +303,7 @@ def test_a_layout_beats_others_by_name(slot):
 
 def test_the_accounts_are_those_of_the_plan():
     found = planned()
-    layout = layout_of_plan(found.plan)
+    layout = Layout.of(found.plan)
     assert layout.batch == found.plan.batch
     assert set(FIT_GROUPS) == {
         "parallel",

@@ -67,12 +67,13 @@ def test_an_infeasible_pair_does_not_stop_the_others(built):
 
 
 def test_the_same_as_compile(built, fleet, tunec):
+    (site,) = [each.name for each in (built / "small").iterdir() if "80g" in each.name]
+    folder = fleet.parent / "alone/small" / site  # as deep: the files name those beside the spec
     tunec(
         *("compile", fleet.parent / "specs/small.yaml", "--hardware", "a100-80g-x8"),
-        *("--target", "deepspeed", "--target", "huggingface", "-o", fleet.parent / "alone"),
+        *("--target", "deepspeed", "--target", "huggingface", "-o", folder),
     )
-    (site,) = [each.name for each in (built / "small").iterdir() if "80g" in each.name]
-    alone, mine = files(fleet.parent / "alone"), files(built / "small" / site)
+    alone, mine = files(folder), files(built / "small" / site)
 
     def body(content: bytes) -> list[str]:
         return [line for line in content.decode().splitlines() if not line.startswith("# tunec ")]

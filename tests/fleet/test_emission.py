@@ -4,11 +4,12 @@ import random
 
 from tests.small import SPEC
 
-from tunec.compiler.driver import compile_spec, header_of, plan
+from tunec.compiler.driver import compile_spec, plan
 from tunec.compiler.emit import emit
 from tunec.compiler.fleet.alike import Alike
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.frontend.load import load_text
+from tunec.compiler.header import header_of
 from tunec.compiler.ir.watched import WatchedPlan
 from tunec.compiler.lints.emitted import objections
 from tunec.schemas.hardware.catalogue import cluster_names

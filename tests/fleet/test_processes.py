@@ -1,5 +1,6 @@
 """Several processes build what one would, and what one of them meets is told."""
 
+import math
 import os
 import signal
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.fleet.fleets import FLEET, write_fleet
 
+from tunec.compiler.fleet import progress
 from tunec.compiler.fleet.lock import LOCK, PART
 from tunec.compiler.fleet.pair import Builder
 from tunec.compiler.fleet.processes import _runs
@@ -24,7 +26,8 @@ def files(tree: Path) -> dict[str, bytes]:
     return {file.relative_to(tree).as_posix(): file.read_bytes() for file in found}
 
 
-def test_two_processes_build_what_one_does(fleet, tunec):
+def test_two_processes_build_what_one_does(fleet, tunec, monkeypatch):
+    monkeypatch.setattr(progress, "_PLAIN_SECONDS", math.inf)  # how fast they are may differ
     alone, together = (
         tunec("fleet", fleet, "-o", fleet.parent / f"build{jobs}", "-j", jobs) for jobs in (1, 2)
     )

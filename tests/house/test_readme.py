@@ -21,32 +21,42 @@ LEFT_OUT = (".*", "__pycache__", "dist", "build", "*.egg-info")
 
 def test_the_blocks_are_of_kinds_that_are_tested():
     assert {language for language, _ in BLOCKS} <= {"sh", "yaml", "console", "python"}
-    assert len(SHELL) == 2
+    assert len(SHELL) == 3
 
 
-def test_first_command_installs_and_compiles(tmp_path):
-    """In a copy of the checkout, with nothing installed."""
+def test_the_road_begins_as_it_stands_there(tmp_path):
+    """In a copy of the checkout, with nothing installed: the first command, then the road.
+
+    Its last line starts a trainer; tests/road runs such lines to their end.
+    """
     shutil.copytree(
         ROOT, tmp_path / "tunec", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT)
     )
     bare = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", str(tmp_path))}
-    command = SHELL[0].replace("python3", shlex.quote(sys.executable), 1)
-    done = subprocess.run(
-        command,
-        shell=True,
-        cwd=tmp_path / "tunec",
-        env={**bare, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("{")
-    assert '"train_batch_size"' in done.stdout
+    first = SHELL[0].replace("python3", shlex.quote(sys.executable), 1)
+    *road, last = SHELL[1].splitlines()
+    assert last == "bash out/run.sh"
+    done = [
+        subprocess.run(
+            command,
+            shell=True,
+            cwd=tmp_path / "tunec",
+            env={**bare, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+            capture_output=True,
+            text=True,
+        )
+        for command in (first, *road)
+    ]
+    assert [each.stderr for each in done if each.returncode] == []
+    assert done[0].stdout.startswith("{")
+    assert '"train_batch_size"' in done[0].stdout
+    assert "start it with: bash out/run.sh" in done[-1].stderr
+    assert (tmp_path / "tunec/out/run.sh").is_file()
 
 
-def test_second_command_is_what_ci_runs():
+def test_the_last_command_is_what_ci_runs():
     """CI is that command, so it is run whenever this test is."""
-    assert SHELL[1] == "bash .ci/run"
+    assert SHELL[2] == "bash .ci/run"
     text = (ROOT / ".ci/run").read_text("utf-8")
     assert 'just" check' in text
     assert os.access(ROOT / ".ci/run", os.X_OK)

@@ -4,8 +4,9 @@ from hashlib import sha256
 
 from tests.small import SPEC
 
-from tunec.compiler.driver import header_of, plan
+from tunec.compiler.driver import plan
 from tunec.compiler.frontend.load import load_text
+from tunec.compiler.header import header_of
 from tunec.compiler.ir.grouped import Grouped
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -20,7 +21,9 @@ from tunec.compiler.emit import emit
 from tunec.compiler.ir.ledger import Ledger, Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.read import found_plain, read, recognise
+from tunec.targets.kubeflow.bundled import bundle_yaml
 from tunec.targets.registry import TARGETS
+from tunec.targets.slurm.clock import seconds_of, written
 
 GIB = 2**30
 every_case = pytest.mark.parametrize("name", CASES)
@@ -56,31 +59,87 @@ def options(text: str) -> list[str]:
     return [line.removeprefix("#SBATCH ") for line in text.splitlines() if "#SBATCH" in line]
 
 
-def test_slurm_is_asked_for_nodes_devices_cpus_and_memory():
-    plan = plan_of(TWO_NODES, DDP, by("torchrun"), {"devices.host_budget": 400 * GIB})
+def test_slurm_is_asked_for_nodes_devices_cpus_memory_and_time():
+    """Of memory what is needed, whatever the run may take."""
+    plan = plan_of(TWO_NODES, DDP, by("torchrun"), {"devices.host_budget": 1872 * GIB})
     workers = plan.runtime.dataloader_workers
     assert options(sbatch(plan)) == [
-        "--job-name=Llama-3.1-8B",
+        "--job-name=invoices",
         "--output=%x-%j.out",
         "--ntasks-per-node=1",
         f"--cpus-per-task={8 * (1 + workers)}",
         "--nodes=2",
         "--gpus-per-node=8",
-        "--mem=400G",
+        "--mem=155G",
+        "--time=10:00:00",
     ]
 
 
-def test_the_time_limit_is_left_to_the_user_and_memory_to_the_partition():
-    asked = " ".join(options(sbatch(plan_of())))
-    assert "--time" not in asked
-    assert "--mem" not in asked
+def test_a_time_that_is_not_known_is_left_to_the_partition_and_told():
+    files, faults = emitted("slurm", plan_of({"job.duration": None}))
+    assert faults == {"time-not-known"}
+    assert "--time" not in files["train.sbatch"].text
+    told = sbatch(plan_of({"job.duration": None, "job.time_limit": 12 * 3600}))
+    assert "--time=12:00:00" in options(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 5400),
+        ("90:30", 5430),
+        ("1:00:00", 3600),
+        ("2-3", 183_600),
+        ("2-03:04", 183_840),
+        ("2-03:04:05", 183_845),
+        ("UNLIMITED", None),
+    ],
+)
+def test_times_are_read_in_every_form_of_slurm(text, seconds):
+    assert seconds_of(text) == seconds
+    assert seconds is None or seconds_of(written(seconds)) == seconds
 
 
 def test_memory_is_cut_to_whole_mebibytes():
-    assert "--mem=1024M" not in sbatch(plan_of({"devices.host_budget": GIB}))
-    assert "--mem=1G" in sbatch(plan_of({"devices.host_budget": GIB}))
-    assert "--mem=1025M" in sbatch(plan_of({"devices.host_budget": GIB + 2**20}))
-    assert "--mem=1024M" in sbatch(plan_of({"devices.host_budget": GIB + 1}))
+    assert "--mem=1G" in options(sbatch(plan_of({"job.host_memory": GIB})))
+    assert "--mem=1025M" in options(sbatch(plan_of({"job.host_memory": GIB + 2**20})))
+    assert "--mem=1024M" in options(sbatch(plan_of({"job.host_memory": GIB + 1})))
+
+
+QUEUED = {"job.queue": "gpu,long", "job.account": "lab-7", "job.qos": "high"}
+
+
+def test_where_a_job_queues_is_said_and_read_back():
+    text = sbatch(plan_of(QUEUED))
+    assert {"--partition=gpu,long", "--account=lab-7", "--qos=high"} <= set(options(text))
+    found = slots_of("slurm", "train.sbatch", text)
+    assert {slot: found[slot] for slot in QUEUED} == QUEUED
+    named = sbatch(plan_of({"job.queue": "2024", "job.name": "007"}))
+    read_back = slots_of("slurm", "train.sbatch", named)
+    assert (read_back["job.queue"], read_back["job.name"]) == ("2024", "007")
+
+
+IMAGE = {"job.image": "nvcr.io/nvidia/pytorch:25.10-py3"}
+
+
+def test_a_container_is_told_to_the_step_as_enroot_names_images():
+    text = sbatch(plan_of(IMAGE))
+    assert "--container-image='nvcr.io#nvidia/pytorch:25.10-py3'" in text
+    assert slots_of("slurm", "train.sbatch", text)["job.image"] == IMAGE["job.image"]
+    assert "E0901" in emitted("slurm", plan_of(IMAGE, DDP, NUMBERS, by("torchrun")))[1]
+
+
+SETUP = {"job.setup": ("export GREETING='$HOME b'", 'echo "$UNSET" > said')}
+
+
+def test_the_user_s_lines_run_before_the_command_with_unset_variables_allowed(tmp_path):
+    text = sbatch(plan_of(SETUP)).replace("> said", f"> {tmp_path}/said")
+    call = started(text, tmp_path)
+    assert call["env"]["GREETING"] == "$HOME b"
+    assert (tmp_path / "said").read_text() == "\n"
+    found = slots_of("slurm", "train.sbatch", sbatch(plan_of(SETUP)))
+    assert found["job.setup"] == SETUP["job.setup"]
+    assert found["launch.environment"] == ()
 
 
 def test_chosen_devices_need_the_whole_node():
@@ -177,27 +236,32 @@ torchrun --nnodes=4 --nproc_per_node=2 train.py --lr 1
 def test_a_batch_script_of_others_is_read_up_to_its_first_command():
     found = slots_of("slurm", "train.sbatch", OTHERS)
     assert (found["devices.nodes"], found["devices.per_node"]) == (4, 2)
-    assert found["devices.host_budget"] == 64 * GIB
+    assert found["job.host_memory"] == 64 * GIB
+    assert found["job.time_limit"] == 3600
     assert found["parallel.world"] == 8
 
 
 # ── Kubeflow ─────────────────────────────────────────────────────────────────────────────────────
 
 
+VOLUME = {"job.volume": "work"}
+"""A claim with the user's script and data, without which a pod has neither."""
+
+
 def manifests(plan: Plan) -> dict[str, Any]:
-    files, faults = emitted("kubeflow", plan)
+    files, faults = emitted("kubeflow", Plan.of({**plan.values(), **VOLUME}))
     assert faults == set()
     return {name: yaml.safe_load(each.text) for name, each in files.items()}
 
 
 def test_a_trainjob_has_nodes_processes_devices_and_memory():
-    plan = plan_of(TWO_NODES, DDP, by("torchrun"), {"devices.host_budget": 400 * GIB})
+    plan = plan_of(TWO_NODES, DDP, by("torchrun"), {"devices.host_budget": 1360 * GIB})
     job = manifests(plan)["trainjob.yaml"]
     trainer = job["spec"]["trainer"]
     assert (job["apiVersion"], job["kind"]) == ("trainer.kubeflow.org/v1alpha1", "TrainJob")
-    assert job["metadata"]["name"] == "train-llama-3-1-8b"
+    assert job["metadata"]["name"] == "invoices"
     assert (trainer["numNodes"], trainer["numProcPerNode"]) == (2, 8)
-    limits = {"nvidia.com/gpu": "8", "memory": "400Gi"}
+    limits = {"nvidia.com/gpu": "8", "memory": "155Gi"}
     assert trainer["resourcesPerNode"] == {"limits": limits}
 
 
@@ -210,6 +274,68 @@ def test_a_pytorchjob_has_one_master_and_the_other_nodes_as_workers():
     assert list(alone["spec"]["pytorchReplicaSpecs"]) == ["Master"]
 
 
+@pytest.mark.parametrize(
+    ("vendor", "torch", "resource", "image"),
+    [
+        ("nvidia", "2.13.0+cu126", "nvidia.com/gpu", "pytorch/pytorch:2.13.0-cuda12.6-cudnn9-"),
+        ("intel", None, "habana.ai/gaudi", "vault.habana.ai/gaudi-docker/"),
+        ("amd", "2.13.0+rocm7.2", "amd.com/gpu", None),
+    ],
+)
+def test_devices_and_image_are_of_the_maker(vendor, torch, resource, image):
+    plan = plan_of(VOLUME, {"devices.vendor": vendor, "job.torch": torch})
+    files, faults = emitted("kubeflow", plan)
+    assert faults == (set() if image else {"E0905"})
+    trainer = yaml.safe_load(files["trainjob.yaml"].text)["spec"]["trainer"]
+    assert trainer["resourcesPerNode"]["limits"][resource] == "8"
+    assert trainer.get("image", "").startswith(image or "")
+    assert "nvidia" not in str(trainer["resourcesPerNode"]) or vendor == "nvidia"
+
+
+def test_a_job_waits_in_its_queue_and_ends_when_it_is_told():
+    asked = {"job.queue": "gpu", "job.namespace": "team", "job.time_limit": 7200}
+    found = manifests(plan_of(asked, VOLUME))
+    for job in (found["trainjob.yaml"], found["pytorchjob.yaml"]):
+        labels = {"kueue.x-k8s.io/queue-name": "gpu"}
+        assert job["metadata"] == {"name": "invoices", "namespace": "team", "labels": labels}
+    assert found["trainjob.yaml"]["spec"]["activeDeadlineSeconds"] == 7200
+    assert found["pytorchjob.yaml"]["spec"]["runPolicy"]["activeDeadlineSeconds"] == 7200
+    assert emitted("kubeflow", plan_of(asked, VOLUME), "2.1.0")[1] == {"E0905"}
+    unasked = manifests(plan_of())["trainjob.yaml"]["spec"]
+    assert "activeDeadlineSeconds" not in unasked
+
+
+HUB = {"data.train": "trl-lib/Capybara", "launch.script": "trl.scripts.sft --config trl/sft.yaml"}
+
+
+def test_what_a_pod_lacks_is_told_before_it_is_started():
+    assert emitted("kubeflow", plan_of())[1] == {"E0905"}
+    assert emitted("kubeflow", plan_of(VOLUME))[1] == set()
+    assert emitted("kubeflow", plan_of(HUB))[1] == {"output-not-kept"}
+    assert emitted("kubeflow", plan_of(IMAGE))[1] == {"output-not-kept"}
+    beyond = {"data.train": "../../train.jsonl"}
+    assert emitted("kubeflow", plan_of(VOLUME, beyond))[1] == {"E0905"}
+
+
+def test_the_bundle_s_files_come_to_where_the_run_starts(tmp_path):
+    """The ConfigMap as a directory, as the kubelet mounts it, and the container's own lines."""
+    plan = plan_of(VOLUME, DDP, by("torchrun"), {"job.packages": ()})
+    texts = {"trl/sft.yaml": "lr: 1\n", "run.sh": "exit\n", "kubeflow/trainjob.yaml": "x: 1\n"}
+    held = yaml.safe_load(bundle_yaml(plan, texts).text)
+    volumes = manifests(plan)["pytorchjob.yaml"]["spec"]["pytorchReplicaSpecs"]["Master"]
+    names = [v.get("configMap", {}).get("name") for v in volumes["template"]["spec"]["volumes"]]
+    assert held["metadata"]["name"] in names
+    (tmp_path / "bundle").mkdir()
+    for key, text in held["data"].items():
+        assert re.fullmatch(r"[-._a-zA-Z0-9]+", key)
+        (tmp_path / "bundle" / key).write_text(text)
+    trainer = manifests(plan)["trainjob.yaml"]["spec"]["trainer"]
+    run_in(in_pod(trainer["args"][0]), tmp_path, {})
+    root = tmp_path / "workspace" / "invoices"
+    found = {p.relative_to(root).as_posix(): p.read_text() for p in root.rglob("*") if p.is_file()}
+    assert found == {"trl/sft.yaml": "lr: 1\n", "run.sh": "exit\n"}
+
+
 def in_pod(text: str) -> str:
     """What the kubelet hands on (kubernetes expansion/expand.go): `$$` is `$`, `$(X)` is X."""
     assert "$(" not in text.replace("$$", "")
@@ -217,10 +343,15 @@ def in_pod(text: str) -> str:
 
 
 def run_in(text: str, folder: Path, env: Mapping[str, str]) -> list[str]:
-    """The words that a shell text starts a launcher with."""
+    """The words that a shell text starts a launcher with; a pod's directories lie in `folder`."""
+    for name in ("bundle", "workspace"):
+        (folder / name).mkdir(exist_ok=True)
+        text = text.replace(f" /{name}/", f" {folder}/{name}/")
+    if not any((folder / "bundle").iterdir()):
+        (folder / "bundle" / "trl__sft.yaml").write_text("lr: 1\n")
     stub = _STUB.format(python=sys.executable)
-    for name in ("python", "torchrun", "deepspeed", "accelerate"):
-        (folder / name).write_text(stub)
+    for name in ("python", "torchrun", "deepspeed", "accelerate", "pip"):
+        (folder / name).write_text("#!/bin/sh\n" if name == "pip" else stub)
         (folder / name).chmod(0o755)
     path = {"PATH": f"{folder}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", text], env=path | env, capture_output=True, text=True)
@@ -254,9 +385,19 @@ def test_pods_and_clouds_give_devices_of_their_own_choice(target):
     assert "E0901" in emitted(target, plan_of(DDP, UUIDS, by("torchrun"), SXM))[1]
 
 
-def test_deepspeed_s_launcher_has_no_host_file_in_pods():
-    assert "E0905" in emitted("kubeflow", plan_of(TWO_NODES))[1]
-    assert emitted("kubeflow", plan_of())[1] == set()
+@pytest.mark.parametrize("file", PODS)
+def test_deepspeed_s_launcher_counts_the_nodes_of_a_host_file(file, tmp_path):
+    job = manifests(plan_of(TWO_NODES))[file]["spec"]
+    held = job.get("trainer") or _container(job)
+    words = run_in(in_pod(held["args"][0]), tmp_path, PODS[file])
+    assert {"--no_ssh", "--node_rank=1", "--master_addr=a", "--num_nodes=2"} <= set(words)
+    (hosts,) = (Path(word.partition("=")[2]) for word in words if "--hostfile" in word)
+    assert hosts.read_text() == "node-0 slots=8\nnode-1 slots=8\n"
+
+
+def _container(job: Mapping[str, Any]) -> Any:
+    (held,) = job["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"]
+    return held
 
 
 # ── SkyPilot ─────────────────────────────────────────────────────────────────────────────────────
@@ -271,10 +412,52 @@ def task(*changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_a_task_asks_for_accelerators_by_skypilot_s_names():
-    found = task(TWO_NODES, DDP, by("torchrun"), {"devices.host_budget": 400 * GIB})
-    assert found["resources"] == {"accelerators": {"A100-80GB": 8}, "memory": "400+"}
+    found = task(TWO_NODES, DDP, by("torchrun"), {"devices.host_budget": 1360 * GIB})
+    assert found["name"] == "invoices"
+    assert found["resources"] == {"accelerators": {"A100-80GB": 8}, "memory": "155+"}
     assert found["num_nodes"] == 2
     assert "E0901" in emitted("skypilot", plan_of({"devices.model": "titan-xp"}))[1]
+
+
+def test_a_task_says_where_machines_are_rented_and_what_they_start_in():
+    asked = {"job.infra": "aws/us-east-1", "job.spot": True, "job.image": "me/image:1"}
+    found = task(asked)
+    wanted = {"infra": "aws/us-east-1", "use_spot": True, "image_id": "docker:me/image:1"}
+    assert found["resources"].items() >= wanted.items()
+    assert "setup" not in found
+    old = emit(TARGETS["skypilot"], plan_of(SXM, asked), Version("0.9.3"))[1]
+    assert {each.id for each in old} == {"E0901"}
+
+
+@pytest.mark.parametrize(
+    ("torch", "line"),
+    [
+        ("2.13.0+cu130", "torch==2.13.0"),
+        (
+            "2.13.0+cu126",
+            "torch==2.13.0+cu126 --index-url https://download.pytorch.org/whl/cu126",
+        ),
+        (
+            "2.13.0+rocm7.2",
+            "torch==2.13.0+rocm7.2 --index-url https://download.pytorch.org/whl/rocm7.2",
+        ),
+    ],
+)
+def test_a_task_installs_the_torch_that_has_the_devices_kernels(torch, line):
+    setup = task({"job.torch": torch})["setup"]
+    assert setup.splitlines()[0] == f"pip install --quiet {line}"
+    assert "transformers==5.23.0" in setup.splitlines()[1]
+
+
+def test_files_beside_the_bundle_are_mounted_where_the_run_looks_for_them():
+    data = {"data.train": "../train.jsonl", "launch.script": "../train.py --lr 1"}
+    assert task(data)["file_mounts"] == {
+        "~/train.py": "../train.py",
+        "~/train.jsonl": "../train.jsonl",
+    }
+    assert "file_mounts" not in task()
+    beyond = {"data.train": "../../train.jsonl"}
+    assert emitted("skypilot", plan_of(SXM, beyond))[1] == {"E0905"}
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "deepspeed", "accelerate"])
@@ -299,7 +482,7 @@ def test_a_task_of_others_is_read():
     found = slots_of("skypilot", "task.yaml", text)
     assert (found["devices.model"], found["devices.per_node"]) == ("l4", 2)
     assert (found["devices.nodes"], found["parallel.world"]) == (1, 2)
-    assert found["devices.host_budget"] == 32 * GIB
+    assert found["job.host_memory"] == 32 * GIB
 
 
 # ── every one of them ────────────────────────────────────────────────────────────────────────────
@@ -314,7 +497,8 @@ def test_every_slot_that_is_said_comes_back(target, plan):
     chosen = TARGETS[target]
     version = Version(chosen.latest)
     artifacts, faults = emit(chosen, plan, version)
-    assert {each.id for each in faults} <= {"E0901", "E0905"}
+    told = {"time-not-known", "output-not-kept"}
+    assert {each.id for each in faults} <= {"E0901", "E0905", *told}
     assert emit(chosen, plan, version)[0] == artifacts
     lost = {each.labels[0].path for each in faults if each.id == "E0901"}
     for artifact in artifacts:

@@ -36,7 +36,8 @@ STEPS = 40
 
 
 def schedule(kind: str, warmup: int, steps: int | None = STEPS) -> Mapping[str, Any]:
-    return {"schedule.kind": kind, "schedule.warmup_steps": warmup, "schedule.steps": steps}
+    length = {"schedule.steps": steps, "schedule.warmup_share": None}
+    return {"schedule.kind": kind, "schedule.warmup_steps": warmup, **length}
 
 
 def kernel(name: str, code: str) -> Mapping[str, Any]:

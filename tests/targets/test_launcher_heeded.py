@@ -35,7 +35,6 @@ def compiled(text, *names):
         (KEPT, ("huggingface@5.21",), True),
         (KEPT, ("huggingface@5.23",), True),
         (KEPT, ("huggingface@5.18", "accelerate@1.14"), False),
-        (KEPT, ("trl@1.16",), True),
     ],
 )
 def test_what_no_file_says_is_refused(more, names, refused):

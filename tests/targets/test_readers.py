@@ -180,6 +180,7 @@ def slots(target: Target, document: dict[str, Any], release: str) -> dict[str, A
         ({"sample_packing": True}, {"data.packing": True}),
         ({"flash_attention": True}, {"attention.implementation": "flash_attention_2"}),
         ({"warmup_steps": 1}, {"schedule.warmup_steps": 2}),
+        ({"warmup_ratio": 0.1}, {"schedule.warmup_share": 0.1}),
         ({"saves_per_epoch": 1, "num_epochs": 2}, {"schedule.epochs": 2.0}),
         ({"save_steps": 50}, {"schedule.save_steps": 50}),
         ({"eval_steps": 10}, {"schedule.evaluation_steps": None}),

@@ -87,6 +87,7 @@ SUITED = {
         "adapter.also_train": ((),),
         "data.images": (1,),
         "schedule.steps": (None, 300, 3000),
+        "schedule.warmup_share": (None, 0.03),
         "schedule.warmup_steps": (6, 30),
         "schedule.epochs": (None, 2.0),
         "launch.script": ("train.py", "finetune_visualglm.py"),

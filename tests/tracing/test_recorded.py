@@ -92,6 +92,14 @@ def test_what_comes_beside_a_step_is_near_its_trace_too():
     assert off == []
 
 
+def test_a_base_that_is_read_whole_lies_in_no_phase_of_a_trace():
+    """Loading comes before the first step, so it is no part of the forward pass."""
+    loaded = [row for row in ROWS if row["combination"]["model"] == "llama-3.1-8b"]
+    found = [errors_by_phase(row) for row in loaded if "qlora fsdp" in title(row)]
+    assert found
+    assert all(abs(each["forward"]) <= BAND for each in found), found
+
+
 VLLM = (
     "lora bf16 sequence=1024 micro=4 checkpointed=True packing=False accumulation=2 "
     "loss=chunked reference=base answers=512 rewarded=vllm"

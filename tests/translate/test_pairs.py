@@ -23,6 +23,10 @@ PAIRS = (
     *(("accelerate", "launch"), ("deepspeed", "deepspeed"), ("huggingface", "launch")),
 )
 """Each target as source and as target; `benchmarks` has no place for all 36."""
+COUNTED = (
+    ("schedule.steps", "schedule.epochs"),
+    ("schedule.warmup_steps", "schedule.warmup_share"),
+)
 READABLE = TARGETS.readable()
 QUICK = settings(
     max_examples=6,
@@ -43,7 +47,10 @@ def cases(draw, one, other):
 
 
 def pins(plan, slots):
-    return tuple(Definition(slot, plan[slot], Rank.PIN, "test", "given") for slot in sorted(slots))
+    """What is given: a count together with what it would take the place of if it came alone."""
+    whole = {slot for pair in COUNTED if not slots.isdisjoint(pair) for slot in pair}
+    every = sorted(slots | whole)
+    return tuple(Definition(slot, plan[slot], Rank.PIN, "test", "given") for slot in every)
 
 
 def translated(source, version, target, artifacts, given=()):

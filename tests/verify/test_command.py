@@ -85,11 +85,11 @@ def test_a_file_that_is_missing_is_not_a_pass(spec, capsys):
 
 
 def test_a_release_that_cannot_be_had_is_not_checked_and_not_passed(spec, capsys):
-    code, found = said(capsys, spec, "--target", "deepspeed@0.16.2")
+    code, found = said(capsys, spec, "--target", "deepspeed@0.17.5")
     assert code == 1
     assert {each["status"] for each in found["checks"]} == {"unchecked"}
     assert "no set of packages is known to work" in found["checks"][0]["reason"]
-    code, _ = said(capsys, spec, "--target", "deepspeed@0.16.2", "--allow-unchecked")
+    code, _ = said(capsys, spec, "--target", "deepspeed@0.17.5", "--allow-unchecked")
     assert code == 0
 
 

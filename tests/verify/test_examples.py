@@ -4,13 +4,13 @@ Three releases of transformers stand for their time, each with the trl, peft and
 season (0.14.5, 0.18.9 and 0.19.8), and both releases of SimpleTuner.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tunec.compiler.driver import compile_spec
-from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.frontend.load import load_spec, with_settings
 from tunec.compiler.requirements import Asked
 from tunec.compiler.verify.asking import verify
 from tunec.compiler.verify.cases import cases_of, distinct, specs_in
@@ -28,28 +28,33 @@ RELEASES = {
     "minicpm-v": ("4.40", "4.51"),
 }
 ALSO = {
-    "five-lines": ("trl", "accelerate", "slurm", "kubeflow", "skypilot"),
-    "glm-4v-9b-lora": ("glm4",),
-    "minicpm-v-2_6-lora": ("minicpm-v",),
-    "llama-3.2-3b-mixed-gpus": ("llama-cookbook",),
+    "five-lines": {
+        **dict.fromkeys(("trl", "accelerate", "slurm", "skypilot"), ()),
+        "kubeflow": ("job.volume=mine",),
+    },
+    "glm-4v-9b-lora": {"glm4": ()},
+    "minicpm-v-2_6-lora": {"minicpm-v": ()},
+    "llama-3.2-3b-mixed-gpus": {"llama-cookbook": ("run={script: null, arguments: []}",)},
 }
-"""Targets that the spec does not name and that can say its plan."""
+"""Targets that the spec does not name and that can say its plan, with what they need set."""
 
 
 def cases(spec: Path) -> Iterator[Case]:
     """The cases of an example: for each target that it names, or the everyday ones."""
-    loaded = load_spec(spec, targets=REGISTRY.names())
-    names = loaded.spec.targets if loaded.spec else ()
-    for name in (*(names or ("deepspeed", "huggingface", "launch")), *also(spec)):
+    read = load_spec(spec, targets=REGISTRY.names())
+    names = read.spec.targets if read.spec else ()
+    further = also(spec)
+    for name in (*(names or ("deepspeed", "huggingface", "launch")), *further):
+        loaded = with_settings(read, further.get(name, ()))
         plain, _, version = name.partition("@")
         for release in (version,) if version else RELEASES.get(plain, ("",)):
             asked = REGISTRY.resolve(f"{plain}@{release}".rstrip("@"), loaded.spec.software)
             yield from compiled(loaded, asked)
 
 
-def also(spec: Path) -> tuple[str, ...]:
+def also(spec: Path) -> Mapping[str, tuple[str, ...]]:
     """Of one spec of each example, so that the programs are asked once."""
-    return ALSO.get(spec.parent.name, ()) if spec.stem == "spec" else ()
+    return ALSO.get(spec.parent.name, {}) if spec.stem == "spec" else {}
 
 
 def compiled(loaded, asked: Asked) -> list[Case]:

@@ -202,9 +202,9 @@ FAULTS: Mapping[str, Fault] = {
     # launch.sh before bash and the launchers
     "bash: open quote": sh(
         "deepspeed",
-        swap("train.py", "'train.py"),
+        swap("trl.scripts.sft", "'trl.scripts.sft"),
         "script",
-        ['train.py "$@"\n'],
+        ['trl.scripts.sft --config trl/sft.yaml "$@"\n'],
         "bash -n",
         REFUSED,
     ),

@@ -25,7 +25,7 @@ from tunec.compiler.analyses.memory.training import ENCODING, LOADING, phases
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.schemas.frozen import dataclass
-from tunec.schemas.hardware.profile import Vendor
+from tunec.schemas.terms import Vendor
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +184,11 @@ def _lines(
     traced = calibrated(workload, layout, padded=padded)
     if not traced:
         return lines
-    return (*traced, *(line for line in lines if line.evaluates or line.name in _AHEAD))
+    return (*traced, *(line for line in lines if line.evaluates or line.name in AHEAD))
 
 
-_AHEAD: Final = (ENCODING, LOADING)
-"""Moments before the steps that a trace begins with."""
+AHEAD: Final = (ENCODING, LOADING)
+"""Moments before the first step, at which traces begin: no trace has them."""
 
 
 def _sample_rows(workload: Workload) -> int:

@@ -7,7 +7,7 @@ from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.phase import Phase
 from tunec.compiler.analyses.memory.workload import Layout, Workload
-from tunec.schemas.hardware.profile import Vendor
+from tunec.schemas.terms import Vendor
 from tunec.schemas.units import GIB, MIB
 
 CONTEXT: Final = round(0.6 * GIB)

@@ -1,6 +1,6 @@
 """What the memory and time accounts are asked about: a workload, and one candidate layout of it."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self
 
 from packaging.version import Version
 
@@ -22,6 +22,9 @@ from tunec.compiler.ir.slots import (
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.terms import LossPath, Reference
+
+if TYPE_CHECKING:
+    from tunec.compiler.ir.plan import Draft, Plan
 
 NO_FSDP: Final = Fsdp(
     version=0,
@@ -164,6 +167,19 @@ class Layout:
     fsdp: Fsdp = NO_FSDP
     nodes: int = 1
     """Nodes over which the ranks are spread: each has a host, and hybrid sharding splits inside."""
+
+    @classmethod
+    def of(cls, plan: "Plan | Draft") -> Self:
+        """The part of a plan that the accounts call a layout."""
+        return cls(
+            plan.parallel,
+            plan.states,
+            plan.zero,
+            plan.activation_checkpointing,
+            plan.batch,
+            plan.fsdp,
+            -(-plan.parallel.world // plan.devices.per_node),
+        )
 
     @property
     def islands(self) -> int:

@@ -24,6 +24,8 @@ _FULL_FROM: Final = {"accelerate": Version("1.7"), "transformers": Version("5.10
 """The first releases that save one full file under FSDP 2: accelerate 1.6 refuses it
 (`set_state_dict_type`); before 5.10 transformers' `_process_fsdp_args` has no `state_dict_type`, so
 that accelerate's default holds, which is SHARDED_STATE_DICT."""
+_LOADS_ON_ONE: Final = {"transformers": Version("4.41")}
+"""The first release whose fsdp_config has `cpu_ram_efficient_loading`."""
 
 
 def usual_version(workload: Workload) -> int:
@@ -52,8 +54,8 @@ def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsd
     A unit a layer, by the model's own `_no_split_modules`. The backward pass gathers ahead, as
     torch does unasked (2.13 `FullyShardedDataParallel(backward_prefetch=BACKWARD_PRE)`, and version
     2 always); `use_orig_params`, without which FSDP 1 refuses a unit that is trained in part.
-    Rank 0 alone reads the weights. Layers recompute by FSDP's own wrapper: the model's gathers each
-    unit once more (transformers issue 30404).
+    Rank 0 alone reads the weights, where the trainer can be told so. Layers recompute by FSDP's own
+    wrapper: the model's gathers each unit once more (transformers issue 30404).
     """
     version, sharding, offload = kind
     if not version:
@@ -63,6 +65,7 @@ def fsdp_of(kind: Kind, checkpointing: Checkpointing, workload: Workload) -> Fsd
         version=version,
         sharding=sharding,
         offload_params=offload,
+        efficient_loading=not _is_older(workload, _LOADS_ON_ONE),
         state_dict=_state_dict(version, workload),
         checkpointing=checkpointing == "layer",
     )

@@ -24,8 +24,7 @@ from tunec.compiler.passes.fit.fsdp import Kind as FsdpKind
 from tunec.compiler.passes.fit.states import states_of
 from tunec.compiler.passes.fit.zero import zero_of
 from tunec.schemas.frozen import dataclass
-from tunec.schemas.hardware.profile import Vendor
-from tunec.schemas.terms import Checkpointing, Engine, Offload
+from tunec.schemas.terms import Checkpointing, Engine, Offload, Vendor
 
 
 @dataclass(frozen=True, slots=True)

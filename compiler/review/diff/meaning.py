@@ -78,6 +78,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "batch": _PARTS,
     "batch.global": Meaning("breaking", "the effective batch changes, and with it the training"),
     "schedule": _EFFECT,
+    "schedule.estimated_steps": _SURFACE,
     "schedule.log_steps": _SURFACE,
     "schedule.save_steps": _SURFACE,
     "schedule.keep_checkpoints": _SURFACE,
@@ -87,6 +88,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "runtime.dataloader_workers": _PARTS,
     "runtime.dataloader_pin_memory": _PARTS,
     "launch": _SURFACE,
+    "job": _SURFACE,
 }
 """By slot, or by group for the slots of it that are not named."""
 

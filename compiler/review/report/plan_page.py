@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.show import show
 from tunec.compiler.review.considered import considerations, decided
-from tunec.compiler.review.outcome import Pair, outcome_of
+from tunec.compiler.review.outcome import Pair, expected_steps, outcome_of
 from tunec.compiler.review.report.decisions import decisions_section
 from tunec.compiler.review.report.faults import faults_section
 from tunec.compiler.review.report.memory import lacking_section, memory_section
@@ -78,9 +78,10 @@ def _facts(planned: Planned, values: Mapping[str, Any]) -> Iterator[tuple[str, s
     yield "step", seconds_text(time.step_seconds)
     yield "speed", rate_text(time)
     needs = outcome_of(planned, Pair("", "")).needs
-    steps = plan.schedule.steps
+    steps = expected_steps(plan)
     if steps is not None:
-        yield "length", f"{steps:,} steps, {_hours(steps * time.step_seconds)}"
+        about = "" if plan.schedule.steps else "about "
+        yield "length", f"{about}{steps:,} steps, {_hours(steps * time.step_seconds)}"
     if needs is not None and needs.run_cost is not None:
         yield "cost", f"${needs.run_cost:,.2f}"
 

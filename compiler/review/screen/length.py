@@ -6,7 +6,7 @@ from tunec.compiler.analyses.time.account import TimeAccount
 from tunec.compiler.diagnostics.source_lines import printable
 from tunec.compiler.driver import Planned
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.review.outcome import needs_of
+from tunec.compiler.review.outcome import expected_steps, needs_of
 from tunec.compiler.review.screen.pen import WIDTH, Pen
 from tunec.schemas.units import format_count
 
@@ -30,14 +30,15 @@ def _labelled(line: tuple[str, str], pen: Pen) -> str:
 
 def _steps(planned: Planned, plan: Plan, time: TimeAccount) -> tuple[str, str]:
     step = f"a step takes about {duration(time.step_seconds)}"
-    if plan.schedule.steps is None:
+    steps = expected_steps(plan)
+    if steps is None:
         winner = planned.ledger.winner("schedule.steps")
         why = f" ({winner.reason})" if winner else ""
         return "run", f"{_epochs(plan)}, in steps not known{why}; {step}"
-    total = duration(plan.schedule.steps * time.step_seconds)
+    total = duration(steps * time.step_seconds)
     passes = f" in {_epochs(plan)}" if plan.schedule.epochs is not None else ""
-    count = f"{plan.schedule.steps:,} step{'' if plan.schedule.steps == 1 else 's'}"
-    return "run", f"{count}{passes}, about {total}; {step}"
+    rough = "" if plan.schedule.steps else "about "
+    return "run", f"{rough}{steps:,} step{'' if steps == 1 else 's'}{passes}, about {total}; {step}"
 
 
 def _epochs(plan: Plan) -> str:
@@ -51,9 +52,10 @@ def _tokens(plan: Plan, time: TimeAccount) -> tuple[str, str] | None:
     if plan.model.kind == "diffusion" or not time.tokens:
         return "speed", f"{time.samples_per_second:.3g} samples a second"
     rate = f"{format_count(time.tokens)} a step, {time.tokens_per_second:,.0f} a second"
-    if plan.schedule.steps is None:
+    steps = expected_steps(plan)
+    if steps is None:
         return "tokens", f"at most {rate}"
-    return "tokens", f"at most {format_count(plan.schedule.steps * time.tokens)}, {rate}"
+    return "tokens", f"at most {format_count(steps * time.tokens)}, {rate}"
 
 
 def _price(planned: Planned) -> tuple[str, str] | None:

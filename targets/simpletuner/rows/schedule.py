@@ -19,7 +19,7 @@ def _write_rates(plan: Plan) -> Mapping[str, Json]:
     schedule = plan.schedule
     if schedule.kind != "cosine":
         return {"lr_scheduler": schedule.kind, "lr_warmup_steps": schedule.warmup_steps}
-    if schedule.warmup_steps or schedule.steps is None:
+    if schedule.warmup_steps or schedule.epochs is not None:
         return {}
     return {
         "lr_scheduler": "cosine",
@@ -58,8 +58,15 @@ def _rates(*, rewrites: bool, since: str | None = None, until: str | None = None
         f"{SCHEDULES}; cli_utils.normalize_lr_scheduler_value from 4.0.0 on",
         since,
         until,
-        when=without_deepspeed,
+        when=lambda plan: without_deepspeed(plan) and not lacks_steps(plan),
     )
+
+
+def lacks_steps(plan: Plan) -> bool:
+    """Whether the schedule cannot be said: it counts steps, and a share or the end is not known."""
+    schedule = plan.schedule
+    ends = schedule.kind == "cosine" and schedule.epochs is not None
+    return schedule.warmup_steps is None or ends
 
 
 def _write_epochs(plan: Plan) -> Mapping[str, Json]:
@@ -69,11 +76,14 @@ def _write_epochs(plan: Plan) -> Mapping[str, Json]:
     return {"max_train_steps": 0, "num_train_epochs": int(epochs)}
 
 
-def _read_length(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    steps, epochs = found.get("max_train_steps") or 0, found.get("num_train_epochs", 1)
-    if steps:
-        return {"schedule.steps": steps}
-    return {"schedule.steps": None, "schedule.epochs": float(epochs)} if epochs else {}
+def _read_steps(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    steps = found.get("max_train_steps")
+    return {"schedule.steps": steps, "schedule.epochs": None} if steps else {}
+
+
+def _read_epochs(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    epochs = found.get("num_train_epochs", 1)
+    return {"schedule.epochs": float(epochs)} if epochs and not _read_steps(found) else {}
 
 
 def _write_saving(plan: Plan) -> Mapping[str, Json]:
@@ -104,20 +114,20 @@ SCHEDULE: Final = (
     _rates(rewrites=True, since=LAZY_REGISTRY),
     Entry(
         ("max_train_steps", "num_train_epochs"),
-        ("schedule.steps",),
+        ("schedule.steps", "schedule.epochs"),
         lambda plan: {"max_train_steps": plan.schedule.steps, "num_train_epochs": 0},
-        _read_length,
+        _read_steps,
         "helpers/configuration/cmd_args.py: both above 0 are refused, and epochs default to 1",
-        when=lambda plan: plan.schedule.steps is not None,
+        when=lambda plan: plan.schedule.epochs is None,
     ),
     Entry(
         ("max_train_steps", "num_train_epochs"),
-        ("schedule.steps", "schedule.epochs"),
+        ("schedule.epochs",),
         _write_epochs,
-        _read_length,
+        _read_epochs,
         "helpers/configuration/cmd_args.py: epochs are whole numbers",
-        absent=((ALWAYS, {"schedule.steps": None, "schedule.epochs": 1.0}),),
-        when=lambda plan: plan.schedule.steps is None,
+        absent=((ALWAYS, {"schedule.epochs": 1.0}),),
+        when=lambda plan: plan.schedule.epochs is not None,
     ),
     Entry(
         ("checkpoint_step_interval", "checkpoint_epoch_interval", "checkpointing_steps"),

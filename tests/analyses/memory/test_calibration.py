@@ -19,8 +19,9 @@ from tunec.compiler.analyses.memory.calibration import (
     calibration_of,
     config_digest,
 )
-from tunec.compiler.driver import Planned, header_of, plan
+from tunec.compiler.driver import Planned, plan
 from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.header import header_of
 from tunec.compiler.review.explain import explain_text
 from tunec.compiler.review.plan_view import plan_json, plan_text
 from tunec.schemas.units import GIB, MIB

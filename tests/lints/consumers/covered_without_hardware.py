@@ -26,6 +26,10 @@ WITHOUT_HARDWARE: Final[Mapping[str, tuple[str, str]]] = {
         _DEVICES,
         "test_torch_warns_of_a_device_that_it_has_no_kernels_for",
     ),
+    "device-older-than-torch": (
+        _DEVICES,
+        "test_torch_names_the_builds_that_have_kernels_for_an_old_device",
+    ),
     "engine-leaves-no-room": (
         _SIZES,
         "test_an_engine_in_the_trainer_s_process_is_told_its_share",

@@ -42,6 +42,20 @@ def test_torch_warns_of_a_device_that_it_has_no_kernels_for() -> None:
         torch.cuda._check_cubins()
 
 
+def test_torch_names_the_builds_that_have_kernels_for_an_old_device() -> None:
+    """device-older-than-torch: of the wheel on PyPI, which has kernels from 7.5 on"""
+    kernels = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
+    with (
+        patch("torch.version.cuda", "13.0"),
+        patch("torch.cuda.get_arch_list", lambda: kernels),
+        patch("torch.cuda.device_count", lambda: 1),
+        patch("torch.cuda.get_device_name", lambda _: "Tesla P100-PCIE-16GB"),
+        patch("torch.cuda.get_device_capability", lambda _: (6, 0)),
+        pytest.warns(UserWarning, match="does not include kernels for this GPU(?s:.*)whl/cu126"),
+    ):
+        torch.cuda._check_capability()
+
+
 def _taken(number: int, count: int) -> list[int]:
     """The device that each process of a node takes by accelerate, of so many."""
     from accelerate import DistributedType, PartialState

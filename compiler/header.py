@@ -1,0 +1,33 @@
+"""header: what an emitted file says of itself."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Final
+
+from tunec.compiler.frontend.load import Loaded
+from tunec.compiler.ir.grouped import Grouped
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.version import __version__
+
+
+def header_of(loaded: Loaded, plan: Plan) -> tuple[str, ...]:
+    """What a file says of itself where it can have comments: versions and digests."""
+    read = "".join(f"{name}:{digest}" for name, digest in loaded.files)
+    texts = _DECIDED.texts(plan)
+    decided = ", ".join(texts[group] for group in _SORTED)
+    return (f"tunec {__version__}; spec {_digest(read)}, plan {_digest(f'[{decided}]')}",)
+
+
+def _decided(values: Mapping[str, object]) -> str:
+    """Slots and values in words, in a list of pairs."""
+    return ", ".join(f"({path!r}, {repr(value)!r})" for path, value in sorted(values.items()))
+
+
+_DECIDED: Final = Grouped(_decided)
+_SORTED: Final = tuple(dict.fromkeys(SLOTS[path].group for path in sorted(SLOTS)))
+"""The groups in the order of their slots' paths, which begin with them."""
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,54 @@
+"""Keys that a spec passes through to a target, as a plan holds them.
+
+Each is a text, `trl.dataset_num_proc=8`: the name of a target, or of the program that reads one of
+its files; the dotted path of the key, after the file's name where that is given; the value as JSON.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.schemas.frozen import dataclass
+
+SLOT: Final = "runtime.extra"
+"""The slot that emission itself says, of every target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """One key with its value, for a target or a program."""
+
+    owner: str
+    path: str
+    value: Any
+
+    @property
+    def place(self) -> str:
+        """Where the spec says it."""
+        return f"extra.{self.owner}.{self.path}"
+
+
+def written(extra: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """What a spec says under `extra`, as a plan holds it."""
+    return tuple(
+        f"{owner}.{path}={json.dumps(value, ensure_ascii=False)}"
+        for owner, keys in extra.items()
+        for path, value in _leaves(keys)
+    )
+
+
+def _leaves(keys: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in keys.items():
+        if isinstance(value, Mapping) and value:
+            yield from ((f"{key}.{path}", leaf) for path, leaf in _leaves(value))
+        else:
+            yield key, value
+
+
+def extras(plan: Plan) -> Iterator[Extra]:
+    """Every key that a plan passes through."""
+    for text in plan.runtime.extra:
+        name, _, value = text.partition("=")
+        owner, _, path = name.partition(".")
+        yield Extra(owner, path, json.loads(value))

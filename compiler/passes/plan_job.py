@@ -1,0 +1,125 @@
+"""plan_job: what a cluster is asked for beside its devices, and what the job brings along."""
+
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.analyses.memory.host import host_account
+from tunec.compiler.analyses.memory.requested import MARGIN as MEMORY_MARGIN
+from tunec.compiler.analyses.memory.requested import Request, requested
+from tunec.compiler.analyses.memory.workload import Layout
+from tunec.compiler.analyses.time.account import step_time
+from tunec.compiler.analyses.time.run import MARGIN as TIME_MARGIN
+from tunec.compiler.analyses.time.run import Run, bounded
+from tunec.compiler.facts import Facts
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
+from tunec.compiler.passes.fit.fit import problem_of
+from tunec.compiler.passes.fit.problem import Problem
+from tunec.compiler.passes.fit.search import search
+from tunec.compiler.passes.software import say_software
+from tunec.schemas.units import format_bytes
+
+_SAID: Final = ("image", "setup", "queue", "account", "qos", "namespace", "volume", "infra", "spot")
+"""Fields of the spec's `job` that are slots as they stand."""
+_HALF: Final = 2
+"""Bytes of a stored weight, as models are published."""
+
+
+def plan_job(facts: Facts, draft: Draft) -> Outcome:
+    """Ask for host memory and time by the accounts, and pin what must be installed."""
+    scribe = Scribe(facts)
+    problem, layout = problem_of(facts, draft), Layout.of(draft)
+    scribe.say("job.name", facts.spec.name, "the spec's own name", spec("name"))
+    _host_memory(scribe, problem, layout, draft)
+    _time(scribe, problem, layout, draft)
+    say_software(scribe, draft)
+    for name in _SAID:
+        value = getattr(facts.spec.job, name)
+        why = as_given(facts.spec.job, name, "not given")
+        scribe.say(f"job.{name}", value, why, spec(f"job.{name}"))
+    if search(problem).best is None:  # advice about a job that cannot be is none
+        scribe.diagnostics[:] = [each for each in scribe.diagnostics if each.severity == "error"]
+    return scribe.outcome()
+
+
+# ── host memory ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _host_memory(scribe: Scribe, problem: Problem, layout: Layout, draft: Draft) -> None:
+    workload = replace(problem.workload, dataloader_workers=draft.runtime.dataloader_workers)
+    needed = host_account(workload, layout).peak_bytes
+    total = scribe.facts.selection.node.host.memory
+    request = requested(needed, total, draft.devices.host_budget)
+    rests = slot("devices.host_budget"), slot("runtime.dataloader_workers")
+    scribe.say("job.host_memory", request.asked, _sum(request), *rests)
+    budget = draft.devices.host_budget
+    if request.is_tight and (budget is None or needed <= budget):
+        scribe.report(
+            "host-memory-tight",
+            "warning",
+            f"the run needs {format_bytes(needed)} of host memory on each node, and a node gives "
+            f"a job {format_bytes(request.given)}",
+            "budget.host_memory" if scribe.facts.spec.budget.host_memory else "hardware",
+            notes=("the system, and the kubelet or slurmd, keep a part of a node's memory",),
+            help="offload less to the host, or take nodes with more memory",
+        )
+
+
+def _sum(request: Request) -> str:
+    needed = format_bytes(request.needed)
+    if request.is_tight:
+        return f"{needed} are needed, more than the {format_bytes(request.given)} that a node gives"
+    margin = f"{needed} are needed, and {MEMORY_MARGIN:.0%} on top"
+    if request.asked > request.given - request.given // 100:
+        return f"{margin} are more than the {format_bytes(request.given)} that a node gives"
+    return margin
+
+
+# ── time ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _time(scribe: Scribe, problem: Problem, layout: Layout, draft: Draft) -> None:
+    run = _run(problem, layout, draft)
+    asked = scribe.facts.spec.job.time
+    if run is None:
+        why = "the number of optimizer steps is not known"
+        duration = scribe.say("job.duration", None, why, slot("schedule.steps"))
+    else:
+        why = f"{run.steps:,} steps of {run.step_seconds:.3g} s, {_around(run)}, and "
+        why += f"{TIME_MARGIN:.0%} on top"
+        duration = scribe.say("job.duration", bounded(run), why, slot("schedule.steps"))
+    why = "as the spec has it" if asked else "not given"
+    scribe.say("job.time_limit", asked, why, spec("job.time"))
+    if asked and run is not None and duration is not None and asked < run.seconds:
+        _too_short(scribe, asked, run)
+
+
+def _around(run: Run) -> str:
+    return f"{(run.seconds - run.steps * run.step_seconds) / 60:.0f} min of loading and saving"
+
+
+def _run(problem: Problem, layout: Layout, draft: Draft) -> Run | None:
+    schedule = draft.schedule
+    if schedule.steps is None:
+        return None
+    each = schedule.save_steps
+    saves = schedule.steps // each if each else round(schedule.epochs or 1)
+    return Run(
+        steps=schedule.steps,
+        step_seconds=step_time(problem.workload, layout, problem.machine).step_seconds,
+        saves=saves,
+        trained=draft.adapter.trainable_parameters,
+        weights=_HALF * draft.model.parameters,
+    )
+
+
+def _too_short(scribe: Scribe, asked: int, run: Run) -> None:
+    scribe.report(
+        "time-limit-too-short",
+        "warning",
+        f"the cluster ends the run after {asked / 3600:.1f} h, and it is expected to take "
+        f"{run.seconds / 3600:.1f} h",
+        "job.time",
+        notes=(f"{run.steps:,} steps of {run.step_seconds:.3g} s, {_around(run)}",),
+        help="raise job.time, or resume from the last checkpoint in further jobs",
+    )

@@ -1,0 +1,152 @@
+"""Which software a run needs: the build of torch that has the devices' kernels, and the rest."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from packaging.version import InvalidVersion, Version
+
+from tunec.compiler.ir.plan import Draft
+from tunec.compiler.passes.contract import Scribe, device, slot, spec
+from tunec.schemas.hardware.profile import Device
+from tunec.schemas.torch_builds import INDEX, USUAL, Build, builds_of, newest_for
+
+_TORCH: Final = "torch"
+
+
+def say_software(scribe: Scribe, draft: Draft) -> None:
+    """Decide what must be installed; an error where a named torch has no kernels for a device."""
+    _torch(scribe)
+    packages = tuple(_packages(draft, {**scribe.facts.releases, **scribe.facts.versions}))
+    why = "what the plan's model, method, engine and targets import, as the files are written for"
+    rests = (slot("parallel.engine"), slot("adapter.kind"), spec("targets"), spec("software"))
+    scribe.say("job.packages", packages, why, *rests)
+
+
+# ── torch ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _torch(scribe: Scribe) -> None:
+    devices = scribe.facts.selection.devices
+    weakest = scribe.facts.selection.weakest.device
+    named = scribe.facts.versions.get(_TORCH)
+    rests = (spec("software.torch"), device(weakest.name, "compute_capability"))
+    if named is not None and builds_of(named):
+        build = _of_release(scribe, named, devices)
+    else:
+        build = newest_for(weakest.vendor, weakest.compute_capability)
+    why = _why(build, weakest, named)
+    value = _version(build, named) if build is not None else None
+    scribe.say("job.torch", value, why, *rests)
+    is_said = named is not None and bool(_local(named))
+    if build is not None and not build.is_usual and build.vendor == "nvidia" and not is_said:
+        _from_another_index(scribe, build, weakest)
+
+
+def _version(build: Build, named: str | None) -> str:
+    """With the patch that is named; a minor release alone means its newest."""
+    plain = None if named is None else named.partition("+")[0]
+    release = plain if plain is not None and _is_patch(plain) else build.release
+    return f"{release}+{build.name}"
+
+
+def _local(named: str) -> str:
+    """The build that a version names itself: `cu126` of `2.13.0+cu126`."""
+    return named.partition("+")[2]
+
+
+def _is_patch(text: str) -> bool:
+    try:
+        return len(Version(text).release) > 2
+    except InvalidVersion:
+        return False
+
+
+def _of_release(scribe: Scribe, named: str, devices: tuple[Device, ...]) -> Build | None:
+    """The first build of a named release that every device has kernels in; an error: there is none.
+
+    PyTorch has no build of its own for Gaudi and Ascend: their makers do.
+    """
+    local = _local(named)
+    known = tuple(each for each in builds_of(named) if local in ("", each.name))
+    fitting = (b for b in known if all(b.runs_on(d.vendor, d.compute_capability) for d in devices))
+    found = next(fitting, None)
+    weakest = scribe.facts.selection.weakest.device
+    if found is None and weakest.vendor == "nvidia":
+        _refuse(scribe, named, weakest, known)
+    return found
+
+
+def _refuse(scribe: Scribe, named: str, weakest: Device, known: tuple[Build, ...]) -> None:
+    other = newest_for(weakest.vendor, weakest.compute_capability)
+    kernels = sorted({each for build in known for each in build.kernels})
+    scribe.error(
+        "E0607",
+        f"torch {named} has no kernels for {weakest.title} ({_capability(weakest)})",
+        "software.torch",
+        notes=(
+            f"its wheels have kernels for {', '.join(f'{a}.{b}' for a, b in kernels)}",
+            *dict.fromkeys(build.source for build in known),
+        ),
+        help=f"use torch {other.release}, whose build {other.name} has them" if other else None,
+    )
+
+
+def _capability(each: Device) -> str:
+    return "compute capability {}.{}".format(*(each.compute_capability or (0, 0)))
+
+
+def _why(build: Build | None, weakest: Device, named: str | None) -> str:
+    if build is None:
+        return f"no wheel of PyTorch's own is known for {weakest.title}"
+    if named is not None:
+        return f"the release that is named; its build {build.name} has kernels for {weakest.title}"
+    taken = "the usual release" if build.release == USUAL else "the newest release"
+    return f"{taken} with kernels for {weakest.title}"
+
+
+def _from_another_index(scribe: Scribe, build: Build, weakest: Device) -> None:
+    usual = next(each for each in builds_of(build.release) if each.is_usual)
+    scribe.report(
+        "torch-from-another-index",
+        "note",
+        f"torch {build.release} from PyPI ({usual.name}) has no kernels for {weakest.title} "
+        f"({_capability(weakest)}); its build {build.name} has",
+        "hardware",
+        notes=(build.source,),
+        help=f"pip install torch=={build.version} --index-url {INDEX}/{build.name}",
+    )
+
+
+# ── the rest ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _writes(draft: Draft) -> bool:
+    return draft.generation.engine in ("vllm_colocate", "vllm_server")
+
+
+_IMPORTED: Final[Mapping[str, Callable[[Draft], bool]]] = {
+    "transformers": lambda draft: draft.model.kind != "diffusion",
+    "diffusers": lambda draft: draft.model.kind == "diffusion",
+    "accelerate": lambda _: True,
+    "peft": lambda draft: draft.adapter.kind != "none",
+    "deepspeed": lambda draft: draft.parallel.engine == "deepspeed",
+    "bitsandbytes": lambda draft: (
+        draft.quantization.format != "none" or draft.optimizer.kernel == "bitsandbytes"
+    ),
+    "liger-kernel": lambda draft: draft.loss.path == "fused",
+    "flash-attn": lambda draft: draft.attention.implementation == "flash_attention_2",
+    "vllm": _writes,
+}
+"""Distributions by whether a plan's run imports them."""
+_TRAINERS: Final = ("trl", "simpletuner", "llama-cookbook", "SwissArmyTransformer")
+"""Distributions that a target is written for, and brings."""
+
+
+def _packages(draft: Draft, releases: Mapping[str, str]) -> Iterator[str]:
+    """What pip is told: with a release where one is named, or goes with the files."""
+    for name in _TRAINERS:
+        if name in releases:
+            yield f"{name}=={releases[name]}"
+    for name, is_imported in _IMPORTED.items():
+        if is_imported(draft):
+            yield f"{name}=={releases[name]}" if name in releases else name

@@ -1,0 +1,153 @@
+"""Keys that a plan passes through, each in the file whose reader's schema has it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import did_you_mean, joined, nearest, quoted
+from tunec.compiler.ir.extra import Extra, extras
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import Dialect, Entry, File, Json, Target
+from tunec.schemas.frozen import dataclass
+
+SchemaOf = Callable[[str], Json]
+"""The JSON Schema of a path below `schemas/json/`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A key in the file that it goes into; `path` is the one in that file."""
+
+    extra: Extra
+    file: str
+    path: str
+
+
+def belongs(file: File, target: Target, owner: str) -> bool:
+    """Whether a file is the owner's: one of the target of that name, or read by that program."""
+    if owner == target.name:
+        return True
+    return file.schema is not None and all(each.package == owner for each in file.entries)
+
+
+def place(
+    target: Target, files: Iterable[File], plan: Plan, dialect: Dialect, schema_of: SchemaOf
+) -> tuple[tuple[Placed, ...], tuple[Diagnostic, ...]]:
+    """The file of each key of a plan that is for one of a target's files, and every fault."""
+    every = tuple(files)
+    mine = (
+        (extra, tuple(file for file in every if belongs(file, target, extra.owner)))
+        for extra in extras(plan)
+    )
+    answers = [_place(extra, owned, dialect, schema_of) for extra, owned in mine if owned]
+    placed = tuple(each for each in answers if isinstance(each, Placed))
+    return placed, tuple(each for each in answers if isinstance(each, Diagnostic))
+
+
+def unread(asked: Iterable[Target], plan: Plan) -> Iterator[Diagnostic]:
+    """A note for each name under `extra` of which no asked target has a file."""
+    targets = tuple(asked)
+    owners = dict.fromkeys(each.owner for each in extras(plan))
+    for owner in owners:
+        if any(belongs(file, target, owner) for target in targets for file in target.files):
+            continue
+        names = joined((target.name for target in targets), "and")
+        yield Diagnostic(
+            "extra-unread",
+            "note",
+            f"what extra says of {owner} goes into no file: {names} has none of it",
+            (Label("not passed through", path=f"extra.{owner}"),),
+            help=did_you_mean(nearest(owner, (target.name for target in targets), 1)),
+        )
+
+
+def _place(
+    extra: Extra, files: tuple[File, ...], dialect: Dialect, schema_of: SchemaOf
+) -> Placed | Diagnostic:
+    named = tuple(file for file in files if extra.path.startswith(f"{file.name}."))
+    path = extra.path.removeprefix(f"{named[0].name}.") if named else extra.path
+    asked = named or files
+    for file in asked:
+        for entry in file.entries:
+            if entry.holds_in(dialect) and not entry.yields and _speaks_of(entry, path):
+                return _decided(extra, file, entry)
+    schemas = {file.name: _schema(file, dialect, schema_of) for file in asked}
+    known = {name: each for name, each in schemas.items() if each is not None}
+    strange = {name: _stranger(each, path) for name, each in known.items()}
+    fitting = [name for name, found in strange.items() if found is None]
+    if len(fitting) == 1:
+        return Placed(extra, fitting[0], path)
+    if fitting:
+        how = f"name the file: `extra: {{{extra.owner}: {{{fitting[0]}: ...}}}}`"
+        return _fault(extra, f"{joined(fitting, 'and')} both have this key", how)
+    if not known:
+        names = joined(schemas, "and")
+        return _fault(extra, f"no schema of {names} is known, which the key could be checked by")
+    return _unknown(extra, path, strange)
+
+
+def _unknown(extra: Extra, path: str, strange: Mapping[str, tuple[str, ...] | None]) -> Diagnostic:
+    """The fault of a key that no file has; `strange` holds the keys of each, where it left them."""
+    near = nearest(
+        path.rpartition(".")[2], [name for each in strange.values() for name in each or ()]
+    )
+    has = "has" if len(strange) == 1 else "have"
+    text = f"{joined(strange, 'and')} of this release {has} no `{path}`"
+    return _fault(extra, text, did_you_mean(near[:1]))
+
+
+def _schema(file: File, dialect: Dialect, schema_of: SchemaOf) -> Json | None:
+    name = file.schema(dialect) if file.schema else None
+    return None if name is None else schema_of(name)
+
+
+def _speaks_of(entry: Entry, path: str) -> bool:
+    """Whether a row has the key, a key inside it, or what is around it."""
+    return any(
+        key == path or key.startswith(f"{path}.") or path.startswith(f"{key}.")
+        for key in entry.keys
+    )
+
+
+def _decided(extra: Extra, file: File, entry: Entry) -> Diagnostic:
+    text = f"tunec decides this key of {file.name}"
+    if not entry.slots:
+        return _fault(extra, f"{text} by the rest of the plan", "leave it out")
+    pins = quoted((f"pin.{slot}" for slot in entry.slots), "or")
+    return _fault(extra, f"{text} by {joined(entry.slots, 'and')}", f"say it by {pins}")
+
+
+def _fault(extra: Extra, text: str, how: str | None = None) -> Diagnostic:
+    label = Label("passed through here", path=extra.place)
+    message = f"`{extra.path}` cannot be passed through to {extra.owner}: {text}"
+    return Diagnostic("E0919", "error", message, (label,), help=how)
+
+
+# ── schemas ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _stranger(schema: Json, path: str) -> tuple[str, ...] | None:
+    """The known names where a part of a path is none of them; None where every part is known."""
+    here = [schema]
+    for part in path.split("."):
+        names = {key: each for one in here for key, each in one.get("properties", {}).items()}
+        if not names:
+            return None
+        if part not in names:
+            return tuple(names)
+        here = list(_alternatives(names[part], schema))
+    return None
+
+
+def _alternatives(schema: Json, root: Json) -> Iterator[Mapping[str, Json]]:
+    """A schema with all that it refers to or chooses among."""
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    if "$ref" in schema:
+        found = root
+        for part in schema["$ref"].removeprefix("#/").split("/"):
+            found = found[part]
+        yield from _alternatives(found, root)
+    for word in ("anyOf", "oneOf", "allOf"):
+        for each in schema.get(word, ()):
+            yield from _alternatives(each, root)

@@ -1,0 +1,39 @@
+"""How the Trainer of each release of transformers counts optimizer steps."""
+
+from typing import Final
+
+from packaging.version import Version
+
+from tunec.compiler.analyses.counting import Counting, of_whole, of_whole_and_partial
+from tunec.compiler.analyses.packing import PackingStrategy
+from tunec.compiler.ir.caches import cached
+from tunec.compiler.target import Dialect
+
+_COUNTS_THE_TAIL: Final = Version("4.52")
+"""transformers 4.52.4 trainer.py `set_initial_training_values`; 4.51.3 takes whole
+accumulations alone."""
+
+
+_PACKS: Final[tuple[tuple[str, PackingStrategy], ...]] = (
+    ("0", "buffered"),
+    ("0.15", "wrapped"),
+    ("0.19", "bfd"),
+    ("0.27", "bfd_split"),
+    ("0.29", "bfd"),
+)
+"""(first release of trl, what `packing` alone means): 0.8.6 to 0.14.0 trainer/utils.py
+`ConstantLengthDataset`, 0.15.2 to 0.18.2 data_utils.py `pack_examples`, then `pack_dataset` with
+the default of trainer/sft_config.py `packing_strategy`, whose bfd split in 0.27.2 and 0.28.0."""
+
+
+def counting(dialect: Dialect) -> Counting:
+    """The counting of the Trainer that runs in a dialect, and of TRL's where it is there."""
+    trl = dialect.get("trl")
+    packing = "bfd" if trl is None else [how for at, how in _PACKS if trl >= Version(at)][-1]
+    return _of(dialect["transformers"], packing)
+
+
+@cached(64)
+def _of(version: Version, packing: PackingStrategy) -> Counting:
+    steps = of_whole_and_partial if version >= _COUNTS_THE_TAIL else of_whole
+    return Counting(f"the Trainer of transformers {version}", steps, packing)

@@ -1,0 +1,226 @@
+"""What TRL's scripts load: a data set by its name, or local files by a data set card beside them.
+
+The scripts call `datasets.load_dataset(dataset_name)` and take one split of it to train on and one
+to evaluate on. A name on the Hub and a directory are loaded so, a file is not. For files a card is
+written, `dataset/README.md`, whose header names the files of each split: `load_dataset` of that
+directory reads them. The script is started in the directory above that of the target's files. The
+paths in a card are relative to the card's own directory, all others to where the script is started.
+"""
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import yaml
+
+from tunec.compiler.emit import render_yaml
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, File, Json, derived
+from tunec.schemas.data_paths import BUILDERS, data_kind
+from tunec.targets.huggingface.packages import TRL
+from tunec.targets.read_only import never
+
+FOLDER: Final = "dataset"
+"""The card's directory: beside the file for the script."""
+_SCRIPT: Final = "trl scripts/utils.py `ScriptArguments`, before 0.12 commands/cli_utils.py"
+_MIXTURE: Final = "trl 0.22.0 to 1.16.0 scripts/utils.py `DatasetMixtureConfig`"
+_CARD: Final = (
+    "datasets 2.19.2 to 5.2.0 load.py `LocalDatasetModuleFactory`, before 4.0 "
+    "`LocalDatasetModuleFactoryWithoutScript`: `configs` in the header of README.md"
+)
+_ONE: Final = "trl 0.8.6 to 1.16.0 scripts/sft.py: one data set, with a split to evaluate on"
+_BOTH: Final = ("data.train", "data.evaluation")
+
+
+def _is_loaded_by_name(plan: Plan) -> bool:
+    """Whether `load_dataset` takes the path as it is, and what is evaluated on is in it too."""
+    data = plan.data
+    return data_kind(data.train) in ("name", "directory") and data.evaluation in (None, data.train)
+
+
+def needs_card(plan: Plan) -> bool:
+    """Whether a card names the files: all of one kind, for `load_dataset` reads them alike."""
+    data = plan.data
+    paths = [data.train] if data.evaluation is None else [data.train, data.evaluation]
+    builders = {_builder(path) for path in paths}
+    return not _is_loaded_by_name(plan) and len(builders) == 1 and None not in builders
+
+
+def _builder(path: str) -> str | None:
+    """The module of `datasets` that reads a path; None for what it looks up by name."""
+    kind = data_kind(path)
+    if kind == "directory":
+        return "any"
+    return BUILDERS.get(PurePosixPath(path).suffix.lower()) if kind != "name" else None
+
+
+def _is_loaded(plan: Plan) -> bool:
+    return _is_loaded_by_name(plan) or needs_card(plan)
+
+
+def _trains_on_nothing(plan: Plan) -> bool:
+    """Whether nothing loads the training data, whatever is evaluated on."""
+    return not _is_loaded(plan) and data_kind(plan.data.train) == "url"
+
+
+def _evaluates_elsewhere(plan: Plan) -> bool:
+    """Whether what is evaluated on is no part of the data set that is trained on."""
+    return not _is_loaded(plan) and plan.data.evaluation is not None
+
+
+# ── the script's file ────────────────────────────────────────────────────────────────────────────
+
+
+def _write_name(plan: Plan) -> Mapping[str, Json]:
+    evaluates = {} if plan.data.evaluation is None else {"dataset_test_split": "test"}
+    return {"dataset_name": plan.data.train, **evaluates}
+
+
+def _read_name(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The data set, which is evaluated on where a strategy says so; of a card, the card tells."""
+    name = found.get("dataset_name")
+    if name is None or PurePosixPath(str(name)).name == FOLDER:
+        return {}
+    strategy = found.get("eval_strategy", found.get("evaluation_strategy"))
+    split = found.get("dataset_test_split")
+    evaluates = split is not None if strategy is None else strategy not in ("no", False)
+    return {"data.train": name, "data.evaluation": name if evaluates else None}
+
+
+def _read_mixture(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The one file, or the name of the one data set; a mixture of several is no slot's value."""
+    parts = found["datasets"]
+    if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], dict):
+        return {}
+    return {"data.train": parts[0].get("data_files", parts[0].get("path"))}
+
+
+def data_of(target: str) -> tuple[Entry, ...]:
+    """Where the script finds its data; `target` is the folder of its file."""
+    return (
+        Entry(
+            ("dataset_name", "dataset_test_split", "eval_strategy", "evaluation_strategy"),
+            _BOTH,
+            _write_name,
+            _read_name,
+            f"{_SCRIPT}: `load_dataset(dataset_name)[dataset_test_split]`",
+            absent=((ALWAYS, {"data.evaluation": None}),),
+            when=_is_loaded_by_name,
+            package=TRL,
+        ),
+        derived(
+            "dataset_name", lambda _: f"{target}/{FOLDER}", _CARD, when=needs_card, package=TRL
+        ),
+        *(
+            derived(
+                key,
+                lambda plan: "train" if plan.data.evaluation is None else None,
+                "trl 0.8.6 to 0.11.4 commands/scripts/sft.py and dpo.py: the split to evaluate on "
+                "is taken out of the data set even where nothing is evaluated",
+                since=since,
+                until=until,
+                package=TRL,
+            )
+            for key, since, until in (
+                ("dataset_test_name", None, "0.9"),
+                ("dataset_test_split", "0.9", "0.12"),
+            )
+        ),
+        Entry(
+            ("datasets",),
+            ("data.train",),
+            lambda _: {},
+            _read_mixture,
+            _MIXTURE,
+            since="0.22",
+            when=never,
+            package=TRL,
+        ),
+        *(
+            Entry((), (slot,), lambda _: {}, lambda _: {}, _ONE, when=when, package=TRL)
+            for slot, when in (
+                ("data.train", _trains_on_nothing),
+                ("data.evaluation", _evaluates_elsewhere),
+            )
+        ),
+    )
+
+
+# ── the card ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _from_card(path: str, card: str) -> str:
+    """A path as the card in that directory says it."""
+    is_relative = not path.startswith(("/", "~")) and "://" not in path
+    above = "../" * len(card.split("/"))
+    found = posixpath.normpath(f"{above}{path}") if is_relative else path
+    return posixpath.join(found, "**") if data_kind(path) == "directory" else found
+
+
+def _from_script(path: str, card: str) -> str:
+    """A path of a card as the script's own file would say it."""
+    if "://" in path:
+        return path
+    found = posixpath.normpath(posixpath.join(card, path))
+    return found.removesuffix("**") if found.endswith("/**") else found
+
+
+def _row(card: str) -> Entry:
+    """The files of each split, of the first configuration."""
+
+    def write(plan: Plan) -> Mapping[str, Json]:
+        splits = {"train": plan.data.train, "test": plan.data.evaluation}
+        files = [
+            {"split": split, "path": _from_card(path, card)}
+            for split, path in splits.items()
+            if path is not None
+        ]
+        return {"configs": [{"config_name": "default", "data_files": files}]}
+
+    def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
+        files = found["configs"][0]["data_files"]
+        paths = {each["split"]: _from_script(each["path"], card) for each in files}
+        return {"data.train": paths["train"], "data.evaluation": paths.get("test")}
+
+    return Entry(("configs",), _BOTH, write, read, _CARD, package=TRL)
+
+
+_FENCE: Final = "---\n"
+
+
+def _render(values: Mapping[str, Json], header: Sequence[str]) -> str:
+    """A README.md whose header is the YAML between two lines of dashes."""
+    return f"{_FENCE}{render_yaml(values, header)}{_FENCE}"
+
+
+def _parse(text: str) -> Json:
+    """The header of a card; ValueError where a text has none."""
+    before, fence, rest = text.partition(_FENCE)
+    header, end, _ = rest.partition(_FENCE)
+    if before.strip() or not fence or not end:
+        raise ValueError("a card begins with a header between two lines of dashes")
+    try:
+        return yaml.safe_load(header)
+    except yaml.YAMLError as fault:
+        raise ValueError("the header is no YAML") from fault
+
+
+def _is_card(document: Json) -> bool:
+    if not isinstance(document, dict) or not isinstance(document.get("configs"), list):
+        return False
+    return all(isinstance(each, dict) and "data_files" in each for each in document["configs"])
+
+
+def card_of(target: str, script: Callable[[Plan], bool], part_of: str = "") -> File:
+    """The card among the files of a target, where a plan has the script's file; see `File`."""
+    return File(
+        name=f"{FOLDER}/README.md",
+        format="text",
+        entries=(_row(f"{target}/{FOLDER}"),),
+        recognise=_is_card,
+        when=lambda plan: script(plan) and needs_card(plan),
+        render=_render,
+        parse=_parse,
+        part_of=part_of,
+    )

@@ -1,0 +1,200 @@
+"""Rows of TrainingArguments: how long the run is, how its rate moves, when it logs and saves."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, constant, named, same
+from tunec.schemas.terms import ScheduleKind
+
+_SOURCE = "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`"
+
+# ── length and warm-up ───────────────────────────────────────────────────────────────────────────
+
+
+def _said(key: str, value: int | None) -> Mapping[str, Any]:
+    return {} if value is None else {key: value}
+
+
+def _read_epochs(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {} if _steps_of(found) else {"schedule.epochs": found.get("num_train_epochs", 3.0)}
+
+
+def _read_steps(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    steps = _steps_of(found)
+    return {"schedule.epochs": None, "schedule.steps": steps} if steps else {}
+
+
+def _steps_of(found: Mapping[str, Any]) -> int | None:
+    steps = found.get("max_steps", -1)
+    return steps if isinstance(steps, int) and steps > 0 else None
+
+
+def _in_epochs(plan: Plan) -> bool:
+    """Whether the run ends with the data: then the Trainer counts the steps."""
+    return plan.schedule.epochs is not None
+
+
+def _in_steps(plan: Plan) -> bool:
+    return not _in_epochs(plan)
+
+
+def _write_arguments(plan: Plan) -> Mapping[str, Any]:
+    arguments = dict(plan.schedule.arguments)
+    return {"lr_scheduler_kwargs": arguments} if arguments else {}
+
+
+_LENGTH_KEYS = ("num_train_epochs", "max_steps")
+LENGTH = (
+    Entry(
+        _LENGTH_KEYS,
+        ("schedule.epochs",),
+        lambda plan: {"num_train_epochs": plan.schedule.epochs},
+        _read_epochs,
+        f"{_SOURCE}: max_steps above 0 overrides num_train_epochs",
+        absent=((ALWAYS, {"schedule.epochs": 3.0}),),
+        when=_in_epochs,
+    ),
+    Entry(
+        _LENGTH_KEYS,
+        ("schedule.epochs", "schedule.steps"),
+        lambda plan: _said("max_steps", plan.schedule.steps),
+        _read_steps,
+        f"{_SOURCE}: max_steps above 0 overrides num_train_epochs",
+        when=_in_steps,
+    ),
+    named(
+        "lr_scheduler_type",
+        "schedule.kind",
+        {kind: kind for kind in get_args(ScheduleKind)},
+        "transformers 4.40.2 to 5.23.0 trainer_utils.py `SchedulerType`",
+        absent=((ALWAYS, "linear"),),
+    ),
+    Entry(
+        ("lr_scheduler_kwargs",),
+        ("schedule.arguments",),
+        _write_arguments,
+        lambda found: {"schedule.arguments": tuple((found["lr_scheduler_kwargs"] or {}).items())},
+        "transformers 4.40.2 to 5.23.0 optimization.py `get_scheduler`: scheduler_specific_kwargs",
+        absent=((ALWAYS, {"schedule.arguments": ()}),),
+    ),
+)
+"""How long the run is, and how its rate falls."""
+
+
+def _read_warmup_steps(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Steps, where no share takes their place."""
+    steps, ratio = found.get("warmup_steps", 0), found.get("warmup_ratio")
+    if 0 < steps < 1 or (steps == 0 and ratio):
+        return {}
+    return {"schedule.warmup_share": None, "schedule.warmup_steps": steps}
+
+
+def _read_warmup_share(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    steps, ratio = found.get("warmup_steps", 0), found.get("warmup_ratio")
+    share = ratio if steps == 0 else steps
+    return {"schedule.warmup_share": share} if share and 0 < share < 1 else {}
+
+
+def _rises_over_a_share(plan: Plan) -> bool:
+    return plan.schedule.warmup_share is not None
+
+
+def _share(key: str, *, since: str | None = None, until: str | None = None) -> Entry:
+    return Entry(
+        ("warmup_steps", "warmup_ratio"),
+        ("schedule.warmup_share",),
+        lambda plan: {key: plan.schedule.warmup_share},
+        _read_warmup_share,
+        f"{_SOURCE} `get_warmup_steps`: from 5.0.0 on warmup_steps below 1 are a share, and "
+        "warmup_ratio is deprecated, gone in 5.15",
+        since,
+        until,
+        when=_rises_over_a_share,
+    )
+
+
+WARMUP = (
+    _share("warmup_ratio", until="5.0"),
+    _share("warmup_steps", since="5.0"),
+    Entry(
+        ("warmup_steps", "warmup_ratio"),
+        ("schedule.warmup_steps", "schedule.warmup_share"),
+        lambda plan: _said("warmup_steps", plan.schedule.warmup_steps),
+        _read_warmup_steps,
+        f"{_SOURCE} `get_warmup_steps`",
+        absent=((ALWAYS, {"schedule.warmup_steps": 0, "schedule.warmup_share": None}),),
+        when=lambda plan: not _rises_over_a_share(plan),
+    ),
+)
+
+# ── what happens along it ────────────────────────────────────────────────────────────────────────
+
+LOGGING = (constant("logging_strategy", "steps", _SOURCE),)
+LOG_STEPS = same("logging_steps", "schedule.log_steps", _SOURCE, absent=((ALWAYS, 500),))
+TRL_LOG_STEPS = same(
+    "logging_steps",
+    "schedule.log_steps",
+    "trl trainer/sft_config.py `SFTConfig`: 500 to 0.18, 10 from 0.19 (base_config.py from 0.29)",
+    absent=((ALWAYS, 500), ("0.19", 10)),
+    package="trl",
+)
+
+
+def _write_saving(plan: Plan) -> Mapping[str, Any]:
+    steps = plan.schedule.save_steps
+    if steps is None:
+        return {"save_strategy": "epoch"}
+    return {"save_strategy": "steps", "save_steps": steps}
+
+
+def _read_saving(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    strategy = found.get("save_strategy", "steps")
+    if strategy == "epoch":
+        return {"schedule.save_steps": None}
+    return {"schedule.save_steps": found.get("save_steps", 500)} if strategy == "steps" else {}
+
+
+SAVING = (
+    Entry(
+        ("save_strategy", "save_steps"),
+        ("schedule.save_steps",),
+        _write_saving,
+        _read_saving,
+        _SOURCE,
+        absent=((ALWAYS, {"schedule.save_steps": 500}),),
+    ),
+    same("save_total_limit", "schedule.keep_checkpoints", _SOURCE, absent=((ALWAYS, None),)),
+)
+
+
+def _evaluation(strategy: str, *others: str) -> Entry:
+    """When to evaluate; `strategy` is the key that is written, `others` its older names."""
+
+    def write(plan: Plan) -> Mapping[str, Any]:
+        steps = plan.schedule.evaluation_steps
+        return {strategy: "no"} if steps is None else {strategy: "steps", "eval_steps": steps}
+
+    def read(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        words = [found[key] for key in (strategy, *others) if key in found]
+        word = words[0] if words else "no"
+        if word in ("no", False):  # YAML 1.1 reads an unquoted no as false
+            return {"schedule.evaluation_steps": None}
+        steps = found.get("eval_steps", found.get("logging_steps"))
+        return {"schedule.evaluation_steps": steps} if word == "steps" and steps else {}
+
+    return Entry(
+        (strategy, *others, "eval_steps"),
+        ("schedule.evaluation_steps",),
+        write,
+        read,
+        f"{_SOURCE}: eval_strategy from 4.41.0, evaluation_strategy until 4.51.0",
+        absent=((ALWAYS, {"schedule.evaluation_steps": None}),),
+    )
+
+
+EVALUATION = (
+    replace(_evaluation("evaluation_strategy"), until="4.41"),
+    replace(_evaluation("eval_strategy", "evaluation_strategy"), since="4.41"),
+)

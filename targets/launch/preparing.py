@@ -1,0 +1,91 @@
+"""What a job does on each node before it starts the processes, as shell text and back."""
+
+import re
+import shlex
+from typing import Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.schemas.data_paths import is_local
+from tunec.schemas.torch_builds import INDEX, builds_of
+from tunec.targets.words import words_of
+
+_SETUP: Final = re.compile(r"^setup\(\) \{\n((?:  .*\n)*)\}$", re.MULTILINE)
+_PIP: Final = re.compile(r"^pip install (?:--[a-z-]+ )*((?!torch==)[^-\s][^\n]*)$", re.MULTILINE)
+_TORCH: Final = re.compile(r"^pip install (?:--[a-z-]+ )*torch==(\S+)", re.MULTILINE)
+_INK: Final = re.compile(r"[^\n]")
+_FILES: Final = (".py", ".sh")
+
+
+# ── the user's own lines ─────────────────────────────────────────────────────────────────────────
+
+
+def setup_text(lines: tuple[str, ...]) -> str:
+    """A shell function that runs the lines; empty where there are none."""
+    return "".join(("setup() {\n", *(f"  {line}\n" for line in lines), "}\n")) if lines else ""
+
+
+def called(lines: tuple[str, ...]) -> str:
+    """The call of that function: scripts that others wrote read variables that are not set."""
+    return "set +u\nsetup\nset -u\n" if lines else ""
+
+
+def setup_lines(text: str) -> tuple[str, ...]:
+    """The lines again, from a text that holds the function."""
+    found = _SETUP.search(text)
+    return tuple(line[2:] for line in found[1].splitlines()) if found else ()
+
+
+def without_setup(text: str) -> str:
+    """The text with blanks where the user's lines are: they are nobody's variables and commands."""
+    return _SETUP.sub(lambda found: _INK.sub(" ", found[0]), text)
+
+
+# ── what is installed ────────────────────────────────────────────────────────────────────────────
+
+
+def torch_line(plan: Plan, flags: str = "--quiet ") -> str:
+    """The command that installs torch, from the index of its build; empty: no wheel is known."""
+    if plan.job.torch is None:
+        return ""
+    release, _, build = plan.job.torch.partition("+")
+    is_usual = any(each.is_usual and each.name == build for each in builds_of(release))
+    if is_usual:
+        return f"pip install {flags}torch=={release}\n"
+    return f"pip install {flags}torch=={plan.job.torch} --index-url {INDEX}/{build}\n"
+
+
+def packages_line(plan: Plan, flags: str = "--quiet ") -> str:
+    """The command that installs all else; empty where there is nothing."""
+    if not plan.job.packages:
+        return ""
+    return f"pip install {flags}{' '.join(map(shlex.quote, plan.job.packages))}\n"
+
+
+def installed_torch(text: str) -> str | None:
+    """The release and build of torch that a text installs; None: none, or no build of ours."""
+    found = _TORCH.search(text)
+    if found is None:
+        return None
+    if "+" in found[1]:
+        return found[1]
+    usual = next((each for each in builds_of(found[1]) if each.is_usual), None)
+    return f"{found[1]}+{usual.name}" if usual else None
+
+
+def installed_packages(text: str) -> tuple[str, ...]:
+    """What else a text installs."""
+    found = _PIP.search(text)
+    return tuple(words_of(found[1])) if found else ()
+
+
+# ── what it reads that is not in the bundle ──────────────────────────────────────────────────────
+
+
+def local_files(plan: Plan) -> tuple[str, ...]:
+    """Paths of the user's own files that a run reads, as they are seen from where it starts."""
+    words = words_of(plan.launch.script)
+    script = words[:1] if words and words[0].endswith(_FILES) else []
+    data = [each for each in (plan.data.train, plan.data.evaluation) if each and is_local(each)]
+    beside = [word for word in words[1:] if word.startswith("../")]
+    model = [plan.model.path] if plan.model.path.startswith((".", "/", "~")) else []
+    return tuple(dict.fromkeys((*script, *model, *data, *beside)))

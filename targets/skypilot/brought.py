@@ -1,0 +1,94 @@
+"""What a task brings to its machines: the user's own files, and what is installed there."""
+
+import posixpath
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Entry, Json, derived
+from tunec.targets.launch.preparing import (
+    called,
+    installed_packages,
+    installed_torch,
+    local_files,
+    packages_line,
+    setup_lines,
+    setup_text,
+    torch_line,
+)
+
+TASK_SCHEMA: Final = "skypilot 0.9.3 to 0.14.1 sky/utils/schemas.py `get_task_schema`"
+_WORKDIR: Final = "~/sky_workdir"
+"""skypilot 0.9.3 to 0.14.1 sky/skylet/constants.py `SKY_REMOTE_WORKDIR`."""
+
+
+def mounted(path: str) -> str | None:
+    """The place of a file that the run names so, as it is seen from the bundle's root.
+
+    None where no mount can put it there: above the home directory.
+    """
+    if path.startswith(("/", "~")):
+        return path
+    found = posixpath.normpath(posixpath.join(_WORKDIR, path))
+    return found if found.startswith("~/") else None
+
+
+def _write_setup(plan: Plan) -> Mapping[str, Json]:
+    """The user's lines, and what is installed: nothing in a container, which holds it."""
+    setup = plan.job.setup
+    installs = "" if plan.job.image else f"{torch_line(plan)}{packages_line(plan)}"
+    text = f"{setup_text(setup)}{called(setup)}{installs}"
+    return {"setup": text} if text else {}
+
+
+def _read_installed(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    text = found["setup"]
+    torch = installed_torch(text)
+    return {"job.packages": installed_packages(text), **({"job.torch": torch} if torch else {})}
+
+
+def _installs(plan: Plan) -> bool:
+    return plan.job.image is None
+
+
+def _write_mounts(plan: Plan) -> Mapping[str, Json]:
+    """The user's own files where the run finds them: the bundle is `~/sky_workdir`."""
+    outside = (path for path in local_files(plan) if path.startswith(("..", "/", "~")))
+    pairs = ((path, mounted(path)) for path in outside)
+    found = {remote: path for path, remote in pairs if remote is not None}
+    return {"file_mounts": found} if found else {}
+
+
+_SETUP: Final = f"{TASK_SCHEMA}: `setup` runs on each machine, before `run`"
+BROUGHT: Final = (
+    derived(
+        "file_mounts",
+        lambda plan: _write_mounts(plan).get("file_mounts"),
+        f"{TASK_SCHEMA}; sky/skylet/constants.py `SKY_REMOTE_WORKDIR`",
+    ),
+    Entry(
+        ("setup",),
+        ("job.setup",),
+        _write_setup,
+        lambda found: {"job.setup": setup_lines(found["setup"])},
+        _SETUP,
+        absent=((ALWAYS, {"job.setup": ()}),),
+    ),
+    Entry(
+        ("setup",),
+        ("job.packages",),
+        _write_setup,
+        _read_installed,
+        _SETUP,
+        absent=((ALWAYS, {"job.packages": ()}),),
+        when=_installs,
+    ),
+    Entry(
+        ("setup",),
+        ("job.torch",),
+        _write_setup,
+        _read_installed,
+        f"{_SETUP}; schemas/torch_builds.py",
+        when=lambda plan: _installs(plan) and bool(torch_line(plan)),
+    ),
+)

@@ -1,0 +1,44 @@
+"""What trainers refuse that know one objective, compute nothing but the loss, or add no noise."""
+
+from collections.abc import Mapping
+
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.target import Cannot
+
+
+def supervised(trainer: str) -> Mapping[str, Cannot]:
+    """The refusals of a trainer that knows one objective, given texts, and one loss."""
+    alone = f"{trainer} trains towards given texts, and nothing else"
+    logits = f"{trainer} computes all logits at once"
+    answers = (slot for slot in SLOTS if slot.startswith(("objective.", "generation.")))
+    return {
+        "adapter.merge": Cannot("a script of the user's own merges, when training is done"),
+        **{slot: Cannot(alone) for slot in answers},
+        **evaluating_by_loss(trainer),
+        "objective.kind": Cannot(alone, loses=True, harmless=("sft",)),
+        "loss.path": Cannot(logits, loses=True, harmless=("full",), by="objective.kind"),
+    }
+
+
+def training_plainly(trainer: str) -> Mapping[str, Cannot]:
+    """The refusals of a trainer without noise on embeddings and arguments of a schedule."""
+    return {
+        "runtime.neftune_alpha": Cannot(
+            f"{trainer} adds no noise to embeddings", loses=True, harmless=(None,)
+        ),
+        "schedule.arguments": Cannot(
+            f"no key tells a schedule of {trainer} more than its length and warm-up",
+            loses=True,
+            harmless=((),),
+        ),
+    }
+
+
+def evaluating_by_loss(trainer: str) -> Mapping[str, Cannot]:
+    """The refusals of a trainer that is not told to compute anything but the loss."""
+    alone = f"{trainer} evaluates by the loss, and no key tells it otherwise"
+    rest = (slot for slot in SLOTS if slot.startswith("evaluation."))
+    return {
+        **{slot: Cannot(alone) for slot in rest},
+        "evaluation.predictions": Cannot(alone, loses=True, harmless=("loss",)),
+    }

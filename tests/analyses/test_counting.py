@@ -1,0 +1,148 @@
+"""Steps, warm-ups and saves are counted as the real samplers, loaders and trainers count them."""
+
+from types import SimpleNamespace
+
+import pytest
+from accelerate.data_loader import prepare_data_loader
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import DefaultFlowCallback
+from trl.trainer.utils import RepeatSampler
+
+from tunec.compiler.analyses.cadence import evaluation_steps, parted, round_down, saving_steps
+from tunec.compiler.analyses.counting import Epoch, of_whole_and_partial
+
+EPOCHS = st.integers(1, 4) | st.floats(0.05, 4)
+
+
+@st.composite
+def epochs_of_rows(draw):
+    return Epoch(
+        draw(st.integers(1, 400)),
+        draw(st.integers(1, 7)),
+        draw(st.integers(1, 6)),
+        draw(st.integers(1, 5)),
+    )
+
+
+@st.composite
+def epochs_of_prompts(draw):
+    """Global batches that hold whole groups, and prompts that fill one at least."""
+    answers = draw(st.integers(2, 6))
+    micro, processes = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    accumulation = answers * draw(st.integers(1, 2))
+    a_step = micro * processes * accumulation // answers
+    rows = draw(st.integers(a_step, 300))
+    return Epoch(rows, micro, accumulation, processes, answers=answers)
+
+
+def dealt(loader: DataLoader, epoch: Epoch) -> DataLoader:
+    """What the first rank of a run is given of a loader, by accelerate itself."""
+    return prepare_data_loader(
+        loader, num_processes=epoch.processes, process_index=0, put_on_device=False
+    )
+
+
+def counted(loader: DataLoader, epoch: Epoch, epochs: float) -> int:
+    """The steps of a run, by the Trainer's own method."""
+    arguments = SimpleNamespace(
+        max_steps=-1,
+        num_train_epochs=epochs,
+        gradient_accumulation_steps=epoch.accumulation,
+        per_device_train_batch_size=epoch.micro,
+    )
+    trainer = SimpleNamespace(
+        get_total_train_batch_size=lambda _: 1,
+        get_sp_size=lambda: epoch.sequence,
+        num_examples=lambda loader: len(loader.dataset),
+    )
+    return Trainer.set_initial_training_values(trainer, arguments, loader)[-1]
+
+
+@given(epochs_of_rows(), EPOCHS)
+@settings(deadline=None)
+def test_samples_are_counted_as_the_trainer_counts_them(epoch, epochs):
+    loader = dealt(DataLoader(range(epoch.rows), batch_size=epoch.micro), epoch)
+    assert len(loader) == epoch.micro_batches
+    assert sum(1 for _ in loader) == epoch.micro_batches
+    assert of_whole_and_partial(epoch, epochs) == counted(loader, epoch, epochs)
+
+
+@given(epochs_of_prompts(), EPOCHS)
+@settings(deadline=None)
+def test_prompts_are_counted_as_trl_s_own_sampler_gives_them(epoch, epochs):
+    """trl 1.16.0 trainer/grpo_trainer.py `get_train_dataloader`, `_get_train_sampler`."""
+    data = range(epoch.rows)
+    together = epoch.micro * epoch.processes * epoch.accumulation
+    sampler = RepeatSampler(
+        data,
+        mini_repeat_count=epoch.answers,
+        batch_size=together // epoch.answers,
+        repeat_count=epoch.accumulation,
+    )
+    at_once = epoch.micro * epoch.accumulation
+    loader = dealt(DataLoader(data, batch_size=at_once, sampler=sampler), epoch)
+    assert of_whole_and_partial(epoch, epochs) == counted(loader, epoch, epochs)
+
+
+def test_ninety_thousand_prompts():
+    epoch = Epoch(90_000, 4, 1, 8, answers=8)
+    assert epoch.prompts_a_step == 4
+    assert of_whole_and_partial(epoch, 1) == 22_500
+
+
+@given(st.integers(1, 3000), st.integers(1, 40))
+@settings(deadline=None)
+def test_a_run_is_saved_as_often_as_asked_and_at_its_end(steps, times):
+    saved = saves(steps, parted(steps, times))
+    assert saved[-1] == steps
+    assert len(saved) <= times
+
+
+@given(st.integers(1, 20_000), st.floats(0.01, 500), st.booleans())
+@settings(deadline=None)
+def test_an_hour_s_work_is_at_risk_and_the_end_is_saved(steps, seconds, keeps_all):
+    every = saving_steps(seconds, steps, keeps_all=keeps_all)
+    saved = saves(steps, every)
+    assert saved[-1] == steps
+    if keeps_all:
+        assert len(saved) <= 20
+    else:
+        assert every == 1 or every * seconds <= 3600
+
+
+def saves(steps: int, every: int) -> list[int]:
+    """The steps at which the Trainer's own callback asks for a checkpoint."""
+    arguments = TrainingArguments(output_dir="none", save_strategy="steps", save_steps=every)
+    state = TrainerState(max_steps=steps, save_steps=every)
+    callback, found = DefaultFlowCallback(), []
+    arguments.eval_strategy = "no"
+    for state.global_step in range(1, steps + 1):
+        control = callback.on_step_end(arguments, state, TrainerControl())
+        found += [state.global_step] if control.should_save else []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("epochs", "steps", "every"),
+    [(1, 400, 100), (3, 300, 50), (5, 500, 100), (100, 1000, 100), (None, 40, 10)],
+)
+def test_evaluation_comes_with_the_epochs_where_they_make_a_curve(epochs, steps, every):
+    assert evaluation_steps(epochs, steps) == every
+
+
+@given(st.floats(1, 1e9))
+def test_rounding_keeps_two_digits(number):
+    found = round_down(number)
+    assert 0.9 * number <= found <= number or number < 10
+
+
+@given(st.floats(0.001, 0.99), st.integers(1, 5000))
+@settings(deadline=None)
+def test_a_share_is_the_trainer_s_own_warm_up(share, steps):
+    import math
+
+    arguments = TrainingArguments(output_dir="none", warmup_steps=share)
+    assert arguments.get_warmup_steps(steps) == math.ceil(steps * share)

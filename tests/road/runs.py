@@ -1,0 +1,111 @@
+"""The runs: what each spec asks, and how long it must last by what the data holds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Spec = Mapping[str, Any]
+
+_TRL: Final[Spec] = {
+    "tunec": 1,
+    "model": "./tiny",
+    "data": {"train": "train.jsonl", "samples": 50, "sequence": 128},
+    "hardware": "a100-80g-x2",
+    "batch": {"global": 8},
+    "train": {"learning_rate": 1e-3},
+    "pin": {"schedule.log_steps": 1},
+    "targets": ["trl"],
+}
+
+
+def _with(spec: Spec, changed: Spec) -> dict[str, Any]:
+    """A spec with some of its fields changed; mappings are joined."""
+    joined = {
+        name: _with(spec[name], value)
+        for name, value in changed.items()
+        if isinstance(value, dict) and isinstance(spec.get(name), dict)
+    }
+    return {**spec, **changed, **joined}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the road."""
+
+    name: str
+    steps: int
+    """Optimizer steps that the run must take."""
+    changed: Spec = field(default_factory=dict)
+    """What its spec has besides `_TRL`."""
+    form: str = "text"
+    """How its samples are written, a name of `materials.FORMS`."""
+    always: bool = False
+    """Whether it is run for each change, and not nightly alone."""
+
+    @property
+    def spec(self) -> Spec:
+        """The whole spec."""
+        return _with(_TRL, self.changed)
+
+
+def _zero(stage: int) -> Spec:
+    return {"engine": "deepspeed", "pin": {"zero.stage": stage}}
+
+
+def _script(adapter: str) -> Spec:
+    """A user's own script over transformers' Trainer."""
+    named = ("training_args.yaml", "model_args.yaml", adapter)
+    files = [f"huggingface/{name}" if name != "-" else name for name in named]
+    run = {"script": "train.py", "arguments": [*files, "train.jsonl"]}
+    return {"targets": ["huggingface"], "run": run}
+
+
+RUNS: Final = (
+    Run("lora of texts under ddp", 7, {"method": "lora", "engine": "ddp"}, always=True),
+    Run("lora of messages", 7, {"method": "lora"}, form="messages"),
+    Run("lora of answers to prompts", 7, {"method": "lora"}, form="completion"),
+    Run("full under ddp", 7, {"method": "full", "engine": "ddp"}),
+    Run("full under zero 1", 7, {"method": "full", **_zero(1)}),
+    Run("full under zero 2", 7, {"method": "full", **_zero(2)}),
+    Run("full under zero 3", 7, {"method": "full", **_zero(3)}, always=True),
+    Run("lora under zero 2", 7, {"method": "lora", **_zero(2)}),
+    Run("lora under zero 3", 7, {"method": "lora", **_zero(3)}),
+    Run("full under fsdp 2", 7, {"method": "full", "engine": "fsdp"}, always=True),
+    Run("lora under fsdp 2", 7, {"method": "lora", "engine": "fsdp"}),
+    Run(
+        "full under fsdp 1",
+        7,
+        {"method": "full", "engine": "fsdp", "pin": {"fsdp.version": 1}},
+    ),
+    Run("two epochs with an uneven tail", 14, {"method": "lora", "train": {"epochs": 2}}),
+    Run("so many steps", 5, {"method": "lora", "train": {"steps": 5}}),
+    Run("one device", 7, {"method": "lora", "hardware": "a100-80g-x1"}),
+    Run("a script", 7, {"method": "full", **_script("-")}, always=True),
+    Run("a script with adapters", 7, {"method": "lora", **_script("adapter_config.json")}),
+    Run("a script under zero 2", 7, {"method": "full", **_script("-"), **_zero(2)}),
+    Run(
+        "images",
+        7,
+        {
+            "model": "./seeing",
+            "method": "lora",
+            "data": {"train": "train.parquet", "images": {"per_sample": 1}},
+        },
+        form="images",
+    ),
+    Run("preferences", 7, {"method": "lora", "objective": "dpo"}, form="pairs", always=True),
+    Run("preferences in full", 7, {"method": "full", "objective": "dpo"}, form="pairs"),
+    Run(
+        "rewarded answers",
+        25,
+        {
+            "method": "lora",
+            "objective": {
+                "grpo": {"rewards": ["think_format_reward"], "samples": 4, "completion": 16}
+            },
+            "batch": {"global": 8},
+        },
+        form="questions",
+        always=True,
+    ),
+)

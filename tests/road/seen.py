@@ -1,0 +1,103 @@
+"""What a trainer said and left behind: its own log, its state, its checkpoints."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from safetensors import safe_open
+from tests.road.started import Journey
+
+_COUNTS: Final = {
+    "samples": "Num examples",
+    "micro": "Instantaneous batch size per device",
+    "global_batch": "Total train batch size (w. parallel, distributed & accumulation)",
+    "accumulation": "Gradient Accumulation steps",
+    "steps": "Total optimization steps",
+    "trainable": "Number of trainable parameters",
+}
+"""transformers 5.23.0 trainer.py `Trainer._inner_training_loop`: what it logs at the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the Trainer ran with."""
+
+    samples: int
+    micro: int
+    global_batch: int
+    accumulation: int
+    steps: int
+    trainable: int
+    rates: tuple[float, ...]
+    """Learning rate of each step."""
+    checkpoints: tuple[int, ...]
+    """Steps whose checkpoints are there in the end."""
+    loaded: tuple[Path, ...]
+    """Files of weights that were loaded."""
+    adapted: frozenset[str]
+    """Modules with an adapter, by their paths in the base model."""
+
+    @property
+    def world(self) -> int:
+        """Processes that shared a step."""
+        return self.global_batch // (self.micro * self.accumulation)
+
+
+def seen(journey: Journey) -> Seen:
+    """Read the log and the output folder of a run that transformers' Trainer made."""
+    return Seen(
+        **{name: _count(title, journey.log) for name, title in _COUNTS.items()},
+        rates=_rates(journey.output),
+        checkpoints=_checkpoints(journey.output),
+        loaded=_loaded(journey),
+        adapted=_adapted(journey.output),
+    )
+
+
+def _count(title: str, log: str) -> int:
+    found = re.search(rf"^.*{re.escape(title)} = ([\d,]+)", log, re.MULTILINE)
+    assert found, f"the trainer's log does not say {title!r}:\n{log[-4000:]}"
+    return int(found[1].replace(",", ""))
+
+
+def _checkpoints(output: Path) -> tuple[int, ...]:
+    return tuple(sorted(int(each.name.split("-")[1]) for each in output.glob("checkpoint-*")))
+
+
+def _rates(output: Path) -> tuple[float, ...]:
+    last = output / f"checkpoint-{_checkpoints(output)[-1]}" / "trainer_state.json"
+    history = json.loads(last.read_text("utf-8"))["log_history"]
+    return tuple(each["learning_rate"] for each in history if "learning_rate" in each)
+
+
+def _loaded(journey: Journey) -> tuple[Path, ...]:
+    names = re.findall(r"loading weights file (\S+)", journey.log)
+    places = ((journey.project / "out" / name).resolve() for name in names)
+    return tuple(dict.fromkeys(places))
+
+
+def _adapted(output: Path) -> frozenset[str]:
+    file = output / "adapter_model.safetensors"
+    if not file.exists():
+        return frozenset()
+    with safe_open(file, "np") as tensors:
+        names = [name.removeprefix("base_model.model.") for name in tensors.keys()]  # noqa: SIM118
+    return frozenset(name.partition(".lora_")[0] for name in names)
+
+
+def linear_modules(folder: Path) -> tuple[str, ...]:
+    """Paths of the linear modules of the model in a folder, its head left out."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+    config = AutoConfig.from_pretrained(folder)
+    kind = AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
+    with torch.device("meta"):
+        model = kind.from_config(config)
+    return tuple(
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and name != "lm_head"
+    )

@@ -1,0 +1,81 @@
+"""A spec compiled to a bundle, and the bundle's own entry started as it is."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+HERE: Final = Path(__file__).parent
+_PROGRAMS: Final = Path(sys.executable).parent
+_SECONDS: Final = 900
+"""After which a run that hangs is ended; no run comes near it."""
+
+ENVIRONMENT: Final[Mapping[str, str]] = {
+    "DS_ACCELERATOR": "cpu",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONWARNINGS": "ignore",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "info",
+}
+"""What differs from a run on GPUs, besides what `cpu/sitecustomize.py` answers for them."""
+
+
+Plan = Mapping[str, Any]
+"""Slots with their values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """What was planned, what was printed and what was left on the disk."""
+
+    plan: Plan
+    project: Path
+    """The folder of the spec."""
+    output: Path
+    """Where the trainer saved."""
+    log: str
+
+
+def tunec(project: Path, *words: str) -> str:
+    """What a command prints; fails with what it says where it does not end well."""
+    command = [sys.executable, "-m", "tunec", *words]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def travel(project: Path) -> Journey:
+    """Compile `spec.yaml` of a project to `out`, and run `out/run.sh` to its end."""
+    tunec(project, "compile", "spec.yaml", "-o", "out")
+    planned = json.loads(tunec(project, "plan", "spec.yaml", "--format", "json"))["plan"]
+    log = _run(project / "out" / "run.sh", project)
+    return Journey(planned, project, _output(planned, project), log)
+
+
+def _run(entry: Path, project: Path) -> str:
+    path = os.pathsep.join([str(_PROGRAMS), os.environ["PATH"]])
+    libraries = os.pathsep.join(filter(None, [str(HERE / "cpu"), os.environ.get("PYTHONPATH")]))
+    caches = {"HF_HOME": str(project / "cache"), "TMPDIR": str(project)}
+    around = os.environ | ENVIRONMENT | caches | {"PATH": path, "PYTHONPATH": libraries}
+    done = subprocess.run(
+        ["bash", str(entry)],
+        cwd=project,
+        env=around,
+        text=True,
+        timeout=_SECONDS,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout
+
+
+def _output(plan: Plan, project: Path) -> Path:
+    """Where the plan has the trainer save; the run starts in the bundle's root."""
+    return (project / "out" / plan["runtime.output"]).resolve()

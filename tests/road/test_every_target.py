@@ -1,0 +1,31 @@
+"""No target without a run on the road, or a reason why it has none."""
+
+from tests.road.runs import RUNS
+
+from tunec.targets.registry import TARGETS
+
+TRAVELLED_ELSEWHERE = {
+    "launch": "it starts every run of the road",
+    "deepspeed": "its file is for a script of the user's; runs under ZeRO start its engine",
+    "accelerate": "its file starts the runs under FSDP, where launch writes it",
+    "slurm": "tests/clusters submits its jobs to a real controller, with another program to start",
+    "kubeflow": "tests/clusters runs the lines of its jobs as pods; no cluster runs here",
+    "skypilot": "it rents machines; its own parser reads the task (tests/consumers)",
+    "simpletuner": "it needs torchvision, which has no build for the pinned torch on a CPU",
+    "glm4": "its script is in no package, and the model is code of its own repository",
+    "minicpm-v": "its script is in no package, and the model is code of its own repository",
+    "visualglm": "its script is in no package, and SwissArmyTransformer asks for CUDA",
+    "llama-cookbook": "not tried yet: its package brings inference servers, which need CUDA",
+}
+"""Targets without a run of their own, each with the reason."""
+
+
+def test_every_target_is_travelled_or_says_why_not():
+    travelled = {name.partition("@")[0] for run in RUNS for name in run.spec["targets"]}
+    assert travelled | TRAVELLED_ELSEWHERE.keys() == set(TARGETS.names())
+    assert not travelled & TRAVELLED_ELSEWHERE.keys()
+
+
+def test_the_runs_are_many():
+    assert len(RUNS) >= 22
+    assert len({run.name for run in RUNS}) == len(RUNS)

@@ -1,0 +1,158 @@
+"""Keys under `extra` reach the file whose reader has them, or are refused at their place."""
+
+import json
+
+import pytest
+import yaml
+
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import load_text
+from tunec.compiler.ir.extra import Extra, extras, written
+from tunec.targets.registry import TARGETS
+
+SPEC = """\
+tunec: 1
+model: Qwen2.5-0.5B
+method: lora
+data: {{train: train.jsonl, samples: 40000, sequence: 128}}
+hardware: a100-80g-x2
+engine: deepspeed
+extra: {extra}
+"""
+PASSED = (
+    "{trl: {dataset_num_proc: 8, dataloader_prefetch_factor: 4, accelerator_config: "
+    "{even_batches: false}}, "
+    "deepspeed: {wall_clock_breakdown: true, flops_profiler: {enabled: true, profile_step: 4}}}"
+)
+
+
+def compiled(extra, target="trl"):
+    return compile_spec(load_text(SPEC.format(extra=extra)), [TARGETS.resolve(target)])
+
+
+@pytest.fixture(scope="module")
+def files():
+    result = compiled(PASSED)
+    assert result.ok, [each.message for each in result.diagnostics]
+    return {each.name: each.text for each in result.artifacts["trl"]}
+
+
+def test_the_script_reads_what_is_passed_through(files, tmp_path):
+    """TRL's own parser resolves the keys, beside those that tunec decides."""
+    from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, SFTConfig, TrlParser
+
+    said = yaml.safe_load(files["sft.yaml"])
+    said = {key: each for key, each in said.items() if key not in ("deepspeed", "tf32", "bf16")}
+    (tmp_path / "sft.yaml").write_text(yaml.safe_dump({**said, "bf16": False}))
+    kinds = (ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConfig)
+    arguments = ["--config", str(tmp_path / "sft.yaml")]
+    _, training, *_ = TrlParser(kinds).parse_args_and_config(arguments)
+    assert training.dataset_num_proc == 8
+    assert training.dataloader_prefetch_factor == 4
+    assert training.accelerator_config.even_batches is False
+    assert training.max_length == 128
+
+
+def test_deepspeed_reads_what_is_passed_through(files):
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    said = json.loads(files["ds_config.json"])
+    config = {
+        key: each for key, each in said.items() if key in ("wall_clock_breakdown", "flops_profiler")
+    }
+    resolved = DeepSpeedConfig({**config, "train_batch_size": 1})
+    assert resolved.wall_clock_breakdown is True
+    assert resolved.flops_profiler_config.profile_step == 4
+
+
+def test_the_plan_holds_every_key():
+    result = compiled(PASSED)
+    held = {each.path: each.value for each in extras(result.planned.plan)}
+    assert held["accelerator_config.even_batches"] is False
+    assert held["flops_profiler.profile_step"] == 4
+    assert len(held) == 6
+
+
+def test_what_is_written_is_read_back():
+    given = {"trl": {"a": {"b": "x=1, y", "c": {}}, "d": None}}
+    assert written(given) == ('trl.a.b="x=1, y"', "trl.a.c={}", "trl.d=null")
+
+    class Plan:
+        class runtime:  # noqa: N801
+            extra = written(given)
+
+    assert list(extras(Plan)) == [
+        Extra("trl", "a.b", "x=1, y"),
+        Extra("trl", "a.c", {}),
+        Extra("trl", "d", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extra", "target", "message", "help", "at"),
+    [
+        (
+            "{trl: {learning_rate: 1}}",
+            "trl",
+            "tunec decides this key of sft.yaml by optimizer.learning_rate",
+            "say it by `pin.optimizer.learning_rate`",
+            "learning_rate: 1",
+        ),
+        (
+            "{trl: {dataset_num_procs: 8}}",
+            "trl",
+            "sft.yaml and ds_config.json of this release have no `dataset_num_procs`",
+            "did you mean `dataset_num_proc`?",
+            "dataset_num_procs: 8",
+        ),
+        (
+            "{deepspeed: {flops_profiler: {enabld: true}}}",
+            "huggingface",
+            "ds_config.json of this release has no `flops_profiler.enabld`",
+            "did you mean `enabled`?",
+            "enabld: true",
+        ),
+        (
+            "{deepspeed: {zero_optimization: {stage: 3}}}",
+            "deepspeed",
+            "tunec decides this key of ds_config.json by zero.stage",
+            "say it by `pin.zero.stage`",
+            "stage: 3",
+        ),
+        (
+            "{trl: {packing_strategy: 5}}",
+            "trl",
+            "sft.yaml is not valid for its reader: 5 is not of type",
+            None,
+            "packing_strategy: 5",
+        ),
+    ],
+)
+def test_a_key_is_refused_where_it_stands(extra, target, message, help, at):
+    result = compiled(extra, target)
+    (fault,) = [each for each in result.diagnostics if each.severity == "error"]
+    assert message in fault.message
+    assert fault.help == help
+    line = SPEC.format(extra=extra).splitlines()[6]
+    assert fault.primary.span.line == 7
+    assert line[: fault.primary.span.column - 1].endswith(at.partition(" ")[0] + " ")
+
+
+def test_a_release_without_the_key_refuses_it():
+    """trl 0.18.0 trainer/sft_config.py `SFTConfig.packing_strategy`."""
+    result = compiled("{trl: {packing_strategy: ffd}}", "trl@0.17")
+    (fault,) = [each for each in result.diagnostics if each.id == "E0919"]
+    assert "have no `packing_strategy`" in fault.message
+
+
+def test_rules_are_asked_about_the_keys():
+    """accelerate would hand each process a part of the batch that was planned for it."""
+    result = compiled("{trl: {accelerator_config: {split_batches: true}}}")
+    (fault,) = [each for each in result.diagnostics if each.severity == "error"]
+    assert "split_batches is on" in fault.message
+
+
+def test_a_name_that_nobody_has_is_told():
+    result = compiled("{trll: {dataset_num_proc: 8}}")
+    (note,) = [each for each in result.diagnostics if each.id == "extra-unread"]
+    assert note.help == "did you mean `trl`?"

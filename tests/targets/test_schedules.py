@@ -1,0 +1,116 @@
+"""Every schedule of transformers can be said with its arguments, and moves the rate as it says."""
+
+from typing import get_args
+
+import pytest
+import yaml
+
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import load_text
+from tunec.compiler.read import found_plain, read
+from tunec.schemas.terms import ScheduleKind
+from tunec.targets.registry import TARGETS
+
+SPEC = """\
+tunec: 1
+model: {model}
+method: lora
+data: {{train: {train}, samples: 40000}}
+hardware: a100-80g-x1
+train:
+  {{steps: 100, warmup: 10, learning_rate: 1.0e-3, schedule: {kind}, schedule_arguments: {told}}}
+"""
+ENDS = {
+    "constant": ("{}", 1.0),
+    "constant_with_warmup": ("{}", 1.0),
+    "linear": ("{}", 0.0),
+    "cosine": ("{num_cycles: 1}", 1.0),
+    "cosine_with_restarts": ("{num_cycles: 3}", 0.0),
+    "cosine_with_min_lr": ("{min_lr_rate: 0.1}", 0.1),
+    "cosine_warmup_with_min_lr": ("{min_lr_rate: 0.2, warmup_lr_rate: 0.05}", 0.2),
+    "polynomial": ("{lr_end: 5.0e-4, power: 2.0}", 0.5),
+    "inverse_sqrt": ("{timescale: 30}", (30 / 120) ** 0.5),
+    "warmup_stable_decay": ("{num_decay_steps: 20, min_lr_ratio: 0.25}", 0.25),
+}
+"""Each shape with arguments, and the share of the highest rate that is left after the last step;
+cosine_warmup_with_min_lr runs one step ahead."""
+
+
+def compiled(kind, told, target, model="Qwen2.5-0.5B", train="train.jsonl"):
+    text = SPEC.format(kind=kind, told=told, model=model, train=train)
+    return compile_spec(load_text(text), [TARGETS.resolve(target)])
+
+
+def document(kind, told, target, name):
+    result = compiled(kind, told, target)
+    assert result.ok, [each.message for each in result.diagnostics]
+    found = {each.name: each.text for each in result.artifacts[target.partition("@")[0]]}
+    return yaml.safe_load(found[name])
+
+
+def test_every_shape_is_here():
+    assert set(ENDS) == set(get_args(ScheduleKind))
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_the_rate_ends_where_the_arguments_say(kind):
+    """transformers' own schedule is built of the file's keys, as the Trainer builds it."""
+    import torch
+    from transformers import TrainingArguments, get_scheduler
+
+    told, end = ENDS[kind]
+    said = document(kind, told, "huggingface", "training_args.yaml")
+    given = {key: each for key, each in said.items() if key.startswith(("lr_", "warmup", "max_st"))}
+    arguments = TrainingArguments(output_dir="unused", **given)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=said["learning_rate"])
+    schedule = get_scheduler(
+        arguments.lr_scheduler_type,
+        optimizer,
+        num_warmup_steps=arguments.get_warmup_steps(arguments.max_steps),
+        num_training_steps=arguments.max_steps,
+        scheduler_specific_kwargs=arguments.lr_scheduler_kwargs or {},
+    )
+    for _ in range(arguments.max_steps):
+        optimizer.step()
+        schedule.step()
+    assert optimizer.param_groups[0]["lr"] / 1e-3 == pytest.approx(end, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_it_is_read_back(kind):
+    said = document(kind, ENDS[kind][0], "trl", "sft.yaml")
+    target, version = TARGETS.resolve("trl")
+    values = {
+        each.slot: each.value
+        for each in read(target, {"sft.yaml": found_plain(said)}, version)
+        if each.slot.startswith("schedule.")
+    }
+    assert values["schedule.kind"] == kind
+    assert dict(values["schedule.arguments"]) == yaml.safe_load(ENDS[kind][0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "code"),
+    [
+        ("cosine_warmup_with_min_lr", "huggingface@4.40", "E0904"),
+        ("warmup_stable_decay", "huggingface@4.40", "E0904"),
+    ],
+)
+def test_a_release_without_the_shape_refuses_it(kind, target, code):
+    result = compiled(kind, ENDS[kind][0], target)
+    assert code in {each.id for each in result.diagnostics if each.severity == "error"}
+
+
+def test_an_argument_of_another_shape_is_refused():
+    result = compiled("cosine", "{min_lr_rate: 0.1}", "huggingface")
+    (fault,) = [each for each in result.diagnostics if each.severity == "error"]
+    assert "the schedule cosine has no argument `min_lr_rate`" in fault.message
+
+
+def test_simpletuner_refuses_what_it_is_not_told():
+    result = compiled(
+        "cosine_with_min_lr", "{min_lr_rate: 0.1}", "simpletuner", "sdxl-base-1.0", "p/"
+    )
+    lost = {each.message for each in result.diagnostics if each.id == "E0901"}
+    assert any("schedule.kind cosine_with_min_lr" in each for each in lost)
+    assert any("schedule.arguments min_lr_rate=0.1" in each for each in lost)
