@@ -31,7 +31,8 @@ lint:
 # strict types of the package, its generators and its benchmarks
 types:
     mypy
-    mypy docs/generate.py benchmarks/*.py
+    mypy -p docs
+    mypy benchmarks/*.py
 
 # who may import whom
 imports:
@@ -42,7 +43,7 @@ generated:
     python -m tunec.schemas.hardware.catalogue --check
     python -m tunec.compiler.frontend.json_schema --check
     python -m tunec.targets.generate_silence --check
-    python docs/generate.py --check
+    python -m docs.generate --check
 
 # fetch the consumers that tests ask, those that are not here yet (needs PyPI)
 fetch:
@@ -66,7 +67,7 @@ generate:
     python -m tunec.schemas.hardware.catalogue
     python -m tunec.compiler.frontend.json_schema
     python -m tunec.targets.generate_silence
-    python docs/generate.py
+    python -m docs.generate
 
 # renew the consumers' JSON Schemas, asking each release of each consumer (needs PyPI, minutes)
 schemas:

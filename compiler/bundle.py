@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.diagnostics.wording import joined
-from tunec.compiler.emit import artifact
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.placing import View
+from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
 from tunec.compiler.starting import RUN, Start
 from tunec.compiler.target import Artifact, File, Json, Target

@@ -1,19 +1,18 @@
 """Writes the pages and indexes that are derived from the code and its tables.
 
-`python docs/generate.py` writes them; with `--check` it writes nothing, names those that are stale
+`python -m docs.generate` writes them; with `--check` it writes nothing, names those that are stale
 and ends with status 1 if there is one. Of README.md, what stands below a `$` in a `console` block
 is derived: it is what the command prints.
 """
 
 import argparse
-import os
-import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
+
+from docs.readme import ROOT, readme
 
 from tunec.compiler.cli.arguments import build_parser
 from tunec.compiler.diagnostics.codes import AREAS, known_codes, known_names, title
@@ -40,7 +39,6 @@ from tunec.schemas.source import dotted
 from tunec.schemas.units import format_bytes
 from tunec.targets.registry import TARGETS
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 _MADE: Final = "<!-- made by docs/generate.py; `just generate` renews it -->"
 
 Rows = Iterable[Sequence[str]]
@@ -48,7 +46,7 @@ Rows = Iterable[Sequence[str]]
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Write the files below `root`, or with `--check` compare them; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python docs/generate.py")
+    parser = argparse.ArgumentParser(prog="python -m docs.generate")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if one is stale")
     options = parser.parse_args(arguments)
     stale = {path: text for path, text in derived().items() if _text_at(root / path) != text}
@@ -370,36 +368,7 @@ def _rule_row(subject_: str, found: Rule) -> tuple[str, ...]:
     return (f"[{found.name}]({page})", found.severity, what, rule_title(found.name))
 
 
-# ── README.md ────────────────────────────────────────────────────────────────────────────────────
-
-_CONSOLE: Final = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
-
-
-def readme() -> str:
-    """README.md with what each of its commands prints."""
-    return _CONSOLE.sub(_ran, (ROOT / "README.md").read_text("utf-8"))
-
-
-def _ran(block: re.Match[str]) -> str:
-    commands = (line for line in block[1].splitlines() if line.startswith("$ "))
-    return "".join(f"{each}\n{_output(each[2:])}" for each in commands)
-
-
-def _output(command: str) -> str:
-    """What a command line prints, in the root of the repository, with this interpreter's tunec."""
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    done = subprocess.run(  # noqa: S602  the commands are our README's own
-        command,
-        shell=True,
-        cwd=ROOT,
-        env={**os.environ, "PATH": path, "PYTHONUTF8": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    return done.stdout.decode("utf-8")
-
+# ── what is derived ──────────────────────────────────────────────────────────────────────────────
 
 _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "README.md": readme,

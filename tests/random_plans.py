@@ -335,7 +335,9 @@ def _loop(draw: st.DrawFn, values: Values) -> Values:
         "schedule.log_steps": draw(st.integers(1, 1000)),
         "schedule.save_steps": draw(st.none() | st.integers(1, 10**5)),
         "schedule.keep_checkpoints": draw(st.none() | st.integers(1, 10)),
-        "schedule.evaluation_steps": draw(st.none() | st.integers(1, 10**5)),
+        "schedule.evaluation_steps": (
+            None if values["data.evaluation"] is None else draw(st.integers(1, 10**5))
+        ),
         "runtime.seed": draw(st.integers(0, 2**31)),
         "runtime.output": draw(_PATHS),
         "runtime.dataloader_workers": draw(st.integers(0, 64)),

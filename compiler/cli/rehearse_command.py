@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from packaging.version import Version
 
+from tunec.compiler.bundle import outset
 from tunec.compiler.cli.ending import ended_by_signals
 from tunec.compiler.cli.inputs import load, targets_for
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
@@ -43,11 +44,13 @@ def run(options: Namespace, session: Session) -> int:
     """Rehearse one spec; 0 only if it ran and nothing differs from the plan."""
     loaded = load(options.spec, options, session)
     asked = _asked(options, loaded, session)
-    compiled = compile_spec(loaded, asked)
+    folder = _folder(options, loaded)
+    starter = session.registry.resolve(LAUNCH, loaded.software)
+    compiled = compile_spec(loaded, asked, outset(loaded, folder, starter) if folder else None)
     session.diagnose(compiled.diagnostics, loaded.sources)
     if not compiled.ok:
         return _say((), "there are no files to rehearse", compiled.diagnostics, session)
-    cases = cases_of(compiled, asked, _folder(options, loaded))
+    cases = cases_of(compiled, asked, folder)
     try:
         checks = _rehearsed(cases, loaded, options, session)
     except (Unrehearsable, RehearsalFailed) as reason:

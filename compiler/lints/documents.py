@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tunec.compiler.consumers.schemas import class_schema
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.comments import allowances
@@ -17,7 +16,6 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.frontend.shell_references import SCRIPTS
 from tunec.compiler.lints.checkpoints import checkpoints
 from tunec.compiler.lints.document import TRAINERS, Document
-from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.folded import OPTIONS_FILE, unfolded
 from tunec.compiler.lints.formats import Parsed, hostfile, parse_text
 from tunec.compiler.lints.kinds import kind_by_class, kind_of
@@ -25,7 +23,6 @@ from tunec.compiler.lints.leniency import as_read, of_somebody
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.recognition import recognised
 from tunec.compiler.lints.run import Missing, Unread
-from tunec.compiler.lints.schemas import newest
 from tunec.compiler.lints.shipped_engines import as_shipped, is_shipped
 from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.target import File, Target
@@ -361,16 +358,6 @@ def _listed(parsed: Parsed) -> Parsed:
         return parsed
     fields = {f"[{at}]": each for at, each in enumerate(items)}
     return replace(parsed, root=replace(parsed.root, items=None, fields=fields))
-
-
-def _typed(kind: str, parsed: Parsed) -> Node:
-    """The values of flags as argparse reads them by the types of the class's fields."""
-    if parsed.format != "shell" or kind not in CLASSES:
-        return parsed.root
-    from tunec.compiler.frontend.shell_nodes import retyped
-
-    stem = CLASSES[kind][0][0]
-    return retyped(parsed.root, class_schema(stem, newest(stem)))
 
 
 def _references(document: Document) -> Iterator[Any]:

@@ -28,6 +28,8 @@ _TOML: Final = re.compile(r"(?m)^\s*(?:\[[\w.\"-]+\]|[\w-]+\s+=\s+\S)")
 _YAML: Final = re.compile(r"(?m)^[\w\"'-]+\s*:(?:\s|$)")
 _MISSING: Final = "???"
 """omegaconf 2.3.0 base.py: a value that has to be given on the command line."""
+_CARD: Final = ".md"
+_FENCE: Final = "---\n"
 _ENGINE: Final = re.compile(
     r'\s*\{.*"(?:zero_optimization|train_micro_batch_size_per_gpu)"\s*:', re.DOTALL
 )
@@ -69,6 +71,8 @@ def parse_text(name: str, content: bytes | str) -> tuple[tuple[Parsed, ...], lis
         return (hostfile(name, text),), []
     if written == "toml":
         return _toml(name, text)
+    if written == "text":
+        return _card(name, text)
     if written == "yaml" and _is_json_of_engine(name, text):
         written = "json"
     root, faults = parse(content, name, "json" if written == "json" else "yaml")
@@ -97,6 +101,8 @@ def format_of(name: str, text: str) -> str:
     ending = _ENDINGS.get(PurePath(name).suffix.lower())
     if ending is not None:
         return ending
+    if name.lower().endswith(_CARD) and text.startswith(_FENCE) and f"\n{_FENCE}" in text:
+        return "text"
     from tunec.compiler.frontend.hostfile_nodes import looks_like_hostfile
     from tunec.compiler.frontend.shell_nodes import looks_like_shell
 
@@ -107,6 +113,13 @@ def format_of(name: str, text: str) -> str:
     if looks_like_shell(text):
         return "shell"
     return "toml" if _TOML.search(text) and not _YAML.search(text) else "yaml"
+
+
+def _card(name: str, text: str) -> tuple[tuple[Parsed, ...], list[Diagnostic]]:
+    """The YAML between two lines of dashes with which a card of a data set begins."""
+    header = text.removeprefix(_FENCE).partition(f"\n{_FENCE}")[0]
+    root, faults = parse(f"{header}\n", name, "yaml", line=2)
+    return ((Parsed("text", text, root),) if root is not None else ()), list(faults)
 
 
 def hostfile(name: str, text: str) -> Parsed:

@@ -306,6 +306,8 @@ def _may_be(key: str, node: Node) -> bool:
 
 def _fits(target: Target, file: File, parsed: Parsed) -> bool:
     data = ("json", "yaml", "toml")
+    if "text" in (parsed.format, file.format):
+        return parsed.format == file.format
     if parsed.format == "toml" and target.name not in _TOML:
         return False
     if parsed.format == "yaml" and kind_of(target, file).endswith("-data"):

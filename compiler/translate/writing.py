@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.diagnostics.wording import joined
-from tunec.compiler.emit import artifact, unsupported
+from tunec.compiler.emit import unsupported
 from tunec.compiler.ir.show import show
 from tunec.compiler.read import WRONG_SHAPE
+from tunec.compiler.rendering import artifact
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
 from tunec.compiler.translate.drafts import Draft, drafts_of, undecided, with_defaults

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import yaml
 
-from tunec.compiler.emit import render_yaml
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.rendering import render_yaml
 from tunec.compiler.target import ALWAYS, Entry, File, Json, derived
 from tunec.schemas.data_paths import BUILDERS, data_kind
 from tunec.targets.huggingface.packages import TRL
@@ -78,13 +78,13 @@ def _write_name(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_name(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The data set, which is evaluated on where a strategy says so; of a card, the card tells."""
+    """The data set, which is evaluated on where a strategy or split says so; a card tells more."""
     name = found.get("dataset_name")
     if name is None or PurePosixPath(str(name)).name == FOLDER:
         return {}
     strategy = found.get("eval_strategy", found.get("evaluation_strategy"))
-    split = found.get("dataset_test_split")
-    evaluates = split is not None if strategy is None else strategy not in ("no", False)
+    is_named = found.get("dataset_test_split") not in (None, "train")
+    evaluates = is_named or strategy not in (None, "no", False)
     return {"data.train": name, "data.evaluation": name if evaluates else None}
 
 

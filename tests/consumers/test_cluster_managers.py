@@ -23,6 +23,7 @@ from tunec.targets.slurm import verify as slurm
 SECONDS = 180.0
 CLUSTER = {"nodes": 2, "gpus": 8, "cpus": 256, "memory": 2**20}
 HOST = {"job.host_memory": 400 * 2**30}
+LINES = {"job.setup": ("module load cuda", ". env/bin/activate", 'echo "$UNSET" > said')}
 
 
 def text_of(target: str, file: str, plan: Plan, version: str = "") -> str:
@@ -40,7 +41,7 @@ def asked(pins: tuple[str, ...], script: str, questions: list[Mapping[str, Any]]
 
 
 def batch_scripts() -> list[str]:
-    plans = (*CASES.values(), plan_of(SETUP, IMAGE), plan_of(SETUP, QUEUED))
+    plans = (*CASES.values(), plan_of(LINES, IMAGE), plan_of(LINES, QUEUED))
     return [text_of("slurm", "train.sbatch", plan) for plan in plans]
 
 
@@ -82,9 +83,9 @@ def edited(text: str, key: str, value: Any) -> str:
 
 @pytest.mark.parametrize("version", ["2.0.1", "2.1.0", "2.2.1", "2.3.0"])
 def test_the_trainer_api_takes_a_trainjob(version):
-    asked = {"job.queue": "gpu", "job.namespace": "team", "job.setup": ("module load cuda",)}
+    wanted = {"job.queue": "gpu", "job.namespace": "team", "job.setup": ("module load cuda",)}
     limit = {"job.time_limit": 7200} if version >= "2.2" else {}
-    text = text_of("kubeflow", "trainjob.yaml", plan_of(HOST, VOLUME, asked, limit), version)
+    text = text_of("kubeflow", "trainjob.yaml", plan_of(HOST, VOLUME, wanted, limit), version)
     wrong = edited(text, "spec.trainer.numNodes", "two")
     questions = [{"verb": "trainjob", "yaml": each} for each in (text, wrong)]
     ours, planted = asked((f"kubeflow-trainer-api=={version}",), kubeflow.SCRIPT, questions)
@@ -95,8 +96,8 @@ def test_the_trainer_api_takes_a_trainjob(version):
 
 @pytest.mark.parametrize("version", ["1.7.0", "1.8.1", "1.9.4"])
 def test_the_training_client_takes_a_pytorchjob(version):
-    asked = {"job.queue": "gpu", "job.namespace": "team", "job.time_limit": 7200}
-    text = text_of("kubeflow", "pytorchjob.yaml", plan_of(HOST, VOLUME, asked))
+    wanted = {"job.queue": "gpu", "job.namespace": "team", "job.time_limit": 7200}
+    text = text_of("kubeflow", "pytorchjob.yaml", plan_of(HOST, VOLUME, wanted))
     wrong = edited(text, "spec.runPolicy", None)
     questions = [{"verb": "pytorchjob", "yaml": each} for each in (text, wrong)]
     pins = (f"kubeflow-training=={version}", *kubeflow.CLIENT)
@@ -108,9 +109,9 @@ def test_the_training_client_takes_a_pytorchjob(version):
 
 @pytest.mark.parametrize("version", ["0.9.3", "0.12.3", "0.14.1"])
 def test_skypilot_takes_a_task(version):
-    asked = {"job.spot": True, "job.torch": "2.13.0+cu126", **SETUP}
-    asked |= {"job.infra": "aws/us-east-1"} if version != "0.9.3" else {}
-    text = text_of("skypilot", "task.yaml", plan_of(SXM, HOST, asked))
+    wanted = {"job.spot": True, "job.torch": "2.13.0+cu126", **SETUP}
+    wanted |= {"job.infra": "aws/us-east-1"} if version != "0.9.3" else {}
+    text = text_of("skypilot", "task.yaml", plan_of(SXM, HOST, wanted))
     wrong = edited(text, "num_nods", 2)
     questions = [{"verb": "task", "yaml": each} for each in (text, wrong)]
     pins = (f"skypilot=={version}", *skypilot.BESIDE)

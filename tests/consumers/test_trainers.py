@@ -264,7 +264,8 @@ def asked_of_cookbook(*argvs: list[str]) -> list[Any]:
 
 
 def test_cookbook_resolves_what_the_plan_says():
-    runs = [plan_of(each) for each in (COOKBOOK, COOKBOOK_8BIT, COOKBOOK_4BIT)]
+    by_steps = {**COOKBOOK, "schedule.epochs": None}
+    runs = [plan_of(each) for each in (COOKBOOK, by_steps, COOKBOOK_8BIT, COOKBOOK_4BIT)]
     files = [files_of("llama-cookbook", plan, "0.0.5.post1")["finetuning.sh"] for plan in runs]
     for plan, answer in zip(runs, asked_of_cookbook(*map(argv_of, files)), strict=True):
         assert answer["refused"] is None
@@ -273,7 +274,9 @@ def test_cookbook_resolves_what_the_plan_says():
         assert train["use_fp16"] is True
         assert train["batch_size_training"] == plan.batch.micro
         assert train["lr"] == plan.optimizer.learning_rate
-        assert train["max_train_step"] == plan.schedule.steps * plan.batch.accumulation
+        batches = plan.schedule.steps * plan.batch.accumulation
+        length = (batches, batches) if plan.schedule.epochs is None else (3, 0)
+        assert (train["num_epochs"], train["max_train_step"]) == length
         assert answer["peft"]["r"] == plan.adapter.rank
         assert sorted(answer["peft"]["target_modules"]) == ["q_proj", "v_proj"]
         assert answer["peft"]["lora_dropout"] == plan.adapter.dropout

@@ -16,6 +16,7 @@ BASE = {
     "hardware": "a100-80g-x8",
 }
 INLINE = {
+    "run": {"script": "finetune.py"},
     "model": {"path": "my-org/my-model", "config": "./config.json"},
     "hardware": {
         "name": "ours",

@@ -258,7 +258,11 @@ def test_a_spec_that_is_only_called_otherwise_is_renamed(tunec, tmp_path):
         (tmp_path / side / "other.yaml").write_text(SPEC.replace("run", "other"), "utf-8")
     found = tunec("diff", tmp_path / "old", tmp_path / "new", "--fail-on", "breaking")
     assert found.code == 0
-    assert found.out.startswith("walk (was run): no effect\n")
+    assert found.out.splitlines()[0] == "walk (was run): cosmetic"
+    changed = [
+        line.split("  ")[0] for line in map(str.strip, found.out.splitlines()) if "->" in line
+    ]
+    assert changed == ["name: run -> walk", "job.name"], "its name, and the job that is called so"
     told = tunec("diff", tmp_path / "old", tmp_path / "new", "--format", "json").json
     assert [each.get("was") for each in told["specs"]] == [None, "run"]
     assert (told["added"], told["removed"]) == ([], [])

@@ -11,11 +11,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from tests.plans import DDP, plan_of
 
-from tunec.compiler.emit import emit, render_json, render_yaml
+from tunec.compiler.emit import emit
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.read import found_in, found_plain, read, settle
 from tunec.compiler.releases import Package
+from tunec.compiler.rendering import render_json, render_yaml
 from tunec.compiler.target import Entry, constant, derived, fixed, named, same
 from tunec.targets.registry import TARGETS
 
@@ -257,10 +258,10 @@ VALUES = st.recursive(
 @given(st.dictionaries(KEYS, VALUES, min_size=1, max_size=4))
 @settings(max_examples=300, deadline=None)
 def test_yaml_is_the_same_with_and_without_the_c_library(values):
-    from tunec.compiler import emit
+    from tunec.compiler import rendering
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(emit, "_LibDumper", None)
-        plain = emit.render_yaml(values)
-    assert emit.render_yaml(values) == plain
+        patch.setattr(rendering, "_LibDumper", None)
+        plain = rendering.render_yaml(values)
+    assert rendering.render_yaml(values) == plain
     assert yaml.safe_load(plain) == values

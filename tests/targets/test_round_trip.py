@@ -15,6 +15,7 @@ from tunec.compiler.emit import emit
 from tunec.compiler.frontend.parse import parse
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.lints.formats import parse_text
 from tunec.compiler.read import found_in, read, recognise
 from tunec.compiler.target import Artifact, Found, Target
 from tunec.targets.launch.script import found_in as found_in_script
@@ -29,6 +30,10 @@ def found(artifact: Artifact) -> Mapping[str, Found]:
     """The keys of an emitted text, through the same parsers that read anybody's files."""
     if artifact.format == "shell":
         return found_in_script(artifact.text, artifact.name)
+    if artifact.format == "text":
+        (parsed,), faults = parse_text(artifact.name, artifact.text)
+        assert not faults
+        return found_in(parsed.root)
     node, faults = parse(artifact.text, artifact.name, artifact.format)
     assert not faults
     return found_in(node)

@@ -7,8 +7,11 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.review.diff.meaning import Kind, Meaning, meaning_of, worst
 from tunec.compiler.review.outcome import Outcome, Pair, Traits
 
-_LIMITS: Final = frozenset({"devices.budget", "devices.host_budget"})
-"""Slots that bound a plan: they change nothing of what runs."""
+_LIMITS: Final = frozenset(
+    {"devices.budget", "devices.host_budget", "job.host_memory", "job.duration"}
+)
+"""Slots that bound a plan, or ask a cluster for what the accounts come to, which are shown
+themselves: they change nothing of what runs."""
 Fate = Literal["fits", "no longer fits", "fits now", "still does not fit"]
 
 

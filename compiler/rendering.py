@@ -1,0 +1,79 @@
+"""rendering: a file's values to its text, as JSON, as YAML, or as the file itself writes them."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import yaml
+
+from tunec.compiler.ir.kept import Kept
+from tunec.compiler.target import Artifact, File, Json
+
+
+def artifact(file: File, values: dict[str, Json], header: Sequence[str]) -> Artifact:
+    """A file with its values and their text."""
+    if file.render is not None:
+        text = file.render(values, header)
+    elif file.format == "json":
+        text = render_json(values)
+    else:
+        text = render_yaml(values, header)
+    return Artifact(file.name, file.format, text, values)
+
+
+def render_json(values: Json) -> str:
+    """JSON in the order of the rows; ValueError for what JSON cannot hold (NaN, infinity)."""
+    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def render_yaml(values: Json, header: Sequence[str] = ()) -> str:
+    """YAML that YAML 1.1 readers type as it was meant: `1.0e-05` is a number, `'no'` is text."""
+    comment = "".join(f"# {line}\n" for line in header)
+    if not isinstance(values, dict) or not values:
+        return comment + _written_out(values)
+    return comment + "".join(_entry(key, value) for key, value in values.items())
+
+
+def _entry(key: str, value: Json) -> str:
+    """A key of a document with its value: a mapping is written as its entries, one by one."""
+    return _ENTRIES.of((), (key, repr(value)), lambda: _written_out({key: value}))
+
+
+_ENTRIES: Final = Kept[str](4096)
+"""Files differ in few of their entries, and to write one takes a hundred times as long."""
+
+
+def _written_out(values: Json) -> str:
+    return _by_libyaml(values) or _dump(values, _Dumper)
+
+
+def _by_libyaml(values: Json) -> str | None:
+    """The text by the C library, ten times as fast, where it is the same as Python's.
+
+    The two differ in what they escape and in nothing else, which a test holds.
+    """
+    text = _dump(values, _LibDumper) if _LibDumper is not None else "\\"
+    return None if "\\" in text else text
+
+
+def _dump(values: Json, dumper: Any) -> str:
+    text: str = yaml.dump(
+        values, Dumper=dumper, sort_keys=False, allow_unicode=True, width=2**31 - 1
+    )
+    return text
+
+
+class _InFull:
+    """Writes a list in full each time, where the stock dumpers would write `*id001`."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+class _Dumper(_InFull, yaml.SafeDumper):
+    """In Python alone."""
+
+
+_LibDumper: Final = (
+    type("_LibDumper", (_InFull, yaml.CSafeDumper), {}) if yaml.__with_libyaml__ else None
+)
