@@ -10,13 +10,14 @@ from tunec.compiler.analyses.cadence import (
     saving_steps,
 )
 from tunec.compiler.analyses.counting import Epoch
+from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.packing import Rows, packed_rows
 from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
 from tunec.compiler.passes.few_data import check_data
-from tunec.compiler.passes.fit.fit import layout_of_plan, problem_of
+from tunec.compiler.passes.fit.fit import problem_of
 from tunec.schemas.terms import ScheduleKind
 from tunec.schemas.units import format_bytes
 
@@ -251,7 +252,7 @@ def _step_seconds(facts: Facts, draft: Draft) -> float | None:
     """By the time account; None for a layout that it has no machine for."""
     problem = problem_of(facts, draft)
     try:
-        return step_time(problem.workload, layout_of_plan(draft), problem.machine).step_seconds
+        return step_time(problem.workload, Layout.of(draft), problem.machine).step_seconds
     except ValueError:
         return None
 

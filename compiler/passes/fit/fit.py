@@ -12,7 +12,7 @@ from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.kept import Kept
 from tunec.compiler.ir.ledger import Alternative, Decision, Origin
-from tunec.compiler.ir.plan import Draft, Plan, build_group, values_of
+from tunec.compiler.ir.plan import Draft, build_group, values_of
 from tunec.compiler.ir.slots import SLOTS, Evaluation, Generation, Objective, Precision
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
 from tunec.compiler.passes.defaults import BATCH, BATCH_TOKENS
@@ -84,19 +84,6 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
         group=max(draft.generation.samples, 1),
         vendor=selection.devices[0].vendor,
         takes_fsdp=facts.takes_fsdp,
-    )
-
-
-def layout_of_plan(plan: Plan | Draft) -> Layout:
-    """The part of a plan, or of one that has been fitted, that the accounts call a layout."""
-    return Layout(
-        plan.parallel,
-        plan.states,
-        plan.zero,
-        plan.activation_checkpointing,
-        plan.batch,
-        plan.fsdp,
-        -(-plan.parallel.world // plan.devices.per_node),
     )
 
 
