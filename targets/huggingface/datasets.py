@@ -78,13 +78,16 @@ def _write_name(plan: Plan) -> Mapping[str, Json]:
 
 
 def _read_name(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The data set, which is evaluated on where a strategy or split says so; a card tells more."""
+    """The data set, which is evaluated on where a strategy says so; a card tells more.
+
+    A split to evaluate on says so only where no strategy is told: the script has one by default.
+    """
     name = found.get("dataset_name")
     if name is None or PurePosixPath(str(name)).name == FOLDER:
         return {}
     strategy = found.get("eval_strategy", found.get("evaluation_strategy"))
     is_named = found.get("dataset_test_split") not in (None, "train")
-    evaluates = is_named or strategy not in (None, "no", False)
+    evaluates = is_named if strategy is None else strategy not in ("no", False)
     return {"data.train": name, "data.evaluation": name if evaluates else None}
 
 
