@@ -154,7 +154,7 @@ class Data(Shape):
 
 
 class Memory(Shape):
-    """What the run may take; absent: all there is, less a margin."""
+    """What the run may take; absent: all there is, of which some is left free."""
 
     gpu_memory: Budget | None = None
     """Of each device: an amount or a share."""

@@ -19,6 +19,7 @@ BASE: Mapping[str, Any] = {
     "devices.capability": "8.0",
     "devices.memory": 85_899_345_920,
     "devices.budget": 85_899_345_920,
+    "devices.reserve": 0,
     "devices.host_budget": None,
     "data.train": "train.jsonl",
     "data.evaluation": None,

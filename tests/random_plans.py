@@ -97,6 +97,7 @@ def _devices(draw: st.DrawFn, engine: str | None) -> Values:
         "devices.capability": draw(st.sampled_from(("7.0", "8.0", "9.0", None))),
         "devices.memory": memory,
         "devices.budget": memory,
+        "devices.reserve": 0,
         "devices.host_budget": draw(st.none() | st.integers(1, 2**42)),
         "parallel.engine": engine,
         "parallel.world": world,

@@ -65,6 +65,10 @@ class Devices:
     capability: str | None = _slot("compute capability of the weakest device, `7.0`")
     memory: int = _slot("memory of the smallest device used, as the driver reports it", "bytes")
     budget: int = _slot("how much of that the run may take", "bytes")
+    reserve: int = _slot(
+        "how much of that the run leaves free, unless leaving it costs a tenth of the speed",
+        "bytes",
+    )
     host_budget: int | None = _slot(
         "host RAM of a node that the run may take; none: unknown", "bytes"
     )

@@ -30,6 +30,17 @@ _ZEPHYR: Final = (
 )
 _TULU: Final = "allenai/open-instruct 0becd2c docs/tulu3.md"
 
+# ── how much is left free ────────────────────────────────────────────────────────────────────────
+
+RESERVE: Final = Default(
+    "devices.reserve",
+    0.05,
+    "of a device's memory, where no budget is given; not kept where that makes the run slower by a "
+    "tenth, which a warning says",
+    "a judgement: accelerate 1.15 utils/modeling.py `get_balanced_memory` leaves a tenth on one "
+    "device, of which the account counts context and slack itself",
+)
+
 # ── how much a step sees ─────────────────────────────────────────────────────────────────────────
 
 BATCH: Final = Default(
@@ -188,7 +199,7 @@ OF_FIELDS: Final = (
 )
 
 DEFAULTS: Final = (
-    *(BATCH, BATCH_TOKENS, BATCH_IMAGES, SEQUENCE, SIDE, VLLM_SHARE),
+    *(RESERVE, BATCH, BATCH_TOKENS, BATCH_IMAGES, SEQUENCE, SIDE, VLLM_SHARE),
     *(each.default for each in RATES),
     *(
         Default("optimizer.learning_rate", f"{share:g} x AdamW's", name, source)

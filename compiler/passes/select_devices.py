@@ -4,7 +4,8 @@ from tunec.compiler.analyses.selection import Selection
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, device, spec
-from tunec.schemas.units import format_bytes
+from tunec.compiler.passes.defaults import RESERVE
+from tunec.schemas.units import MIB, format_bytes
 
 
 def select_devices(facts: Facts, _: Draft) -> Outcome:
@@ -68,7 +69,14 @@ def _name_devices(scribe: Scribe, chosen: Selection) -> None:
 
 def _budgets(scribe: Scribe, memory: int, host: int) -> None:
     budget = scribe.facts.spec.budget
-    scribe.say("devices.budget", *_bounded(scribe, budget.gpu_memory, memory, "gpu_memory"))
+    given = scribe.say("devices.budget", *_bounded(scribe, budget.gpu_memory, memory, "gpu_memory"))
+    is_free = budget.gpu_memory is None and given == memory
+    scribe.say(
+        "devices.reserve",
+        round(RESERVE.value * memory / MIB) * MIB if is_free else 0,
+        f"{RESERVE.value:.0%} for what nobody foresees" if is_free else "the budget is given",
+        spec("budget.gpu_memory"),
+    )
     scribe.say("devices.host_budget", *_bounded(scribe, budget.host_memory, host, "host_memory"))
 
 

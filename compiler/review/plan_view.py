@@ -46,6 +46,7 @@ def _memory_json(plan: Plan, memory: Account) -> dict[str, Any]:
             "required_bytes": memory.required_bytes,
             "reading_bytes": _reading(plan, memory),
             "budget_bytes": plan.devices.budget,
+            "reserve_bytes": plan.devices.reserve,
             "peak_phase": memory.peak_phase,
             "calibration": memory.calibration,
             "terms": dict(memory.terms),
@@ -104,6 +105,9 @@ def _memory(plan: Plan, memory: Account) -> Iterator[str]:
         yield f"  {_traced(memory, memory.workload.calibration)}"
     yield from _terms(memory.terms)
     yield from _terms({f"margin: {name}": value for name, value in memory.margin.items()})
+    left = plan.devices.budget - memory.required_bytes
+    if plan.devices.reserve:
+        yield from _terms({"kept in reserve": min(left, plan.devices.reserve)})
     for name, terms in memory.phases.items():
         yield f"  {'phase ' + name:<{_WIDTH}} {format_bytes(sum(terms.values())):>12}"
     if memory.vendor != "nvidia":

@@ -35,7 +35,8 @@ _BY_SCRIPT = (
 )
 _BY_LAUNCH = (
     *("devices.model", "devices.nodes", "devices.per_node", "devices.visible"),
-    *("devices.capability", "devices.memory", "devices.budget", "devices.host_budget"),
+    *("devices.capability", "devices.memory", "devices.budget", "devices.reserve"),
+    "devices.host_budget",
     *("precision.deprecated_fp16", "parallel.world", "parallel.data"),
     *("launch.launcher", "launch.environment", "launch.script"),
 )

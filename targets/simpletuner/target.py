@@ -49,6 +49,7 @@ _ELSEWHERE: Final = {
     "devices.capability": "the launch command runs where it is started",
     "devices.memory": "the launch command runs where it is started",
     "devices.budget": "nothing is bounded: the plan fits by its own account",
+    "devices.reserve": "nothing is bounded: the plan fits by its own account",
     "devices.host_budget": "nothing is bounded: the plan fits by its own account",
     "data.samples": "they are counted when the data is scanned",
     "precision.loss_scaling": "accelerate scales the loss with fp16",

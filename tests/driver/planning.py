@@ -8,6 +8,8 @@ from tunec.compiler.driver import Planned, plan
 from tunec.compiler.frontend.load import Loaded, load_mapping, load_spec
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.show import plain
+from tunec.compiler.ir.slots import SLOTS
+from tunec.schemas.units import GIB
 from tunec.targets.registry import REGISTRY
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -70,4 +72,10 @@ def errors(found: Planned) -> list[str]:
 
 def pins_of(made: Plan) -> dict[str, Any]:
     """Every slot of a plan as a spec pins it."""
-    return {slot: plain(value) for slot, value in made.values().items()}
+    return {slot: _written(slot, plain(value)) for slot, value in made.values().items()}
+
+
+def _written(slot: str, value: Any) -> Any:
+    """A value as a spec says it: a few bytes need their unit."""
+    is_few = SLOTS[slot].unit == "bytes" and 0 < (value or 0) < GIB
+    return f"{value}B" if is_few else value

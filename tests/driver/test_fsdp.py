@@ -101,8 +101,10 @@ def test_asked_it_is_chosen_with_everything_that_follows(tmp_path, more):
 
 
 def test_fewer_devices_shard_more(tmp_path):
+    budget = "engine: fsdp\nbudget: {gpu_memory: 100%}"
     eight, four = (
-        planned(tmp_path, hardware=f"a100-80g-x{count}").plan.fsdp.sharding for count in (8, 4)
+        planned(tmp_path, budget, hardware=f"a100-80g-x{count}").plan.fsdp.sharding
+        for count in (8, 4)
     )
     assert (eight, four) == ("grad_op", "full")
 

@@ -45,7 +45,9 @@ def test_unasked_nothing_is_shared():
 
 def test_more_ranks_to_a_sequence_fit_a_longer_one():
     needed = [
-        made(pin={"parallel.sequence": ways, "batch.micro": 1}).memory.peak_bytes
+        made(
+            pin={"parallel.sequence": ways, "batch.micro": 1}, budget={"gpu_memory": "100%"}
+        ).memory.peak_bytes
         for ways in (2, 4, 8)
     ]
     assert needed == sorted(needed, reverse=True)

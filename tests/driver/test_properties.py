@@ -263,7 +263,7 @@ def test_a_pin_is_kept_beside_what_it_beat():
         ({"devices.capability": "x"}, None),
         ({"adapter.rank": 0}, "E0402"),
         ({"zero.stage": 3, "zero.prefetch_bucket": 2**63 - 1}, ""),
-        ({"schedule.epochs": None}, ""),
+        ({"schedule.epochs": None}, "E0402"),
         ({"batch.global": 2**63 - 1}, ""),
         ({"objective.kind": "grpo", "generation.samples": 0}, "E0402"),
     ],

@@ -72,15 +72,16 @@ def varied(problem: Problem) -> list[Problem]:
 def brute_force(problem: Problem) -> Candidate | None:
     """The most preferred of all candidates that fit, whatever a bound says of them."""
     found: list[Candidate] = []
-    for shape in shapes(problem):
+    for shape, reserve in product(shapes(problem), {problem.reserve, 0}):
         share, rest = divmod(global_batch(problem, shape.width), shape.width)
         if impossible(problem, shape) or rest:
             continue
-        fitting = [each for micro in sizes(problem, share) if (each := fit(problem, shape, micro))]
+        within = replace(problem, budget=problem.budget - reserve)
+        fitting = [each for micro in sizes(problem, share) if (each := fit(within, shape, micro))]
         # a shape stands or falls with the best of its candidates, whose evaluation has to fit
         best = min(fitting, key=preference, default=None)
-        if best is not None and evaluates(problem, best):
-            found.append(best)
+        if best is not None and evaluates(within, best):
+            found.append(replace(best, spends_reserve=reserve < problem.reserve))
     return min(found, key=preference, default=None)
 
 

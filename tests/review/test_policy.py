@@ -204,4 +204,4 @@ def test_plan_reports_and_a_faulty_policy_is_an_error(tunec, tmp_path):
     assert tunec("plan", spec, "--policy", policy).code == 1
     policy.write_text(RULE + "    require: {batch.global: 128}\n", "utf-8")
     found = tunec("plan", spec, "--policy", policy, "--format", "json").json
-    assert [each["id"] for each in found["diagnostics"]] == ["some-rule"]
+    assert [each["id"] for each in found["diagnostics"]] == ["reserve-spent", "some-rule"]

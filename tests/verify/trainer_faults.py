@@ -216,7 +216,7 @@ FAULTS: Mapping[str, Fault] = {
         put("mixed_precison", "bf16"), "mixed_precison", "bf16", REFUSED
     ),
     "fsdp: version": sharded("version", 1, slot="fsdp.version"),
-    "fsdp: sharding": sharded("reshard_after_forward", True, slot="fsdp.sharding"),
+    "fsdp: sharding": sharded("reshard_after_forward", False, slot="fsdp.sharding"),
     "fsdp: offload": sharded("offload_params", True, slot="fsdp.offload_params"),
     "fsdp: checkpoints": sharded("state_dict_type", "SHARDED_STATE_DICT", slot="fsdp.state_dict"),
     "fsdp: units": sharded("auto_wrap_policy", "NO_WRAP", slot="fsdp.wrap"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Final
 
+from tunec.compiler.analyses.memory.account import required_bytes
 from tunec.compiler.analyses.memory.workload import Generation as Written
 from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
 from tunec.compiler.analyses.time.machine import machine_of
@@ -73,6 +74,7 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
             tf32=draft.precision.tf32,
         ),
         budget=draft.devices.budget,
+        reserve=draft.devices.reserve,
         host_budget=draft.devices.host_budget,
         nvme_path=facts.pinned("zero.nvme_path", host.nvme.path) if host.nvme else None,
         nodes=draft.devices.nodes,
@@ -188,6 +190,7 @@ def fit(facts: Facts, draft: Draft) -> Outcome:
         layout = _fallback(problem, answer)
     else:
         _idle_devices(scribe, problem, answer.best)
+        _spent_reserve(scribe, problem, answer.best)
         layout = answer.best.layout
     explain = partial(_decisions, problem, layout)
     values, groups = _SAID.of((layout,), (), partial(_said, layout))
@@ -255,7 +258,7 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
         newest = "the newest that the releases that will run can be told"
         return (newest if has else "another engine runs"), (spec("software"), spec("engine"))
     if path in SHAPE_SLOTS or path in ("batch.micro", "batch.accumulation"):
-        return f"{_chosen(answer)} {format_bytes(problem.budget)}", rests
+        return f"{_chosen(answer)} {_room(problem, answer)}", rests
     if path == "batch.global":
         return _why_so_many(problem), (spec("batch.global"),)
     if path == "batch.evaluation":
@@ -278,6 +281,13 @@ def _chosen(answer: Answer) -> str:
     if not count:
         return "the layout that needs least, though none fits"
     return f"the fastest of {count} layouts that fit" if count > 1 else "the only layout that fits"
+
+
+def _room(problem: Problem, answer: Answer) -> str:
+    """The memory that a layout has to fit, and what it leaves of it."""
+    has = format_bytes(problem.budget)
+    keeps = problem.reserve and answer.best is not None and not answer.best.spends_reserve
+    return f"{has}, {format_bytes(problem.reserve)} of it left free" if keeps else has
 
 
 def _beaten(path: str, value: Any, problem: Problem, answer: Answer) -> list[Alternative]:
@@ -319,6 +329,25 @@ def _idle_devices(scribe: Scribe, problem: Problem, best: Candidate) -> None:
             "batch.global",
             help=f"use a multiple of {have}",
         )
+
+
+def _spent_reserve(scribe: Scribe, problem: Problem, best: Candidate) -> None:
+    """Say that less is left free than is usual, and what it would cost to leave that much."""
+    if not best.spends_reserve:
+        return
+    kept = problem.budget - problem.reserve
+    within = search(replace(problem, budget=kept, reserve=0)).best
+    left = problem.budget - required_bytes(problem.workload, best.layout)
+    usual = format_bytes(problem.reserve)
+    slower = f"is slower by {within.cost / best.cost - 1:.0%}" if within else ""
+    scribe.report(
+        "reserve-spent",
+        "warning",
+        f"the run leaves {format_bytes(left)} of {format_bytes(problem.budget)} free",
+        "hardware",
+        notes=(f"one that leaves {usual} {slower}" if within else f"none leaves {usual}",),
+        help=f"`--set budget.gpu_memory={kept / problem.budget:.0%}` leaves it" if within else None,
+    )
 
 
 def _fallback(problem: Problem, answer: Answer) -> Layout:

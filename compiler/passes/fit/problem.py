@@ -35,6 +35,8 @@ class Problem:
     machine: Machine
     budget: int
     """Bytes of each device."""
+    reserve: int
+    """Bytes of the budget that a layout leaves free, or is priced for (`preference`)."""
     host_budget: int | None
     """Bytes of each node's RAM; None: unknown."""
     nvme_path: str | None

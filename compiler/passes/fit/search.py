@@ -15,7 +15,7 @@ from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import TimeAccount, step_time
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.passes.fit.problem import Problem, Shape
-from tunec.compiler.passes.fit.rungs import Ladder, Rung, rungs
+from tunec.compiler.passes.fit.rungs import Fitting, Ladder, Rung, rungs
 from tunec.compiler.passes.fit.shapes import impossible, shapes
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.units import format_bytes
@@ -28,6 +28,8 @@ class Candidate:
     shape: Shape
     layout: Layout
     time: TimeAccount
+    spends_reserve: bool = False
+    """Whether it leaves less of the budget free than is kept in reserve."""
 
     @property
     def cost(self) -> float:
@@ -177,7 +179,8 @@ def preference(candidate: Candidate) -> _Preference:
     """
     pieces = _machinery(candidate.shape)
     other = OTHER_CHECKPOINTS if candidate.shape.engine == "fsdp" else 0.0
-    priced = candidate.cost * (1 + PIECE * pieces + other)
+    spent = RESERVE if candidate.spends_reserve else 0.0
+    priced = candidate.cost * (1 + PIECE * pieces + other + spent)
     # Nine digits: what no platform's arithmetic tells apart.
     return float(f"{priced:.9g}"), pieces, -candidate.layout.batch.micro, candidate.shape
 
@@ -188,6 +191,10 @@ PIECE: Final = 0.001
 OTHER_CHECKPOINTS: Final = 0.05
 """The share by which FSDP, unasked, has to be faster than ZeRO: their checkpoints differ, and the
 account of time is no finer (decision 10). Where FSDP is asked for, all that is ranked has it."""
+
+RESERVE: Final = 0.1
+"""The share by which a layout that spends the reserve has to be faster than one that leaves it. A
+judgement: a batch halved costs less, recomputation and offload cost more."""
 
 _ENGINES: Final = {"none": 0, "ddp": 1, "fsdp": 2, "deepspeed": 2}
 _PLACES: Final = {"none": 0, "cpu": 1, "nvme": 2}
@@ -206,13 +213,25 @@ def _judge(problem: Problem, rung: Rung) -> Verdict:
 
 
 def _best(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candidate | None:
-    """The fastest candidate of a possible shape; None where it has none.
+    """The most preferred candidate of a possible shape; None where it has none.
 
     `hope`: the candidate that it has where there is memory for it.
     """
-    found = rung.fitting(problem.budget, problem.host_budget)
+    within = rung.fitting(problem.budget - problem.reserve, problem.host_budget)
+    if within is not None and (not problem.reserve or within.training is rung.roomiest):
+        return _timed(problem, rung, within, hope)
+    kept = within and _timed(problem, rung, within, hope)
+    found = rung.fitting(problem.budget, problem.host_budget) if problem.reserve else None
     if found is None:
-        return None
+        return kept
+    spent = replace(_timed(problem, rung, found, hope), spends_reserve=True)
+    return spent if kept is None else min(kept, spent, key=preference)
+
+
+def _timed(
+    problem: Problem, rung: Rung, found: Fitting, hope: Candidate | None = None
+) -> Candidate:
+    """What fits, with its time; `hope` has it where that is the same layout."""
     if hope is None or hope.layout is not found.training:
         hope = _candidate(problem, rung, found.training)
     return hope if found.whole is found.training else replace(hope, layout=found.whole)
@@ -260,7 +279,8 @@ def describe(verdict: Verdict, problem: Problem) -> str:
         return f"needs {format_bytes(verdict.host_required)} of {host} host memory"
     if verdict.best is None:
         return f"needs {format_bytes(verdict.required)} of {format_bytes(problem.budget)}"
-    return f"fits, {verdict.best.time.step_seconds:.3g} s a step"
+    leaves = " with less than the reserve left" if verdict.best.spends_reserve else ""
+    return f"fits{leaves}, {verdict.best.time.step_seconds:.3g} s a step"
 
 
 def account_of(problem: Problem, candidate: Candidate) -> Account:

@@ -108,6 +108,7 @@ def anywhere(problem: Problem) -> Problem:
 _NOWHERE: Final[Mapping[str, Any]] = {
     "machine": Machine(*(0.0,) * 8, nodes=0, per_node=0),
     "budget": 0,
+    "reserve": 0,
     "host_budget": None,
     "vendor": "nvidia",
 }

@@ -8,7 +8,10 @@ from tunec.compiler.review.diff.meaning import Kind, Meaning, meaning_of, worst
 from tunec.compiler.review.outcome import Outcome, Pair, Traits
 
 _LIMITS: Final = frozenset(
-    {"devices.budget", "devices.host_budget", "job.host_memory", "job.duration"}
+    {
+        *("devices.budget", "devices.reserve", "devices.host_budget"),
+        *("job.host_memory", "job.duration"),
+    }
 )
 """Slots that bound a plan, or ask a cluster for what the accounts come to, which are shown
 themselves: they change nothing of what runs."""

@@ -5,6 +5,7 @@ from typing import Final
 
 from tunec.compiler.analyses.memory.account import Account
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.passes.defaults import RESERVE
 from tunec.compiler.review.screen.pen import WIDTH, Pen
 from tunec.schemas.units import format_bytes
 
@@ -17,15 +18,13 @@ _LEAST: Final = 0.01
 """Terms below this share of what there is have no bar of their own."""
 _NEAR: Final = 0.5
 """From this share of its memory on, a host is looked at as closely as a device."""
-_TIGHT: Final = 0.03
-"""A device with less than this left runs out with the first thing that was not foreseen."""
 
 
 def verdict(plan: Plan, memory: Account, pen: Pen) -> str:
     """Whether it fits, and how much is left."""
-    budget = plan.devices.budget
+    devices, budget = plan.devices, plan.devices.budget
     left = budget - memory.required_bytes
-    is_tight = left < _TIGHT * budget
+    is_tight = devices.memory - memory.required_bytes < RESERVE.value * devices.memory
     word = pen.paint("tight" if is_tight else "good", "fits, barely" if is_tight else "fits")
     needs, has = format_bytes(memory.required_bytes), format_bytes(budget)
     where = "each device" if plan.parallel.world > 1 else "the device"
@@ -35,9 +34,12 @@ def verdict(plan: Plan, memory: Account, pen: Pen) -> str:
 def device_lines(plan: Plan, memory: Account, pen: Pen) -> Iterator[str]:
     """A bar for each large term of the worst moment, one for what is left."""
     devices = plan.devices
+    left = devices.budget - memory.required_bytes
+    kept = min(left, devices.reserve)
     yield f"{pen.paint('bold', 'memory of a device')}: highest in {memory.peak_phase}"
     rest = {
-        "left": devices.budget - memory.required_bytes,
+        "left": left - kept,
+        "kept in reserve": kept,
         "kept out of the run": devices.memory - devices.budget,
     }
     most = _MOST_OF_BOTH if _is_near(plan, memory) else _MOST
