@@ -41,6 +41,17 @@ RESERVE: Final = Default(
     "device, of which the account counts context and slack itself",
 )
 
+# ── in what gradients are added up ───────────────────────────────────────────────────────────────
+
+GRADIENTS: Final = Default(
+    "states.gradients",
+    "fp32",
+    "full training in bf16 under ZeRO, where several micro batches make a step and the optimizer "
+    "is on the device; bf16 where fp32 makes the run slower by a tenth",
+    "NVIDIA/Megatron-LM megatron/training/arguments.py `accumulate_allreduce_grads_in_fp32`: so "
+    "for bf16 unless told otherwise",
+)
+
 # ── how much a step sees ─────────────────────────────────────────────────────────────────────────
 
 BATCH: Final = Default(
@@ -199,7 +210,7 @@ OF_FIELDS: Final = (
 )
 
 DEFAULTS: Final = (
-    *(RESERVE, BATCH, BATCH_TOKENS, BATCH_IMAGES, SEQUENCE, SIDE, VLLM_SHARE),
+    *(RESERVE, GRADIENTS, BATCH, BATCH_TOKENS, BATCH_IMAGES, SEQUENCE, SIDE, VLLM_SHARE),
     *(each.default for each in RATES),
     *(
         Default("optimizer.learning_rate", f"{share:g} x AdamW's", name, source)

@@ -77,12 +77,31 @@ def brute_force(problem: Problem) -> Candidate | None:
         if impossible(problem, shape) or rest:
             continue
         within = replace(problem, budget=problem.budget - reserve)
-        fitting = [each for micro in sizes(problem, share) if (each := fit(within, shape, micro))]
-        # a shape stands or falls with the best of its candidates, whose evaluation has to fit
-        best = min(fitting, key=preference, default=None)
-        if best is not None and evaluates(within, best):
-            found.append(replace(best, spends_reserve=reserve < problem.reserve))
+        wide, narrow = _best(within, shape, share), None
+        if (other := narrowed(within, shape, share)) is not None:
+            narrow = _best(other, shape, share)
+        for best in filter(None, (wide, narrow)):
+            is_narrow = best is narrow and best.layout.batch.accumulation > 1
+            spends = reserve < problem.reserve
+            found.append(replace(best, spends_reserve=spends, sums_narrow=is_narrow))
     return min(found, key=preference, default=None)
+
+
+def _best(problem: Problem, shape, share: int) -> Candidate | None:
+    """A shape stands or falls with the best of its candidates, whose evaluation has to fit."""
+    fitting = [each for micro in sizes(problem, share) if (each := fit(problem, shape, micro))]
+    best = min(fitting, key=preference, default=None)
+    return best if best is not None and evaluates(problem, best) else None
+
+
+def narrowed(problem: Problem, shape, share: int) -> Problem | None:
+    """The problem with gradients that are added up in bf16, where they need not be."""
+    least = min(sizes(problem, share), default=1)
+    states = layout_of(problem, shape, least, share // least).states
+    if shape.engine != "deepspeed" or (states.trainable, states.gradients) != ("bf16", "fp32"):
+        return None
+    pins = {"states.gradients": "bf16", **dict(problem.pins)}
+    return replace(problem, pins=tuple(sorted(pins.items())))
 
 
 def sizes(problem: Problem, share: int) -> list[int]:
@@ -97,7 +116,7 @@ def fit(problem: Problem, shape, micro: int) -> Candidate | None:
     smallest = layout_of(problem, shape, least, share // least)
     host = account(problem.workload, smallest).host.peak_bytes
     own = layout_of(problem, shape, micro, share // micro)
-    judged = own if shape.engine == "fsdp" else smallest
+    judged = own if shape.engine == "fsdp" or own.states != smallest.states else smallest
     if micro > largest_micro_batch(problem.workload, judged, problem.budget):
         return None
     if problem.host_budget is not None and host > problem.host_budget:

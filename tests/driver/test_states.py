@@ -102,3 +102,26 @@ def test_what_fp32_adapters_rule_out_at_stage_3(method, compute, why):
     assert why in " ".join(found.diagnostics[0].notes)
     assert made(method, compute, 3, deepspeed="0.19.1").plan is not None
     assert made(method, compute, 2).plan is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "pin", "gradients"),
+    [
+        ({}, {"batch.micro": 2}, "fp32"),
+        ({}, {"batch.micro": 4}, "bf16"),
+        ({}, {"batch.micro": 2, "zero.stage": 3}, "fp32"),
+        ({}, {"batch.micro": 2, "states.gradients": "bf16"}, "bf16"),
+        ({}, {"batch.micro": 2, "zero.offload_optimizer": "cpu"}, "bf16"),
+        ({"method": "lora"}, {"batch.micro": 2}, "bf16"),
+        ({"train": {"optimizer": "muon"}}, {"batch.micro": 2}, "bf16"),
+    ],
+    ids=str,
+)
+def test_micro_batches_are_added_up_in_fp32(changes, pin, gradients):
+    asked = {"parallel.engine": "deepspeed", "zero.stage": 2, **pin}
+    given = {"model": "llama-3.2-1b", "method": "full", "hardware": "a100-80g-x8"}
+    found = planned(**{**given, "batch": {"global": 32}, **changes}, pin=asked)
+    assert found.plan is not None, found.diagnostics
+    assert found.plan.states.gradients == gradients
+    winner = found.ledger.winner("states.gradients")
+    assert ("added up in fp32" in winner.reason) == (gradients == "fp32")

@@ -16,10 +16,11 @@ from tunec.compiler.ir.ledger import Alternative, Decision, Origin
 from tunec.compiler.ir.plan import Draft, build_group, values_of
 from tunec.compiler.ir.slots import SLOTS, Evaluation, Generation, Objective, Precision
 from tunec.compiler.passes.contract import Outcome, Scribe, slot, spec
-from tunec.compiler.passes.defaults import BATCH, BATCH_TOKENS
+from tunec.compiler.passes.defaults import BATCH, BATCH_TOKENS, GRADIENTS
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape, layout_of
 from tunec.compiler.passes.fit.search import Answer, Candidate, Verdict, describe, search
 from tunec.compiler.passes.fit.shapes import global_batch, shapes, usual_batch
+from tunec.compiler.passes.fit.states import sums_in_fp32
 from tunec.schemas.units import format_bytes
 
 GROUPS = ("parallel", "states", "zero", "fsdp", "activation_checkpointing", "batch")
@@ -226,8 +227,30 @@ _REENTRANT: Final = (
 )
 
 
-def _is_reentrant(path: str, value: Any) -> bool:
-    return path == "activation_checkpointing.reentrant" and bool(value)
+_SUMMED: Final = (
+    "micro batches are added up in fp32: a sum in bf16 loses what is below a 256th of it",
+    (slot("batch.accumulation"), slot("precision.compute"), slot("zero.stage")),
+)
+
+
+_NARROW: Final = (
+    "micro batches are added up in bf16: fp32 does not fit, or costs a tenth of the speed",
+    (slot("devices.budget"), slot("batch.accumulation"), slot("zero.stage")),
+)
+
+
+def _special(
+    path: str, value: Any, workload: Workload, layout: Layout
+) -> tuple[str, tuple[Origin, ...]] | None:
+    """Why a slot has a value that does not follow from what its group follows from."""
+    if path == "activation_checkpointing.reentrant" and value:
+        return _REENTRANT
+    states, is_several = layout.states, layout.batch.accumulation > 1
+    if path != "states.gradients" or states.trainable != "bf16" or not is_several:
+        return None
+    if value == GRADIENTS.value:
+        return _SUMMED
+    return _NARROW if sums_in_fp32(workload, states, layout.zero) else None
 
 
 def _decisions(problem: Problem, layout: Layout) -> dict[str, Decision]:
@@ -238,7 +261,8 @@ def _decisions(problem: Problem, layout: Layout) -> dict[str, Decision]:
     decisions: dict[str, Decision] = {}
     for path, decided in _values(layout).items():
         value = wished.get(path, decided) if path in pins else decided
-        reason, rests = _REENTRANT if _is_reentrant(path, value) else _reason(path, problem, answer)
+        own = _special(path, value, problem.workload, layout)
+        reason, rests = own or _reason(path, problem, answer)
         beaten = tuple(_beaten(path, value, problem, answer))
         decisions[path] = Decision(value, reason, rests, beaten)
     return decisions

@@ -19,9 +19,10 @@ from tunec.compiler.ir.slots import (
     States,
     Zero,
 )
+from tunec.compiler.passes.defaults import GRADIENTS
 from tunec.compiler.passes.fit.fsdp import NOT, fsdp_of
 from tunec.compiler.passes.fit.fsdp import Kind as FsdpKind
-from tunec.compiler.passes.fit.states import states_of
+from tunec.compiler.passes.fit.states import states_of, sums_in_fp32
 from tunec.compiler.passes.fit.zero import zero_of
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.terms import Checkpointing, Engine, Offload, Vendor
@@ -177,8 +178,11 @@ def _layout(
 ) -> Layout:
     """The same for every machine and budget."""
     batch = Batch(micro, accumulation, micro * accumulation * shape.width, micro)
+    parallel, states, zero, checkpointing = _parts(workload, shape, trainable, nvme_path)
+    if accumulation > 1 and sums_in_fp32(workload, states, zero):
+        states = replace(states, gradients=GRADIENTS.value)
     layout = Layout(
-        *_parts(workload, shape, trainable, nvme_path),
+        *(parallel, states, zero, checkpointing),
         batch=batch,
         fsdp=fsdp_of(shape.fsdp, shape.checkpointing, workload),
         nodes=shape.nodes,

@@ -55,11 +55,31 @@ class Rung:
         return self.layout(self.least or 1)
 
     @cached_property
+    def is_lightest_at_once(self) -> bool:
+        """Whether all of a device's share at once may need less than some of it.
+
+        Under FSDP no gradients of earlier micro batches wait whole then, as they do in any
+        accumulation; under ZeRO none are added up in fp32.
+        """
+        return self.shape.engine == "fsdp" or self.layout(self.share).states != self.smallest.states
+
+    @cached_property
     def least_bytes(self) -> float:
         """What a device needs with no sample at all; under FSDP that rests on the batch too: 0."""
         if self.shape.engine == "fsdp":
             return 0.0
-        return least_bytes(self.problem.workload, self.smallest)
+        return least_bytes(self.problem.workload, (self.narrow or self).smallest)
+
+    @cached_property
+    def narrow(self) -> "Rung | None":
+        """The same with gradients added up in bf16, where that is not how they are anyway."""
+        states = self.smallest.states
+        if states.gradients == states.trainable or "states.gradients" in self.problem.pinned:
+            return None
+        if self.shape.engine != "deepspeed" or states.trainable != "bf16":
+            return None
+        pins = (*self.problem.pins, ("states.gradients", states.trainable))
+        return Rung(replace(self.problem, pins=tuple(sorted(pins))), self.shape, self.place)
 
     @cached_property
     def host_bytes(self) -> int:
@@ -116,15 +136,12 @@ class Rung:
         return host_budget is not None and self.host_bytes > host_budget
 
     def most(self, budget: int) -> int:
-        """The largest micro batch that fits; under FSDP also all of a device's share at once.
-
-        Then no gradients of earlier micro batches wait whole, as they do in any accumulation.
-        """
+        """The largest micro batch that fits, or all of a device's share at once."""
         if not self.can_hold(budget):
             return 0
         workload = self.problem.workload
         most = largest_micro_batch(workload, self.smallest, budget)
-        if self.shape.engine != "fsdp" or most >= self.share:
+        if most >= self.share or not self.is_lightest_at_once:
             return most
         fitting = largest_micro_batch(workload, self.layout(self.share), budget)
         return self.share if fitting >= self.share else most

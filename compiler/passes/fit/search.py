@@ -30,6 +30,8 @@ class Candidate:
     time: TimeAccount
     spends_reserve: bool = False
     """Whether it leaves less of the budget free than is kept in reserve."""
+    sums_narrow: bool = False
+    """Whether gradients are added up in bf16 that could be added up in fp32."""
 
     @property
     def cost(self) -> float:
@@ -179,8 +181,8 @@ def preference(candidate: Candidate) -> _Preference:
     """
     pieces = _machinery(candidate.shape)
     other = OTHER_CHECKPOINTS if candidate.shape.engine == "fsdp" else 0.0
-    spent = RESERVE if candidate.spends_reserve else 0.0
-    priced = candidate.cost * (1 + PIECE * pieces + other + spent)
+    conceded = CONCESSION * (candidate.spends_reserve + candidate.sums_narrow)
+    priced = candidate.cost * (1 + PIECE * pieces + other + conceded)
     # Nine digits: what no platform's arithmetic tells apart.
     return float(f"{priced:.9g}"), pieces, -candidate.layout.batch.micro, candidate.shape
 
@@ -192,9 +194,9 @@ OTHER_CHECKPOINTS: Final = 0.05
 """The share by which FSDP, unasked, has to be faster than ZeRO: their checkpoints differ, and the
 account of time is no finer (decision 10). Where FSDP is asked for, all that is ranked has it."""
 
-RESERVE: Final = 0.1
-"""The share by which a layout that spends the reserve has to be faster than one that leaves it. A
-judgement: a batch halved costs less, recomputation and offload cost more."""
+CONCESSION: Final = 0.1
+"""The share by which a layout has to be faster that spends the reserve, or that adds gradients up
+in bf16. A judgement: a batch halved costs less, recomputation and offload cost more."""
 
 _ENGINES: Final = {"none": 0, "ddp": 1, "fsdp": 2, "deepspeed": 2}
 _PLACES: Final = {"none": 0, "cpu": 1, "nvme": 2}
@@ -209,7 +211,7 @@ def _machinery(shape: Shape) -> int:
 def _judge(problem: Problem, rung: Rung) -> Verdict:
     """What becomes of a possible shape, with the reason where that is nothing."""
     best = _best(problem, rung)
-    return _lack(problem, rung) if best is None else Verdict(rung.shape, best)
+    return _lack(problem, rung.narrow or rung) if best is None else Verdict(rung.shape, best)
 
 
 def _best(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candidate | None:
@@ -217,15 +219,23 @@ def _best(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candid
 
     `hope`: the candidate that it has where there is memory for it.
     """
+    found = _roomy(problem, rung, hope)
+    if rung.narrow is None or (found is not None and found.layout is rung.roomiest):
+        return found
+    other = _roomy(problem, rung.narrow)
+    narrow = other and replace(other, sums_narrow=other.layout.batch.accumulation > 1)
+    return min(filter(None, (found, narrow)), key=preference, default=None)
+
+
+def _roomy(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candidate | None:
+    """The same of one way to add gradients up: what leaves the reserve, or is worth more."""
     within = rung.fitting(problem.budget - problem.reserve, problem.host_budget)
-    if within is not None and (not problem.reserve or within.training is rung.roomiest):
-        return _timed(problem, rung, within, hope)
     kept = within and _timed(problem, rung, within, hope)
-    found = rung.fitting(problem.budget, problem.host_budget) if problem.reserve else None
-    if found is None:
+    if not problem.reserve or (within and within.training is rung.roomiest):
         return kept
-    spent = replace(_timed(problem, rung, found, hope), spends_reserve=True)
-    return spent if kept is None else min(kept, spent, key=preference)
+    found = rung.fitting(problem.budget, problem.host_budget)
+    spent = found and replace(_timed(problem, rung, found, hope), spends_reserve=True)
+    return min(filter(None, (kept, spent)), key=preference, default=None)
 
 
 def _timed(
@@ -254,9 +264,9 @@ def _lack(problem: Problem, rung: Rung) -> Verdict:
 
 
 def _smallest(problem: Problem, rung: Rung) -> Layout:
-    """What needs least: few samples at once, or under FSDP all of them (`Rung.most`)."""
+    """What needs least: few samples at once, or all of them (`Rung.is_lightest_at_once`)."""
     most = rung.roomiest
-    if rung.shape.engine != "fsdp" or most is None:
+    if most is None or not rung.is_lightest_at_once:
         return rung.smallest
     return min(rung.smallest, most, key=partial(required_bytes, problem.workload))
 

@@ -7,7 +7,7 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.compiler.ir.slots import Adapter, Precision, States
+from tunec.compiler.ir.slots import Adapter, Precision, States, Zero
 from tunec.schemas.terms import Engine, FloatDtype, OptimizerName, StateDtype
 
 _MOMENTS: dict[OptimizerName, StateDtype] = {
@@ -109,6 +109,21 @@ def _deepspeed(workload: Workload, stage: int) -> States:
     moments = _MOMENTS.get(workload.optimizer.name, "fp32")
     states = States(compute, trainable, compute, copies, moments, autocast=False)
     return states if stage else _unsharded(states, workload.version("deepspeed"))
+
+
+def sums_in_fp32(workload: Workload, states: States, zero: Zero) -> bool:
+    """Whether gradients of several micro batches are added up in fp32 though they come in bf16.
+
+    A sum in bf16 loses what is smaller than a 256th of it. So it is fp32 in full training where
+    ZeRO keeps the sum on the devices. On the host, stages 1 and 2 add up in the parameters' dtype
+    whatever they are told (deepspeed 0.19.8 runtime/zero/stage_1_and_2.py
+    `async_accumulate_grad_in_cpu_via_gpu`). Muon wants gradients like its momenta before 0.19.7.
+    """
+    is_full = workload.adapter.kind == "none" and workload.architecture.kind != "diffusion"
+    on_device = zero.stage > 0 and zero.offload_optimizer == "none"
+    return (
+        is_full and on_device and states.gradients == "bf16" and workload.optimizer.name != "muon"
+    )
 
 
 def leaves_adapters(workload: Workload) -> bool:
