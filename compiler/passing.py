@@ -38,7 +38,7 @@ def place(
         (extra, tuple(file for file in every if belongs(file, target, extra.owner)))
         for extra in extras(plan)
     )
-    answers = [_place(extra, owned, dialect, schema_of) for extra, owned in mine if owned]
+    answers = [placed_alone(extra, owned, dialect, schema_of) for extra, owned in mine if owned]
     placed = tuple(each for each in answers if isinstance(each, Placed))
     return placed, tuple(each for each in answers if isinstance(each, Diagnostic))
 
@@ -60,9 +60,10 @@ def unread(asked: Iterable[Target], plan: Plan) -> Iterator[Diagnostic]:
         )
 
 
-def _place(
+def placed_alone(
     extra: Extra, files: tuple[File, ...], dialect: Dialect, schema_of: SchemaOf
 ) -> Placed | Diagnostic:
+    """The one of its owner's files that a key goes into, or why it goes into none."""
     named = tuple(file for file in files if extra.path.startswith(f"{file.name}."))
     path = extra.path.removeprefix(f"{named[0].name}.") if named else extra.path
     asked = named or files

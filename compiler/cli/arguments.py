@@ -214,9 +214,15 @@ def _init(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "init",
-        "print a starting spec",
-        "examples:\n  tunec init -o spec.yaml  # with spec.schema.json beside it, for editors\n"
-        "  tunec init > spec.yaml",
+        "begin a spec: a new one, or that of config files that are there",
+        "With --from, config files and launch scripts of a run that exists become a spec, as\n"
+        "`tunec translate --to spec` says in full; --model, --hardware and --method then say what\n"
+        "the files do not.\n"
+        "\n"
+        "examples:\n"
+        "  tunec init -o spec.yaml  # with spec.schema.json beside it, for editors\n"
+        "  tunec init > spec.yaml\n"
+        "  tunec init --from train.sh ds_config.json --hardware a100-80g-x8 -o spec.yaml",
     )
     parser.add_argument(
         "-o",
@@ -225,13 +231,15 @@ def _init(commands: "Subparsers") -> None:
         metavar="FILE",
         help="file to write, with the schema that it names beside it; else to stdout",
     )
-    parser.add_argument("--model", default="llama-3.2-3b", help="a catalogue model")
-    parser.add_argument("--hardware", default="a100-80g-x1", help="a catalogue name")
+    parser.add_argument(
+        "--from", dest="files", metavar="FILE", nargs="+", help="configs that are there already"
+    )
+    parser.add_argument("--model", help="a catalogue model; llama-3.2-3b for a new spec")
+    parser.add_argument("--hardware", help="a catalogue name; a100-80g-x1 for a new spec")
     parser.add_argument(
         "--method",
-        default="lora",
         choices=("full", "lora", "qlora", "int8_lora"),
-        help="what to train",
+        help="what to train; lora for a new spec",
     )
     format_option(parser)
 

@@ -243,10 +243,15 @@ def add_translate(commands: "Subparsers") -> None:
         "dropped in silence: what the new program cannot say, what the files do not say and what\n"
         "is not understood is listed, and nothing is written where it changes the run.\n"
         "\n"
+        "--to spec says the run as a spec, whose fields and pins give the values that were read;\n"
+        "keys that tunec does not decide are passed through. It is written also where something\n"
+        "is left to settle: such places are marked and are errors, and the exit code is 1.\n"
+        "\n"
         "examples:\n"
         "  tunec translate training_args.yaml --from huggingface@4.44 --to huggingface@5.23\n"
         "  tunec translate train.sh ds_config.json --to accelerate --to huggingface -o out\n"
-        "  tunec translate accelerate.yaml --to deepspeed --set batch.micro=2",
+        "  tunec translate accelerate.yaml --to deepspeed --set batch.micro=2\n"
+        "  tunec translate train.sh ds_config.json --to spec --hardware a100-80g-x8 -o spec.yaml",
     )
     reading_options(parser)
     repeatable(
@@ -254,7 +259,7 @@ def add_translate(commands: "Subparsers") -> None:
         "--to",
         "targets",
         "NAME[@VERSION]",
-        "whose files to write, such as huggingface@5.23; may be repeated",
+        "whose files to write, such as huggingface@5.23; may be repeated; or spec",
     )
     repeatable(
         parser,
@@ -270,7 +275,13 @@ def add_translate(commands: "Subparsers") -> None:
         "KEY",
         "leave this key of the files behind, though no slot stands for it",
     )
-    parser.add_argument("-o", "--output", type=place, metavar="DIR", help="directory to write to")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=place,
+        metavar="DIR",
+        help="directory to write to; for --to spec the file",
+    )
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if what is in DIR differs"
     )

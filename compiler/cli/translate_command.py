@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Final
 
 from tunec.compiler.cli.delivery import Files, deliver, to_json
 from tunec.compiler.cli.lint_command import software_of
@@ -10,12 +11,17 @@ from tunec.compiler.lints.surroundings import Faulty, Unusable, environment_of
 from tunec.compiler.requirements import Asked
 from tunec.compiler.translate.translate import Translated, Ungiven, given_slots, translate_files
 
+_SPEC: Final = "spec"
+"""The word for a spec among targets."""
+
 
 def run(options: Namespace, session: Session) -> int:
     """Translate; write nothing unless the new files say the run that was read."""
     if not options.targets:
         known = ", ".join(session.registry.names())
-        raise Misuse(f"no target: say with --to whose files to write; there are {known}")
+        raise Misuse(f"no target: say with --to whose files to write; there are spec, {known}")
+    if _SPEC in options.targets:
+        return _to_spec(options, session)
     if options.check and options.output is None:
         raise Misuse("--check compares with a directory: give it with -o")
     result = _translate(options, session)
@@ -23,6 +29,17 @@ def run(options: Namespace, session: Session) -> int:
     if session.format == "json":
         session.json(_json(result))
     return deliver(_layout(result), options, session) if result.ok else INPUT
+
+
+def _to_spec(options: Namespace, session: Session) -> int:
+    """The files as a spec, which is no target: it compiles to several."""
+    from tunec.compiler.cli import spec_from_files
+
+    if len(options.targets) > 1:
+        raise Misuse(f"--to {_SPEC} stands alone: what it compiles to is said in the spec")
+    if options.check:
+        raise Misuse("--check is for files that tunec renews, and a spec is yours once it is there")
+    return spec_from_files.run([Path(each) for each in options.files], options, session)
 
 
 def _translate(options: Namespace, session: Session) -> Translated:

@@ -8,10 +8,12 @@ from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.kinds import known_keys
 from tunec.compiler.lints.run import Run
-from tunec.compiler.target import File
+from tunec.compiler.target import File, Target
 from tunec.compiler.translate.scripts import with_own_scripts
 from tunec.schemas.frozen import dataclass
 
+_TRL: Final = "trl"
+_ENGINE: Final = "deepspeed"
 _NO_COMMAND: Final = ("skypilot", "kubeflow")
 """Kinds of files that no command line says, whatever its flags are called."""
 _TRAINING: Final = "training_args.yaml"
@@ -34,12 +36,45 @@ def documents_of(documents: Iterable[Document], run: Run) -> Documents:
     """The documents that have a table, as far as a run is said by them: views say it again."""
     read = [each for each in documents if not each.is_view and each.target is not None]
     own = with_own_scripts(read, run.targets, run.environment.readers)
-    own = tuple(each for each in own if not _is_argument(each))
+    own = _beside_the_trainers(each for each in own if not _is_argument(each))
     scripts = [each for each in own if _is_of_unknown_program(each)]
     every = [part for each in own for part in (_split(each) if each in scripts else (each,))]
     flagged = {each.name for each in every if each.format == "shell" and each.kind != "launch"}
     cut = (_cut(each) if each.name in flagged else each for each in every)
     return Documents(tuple(cut), bool(scripts))
+
+
+def _beside_the_trainers(documents: Iterable[Document]) -> tuple[Document, ...]:
+    """The documents, those that several programs read being that one's which reads the others.
+
+    DeepSpeed's file is the trainer's that has one, TRL's beside the Trainer's own arguments is one
+    of the same script. `compiler/lints/recognition.py` knows each file by itself.
+    """
+    every = tuple(documents)
+    own = next((each.target for each in every if _is_trainers_own(each)), None)
+    others = [each.target for each in every if each.kind != _ENGINE and each.target is not None]
+    return tuple(
+        _read_by(each, others if each.kind == _ENGINE else [own] if _is_trls(each) and own else [])
+        for each in every
+    )
+
+
+def _read_by(document: Document, targets: Iterable[Target]) -> Document:
+    """The document as the first of the targets reads it that has such a file."""
+    for target in targets:
+        for file in target.files:
+            if document.file is not None and file.name == document.file.name:
+                return replace(document, target=target, file=file)
+    return document
+
+
+def _is_trainers_own(document: Document) -> bool:
+    names = (_TRAINING, _MODEL)
+    return document.file is not None and document.file.name in names and document.format == "yaml"
+
+
+def _is_trls(document: Document) -> bool:
+    return document.target is not None and document.target.name == _TRL
 
 
 def _is_argument(document: Document) -> bool:
@@ -69,6 +104,12 @@ def _split(document: Document) -> tuple[Document, ...]:
         _part(document, mine, files[_TRAINING], "hf"),
         *((_part(document, rest, files[_MODEL], "model"),) if rest else ()),
     )
+
+
+def is_given_flags(document: Document) -> bool:
+    """Whether these are the flags of a script that is nobody's, by the Trainer's own class."""
+    file = document.file
+    return document.format == "shell" and file is not None and file.name == _TRAINING
 
 
 def _part(document: Document, fields: dict[str, Node], file: File, kind: str) -> Document:

@@ -15,7 +15,7 @@ from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.said import dialect_of
 
 _AUTO: Final = "auto"
-_MEETING: Final = frozenset(
+MEETING: Final = frozenset(
     {
         *("nproc_per_node", "nnodes", "num_processes", "num_machines", "num_gpus", "num_nodes"),
         *("include", "hostfile", "no_ssh", "standalone", "node_rank", "machine_rank"),
@@ -57,7 +57,7 @@ def hidden(document: Document) -> Iterator[str]:
         key for entry in (document.file.entries if document.file else ()) for key in entry.keys
     }
     for key in sorted(document.unknown):
-        if known.isdisjoint(_around(key)) and key.rpartition(".")[2] not in _MEETING:
+        if known.isdisjoint(_around(key)) and key.rpartition(".")[2] not in MEETING:
             yield key
 
 
@@ -104,7 +104,7 @@ def _says_nothing(run: Run, document: Document, path: str, value: Any) -> bool:
     """Whether the key is filled by others, set as it is unasked, or of no effect on the run."""
     if value == _AUTO and document.file is not None and document.file.filled is not None:
         return True
-    if document.kind in ("launch", "slurm") and path.rpartition(".")[2] in _MEETING:
+    if document.kind in ("launch", "slurm") and path.rpartition(".")[2] in MEETING:
         return True
     if value is None or _names_a_document(run, value):
         return True
@@ -113,6 +113,14 @@ def _says_nothing(run: Run, document: Document, path: str, value: Any) -> bool:
 
 
 def _names_a_document(run: Run, value: Any) -> bool:
-    """Whether it says which other file to read, and that has been read."""
-    names = {PurePath(each.name).name for each in run.documents}
+    """Whether it says which other file to read, or the folder of one, and that has been read."""
+    names = {name for each in run.documents for name in _names_of(each)}
     return isinstance(value, str) and PurePath(value).name in names
+
+
+def _names_of(document: Document) -> Iterator[str]:
+    """A file's name, and its folder's where its reader wants it in one of its own."""
+    path = PurePath(document.name)
+    yield path.name
+    if document.file is not None and "/" in document.file.name:
+        yield path.parent.name

@@ -38,6 +38,8 @@ class Sources:
     leftovers: tuple[Place, ...]
     """Keys that no slot stands for."""
     diagnostics: tuple[Diagnostic, ...]
+    idle: frozenset[str] = frozenset()
+    """Slots of which the files hold only keys that have no effect in their run."""
     texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -82,16 +84,32 @@ def sources_of(reading: Reading, run: Run, given: Iterable[Definition]) -> Sourc
     disputed = dict(_disputed(ledger))
     values = {each.slot: each.value for each in ledger.winners() if each.slot not in disputed}
     known = Partial(values, possible)
+    idle = _idle(rows, known)
+    heeded = {slot: value for slot, value in values.items() if slot not in idle}
     found = (
         *reading.faults,
         *_unread(reading),
         *_unsettled(run, ledger),
         *_contradictions(run, ledger),
-        *_breaches(run, ledger, known),
+        *_breaches(run, ledger, Partial(heeded, possible)),
     )
     pinned = [slot for slot in values if _is_given(ledger, slot)]
     rest = (place for each in run.documents for place in leftovers(run, each, known, pinned))
-    return Sources(run, ledger, known, disputed, tuple(rest), found, reading.sources)
+    return Sources(run, ledger, known, disputed, tuple(rest), found, idle, reading.sources)
+
+
+def _idle(rows: Iterable[tuple[Entry | None, Definition]], known: Partial) -> frozenset[str]:
+    written = [row for row in rows if row[1].rank == Rank.OBSERVED]
+    heeded = {each.slot for entry, each in written if _has_effect(entry, known)}
+    return frozenset(each.slot for _, each in written) - heeded
+
+
+def _has_effect(entry: Entry | None, known: Partial) -> bool:
+    """Whether a row matters in a run; where that is open, it may."""
+    try:
+        return entry is None or known.ask(entry.when)
+    except (Unsaid, *WRONG_SHAPE):
+        return True
 
 
 # ── the ledger ───────────────────────────────────────────────────────────────────────────────────

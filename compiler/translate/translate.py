@@ -150,7 +150,7 @@ def _translated(
     if not has_errors(found):
         for each in asked:
             found += _objections(each, written[each[0].name], sources)
-        found += [*_not_carried(sources, asked, written), *_assumed(sources, environment)]
+        found += [*_not_carried(sources, asked, written), *assumed(sources, environment)]
     artifacts = {name: each.artifacts for name, each in written.items()}
     return Translated(
         {} if has_errors(found) else artifacts, tuple(dict.fromkeys(found)), sources.texts
@@ -173,9 +173,9 @@ def _left_behind(
     """Keys of the files that none of the targets has, but those that may stay behind."""
     taken = frozenset(path for each in written for path in each.taken)
     rest = dict(_uncarried(sources, taken))
-    yield from (fault for path, fault in rest.items() if not _is_named(path, without))
+    yield from (fault for path, fault in rest.items() if not is_named(path, without))
     for name in sorted(without):
-        if not any(_is_named(path, {name}) for path in rest):
+        if not any(is_named(path, {name}) for path in rest):
             yield not_understood(
                 f"--without {name} names no key that would be left behind",
                 (),
@@ -224,7 +224,8 @@ def _settled(place: Place) -> str:
     return f"give {' '.join(f'--set {slot}=VALUE' for slot in slots)}, " if slots else ""
 
 
-def _is_named(path: str, names: Iterable[str]) -> bool:
+def is_named(path: str, names: Iterable[str]) -> bool:
+    """Whether a key, or what holds it, is among names."""
     return any(path == name or path.startswith(f"{name}.") for name in names)
 
 
@@ -271,7 +272,7 @@ def _is_taken(target: Target, slot: str, value: Any) -> bool:
     return slot in target.requires or (cannot is not None and value in cannot.harmless)
 
 
-def _assumed(sources: Sources, environment: Environment) -> Iterator[Diagnostic]:
+def assumed(sources: Sources, environment: Environment) -> Iterator[Diagnostic]:
     """Versions that nobody named: the defaults of a key that is absent are those of a release."""
     packages = {each.target.package for each in sources.run.documents if each.target}
     unnamed = sorted(packages - environment.software.keys())

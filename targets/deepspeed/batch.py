@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, constant, same
-from tunec.targets.deepspeed.reader import PACKAGE
+from tunec.compiler.target import ALWAYS, Entry, constant, derived, same
+from tunec.targets.deepspeed.reader import PACKAGE, Reader
 
 _CONFIG = "deepspeed 0.14.5 to 0.19.8 runtime/config.py"
 
@@ -53,26 +53,40 @@ BATCH = (
     ),
 )
 
-PRINTING: tuple[Entry, ...] = (
-    replace(
-        same(
-            "steps_per_print",
-            "schedule.log_steps",
-            "deepspeed runtime/constants.py `STEPS_PER_PRINT_DEFAULT`: 10, never from 0.15.2",
-            package=PACKAGE,
-        ),
-        absent=((ALWAYS, {"schedule.log_steps": 10}), ("0.15.2", {})),
+_PRINTED: Final = "steps_per_print"
+_ASKED: Final = replace(
+    same(
+        _PRINTED,
+        "schedule.log_steps",
+        "deepspeed runtime/constants.py `STEPS_PER_PRINT_DEFAULT`: 10, never from 0.15.2",
+        package=PACKAGE,
     ),
-    replace(
-        constant(
-            "wall_clock_breakdown",
-            False,
-            f"{_CONFIG} `get_wall_clock_breakdown`: timers synchronise the device at every step",
-            package=PACKAGE,
-        ),
-        yields=True,
-    ),
+    absent=((ALWAYS, {"schedule.log_steps": 10}), ("0.15.2", {})),
 )
+_OVERRULED: Final = replace(
+    derived(
+        _PRINTED,
+        lambda plan: plan.schedule.log_steps,
+        "accelerate 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: it is inf, "
+        "whatever the file says",
+        package=PACKAGE,
+    ),
+    yields=True,
+)
+_TIMING: Final = replace(
+    constant(
+        "wall_clock_breakdown",
+        False,
+        f"{_CONFIG} `get_wall_clock_breakdown`: timers synchronise the device at every step",
+        package=PACKAGE,
+    ),
+    yields=True,
+)
+
+
+def printing(reader: Reader) -> tuple[Entry, ...]:
+    """What DeepSpeed prints: under a trainer it is the trainer's own log lines that count."""
+    return (_OVERRULED if reader.is_trainer else _ASKED, _TIMING)
 
 
 def _write_tensor(plan: Plan) -> Mapping[str, Any]:

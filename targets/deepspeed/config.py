@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.releases import Package, Releases
 from tunec.compiler.target import Dialect, File, Json, in_every_plan
-from tunec.targets.deepspeed.batch import BATCH, PRINTING, TENSOR
+from tunec.targets.deepspeed.batch import BATCH, TENSOR, printing
 from tunec.targets.deepspeed.optimizer import optimizer
 from tunec.targets.deepspeed.precision import PRECISION
 from tunec.targets.deepspeed.reader import PACKAGE, Reader
@@ -89,7 +89,7 @@ def ds_config(reader: Reader, when: Callable[[Plan], bool] = in_every_plan) -> F
             *ZERO,
             *AIO,
             *TENSOR,
-            *PRINTING,
+            *printing(reader),
         ),
         recognise=_is_config,
         schema=_schema,

@@ -115,7 +115,9 @@ _COPIES = (
 
 
 def _keeps_float_moments(plan: Plan) -> bool:
-    return _shards_in_bf16(plan) and plan.states.optimizer in ("fp32", "bf16")
+    """Whether the moments are floats: whoever knows the name alone knows it of 8-bit optimizers."""
+    is_float = plan.states.optimizer in ("fp32", "bf16")
+    return _shards_in_bf16(plan) and is_float and not plan.optimizer.name.endswith("_8bit")
 
 
 _MOMENTS = (

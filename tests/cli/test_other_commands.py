@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 import yaml
@@ -105,6 +106,39 @@ def test_a_spec_is_begun_in_a_file_that_editors_can_complete(tunec, tmp_path):
     assert (again.code, "is there already" in again.err) == (2, True)
     assert tunec("schema", "-o", tmp_path / "s.json").code == 0
     assert json.loads((tmp_path / "s.json").read_text("utf-8")) == schema
+
+
+def test_a_spec_on_stdout_leads_editors_to_a_schema_that_is_there(tunec, tmp_path):
+    result = tunec("init")
+    assert result.code == 0
+    address = re.match(r"# yaml-language-server: \$schema=file://(\S+)\n", result.out)[1]
+    schema = json.loads(Path(unquote(address)).read_text("utf-8"))
+    Draft202012Validator(schema).validate(yaml.safe_load(result.out))
+
+
+def test_files_that_exist_begin_a_spec(tunec, tmp_path):
+    (tmp_path / "sft.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: org/set\nmax_length: 1024\n"
+        "per_device_train_batch_size: 4\nlearning_rate: 1.0e-4\nuse_peft: true\nlora_r: 8\n",
+        "utf-8",
+    )
+    asked = ("init", "--from", tmp_path / "sft.yaml", "-o", tmp_path / "spec.yaml")
+    lacking = tunec(*asked)
+    assert (lacking.code, "a spec needs hardware" in lacking.err) == (1, True)
+    assert "is empty" in tunec("plan", tmp_path / "spec.yaml").err
+    assert tunec(*asked, "--hardware", "a100-80g-x2").code == 2  # it is there already
+    (tmp_path / "spec.yaml").unlink()
+    assert tunec(*asked, "--hardware", "a100-80g-x2").code == 0
+    schema = json.loads((tmp_path / "spec.schema.json").read_text("utf-8"))
+    Draft202012Validator(schema).validate(yaml.safe_load((tmp_path / "spec.yaml").read_text()))
+    for command in (("plan",), ("compile", "--set", "train.epochs=1")):
+        assert tunec(command[0], tmp_path / "spec.yaml", *command[1:]).code == 0
+
+
+def test_a_spec_is_translated_to_alone_and_never_over_another(tunec, tmp_path):
+    (tmp_path / "a.yaml").write_text("output_dir: out\nlearning_rate: 1.0e-5\n", "utf-8")
+    for words in (("--to", "trl"), ("--check", "-o", tmp_path / "s.yaml")):
+        assert tunec("translate", tmp_path / "a.yaml", "--to", "spec", *words).code == 2
 
 
 @pytest.mark.parametrize(

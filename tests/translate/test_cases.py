@@ -34,6 +34,6 @@ def outcome_of(command, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", shlex.split(command))
     code = main()
     said = capsys.readouterr()
-    written = re.findall(r"^wrote (.*)$", said.err, re.MULTILINE)
+    written = re.findall(r"^(?:wrote|written:) ([^,\n]+)", said.err, re.MULTILINE)
     files = "".join(f"── {name}\n{Path(name).read_text('utf-8')}" for name in written)
     return f"{said.err}{said.out}{files}{f'exit code {code}{chr(10)}' if code else ''}"

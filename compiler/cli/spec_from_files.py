@@ -1,0 +1,64 @@
+"""Files that are there as a spec: what `tunec translate --to spec` and `tunec init --from` do."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from tunec.compiler.cli.lint_command import software_of
+from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
+from tunec.compiler.cli.spec_output import modeline, refuse_existing, write_spec
+from tunec.compiler.lints.surroundings import Faulty, Unusable, environment_of
+from tunec.compiler.translate.foundation import Beside
+from tunec.compiler.translate.to_spec import Asking, Specified, spec_of_files
+from tunec.compiler.translate.translate import Ungiven, given_slots
+
+
+def run(paths: list[Path], options: Namespace, session: Session) -> int:
+    """Write the spec wherever the files could be read; INPUT where something is left to settle."""
+    output = None if options.output is None else Path(options.output)
+    refuse_existing(output)
+    folder = next((each for each in paths if each.is_dir()), None)
+    if folder is not None:
+        raise Misuse(f"{folder} is a folder: name the files of one run")
+    found = _specified(paths, output, options, session)
+    session.diagnose(found.diagnostics, found.sources)
+    if session.format == "json":
+        diagnostics = [each.to_json() for each in found.diagnostics]
+        session.json({"spec": found.text, "diagnostics": diagnostics})
+    if found.text is not None and output is not None:
+        write_spec(output, found.text, session)
+    elif found.text is not None and session.format != "json":
+        session.result(found.text)
+    return OK if found.ok else INPUT
+
+
+def _specified(
+    paths: list[Path], output: Path | None, options: Namespace, session: Session
+) -> Specified:
+    readable = session.registry.readable()
+    try:
+        environment = environment_of(
+            readable,
+            hardware=options.hardware,
+            model=options.model,
+            world=getattr(options, "world_size", None),
+            readers=getattr(options, "readers", ()),
+            software=software_of(getattr(options, "software", [])),
+        )
+        given = given_slots(getattr(options, "overrides", ()))
+    except (Unusable, Ungiven) as unusable:
+        raise Misuse(str(unusable)) from None
+    except Faulty as faulty:
+        return Specified(None, faulty.diagnostics, faulty.sources)
+    names = session.registry.names()
+    asking = Asking(
+        environment=environment,
+        targets=readable,
+        known={name: readable[name] for name in names},
+        resolve=session.registry.resolve,
+        beside=Beside(options.model, options.hardware, getattr(options, "method", None)),
+        given=given,
+        without=frozenset(getattr(options, "without", ())),
+        output=output,
+        head=(modeline(output),),
+    )
+    return spec_of_files(paths, asking)

@@ -1,0 +1,121 @@
+"""What a spec cannot do without, from files and command line: model, method, data, hardware."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunec.compiler.frontend.names import is_written_as_path
+from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.lint import catalogue_model
+from tunec.compiler.translate.intents import Values
+from tunec.schemas.frozen import dataclass
+from tunec.schemas.hardware.catalogue import UnknownName, cluster
+
+FieldPath = tuple[str, ...]
+Fields = Mapping[FieldPath, Any]
+"""Values of a spec's fields by their paths."""
+
+MODEL: Final = ("model",)
+CONFIG: Final = ("model", "config")
+METHOD: Final = ("method",)
+HARDWARE: Final = ("hardware",)
+DATA: Final = ("data", "train")
+_SMALL: Final = "llama-3.2-1b"
+_LARGE: Final = "h100"
+_NEEDED: Final[Fields] = {MODEL: _SMALL, METHOD: {"lora": {}}, HARDWARE: "", DATA: "train.jsonl"}
+"""What a spec needs, with what stands there while it is found out what else it has to say: a small
+model on large devices, for which every layout fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What the command line says of a spec beside the files."""
+
+    model: str | None = None
+    hardware: str | None = None
+    method: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """The fields that no decision of tunec's can take the place of."""
+
+    fields: Fields
+    """Those that are known, and None for those that are missing."""
+    missing: Fields
+    """Those that nobody says, with what stands there for the time being."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all is known that decisions follow from: where data lie is handed on."""
+        return self.missing.keys() <= {DATA}
+
+    def measured(self) -> Fields:
+        """The fields of a spec that can be planned."""
+        whole = {each[:1] if each == CONFIG else each: to for each, to in self.missing.items()}
+        return {**self.fields, **whole}
+
+
+def foundation(known: Values, environment: Environment, beside: Beside) -> Foundation:
+    """What files say of these fields, or else the command line."""
+    method = {} if "adapter.kind" in known else _said(METHOD, beside.method)
+    data = {} if "data.train" in known else _said(DATA, None)
+    fields = {
+        **_model(known.get("model.path"), environment, beside),
+        **method,
+        **data,
+        **_said(HARDWARE, beside.hardware or _hardware(known)),
+    }
+    missing = {
+        path: _NEEDED[path[:1]] if path == CONFIG else _NEEDED[path] for path in _open(fields)
+    }
+    if HARDWARE in missing:
+        missing[HARDWARE] = _stand_in(known)
+    return Foundation(fields, missing)
+
+
+def _said(path: FieldPath, value: Any) -> Fields:
+    return {path: value}
+
+
+def _open(fields: Fields) -> list[FieldPath]:
+    found = [path for path, value in fields.items() if value is None]
+    model = fields.get(MODEL)
+    lacks_config = isinstance(model, Mapping) and model.get("config") is None
+    return [*found, *([CONFIG] if lacks_config else [])]
+
+
+def _model(name: str | None, environment: Environment, beside: Beside) -> Fields:
+    """The weights as the files name them, with what is known of their modules."""
+    told = name or beside.model
+    if told is None or catalogue_model(told) is not None or is_written_as_path(told):
+        return {MODEL: told}
+    like = environment.model
+    if like is None:
+        return {MODEL: {"path": told, "config": None}}
+    config = like.card.config if like.card is not None else beside.model
+    return {MODEL: {"path": told, "config": config, "stored_dtype": like.stored_dtype}}
+
+
+def _counts(known: Values) -> tuple[int, int]:
+    """Nodes, and devices on each, as far as files say them."""
+    nodes = known.get("devices.nodes") or 1
+    return nodes, known.get("devices.per_node") or known.get("parallel.world", nodes) // nodes or 1
+
+
+def _hardware(known: Values) -> str | None:
+    """The devices that files name; None where they name none, or none that is known."""
+    model = known.get("devices.model")
+    return None if model is None else _cluster(model, *_counts(known))
+
+
+def _stand_in(known: Values) -> str:
+    return _cluster(_LARGE, *_counts(known)) or f"{_LARGE}-x1"
+
+
+def _cluster(device: str, nodes: int, per_node: int) -> str | None:
+    name = f"{device}-x{per_node}" + (f"-n{nodes}" if nodes > 1 else "")
+    try:
+        cluster(name)
+    except UnknownName:
+        return None
+    return name

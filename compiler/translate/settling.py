@@ -1,0 +1,167 @@
+"""A spec that decides what was read: its fields first, then pins for what they leave different."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tunec.compiler.driver import Planned, emit_for, plan
+from tunec.compiler.frontend.load import load_mapping
+from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.read import found_plain, read
+from tunec.compiler.requirements import Asked
+from tunec.compiler.translate.intents import Intent, Values, plain, tree
+from tunec.schemas.frozen import dataclass
+
+_LEADING: Final = (
+    *("devices.nodes", "devices.per_node", "adapter.kind", "parallel.engine", "parallel.world"),
+    *("zero.stage", "zero.offload_optimizer", "zero.offload_param", "fsdp.version"),
+    *("fsdp.sharding", "activation_checkpointing.mode", "batch.global", "batch.micro"),
+)
+"""Slots that others follow from: told first, so that these need no word of their own."""
+_IN_ORDER: Final = (*_LEADING, *(slot for slot in SLOTS if slot not in _LEADING))
+_FOLLOWING: Final = frozenset(
+    {
+        *("model.path", "model.family", "model.kind", "model.parameters", "devices.model"),
+        *("devices.vendor", "devices.capability", "devices.memory"),
+        *("adapter.trainable_parameters", "runtime.extra"),
+    }
+)
+"""Slots that go with the model and the hardware, which the spec names."""
+_UNREACHED: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A spec in the making."""
+
+    base: Mapping[tuple[str, ...], Any]
+    """What no slot stands for: version, model, hardware, targets."""
+    open: tuple[Intent, ...]
+    """Fields that could still be told."""
+    stated: tuple[Intent, ...] = ()
+    pins: Mapping[str, Any] = field(default_factory=dict)
+
+    def fields(self) -> dict[tuple[str, ...], Any]:
+        """Every field that is told, by its path, without the pins."""
+        return {**{each.path: each.value for each in self.stated}, **self.base}
+
+    def data(self) -> dict[str, Any]:
+        """The spec as plain data."""
+        pins = {slot: plain(self.pins[slot]) for slot in SLOTS if slot in self.pins}
+        return {**tree(self.fields()), **({"pin": pins} if pins else {})}
+
+    def on(self, base: Mapping[tuple[str, ...], Any]) -> "Candidate":
+        """The spec with other fields that no slot stands for."""
+        return replace(self, base=base)
+
+    def saying(self, slot: str, value: Any) -> "Candidate":
+        """The spec with another word for a slot: a field that can tell it, else a pin."""
+        ways = tuple(each for each in self.open if slot in each.slots)
+        if not ways:
+            return replace(self, pins={**self.pins, slot: value})
+        rest = tuple(each for each in self.open if each not in ways)
+        return replace(self, open=rest, stated=(*self.stated, *ways))
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A spec with its plan, and what it cannot decide as it was read."""
+
+    candidate: Candidate
+    planned: Planned
+    unmet: Mapping[str, Any]
+    """Slots that are decided otherwise whatever the spec says, with the value decided."""
+
+
+def beginning(base: Mapping[tuple[str, ...], Any], told: Iterable[Intent]) -> Candidate:
+    """The spec with what a person would say in any case."""
+    every = tuple(told)
+    stated = tuple(each for each in every if each.is_told and each.path not in base)
+    return Candidate(base, tuple(each for each in every if not each.is_told), stated)
+
+
+def settled(
+    candidate: Candidate,
+    known: Values,
+    layout: Collection[str],
+    asked: Sequence[Asked],
+    place: Path,
+    *,
+    wholly: bool,
+) -> Settled:
+    """Tell and pin until the plan is what was read; `place` is where the spec's paths begin.
+
+    `layout` are the slots of a layout that are pinned where none was found. `wholly` pins them also
+    where tunec decides the same: for a spec whose model or hardware is still to be filled in.
+    """
+    while True:
+        planned = plan(load_mapping(candidate.data(), base=place), asked, repairing=False)
+        slot = next(_differing(candidate, known, planned, asked), None)
+        if slot is None and (wholly or planned.plan is None):
+            slot = next(_unsaid(candidate, layout, planned), None)
+        if slot is None:
+            return Settled(candidate, planned, _unmet(known, planned, asked))
+        candidate = candidate.saying(slot, known[slot])
+
+
+def _differing(
+    candidate: Candidate, known: Values, planned: Planned, asked: Sequence[Asked]
+) -> Iterator[str]:
+    """Slots that the spec leaves other than they were read, those first that others follow from."""
+    for slot in _IN_ORDER if planned.loaded.spec is not None else ():
+        if slot not in known or slot in candidate.pins or slot in _FOLLOWING:
+            continue
+        if not _is_met(planned, slot, known[slot], asked):
+            yield slot
+
+
+def _unsaid(candidate: Candidate, layout: Collection[str], planned: Planned) -> Iterator[str]:
+    """Slots of the layout of which the spec says nothing."""
+    said = {slot for each in candidate.stated for slot in each.slots}
+    for slot in _IN_ORDER if planned.loaded.spec is not None else ():
+        if slot in layout and slot not in candidate.pins and slot not in said:
+            yield slot
+
+
+def _unmet(known: Values, planned: Planned, asked: Sequence[Asked]) -> dict[str, Any]:
+    return {
+        slot: _decided(planned, slot)
+        for slot, value in known.items()
+        if slot not in _FOLLOWING and not _is_met(planned, slot, value, asked)
+    }
+
+
+def _is_met(planned: Planned, slot: str, value: Any, asked: Sequence[Asked]) -> bool:
+    """Whether a slot is decided as it was read, or not decided at all for want of a plan.
+
+    Where the plan leaves it to the targets, their files tell.
+    """
+    found = _decided(planned, slot)
+    if found in (value, _UNREACHED):
+        return True
+    return found is None and value in _as_written(planned, slot, asked)
+
+
+def _decided(planned: Planned, slot: str) -> Any:
+    """The value that the passes came to, also where a later one found nothing."""
+    if planned.plan is not None:
+        return planned.plan[slot]
+    winner = planned.ledger.winner(slot)
+    return _UNREACHED if winner is None else winner.value
+
+
+def _as_written(planned: Planned, slot: str, asked: Sequence[Asked]) -> list[Any]:
+    """What the files of the asked targets say of a slot."""
+    if planned.plan is None or planned.facts is None:
+        return []
+    found = list[Any]()
+    for each in asked:
+        target, version = each
+        software = planned.facts.versions
+        files, _ = emit_for(each, planned.plan, software, ())
+        documents = {file.name: found_plain(file.values) for file in files}
+        said = read(target, documents, version, software)
+        found += [one.value for one in said if one.slot == slot and one.rank == Rank.OBSERVED]
+    return found

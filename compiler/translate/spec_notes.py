@@ -1,0 +1,198 @@
+"""What is to be said of a spec that was made of files: beside its lines, below it, and of it."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import joined, shown
+from tunec.compiler.frontend.nodes import descend, place
+from tunec.compiler.frontend.parse import parse
+from tunec.compiler.ir.ledger import Definition, Rank
+from tunec.compiler.ir.show import show
+from tunec.compiler.lints.environment import Environment
+from tunec.compiler.translate.carried import Dropped
+from tunec.compiler.translate.foundation import (
+    CONFIG,
+    DATA,
+    HARDWARE,
+    METHOD,
+    MODEL,
+    FieldPath,
+    Foundation,
+)
+from tunec.compiler.translate.leftovers import MEETING, hidden
+from tunec.compiler.translate.settling import Settled
+from tunec.compiler.translate.sources import Sources, not_understood, slots_of
+from tunec.compiler.translate.translate import assumed, is_named
+from tunec.schemas.source import Path
+
+_LEFT: Final = "not-carried-over"
+_PLACES: Final[Mapping[FieldPath, tuple[str, str, str]]] = {
+    MODEL: (
+        "which model is trained",
+        "one of `tunec catalog models`, or a path to a config.json",
+        "--model NAME",
+    ),
+    CONFIG: (
+        "what this model is like",
+        "the path of its config.json",
+        "--model with its config.json, or with a model of the catalogue that it is built like",
+    ),
+    METHOD: ("what is trained", "full, lora, qlora or int8_lora", "--set adapter.kind=VALUE"),
+    HARDWARE: (
+        "what it runs on",
+        "one of `tunec catalog clusters`, or a device with a count",
+        "--hardware NAME",
+    ),
+    DATA: ("the training data", "a file, a directory or a data set name", "--set data.train=NAME"),
+}
+"""What may be missing, in words; what can be written there; what says it on the command line."""
+
+
+# ── beside its lines and below it ────────────────────────────────────────────────────────────────
+
+
+def comments(sources: Sources, found: Settled, base: Foundation) -> dict[Path, str]:
+    """What stands beside lines: where a pin was read, and what can be written at an open place."""
+    read = {slot: _origin(sources.ledger.winner(slot)) for slot in found.candidate.pins}
+    pins: dict[Path, str] = {("pin", slot): text for slot, text in read.items() if text}
+    return {**pins, **{path: f"to fill in: {_PLACES[path][1]}" for path in base.missing}}
+
+
+def _origin(winner: Definition | None) -> str | None:
+    if winner is None or winner.rank == Rank.DERIVED:
+        return None
+    if winner.span is not None:
+        return f"{PurePath(winner.span.file).name}:{winner.span.line}"
+    return f"{winner.author}, unasked" if winner.rank == Rank.CONSUMER else winner.author
+
+
+def footer(dropped: Sequence[Dropped]) -> str:
+    """The keys that the spec does not say, as a comment."""
+    if not dropped:
+        return ""
+    lines = (f"{_where(each)}  {each.place.path} {shown(each.place.value)}" for each in dropped)
+    return "\n# not carried over:\n" + "".join(f"#   {line}\n" for line in lines)
+
+
+def _where(each: Dropped) -> str:
+    span = each.place.key_span
+    return f"{PurePath(span.file).name}:{span.line}"
+
+
+# ── what is to be said of it ─────────────────────────────────────────────────────────────────────
+
+
+def unsaid(text: str, name: str, base: Foundation) -> Iterator[Diagnostic]:
+    """An error at each place that is to be filled in."""
+    root, _ = parse(text, name, "yaml")
+    if root is None:
+        return
+    for path in base.missing:
+        what, _, option = _PLACES[path]
+        node, _ = descend(root, path)
+        yield Diagnostic(
+            "E0907",
+            "error",
+            f"a spec needs {'.'.join(path)}, and no file says {what}",
+            (Label("to fill in", node.key_span or place(node), ".".join(path)),),
+            help=f"write it there, or give {option}",
+        )
+
+
+def findings(
+    sources: Sources,
+    found: Settled,
+    dropped: Iterable[Dropped],
+    without: Collection[str],
+    environment: Environment,
+) -> Iterator[Diagnostic]:
+    """Everything that was read and that the spec does not say, and what was assumed."""
+    yield from (_dropped(each) for each in dropped)
+    yield from _unread(sources, without)
+    yield from _unmet(sources, found)
+    yield from _left(sources, found)
+    yield from assumed(sources, environment)
+
+
+def _dropped(each: Dropped) -> Diagnostic:
+    """A key that stands for slots must be settled; any other one is told."""
+    at, value = each.place, shown(each.place.value)
+    slots = tuple(dict.fromkeys(slots_of(at.document, at.path)))
+    if slots:
+        options = " ".join(f"--set {slot}=VALUE" for slot in slots)
+        return not_understood(
+            f"{at.path} {value} cannot be said in a spec",
+            (at.key_label("would be dropped"),),
+            f"give {options}, or leave it behind with {_without(at.path)}",
+            (each.reason,),
+        )
+    return Diagnostic(
+        _LEFT,
+        "warning",
+        f"the spec does not say {at.path} {value}",
+        (at.key_label("left behind"),),
+        (each.reason,),
+        help=f"see that the new run has it, or be rid of this by {_without(at.path)}",
+    )
+
+
+def _without(key: str) -> str:
+    """The option that leaves a key behind; one that looks like an option is tied to it."""
+    return f"--without={key}" if key.startswith("-") else f"--without {key}"
+
+
+def _unread(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:
+    """Files that could not be read, and keys whose values only running a script would tell."""
+    for each in sources.run.missing:
+        if not is_named(each.place.path, without):
+            found = not_understood(
+                f"{each.path} is named here, and cannot be read: {each.why}",
+                (each.place.label("named here"),),
+                f"give the file, or go without it by {_without(each.place.path)}",
+            )
+            is_on_machines = each.place.path.rpartition(".")[2] in MEETING
+            yield replace(found, id=_LEFT, severity="warning") if is_on_machines else found
+    for document in sources.run.documents:
+        for key in hidden(document):
+            if not is_named(key, without):
+                yield not_understood(
+                    f"the value of {key} is known only when {document.name} runs",
+                    (Label("in this script", document.start(), key),),
+                    f"leave it behind with {_without(key)}",
+                )
+
+
+def _unmet(sources: Sources, found: Settled) -> Iterator[Diagnostic]:
+    for slot, value in found.unmet.items():
+        read = sources.known.values[slot]
+        yield Diagnostic(
+            _LEFT,
+            "warning",
+            f"the files say {slot} {show(slot, read)}, and the spec comes to {show(slot, value)}",
+            (sources.label(slot),),
+        )
+
+
+_MEANT: Final = (
+    *("data.sequence", "precision.compute", "batch.global", "optimizer.name"),
+    *("optimizer.learning_rate", "schedule.kind", "schedule.epochs"),
+)
+"""What a person would say of a run; the rest may well be left to tunec."""
+
+
+def _left(sources: Sources, found: Settled) -> Iterator[Diagnostic]:
+    """What matters to a run and no file says, so that the spec leaves it to tunec."""
+    said = {slot for each in found.candidate.stated for slot in each.slots}
+    left = [slot for slot in _MEANT if slot not in (*said, *sources.known.values)]
+    if sources.known.values.get("model.kind") == "diffusion" and "data.sequence" in left:
+        left.remove("data.sequence")
+    if left:
+        yield Diagnostic(
+            "left-unsaid",
+            "note",
+            f"no file says {joined(left, 'and')}: tunec decides in the spec",
+            help="give what the run should have with --set SLOT=VALUE, or say it in the spec",
+        )

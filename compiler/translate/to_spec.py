@@ -1,0 +1,250 @@
+"""to_spec: the files of one run as a spec, with everything that is to be settled by hand."""
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import load_mapping, load_text
+from tunec.compiler.ir.ledger import Definition, Rank
+from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.lints.documents import Reading, read_files
+from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.lint import catalogue_model
+from tunec.compiler.lints.run import Run
+from tunec.compiler.passes.fit.fit import GROUPS as LAYOUT
+from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
+from tunec.compiler.requirements import Asked, Resolve, together
+from tunec.compiler.target import Target
+from tunec.compiler.translate.carried import Carried, Dropped, carried, extra_of
+from tunec.compiler.translate.documents import is_given_flags
+from tunec.compiler.translate.foundation import Beside, Fields, Foundation, foundation
+from tunec.compiler.translate.intents import Values, intents, short
+from tunec.compiler.translate.settling import Settled, beginning, settled
+from tunec.compiler.translate.sources import Sources, sources_of
+from tunec.compiler.translate.spec_notes import comments, findings, footer, unsaid
+from tunec.compiler.translate.spec_text import spec_text
+from tunec.compiler.translate.translate import is_named
+from tunec.compiler.translate.written_targets import targets_of
+from tunec.schemas.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a spec is wanted for."""
+
+    environment: Environment
+    targets: Mapping[str, Target]
+    """The dialects that can be read."""
+    known: Mapping[str, Target]
+    """The targets that a spec compiles to."""
+    resolve: Resolve
+    beside: Beside = Beside()
+    given: tuple[Definition, ...] = ()
+    """Slots that the command line says."""
+    without: frozenset[str] = frozenset()
+    """Keys of the files that may be left behind."""
+    output: Path | None = None
+    """Where the spec will lie, from where its paths count."""
+    head: tuple[str, ...] = ()
+    """Comments at its top."""
+
+    @property
+    def name(self) -> str:
+        """What the spec is called where its lines are shown."""
+        return "<spec>" if self.output is None else str(self.output)
+
+    @property
+    def place(self) -> Path:
+        """The directory that its paths count from."""
+        return Path() if self.output is None else self.output.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Specified:
+    """A spec for files, and everything that is to be said of it."""
+
+    text: str | None
+    """None: nothing could be read. With errors, places of it are to be settled by hand."""
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, str]
+    """Text of each file that was read, and of the spec, by the name that spans use."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the spec says the run that was read, and can be compiled."""
+        return not has_errors(self.diagnostics)
+
+
+def spec_of_files(paths: Iterable[Path], asking: Asking) -> Specified:
+    """Read the files of a run, with those that they refer to, and say them as a spec.
+
+    Nothing is written to disk.
+    """
+    reading = read_files(paths, asking.targets, asking.environment.readers)
+    sources = _sources(reading, asking)
+    if not sources.run.documents:
+        return Specified(None, sources.diagnostics, sources.texts)
+    known = _known(sources, asking.known)
+    asked = _asked(sources, asking)
+    keys = tuple(carried(sources.leftovers, asked, sources.run.environment.software))
+    base = foundation(known, asking.environment, asking.beside)
+    found = _settled(sources, base, known, asked, asking, _versions(asked, keys, asking))
+    return _specified(sources, found, base, keys, asked, asking)
+
+
+# ── what is known ────────────────────────────────────────────────────────────────────────────────
+
+
+def _sources(reading: Reading, asking: Asking) -> Sources:
+    """What files say; of the hardware only what they leave open, the number of processes."""
+
+    def read(around: Environment) -> Sources:
+        documents, missing, unread = reading.documents, reading.missing, reading.unread
+        run = Run(documents, around, asking.targets, missing, unread, catalogue_model)
+        return sources_of(reading, run, asking.given)
+
+    around = asking.environment
+    alone = read(replace(around, cluster=None, devices={}))
+    return alone if "parallel.world" in alone.known.values else read(around)
+
+
+def _known(sources: Sources, targets: Mapping[str, Target]) -> Values:
+    """The slots that are known and not disputed, scripts naming files as a bundle does."""
+    values = dict(sources.known.values)
+    for one, _ in sources.ledger.contradictions():
+        if one.rank == Rank.OBSERVED:
+            values.pop(one.slot, None)
+    for slot in sources.idle:
+        values.pop(slot, None)
+    script = values.get("launch.script")
+    if script is not None:
+        values["launch.script"] = _bundled(script, sources, targets)
+    return values
+
+
+def _bundled(script: str, sources: Sources, targets: Mapping[str, Target]) -> str:
+    """The words of a command, those that name a file that was read by its place in a bundle.
+
+    A script that was given flags is given the file that now holds them.
+    """
+    names = targets_of(sources.run.documents, targets)
+    found = [
+        (each, f"{name}/{each.file.name}")
+        for name in names
+        for each in sources.run.documents
+        if each.file is not None and each.file in targets[name].files
+    ]
+    places = {PurePath(each.name).name: place for each, place in found}
+    words = [places.get(PurePath(word).name, word) for word in shlex.split(script)]
+    flags = [place for each, place in found if is_given_flags(each)]
+    return shlex.join([*words, *(flags if len(words) == 1 else ())])
+
+
+def _asked(sources: Sources, asking: Asking) -> tuple[Asked, ...]:
+    names = targets_of(sources.run.documents, asking.known)
+    return together(asking.resolve, names, sources.run.environment.software)
+
+
+# ── the spec ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _versions(asked: Sequence[Asked], keys: Iterable[Carried | Dropped], asking: Asking) -> Fields:
+    """Targets with the releases that somebody named, other releases, and keys passed through."""
+    named = asking.environment.software
+    cluster = asking.environment.cluster
+    own = cluster.software if cluster is not None else {}
+    packages = {target.package for target, _ in asked}
+    targets = [
+        f"{target.name}@{version}" if target.package in named else target.name
+        for target, version in asked
+    ]
+    others = {
+        name: version
+        for name, version in named.items()
+        if name not in packages and own.get(name) != version
+    }
+    extra = extra_of(each for each in keys if isinstance(each, Carried))
+    every = {("targets",): targets, ("software",): others, ("extra",): extra}
+    return {("tunec",): 1, **{path: value for path, value in every.items() if value}}
+
+
+def _settled(
+    sources: Sources,
+    base: Foundation,
+    known: Values,
+    asked: Sequence[Asked],
+    asking: Asking,
+    versions: Fields,
+) -> Settled:
+    candidate = beginning({**versions, **base.measured()}, intents(known))
+    layout = _layout(sources, known)
+    return settled(candidate, known, layout, asked, asking.place, wholly=not base.is_whole)
+
+
+def _layout(sources: Sources, known: Values) -> tuple[str, ...]:
+    """The slots of the layout that files say, or leave to defaults where a search would not.
+
+    Where it is open which engine runs without sharding, two slots tell that it is none of these.
+    """
+    engine = ("parallel.engine",) if "parallel.engine" in known else ("zero.stage", "fsdp.version")
+    return tuple(
+        slot
+        for slot in SLOTS
+        if SLOTS[slot].group in LAYOUT
+        and slot in known
+        and (slot in engine or _is_said(slot, sources.ledger.winner(slot)))
+    )
+
+
+def _is_said(slot: str, winner: Definition | None) -> bool:
+    group = SLOTS[slot].group
+    is_searched = group in ("states", "batch") or slot in SHAPE_SLOTS
+    by_default = winner is not None and winner.rank == Rank.CONSUMER
+    is_written = winner is not None and winner.rank >= Rank.OBSERVED
+    return is_written or (by_default and is_searched and group != "parallel")
+
+
+def _specified(
+    sources: Sources,
+    found: Settled,
+    base: Foundation,
+    keys: Iterable[Carried | Dropped],
+    asked: Sequence[Asked],
+    asking: Asking,
+) -> Specified:
+    """The text, with everything that is to be said of it."""
+    lost = (each for each in keys if isinstance(each, Dropped))
+    dropped = [each for each in lost if not is_named(each.place.path, asking.without)]
+    measured = found.candidate.data()
+    data = found.candidate.on({**found.candidate.base, **base.fields}).data()
+    beside = comments(sources, found, base)
+    head = "".join(f"# {line}\n" for line in asking.head)
+    text = head + spec_text(short(data), beside, base.missing) + footer(dropped)
+    said = (
+        *sources.diagnostics,
+        *findings(sources, found, dropped, asking.without, asking.environment),
+        *unsaid(text, asking.name, base),
+        *(_faults(measured, asking) if base.missing else _compiled(text, asked, asking)),
+    )
+    return Specified(text, tuple(dict.fromkeys(said)), {**sources.texts, asking.name: text})
+
+
+def _compiled(text: str, asked: Sequence[Asked], asking: Asking) -> tuple[Diagnostic, ...]:
+    """What keeps the spec from being compiled."""
+    loaded = load_text(text, asking.name, base=asking.place, targets=tuple(asking.known))
+    found = compile_spec(loaded, asked).diagnostics
+    return tuple(each for each in found if each.severity == "error")
+
+
+def _faults(measured: Mapping[str, Any], asking: Asking) -> tuple[Diagnostic, ...]:
+    """What is wrong with an unfinished spec, wherever the places are that are open."""
+    loaded = load_mapping(measured, base=asking.place)
+    found = (each for each in loaded.diagnostics if each.severity == "error")
+    return tuple(
+        replace(each, labels=tuple(replace(label, span=None) for label in each.labels))
+        for each in found
+    )

@@ -1,0 +1,36 @@
+"""Whose files a spec compiles to so that it gives those that were read."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.target import Target
+
+_OF_FLAGS: Final[Mapping[str, str]] = {"accelerate launch": "launch", "sbatch": "slurm"}
+"""The target for flags of a launcher, which are read by a dialect of their own."""
+
+
+def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tuple[str, ...]:
+    """Those of the known targets that write what was read; none for what is only read.
+
+    A file that several targets write, as ds_config.json, is that of the trainer beside it. Trainers
+    come before what starts them.
+    """
+    files: dict[str, set[str]] = {}
+    for each in documents:
+        if each.target is None or each.file is None:
+            continue
+        name = _OF_FLAGS.get(each.file.name, each.target.name)
+        if name in known:
+            files.setdefault(name, set()).add(each.file.name)
+    written = {name: {file.name for file in known[name].files} for name in files}
+    names = tuple(sorted(files, key=lambda name: known[name].counting is None))
+    return tuple(
+        name
+        for at, name in enumerate(names)
+        if not any(
+            files[name] <= written[other] and (index < at or not files[other] <= written[name])
+            for index, other in enumerate(names)
+            if other != name
+        )
+    )

@@ -1,0 +1,247 @@
+"""Files that are compiled from a spec become a spec that compiles to the same files."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tunec.compiler.driver import compile_spec
+from tunec.compiler.frontend.load import load_mapping, load_text
+from tunec.compiler.lints.surroundings import environment_of
+from tunec.compiler.translate.foundation import Beside
+from tunec.compiler.translate.to_spec import Asking, spec_of_files
+from tunec.compiler.translate.translate import given_slots
+from tunec.targets.registry import TARGETS
+
+READABLE = TARGETS.readable()
+KNOWN = {name: TARGETS[name] for name in TARGETS.names()}
+TEXT = ("llama-3.2-1b", "qwen2.5-0.5b", "meta-llama/Llama-3.1-8B-Instruct")
+HARDWARE = ("a100-80g-x1", "a100-80g-x8", "t4-x2", "h100-x8-n2", "rtx-4090-x4")
+OPTIMIZERS = ("adamw", "adamw_8bit", "paged_adamw_32bit", "adafactor", "lion", "sgd")
+ROADS = {
+    "huggingface": (["huggingface", "launch"], TEXT, HARDWARE),
+    "trl": (["trl", "launch"], TEXT, HARDWARE),
+    "trl by accelerate": (["trl", "accelerate"], TEXT, HARDWARE),
+    "older releases": (["huggingface@4.46", "launch"], TEXT, HARDWARE),
+    "deepspeed": (["deepspeed", "launch"], TEXT, HARDWARE[1:]),
+    "slurm": (["trl", "slurm"], TEXT, HARDWARE),
+    "kubeflow": (["trl", "kubeflow"], TEXT, HARDWARE),
+    "skypilot": (["trl", "skypilot"], TEXT, ("a100-80g-x8", "h100-x8")),
+    "minicpm-v": (["minicpm-v"], ("minicpm-v-2_6",), ("a100-80g-x2", "a100-80g-x8")),
+    "glm4": (["glm4"], ("glm-4-9b-0414", "glm-4v-9b"), ("a100-80g-x1", "h100-x8")),
+    "llama-cookbook": (["llama-cookbook"], TEXT, ("a100-80g-x1", "a100-80g-x4")),
+    "simpletuner": (["simpletuner"], ("flux.1-dev", "sdxl-base-1.0"), ("a100-80g-x1", "h100-x8")),
+}
+NARROW = {
+    "minicpm-v": ("train.json", {"epochs", "steps", "learning_rate", "schedule", "warmup", "seed"}),
+    "glm4": ("train.jsonl", {"epochs", "steps", "learning_rate", "schedule", "warmup", "output"}),
+    "llama-cookbook": ("samsum", {"learning_rate", "seed", "output"}),
+    "simpletuner": ("datasets/set", {"steps", "learning_rate", "keep_checkpoints", "output"}),
+}
+"""The data and the settings of training that programs take which have little to choose from."""
+
+
+@st.composite
+def specs(draw, road):
+    targets, models, hardware = ROADS[road]
+    model = draw(st.sampled_from(models))
+    is_picture = road == "simpletuner"
+    data = {"train": draw(st.sampled_from(("data/train.jsonl", "org/set")))}
+    if is_picture:
+        data["resolution"] = draw(st.sampled_from((512, 1024)))
+    else:
+        data["sequence"] = draw(st.sampled_from((512, 1024, 2048)))
+        data["packing"] = model in TEXT and draw(st.booleans())
+    if draw(st.booleans()):
+        data["samples"] = draw(st.integers(1000, 100_000))
+    if not is_picture and draw(st.booleans()):
+        data["evaluation"] = data["train"] if draw(st.booleans()) else "data/dev.jsonl"
+    spec = {
+        "tunec": 1,
+        "model": model,
+        "method": draw(methods()),
+        "data": data,
+        "hardware": draw(st.sampled_from(hardware)),
+        "train": draw(trainings()),
+        "targets": targets,
+        "pin": draw(pins()),
+    }
+    for name, choices in (
+        ("precision", ("bf16", "fp16")),
+        ("attention", ("sdpa", "eager")),
+        ("engine", ("deepspeed", "fsdp", "ddp")),
+        ("objective", ("dpo",) if road.startswith("trl") else ()),
+    ):
+        if choices and draw(st.sampled_from((False, False, True))):
+            spec[name] = draw(st.sampled_from(choices))
+    if draw(st.booleans()):
+        spec["batch"] = {"global": draw(st.sampled_from((8, 16, 32, 64)))}
+    return narrowed(spec, *NARROW[road]) if road in NARROW else spec
+
+
+def narrowed(spec, data, settings_taken):
+    """The part of a spec that a program with few settings can be told."""
+    kept = {
+        name: spec[name]
+        for name in ("tunec", "model", "hardware", "targets", "batch")
+        if name in spec
+    }
+    train = {name: value for name, value in spec["train"].items() if name in settings_taken}
+    options = spec["method"].get("lora", {}) if isinstance(spec["method"], dict) else {}
+    rank = {name: value for name, value in options.items() if name == "rank"}
+    method = {"lora": rank}
+    if data == "samsum":
+        method, train["schedule"] = {"lora": {**rank, "targets": ["q_proj"]}}, "constant"
+    inside = {
+        name: each for name, each in spec["data"].items() if name not in ("train", "evaluation")
+    }
+    return {**kept, "method": method, "train": train, "data": {"train": data, **inside}}
+
+
+@st.composite
+def methods(draw):
+    name = draw(st.sampled_from(("full", "lora", "qlora", "lora")))
+    if name == "full":
+        return "full"
+    options = {
+        "rank": st.sampled_from((4, 8, 16, 64)),
+        "alpha": st.sampled_from((8, 16.5, 64)),
+        "dropout": st.sampled_from((0, 0.05, 0.1)),
+        "targets": st.sampled_from(("attention", "mlp", ["q_proj", "v_proj"], "all-linear")),
+        "rslora": st.booleans(),
+    }
+    return {name: {key: draw(each) for key, each in options.items() if draw(st.booleans())}}
+
+
+@st.composite
+def trainings(draw):
+    found = {"epochs": draw(st.sampled_from((1, 2.5, 3)))}
+    if draw(st.booleans()):
+        found = {"steps": draw(st.integers(10, 10_000))}
+    options = {
+        "learning_rate": st.sampled_from((1e-5, 3e-4)),
+        "schedule": st.sampled_from(("constant", "linear", "cosine", "constant_with_warmup")),
+        "warmup": st.sampled_from((0, 10, 0.05)),
+        "optimizer": st.sampled_from(OPTIMIZERS)
+        | st.fixed_dictionaries(
+            {"beta2": st.sampled_from((0.95, 0.99)), "weight_decay": st.sampled_from((0, 0.1))}
+        ),
+        "keep_checkpoints": st.sampled_from((None, 1, 5)),
+        "neftune_alpha": st.just(5),
+        "seed": st.integers(1, 1000),
+        "output": st.just("runs/here"),
+        "report_to": st.just(["wandb"]),
+    }
+    return {**found, **{key: draw(e) for key, e in options.items() if draw(st.booleans())}}
+
+
+@st.composite
+def pins(draw):
+    options = {
+        "batch.micro": st.sampled_from((1, 2)),
+        "zero.stage": st.sampled_from((1, 2, 3)),
+        "zero.reduce_bucket": st.just(123_456_789),
+        "activation_checkpointing.mode": st.sampled_from(("none", "layer")),
+        "schedule.log_steps": st.integers(1, 50),
+        "schedule.save_steps": st.integers(10, 500),
+        "runtime.dataloader_workers": st.integers(0, 8),
+        "adapter.bias": st.just("all"),
+    }
+    one_in_four = st.sampled_from((False, False, False, True))
+    return {key: draw(each) for key, each in options.items() if draw(one_in_four)}
+
+
+BUNDLE = ("kubeflow", "bundle.yaml")
+"""The texts of the other files, which say the digest of the spec."""
+SAYING_LENGTH = {"sft.yaml", "dpo.yaml", "finetune.sh", "finetune.yaml"}
+UNSAID = frozenset({"optimizer", "scheduler"})
+"""Blocks of ds_config.json without which the script brings its own: a spec always has one."""
+
+
+def resolved(values, wanted):
+    """The values without what a file left to its program, of which it says nothing."""
+    return {key: value for key, value in values.items() if key in wanted or key not in UNSAID}
+
+
+def compiled(loaded):
+    assert loaded.spec is not None, [each.message for each in loaded.diagnostics]
+    asked = [TARGETS.resolve(name, loaded.spec.software) for name in loaded.spec.targets]
+    return compile_spec(loaded, asked, repairing=False)
+
+
+def values_of(found):
+    return {
+        (target, each.name): each.values
+        for target, files in found.artifacts.items()
+        for each in files
+    }
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_a_spec_made_of_compiled_files_compiles_to_them_again(road, tmp_path_factory):
+    """From a spec to files, to a spec, to files."""
+    whole = []
+
+    @settings(
+        max_examples=25,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(specs(road))
+    def holds(spec):
+        first = compiled(load_mapping(spec))
+        if not first.ok:
+            return
+        paths = written(first, tmp_path_factory.mktemp("files"))
+        found = specified(paths, spec)
+        assert found.ok, [(each.id, each.message) for each in found.diagnostics] + [found.text]
+        again = compiled(load_text(found.text))
+        written_again = values_of(again)
+        for file, values in values_of(first).items():
+            if file != BUNDLE:
+                assert resolved(written_again[file], values) == values, (file, found.text)
+        whole.append(spec)
+
+    holds()
+    assert whole
+
+
+def written(found, folder):
+    for path, text in found.texts().items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, "utf-8")
+    return [folder / path for path in found.texts()]
+
+
+def specified(paths, spec):
+    named = [name for name in spec["targets"] if "@" in name]
+    around = environment_of(READABLE, hardware=spec["hardware"], readers=named)
+    method = spec["method"]
+    beside = Beside(
+        model=spec["model"],
+        hardware=spec["hardware"],
+        method=method if isinstance(method, str) else next(iter(method)),
+    )
+    asking = Asking(
+        around,
+        READABLE,
+        KNOWN,
+        TARGETS.resolve,
+        beside,
+        output=Path("spec.yaml"),
+        given=given_slots(unsaid_by_files(spec, paths)),
+    )
+    return spec_of_files(paths, asking)
+
+
+def unsaid_by_files(spec, paths):
+    """What no file of some roads says: where the data lie, and how long a sample is."""
+    yield f"data.train={spec['data']['train']}"
+    if "sequence" in spec["data"] and not {path.name for path in paths} & SAYING_LENGTH:
+        yield f"data.sequence={spec['data']['sequence']}"
+    if spec["targets"][0] == "deepspeed":
+        optimizer = spec["train"].get("optimizer", "adamw")
+        yield f"optimizer.name={optimizer if isinstance(optimizer, str) else 'adamw'}"
