@@ -19,7 +19,10 @@ def run(paths: list[Path], options: Namespace, session: Session) -> int:
     folder = next((each for each in paths if each.is_dir()), None)
     if folder is not None:
         raise Misuse(f"{folder} is a folder: name the files of one run")
-    found = _specified(paths, output, options, session)
+    try:
+        found = spec_of_files(paths, asking_of(options, session, output))
+    except Faulty as faulty:
+        found = Specified(None, faulty.diagnostics, faulty.sources)
     session.diagnose(found.diagnostics, found.sources)
     if session.format == "json":
         diagnostics = [each.to_json() for each in found.diagnostics]
@@ -31,9 +34,8 @@ def run(paths: list[Path], options: Namespace, session: Session) -> int:
     return OK if found.ok else INPUT
 
 
-def _specified(
-    paths: list[Path], output: Path | None, options: Namespace, session: Session
-) -> Specified:
+def asking_of(options: Namespace, session: Session, output: Path | None) -> Asking:
+    """What the command line says of a spec; Faulty where a file of hardware or model is wrong."""
     readable = session.registry.readable()
     try:
         environment = environment_of(
@@ -47,13 +49,10 @@ def _specified(
         given = given_slots(getattr(options, "overrides", ()))
     except (Unusable, Ungiven) as unusable:
         raise Misuse(str(unusable)) from None
-    except Faulty as faulty:
-        return Specified(None, faulty.diagnostics, faulty.sources)
-    names = session.registry.names()
-    asking = Asking(
+    return Asking(
         environment=environment,
         targets=readable,
-        known={name: readable[name] for name in names},
+        known={name: readable[name] for name in session.registry.names()},
         resolve=session.registry.resolve,
         beside=Beside(options.model, options.hardware, getattr(options, "method", None)),
         given=given,
@@ -61,4 +60,3 @@ def _specified(
         output=output,
         head=(modeline(output),),
     )
-    return spec_of_files(paths, asking)

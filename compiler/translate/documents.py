@@ -1,6 +1,6 @@
 """The documents of a translation: those of lint, scripts as their own programs read them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,6 +14,10 @@ from tunec.schemas.frozen import dataclass
 
 _TRL: Final = "trl"
 _ENGINE: Final = "deepspeed"
+_SLURM: Final = "slurm"
+_SBATCH: Final = "sbatch"
+_BATCH_SCRIPT: Final = "train.sbatch"
+_STEP: Final = "srun"
 _NO_COMMAND: Final = ("skypilot", "kubeflow")
 """Kinds of files that no command line says, whatever its flags are called."""
 _TRAINING: Final = "training_args.yaml"
@@ -40,8 +44,36 @@ def documents_of(documents: Iterable[Document], run: Run) -> Documents:
     scripts = [each for each in own if _is_of_unknown_program(each)]
     every = [part for each in own for part in (_split(each) if each in scripts else (each,))]
     flagged = {each.name for each in every if each.format == "shell" and each.kind != "launch"}
-    cut = (_cut(each) if each.name in flagged else each for each in every)
-    return Documents(tuple(cut), bool(scripts))
+    cut = [_cut(each) if each.name in flagged else each for each in every]
+    return Documents(tuple(_of_slurm(cut, run)), bool(scripts))
+
+
+def _of_slurm(documents: Sequence[Document], run: Run) -> Iterator[Document]:
+    """The documents, options of a batch script as the target reads them that writes such scripts.
+
+    What `srun` starts on each node is said by the launcher that it starts.
+    """
+    starting = {each.name for each in documents if _launcher(each) not in (None, _STEP)}
+    files = {file.name: file for file in run.targets[_SLURM].files} if _SLURM in run.targets else {}
+    for each in documents:
+        if each.file is not None and each.file.name == _SBATCH and _BATCH_SCRIPT in files:
+            root = replace(each.root, fields={_SBATCH: each.root})
+            target = run.targets[_SLURM]
+            yield replace(each, root=root, target=target, file=files[_BATCH_SCRIPT])
+        elif _launcher(each) == _STEP and each.name in starting:
+            yield _without(each, "script", "launcher")
+        else:
+            yield each
+
+
+def _launcher(document: Document) -> str | None:
+    return document.value("launcher") if document.kind == "launch" else None
+
+
+def _without(document: Document, *keys: str) -> Document:
+    fields = document.root.fields or {}
+    kept = {key: child for key, child in fields.items() if key not in keys}
+    return replace(document, root=replace(document.root, fields=kept))
 
 
 def _beside_the_trainers(documents: Iterable[Document]) -> tuple[Document, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.frontend.names import is_written_as_path
+from tunec.compiler.gather import catalogued
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.lint import catalogue_model
 from tunec.compiler.translate.intents import Values
@@ -87,13 +88,21 @@ def _open(fields: Fields) -> list[FieldPath]:
 def _model(name: str | None, environment: Environment, beside: Beside) -> Fields:
     """The weights as the files name them, with what is known of their modules."""
     told = name or beside.model
-    if told is None or catalogue_model(told) is not None or is_written_as_path(told):
+    if told is None or _is_catalogued(told) or is_written_as_path(told):
         return {MODEL: told}
-    like = environment.model
+    like = environment.model or catalogue_model(told)
     if like is None:
         return {MODEL: {"path": told, "config": None}}
     config = like.card.config if like.card is not None else beside.model
     return {MODEL: {"path": told, "config": config, "stored_dtype": like.stored_dtype}}
+
+
+def _is_catalogued(name: str) -> bool:
+    try:
+        catalogued(name)
+    except LookupError:
+        return False
+    return True
 
 
 def _counts(known: Values) -> tuple[int, int]:

@@ -200,6 +200,17 @@ def _script(values: Values) -> Iterator[Intent]:
         yield Intent(("run", "arguments"), words[1:], ("launch.script",))
 
 
+def _time(values: Values) -> Iterator[Intent]:
+    """When the cluster ends the run, in the largest unit that says it whole."""
+    seconds = values.get("job.time_limit")
+    if seconds:
+        size, unit = next(each for each in _UNITS if seconds % each[0] == 0)
+        yield Intent(("job", "time"), f"{seconds // size}{unit}", ("job.time_limit",))
+
+
+_UNITS: Final = ((3600, "h"), (60, "min"), (1, "s"))
+
+
 # ── the run's length ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -236,7 +247,7 @@ def _kept(values: Values) -> Iterator[Intent]:
 
 
 _RULES: Final = (
-    *(_method, _objective, _evaluation, _sequence, _images, _devices, _engine, _script),
+    *(_method, _objective, _evaluation, _sequence, _images, _devices, _engine, _script, _time),
     *(_length, _warmup, _schedule_arguments, _kept),
 )
 

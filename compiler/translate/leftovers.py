@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
 
+from tunec.compiler.ir.values import is_same
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import default_of
 from tunec.compiler.lints.place import Place
@@ -43,6 +44,7 @@ def leftovers(
         return
     dialect = dialect_of(run, document.target)
     understood = set(_understood(document, dialect, known, given))
+    understood -= set(_misunderstood(document, dialect, known, given))
     for path, place in document.found.items():
         around = _around(path)
         if place.node.fields is not None or not understood.isdisjoint(around):
@@ -81,6 +83,30 @@ def _understood(
             yield from present
 
 
+def _misunderstood(
+    document: Document, dialect: Dialect, known: Partial, given: Collection[str]
+) -> Iterator[str]:
+    """The keys of rows that matter and give none of their slots, which nobody else says either.
+
+    Another row may have understood such a key in part: `eval_strategy: epoch` tells that there is
+    an evaluation, and no number of steps.
+    """
+    for entry in document.file.entries if document.file else ():
+        present = {key: document.flat[key].value for key in entry.keys if key in document.flat}
+        is_open = not any(slot in known.values or slot in given for slot in entry.slots)
+        if not (entry.slots and present and is_open and entry.holds_in(dialect)):
+            continue
+        if _AUTO not in present.values() and not settle(entry, present):
+            yield from present if _may_matter(entry, known) else ()
+
+
+def _may_matter(entry: Entry, known: Partial) -> bool:
+    try:
+        return known.ask(entry.when)
+    except (Unsaid, *WRONG_SHAPE):
+        return False
+
+
 def _follows(known: Partial, entry: Entry, present: Mapping[str, Any]) -> bool:
     """Whether a row without slots would write the same; where that is open, it may."""
     try:
@@ -109,7 +135,7 @@ def _says_nothing(run: Run, document: Document, path: str, value: Any) -> bool:
     if value is None or _names_a_document(run, value):
         return True
     default = default_of(run, document.kind, path)
-    return default.known and default.value == value and type(default.value) is type(value)
+    return default.known and is_same(default.value, value)
 
 
 def _names_a_document(run: Run, value: Any) -> bool:

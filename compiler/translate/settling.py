@@ -29,6 +29,7 @@ _FOLLOWING: Final = frozenset(
     }
 )
 """Slots that go with the model and the hardware, which the spec names."""
+_SCRIPT: Final = "launch.script"
 _UNREACHED: Final = object()
 
 
@@ -141,6 +142,8 @@ def _is_met(planned: Planned, slot: str, value: Any, asked: Sequence[Asked]) -> 
     found = _decided(planned, slot)
     if found in (value, _UNREACHED):
         return True
+    if slot == _SCRIPT and isinstance(found, str):
+        return found.startswith(f"{value} ")  # the trainer's own program, given its file
     return found is None and value in _as_written(planned, slot, asked)
 
 

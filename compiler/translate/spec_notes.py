@@ -110,17 +110,18 @@ def findings(
     environment: Environment,
 ) -> Iterator[Diagnostic]:
     """Everything that was read and that the spec does not say, and what was assumed."""
-    yield from (_dropped(each) for each in dropped)
+    yield from (_dropped(each, sources) for each in dropped)
     yield from _unread(sources, without)
     yield from _unmet(sources, found)
     yield from _left(sources, found)
     yield from assumed(sources, environment)
 
 
-def _dropped(each: Dropped) -> Diagnostic:
+def _dropped(each: Dropped, sources: Sources) -> Diagnostic:
     """A key that stands for slots must be settled; any other one is told."""
     at, value = each.place, shown(each.place.value)
-    slots = tuple(dict.fromkeys(slots_of(at.document, at.path)))
+    every = tuple(dict.fromkeys(slots_of(at.document, at.path)))
+    slots = tuple(slot for slot in every if slot not in sources.known.values) or every
     if slots:
         options = " ".join(f"--set {slot}=VALUE" for slot in slots)
         return not_understood(

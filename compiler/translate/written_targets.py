@@ -6,8 +6,10 @@ from typing import Final
 from tunec.compiler.lints.document import Document
 from tunec.compiler.target import Target
 
-_OF_FLAGS: Final[Mapping[str, str]] = {"accelerate launch": "launch", "sbatch": "slurm"}
+_OF_FLAGS: Final[Mapping[str, str]] = {"accelerate launch": "launch"}
 """The target for flags of a launcher, which are read by a dialect of their own."""
+
+_LAUNCH: Final = "launch"
 
 
 def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tuple[str, ...]:
@@ -17,9 +19,13 @@ def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tu
     come before what starts them.
     """
     files: dict[str, set[str]] = {}
-    for each in documents:
+    every = tuple(documents)
+    submitted = {each.name for each in every if _submits(each.target)}
+    for each in every:
         if each.target is None or each.file is None:
             continue
+        if each.kind == _LAUNCH and each.name in submitted and not _submits(each.target):
+            continue  # the command of a job
         name = _OF_FLAGS.get(each.file.name, each.target.name)
         if name in known:
             files.setdefault(name, set()).add(each.file.name)
@@ -34,3 +40,7 @@ def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tu
             if other != name
         )
     )
+
+
+def _submits(target: Target | None) -> bool:
+    return target is not None and any(each.submits for each in target.starts)

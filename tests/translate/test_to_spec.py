@@ -1,15 +1,25 @@
 """Files that are compiled from a spec become a spec that compiles to the same files."""
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.translate.test_cases import ASKED, FILE
 
+from tunec.compiler.cli.arguments import build_parser
+from tunec.compiler.cli.session import standard
+from tunec.compiler.cli.spec_from_files import asking_of
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping, load_text
+from tunec.compiler.lints.documents import read_files, read_texts
+from tunec.compiler.lints.lint import catalogue_model
+from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.surroundings import environment_of
 from tunec.compiler.translate.foundation import Beside
+from tunec.compiler.translate.sources import sources_of
 from tunec.compiler.translate.to_spec import Asking, spec_of_files
 from tunec.compiler.translate.translate import given_slots
 from tunec.targets.registry import TARGETS
@@ -207,6 +217,48 @@ def test_a_spec_made_of_compiled_files_compiles_to_them_again(road, tmp_path_fac
 
     holds()
     assert whole
+
+
+CASES = sorted((Path(__file__).parent / "cases").glob("spec-*.md"))
+COMPILED = {
+    *("spec-minicpm-v", "spec-trl-qlora", "spec-trl-dpo-fsdp"),
+    *("spec-flags-fsdp", "spec-slurm", "spec-glm4"),
+}
+"""Those whose spec leaves nothing to settle; the others are read, and say what is."""
+
+
+def test_most_cases_leave_nothing_to_settle():
+    assert {case.stem for case in CASES} > COMPILED
+    assert len(CASES) >= 12
+
+
+@pytest.mark.parametrize("name", sorted(COMPILED))
+def test_what_people_write_means_the_same_as_a_spec(name, tmp_path, monkeypatch):
+    """The files of the spec, read, say of each slot what those that it was made of say."""
+    text = (Path(__file__).parent / "cases" / f"{name}.md").read_text("utf-8")
+    for file, content in FILE.findall(text):
+        (tmp_path / file).write_text(content, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(ASKED.findall(text)[-1][0])[1:]
+    options = build_parser("").parse_args(words)
+    asking = asking_of(options, standard(TARGETS, "text"), None)
+    paths = [Path(each) for each in options.files]
+    spec = spec_of_files(paths, asking)
+    assert spec.ok, [each.message for each in spec.diagnostics]
+    found = compiled(load_text(spec.text))
+    assert found.ok, [each.message for each in found.diagnostics]
+    before = sources_in(read_files(paths, READABLE, asking.environment.readers), asking)
+    after = sources_in(read_texts(found.texts(), READABLE, asking.environment.readers), asking)
+    for slot, value in before.known.values.items():
+        if slot not in (*before.idle, "launch.script"):
+            assert after.known.values.get(slot, found.planned.plan[slot]) == value, slot
+
+
+def sources_in(reading, asking):
+    documents, missing, unread = reading.documents, reading.missing, reading.unread
+    around = replace(asking.environment, cluster=None, devices={})
+    run = Run(documents, around, READABLE, missing, unread, catalogue_model)
+    return sources_of(reading, run, asking.given)
 
 
 def written(found, folder):
