@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 import tunec.schemas
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
-from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.diagnostics.wording import joined, otherwise
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.show import show
 from tunec.compiler.json_check import UnknownKeyword, is_valid
@@ -277,8 +277,8 @@ def _loss(target: Target, plan: Plan, version: Version, slot: str, reason: str) 
         f"{target.name} ({target.package} {version}) cannot say {slot} {show(slot, plan[slot])}",
         (Label("decided here", path=slot),),
         (reason,),
-        help=f"{_other_release(target, plan, version, slot)}pin {slot} to another value, or "
-        "compile to another target",
+        help=f"{_other_release(target, plan, version, slot)}{otherwise(slot)}, or compile to "
+        "another target",
     )
 
 

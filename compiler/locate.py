@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tunec.compiler.diagnostics.allow import suppress
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import otherwise
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.show import show
@@ -34,15 +35,35 @@ def traced(
 ) -> tuple[Diagnostic, ...]:
     """Point what is said of decided slots at the lines of the spec from which they follow.
 
-    A slot that nothing written led to gets no line, and a note of the decision that did.
+    A slot that nothing written led to gets no line, and a note of the decision that did. What is
+    said of a slot that follows from another, of which the same is said at the same line, is left
+    out: it is mended with that.
     """
     written = {dotted(path) for path in loaded.spans}
-    return tuple(_traced(each, ledger, written) for each in diagnostics)
+    found = tuple((each, _traced(each, ledger, written)) for each in diagnostics)
+    said = {(one.id, _slot(before), _slot(one)) for before, one in found}
+    return tuple(one for before, one in found if not _follows(before, one, ledger, said))
+
+
+def _slot(diagnostic: Diagnostic) -> str:
+    """What it is about: a slot, or once that is traced the line that led to it."""
+    return diagnostic.primary.path if diagnostic.primary else ""
+
+
+def _follows(
+    before: Diagnostic, traced: Diagnostic, ledger: Ledger, said: set[tuple[str, str, str]]
+) -> bool:
+    """Whether the same is said of a slot that its own rests on, and at the same line."""
+    winner = ledger.winner(_slot(before)) if _slot(before) in SLOTS else None
+    if winner is None or _slot(before) == _slot(traced):
+        return False
+    below = {each.slot for each in _below(winner, ledger)} - {winner.slot}
+    return any((traced.id, slot, _slot(traced)) in said for slot in below)
 
 
 def _traced(diagnostic: Diagnostic, ledger: Ledger, written: set[str]) -> Diagnostic:
     labels: list[Label] = []
-    notes = [*diagnostic.notes]
+    notes, remedy = [*diagnostic.notes], diagnostic.help
     for label in diagnostic.labels:
         winner = None if label.span or label.path not in SLOTS else ledger.winner(label.path)
         if winner is None or (winner.rank is Rank.PIN and f"pin.{label.path}" in written):
@@ -52,9 +73,11 @@ def _traced(diagnostic: Diagnostic, ledger: Ledger, written: set[str]) -> Diagno
         if line:
             text = label.text if cause is winner else f"{label.path} follows from this"
             labels.append(replace(label, text=text, path=line))
+            if remedy and cause is winner:
+                remedy = remedy.replace(otherwise(label.path), f"change {line}")
         else:
             notes.append(_decision(winner))
-    return replace(diagnostic, labels=tuple(labels), notes=tuple(notes))
+    return replace(diagnostic, labels=tuple(labels), notes=tuple(notes), help=remedy)
 
 
 def _decision(winner: Definition) -> str:

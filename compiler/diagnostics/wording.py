@@ -86,3 +86,8 @@ def nearly(name: str, known: Iterable[str], least: float) -> str | None:
 def did_you_mean(names: Sequence[str]) -> str | None:
     """The question for a help line, or None where nothing is near."""
     return f"did you mean {quoted(names)}?" if names else None
+
+
+def otherwise(slot: str) -> str:
+    """How to get rid of a decided value; a slot that a field decides is changed there."""
+    return f"pin {slot} to another value"
