@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from tunec.schemas.shape import Shape
-from tunec.schemas.units import PositiveCount
+from tunec.schemas.units import Length
 
 
 class Answers(Shape):
     """Answers that the model writes to the prompts of the evaluation data."""
 
-    completion: PositiveCount | None = None
+    completion: Length | None = None
     """Most tokens of an answer; when absent, half of `data.sequence`, of which a model that reads
     and writes one sequence has the rest for the prompt, and all of it with an encoder."""
     beams: Annotated[int, Field(ge=1, le=256)] = 1

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from tunec.schemas.shape import Shape
 from tunec.schemas.terms import GroupLoss, PairLoss
-from tunec.schemas.units import Positive, PositiveCount
+from tunec.schemas.units import Length, Positive
 
 ONE_FIELD: Final = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 """Exactly one field of a shape is given."""
@@ -35,7 +35,7 @@ class Grpo(Shape):
     """Functions that reward an answer: names that the trainer knows, or dotted import paths."""
     samples: Annotated[int, Field(ge=2, le=4096)] = 8
     """Answers to one prompt, which are compared with each other."""
-    completion: PositiveCount = 256
+    completion: Length = 256
     """Most tokens of an answer; `data.sequence` holds the prompt with the answer."""
     beta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Weight of the distance from a reference model; 0: there is none."""

@@ -55,9 +55,10 @@ INTRODUCTION: Final = (
 """What is to be known before the fields."""
 
 QUANTITIES: Final[Mapping[str, str]] = {
-    "amount of memory": "`80GiB` (powers of 1024), `80GB` (of 1000); a bare number is refused",
+    "amount of memory": "`80GiB` (powers of 1024), `80GB` (of 1000); a bare number below 1 GiB is "
+    "refused, since its unit is missing",
     "share": "`90%`, or a number from 0 to 1",
-    "bytes per second": "`25GB/s`, `200Gbit/s`",
+    "bytes per second": "`25GB/s`, `200Gbit/s`; a bare number below 10 MB/s is refused",
     "count": "`4096`, `64k`, `2M`: thousands and millions",
     "length in tokens": "`4096`: `4k` is refused, since it may be 4000 or 4096",
 }
