@@ -1,8 +1,11 @@
 """choose_precision: in which arithmetic the model trains, on what the devices really have."""
 
+from packaging.version import Version
+
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, model, slot, spec
+from tunec.compiler.passes.fit.states import makes_adapters_bf16
 from tunec.schemas.hardware.profile import Device
 from tunec.schemas.terms import FloatDtype
 
@@ -23,6 +26,8 @@ def choose_precision(facts: Facts, _: Draft) -> Outcome:
     options = [_option(dtype, facts, devices) for dtype in ("bf16", "fp16", "fp32")]
     wish = facts.spec.precision.compute
     compute = scribe.choose("precision.compute", options, "E0601", wish, "precision.compute")
+    if compute == "fp32" and wish is None:
+        _slowed(scribe)
     scaling = "dynamic" if compute == "fp16" else "none"
     why = (
         "fp16 gradients underflow" if compute == "fp16" else f"{compute} has fp32's exponent range"
@@ -38,6 +43,19 @@ def choose_precision(facts: Facts, _: Draft) -> Outcome:
         spec("precision.deprecated_fp16"),
     )
     return scribe.outcome()
+
+
+def _slowed(scribe: Scribe) -> None:
+    """Say where fp16 is lost to what a release does with adapters, and what has it."""
+    why = _fp16_over_bf16(scribe.facts)
+    if why is not None:
+        scribe.report(
+            "half-precision-ruled-out",
+            "warning",
+            f"{why}: fp32 it is, several times slower on such devices",
+            "hardware",
+            help="ask for an earlier trl, such as `trl@0.25`: it trains them in fp32 beside fp16",
+        )
 
 
 def _option(dtype: FloatDtype, facts: Facts, devices: tuple[Device, ...]) -> Option:
@@ -71,7 +89,7 @@ def _device_refuses(dtype: FloatDtype, facts: Facts, each: Device) -> str | None
             "libraries that report support run it by conversion"
         )
     if dtype == "fp16":
-        return _fp16_refused(facts, each)
+        return _fp16_refused(facts, each) or _fp16_over_bf16(facts)
     return None
 
 
@@ -89,6 +107,20 @@ def _fp16_refused(facts: Facts, each: Device) -> str | None:
         f"DeepSpeed refuses it on {each.title} ({_generation(each)}, needs 7.0): "
         "'Type fp16 is not supported on your device'"
     )
+
+
+def _fp16_over_bf16(facts: Facts) -> str | None:
+    """TRL trains adapters over a quantised base in bf16, whatever computes.
+
+    torch 2.13 amp/grad_scaler.py `_unscale_grads_`: on CUDA no scaled gradient may be bf16.
+    """
+    trl, engine = facts.versions.get("trl"), facts.pinned("parallel.engine", facts.spec.engine)
+    method = facts.spec.method
+    if trl is None or engine == "deepspeed" or not (method.qlora or method.int8_lora):
+        return None
+    if not makes_adapters_bf16(Version(trl), of_pairs=facts.spec.objective.dpo is not None):
+        return None
+    return f"trl {trl} trains these adapters in bf16, whose gradients torch's loss scaler refuses"
 
 
 def _generation(each: Device) -> str:

@@ -43,7 +43,10 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         (),
         ("precision",),
         choose_precision,
-        ("model", "selection.devices", "spec.precision", "spec.engine"),
+        (
+            *("model", "selection.devices", "spec.precision", "spec.engine"),
+            *("spec.method", "spec.objective", "versions"),
+        ),
         heeds=("parallel.engine",),
     ),
     Pass(

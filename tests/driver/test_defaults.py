@@ -1,7 +1,7 @@
 """What nobody says is taken from one table of published practice, by method, size and length."""
 
 import pytest
-from planning import decided
+from planning import codes, decided, planned
 
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.passes.defaults import BATCH, BATCH_TOKENS, DEFAULTS, OF_FIELDS, RATES
@@ -72,3 +72,26 @@ def test_a_row_of_a_field_is_what_a_plan_has():
     assert len(own) > 5
     for each in own:
         assert plan[each.slot] == each.value, each.slot
+
+
+@pytest.mark.parametrize(
+    ("trl", "hardware", "objective", "compute", "is_told"),
+    [
+        ("1.16.0", "t4-x1", "sft", "fp32", True),
+        ("0.25.1", "t4-x1", "sft", "fp16", False),
+        ("0.28.0", "t4-x1", "dpo", "fp16", False),
+        ("0.29.1", "t4-x1", "dpo", "fp32", True),
+        ("1.16.0", "rtx-4090-x1", "sft", "bf16", False),
+    ],
+)
+def test_fp16_is_lost_where_trl_makes_adapters_bf16(trl, hardware, objective, compute, is_told):
+    found = planned(
+        model="llama-3.2-1b",
+        method="qlora",
+        hardware=hardware,
+        objective=objective,
+        software={"trl": trl},
+    )
+    assert found.plan is not None, found.diagnostics
+    assert found.plan.precision.compute == compute
+    assert ("half-precision-ruled-out" in codes(found)) == is_told

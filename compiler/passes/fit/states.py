@@ -170,6 +170,11 @@ _TRL_CASTS_ADAPTERS: Final = Version("0.26")
 _TRL_CASTS_ADAPTERS_OF_PAIRS: Final = Version("0.29")
 
 
+def makes_adapters_bf16(trl: Version, *, of_pairs: bool) -> bool:
+    """Whether a release of TRL trains adapters over a quantised base in bf16 (`_by_trl`)."""
+    return trl >= (_TRL_CASTS_ADAPTERS_OF_PAIRS if of_pairs else _TRL_CASTS_ADAPTERS)
+
+
 def _by_trl(states: States, workload: Workload) -> States:
     """What TRL's trainers do to a quantised model with adapters.
 
@@ -182,7 +187,7 @@ def _by_trl(states: States, workload: Workload) -> States:
     if trl is None:
         return states
     of_pairs = workload.preference is not None and workload.preference.sequences > 1
-    if trl < (_TRL_CASTS_ADAPTERS_OF_PAIRS if of_pairs else _TRL_CASTS_ADAPTERS):
+    if not makes_adapters_bf16(trl, of_pairs=of_pairs):
         return replace(states, weights="fp32")
     moments = _pure_bf16(name).optimizer
     return replace(states, trainable="bf16", gradients="bf16", optimizer=moments)
