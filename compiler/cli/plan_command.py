@@ -1,17 +1,20 @@
 """`tunec plan`: one screen about a run, or every decision with both accounts."""
 
 from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tunec.compiler.cli.inputs import asked_targets, judged, load
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session, is_colored
-from tunec.compiler.driver import Planned, plan
+from tunec.compiler.diagnostics.diagnostic import Diagnostic
+from tunec.compiler.driver import Planned, plan, written
 from tunec.compiler.frontend.files import is_stream
 from tunec.compiler.ir.ledger import Ledger
 from tunec.compiler.ir.show import plain, show
 from tunec.compiler.passes.contract import Pass
 from tunec.compiler.passes.pipeline import PIPELINE
+from tunec.compiler.requirements import Asked
 from tunec.compiler.review.plan_view import plan_json, plan_text
 from tunec.compiler.review.screen.commands import Command
 from tunec.compiler.review.screen.pen import Pen
@@ -29,9 +32,10 @@ def run(options: Namespace, session: Session) -> int:
     def keep(each: Pass, ledger: Ledger) -> None:
         ledgers[each.name] = ledger
 
-    result = plan(loaded, asked_targets(options.targets, loaded, session), hook=keep)
+    asked = asked_targets(options.targets, loaded, session)
+    result = plan(loaded, asked, hook=keep)
     found, sources = judged(result, options)
-    result = replace(result, diagnostics=(*result.diagnostics, *found))
+    result = replace(result, diagnostics=(*result.diagnostics, *_unwritable(result, asked), *found))
     session.diagnose(result.diagnostics, {**loaded.sources, **sources})
     if options.after and options.after in ledgers:
         _print_after(ledgers[options.after], session)
@@ -40,6 +44,14 @@ def run(options: Namespace, session: Session) -> int:
     elif result.plan is not None:
         session.result(_text(result, options, session))
     return OK if result.ok else INPUT
+
+
+def _unwritable(planned: Planned, asked: Sequence[Asked]) -> Iterator[Diagnostic]:
+    """What stands against the files of the asked targets, which compiling would tell."""
+    told = set(planned.diagnostics)
+    for each in written(planned, asked).diagnostics:
+        if each not in told and each.severity != "note":
+            yield each
 
 
 def _text(planned: Planned, options: Namespace, session: Session) -> str:

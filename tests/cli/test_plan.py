@@ -303,3 +303,16 @@ def test_odd_values_are_refused_by_name(tunec, override, code, words):
 def test_a_number_of_processes_that_is_pinned_leaves_no_device_idle_unasked(tunec):
     result = tunec("plan", FIVE, "--set", "pin.parallel.world=4")
     assert (result.code, result.err) == (0, "")
+
+
+def test_what_compiling_would_refuse_is_told_and_ends_in_an_error(tunec, tmp_path):
+    spec = tmp_path / "spec.yaml"
+    text = (
+        "tunec: 1\nmodel: llama-3.2-1b\nmethod: lora\nhardware: a100-80g-x1\n"
+        "data: {train: t.jsonl, samples: 10000, sequence: 512}\ntargets: [trl, kubeflow]\n"
+    )
+    spec.write_text(text, "utf-8")
+    found = tunec("plan", spec)
+    assert found.code == tunec("compile", spec, "-o", tmp_path / "out").code == 1
+    assert "nothing brings t.jsonl into a pod" in found.out
+    assert "fits" in found.out
