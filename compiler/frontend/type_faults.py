@@ -178,7 +178,7 @@ def _wrong_type(
     else:
         is_now = shown(value) if isinstance(value, dict | list) else _described(value)
         message = f"`{name}` must be {joined(wanted)}, and is {is_now}"
-        remedy = found.help or f"write {wanted[0]}"
+        remedy = found.help or f"write {wanted[0]}{_holding(shape, fault.path, wanted[0])}"
     if not fault.path:
         remedy = _START if shape.__name__ == "Spec" else "write a mapping"
         message = f"a document of this kind is {joined(wanted)}, and this is {_described(value)}"
@@ -194,6 +194,16 @@ def _wrong_type(
         help=remedy,
         fix=fix,
     )
+
+
+_FEW: Final = 6
+"""Fields that a line of help can name."""
+
+
+def _holding(shape: type[Shape], path: Path, wanted: str) -> str:
+    """The fields that a mapping may have."""
+    fields = [*fields_at(shape, path)] if wanted == "a mapping" else []
+    return f" of {quoted(fields, 'and')}" if 0 < len(fields) <= _FEW else ""
 
 
 def _described(value: Any) -> str:
