@@ -41,6 +41,11 @@ def in_every_plan(_: Plan) -> bool:
     return True
 
 
+def in_no_plan(_: Plan) -> bool:
+    """False: the condition of a row or a file that is only read."""
+    return False
+
+
 def on_deepspeed(plan: Plan) -> bool:
     """Whether DeepSpeed runs the training step: the condition of its file and what names it."""
     return plan.parallel.engine == "deepspeed"

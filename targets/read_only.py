@@ -5,15 +5,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Dialect, Entry, Json
 
 Read = Callable[[Mapping[str, Json]], Mapping[str, Any]]
-
-
-def never(_: Plan) -> bool:
-    """False: no plan needs a file that is only read."""
-    return False
 
 
 def observed(

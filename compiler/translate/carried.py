@@ -3,12 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from tunec.compiler.diagnostics.wording import shown
+from tunec.compiler.driver import Planned, emit_for
 from tunec.compiler.emit import schema
 from tunec.compiler.ir.extra import Extra
+from tunec.compiler.ir.values import is_same
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
 from tunec.compiler.passing import Placed, placed_alone
+from tunec.compiler.read import found_plain
 from tunec.compiler.requirements import Asked
+from tunec.compiler.translate.leftovers import listed, says_nothing
 from tunec.schemas.frozen import dataclass
 
 _AUTO: Final = "auto"
@@ -63,12 +69,64 @@ def _carried(
         mine = tuple(each for each in target.files if file is not None and each.name == file.name)
         if not mine:
             continue
-        extra = Extra(target.name, place.path, place.value)
+        extra = Extra(target.name, key_of(place), place.value)
         found = placed_alone(extra, mine, target.dialect(version, software), schema)
         if isinstance(found, Placed):
             return Carried(place, extra)
         return Dropped(place, found.message.partition(": ")[2])
     return Dropped(place, "no target that the spec compiles to has such a file")
+
+
+# ── keys that follow from the rest of a plan ─────────────────────────────────────────────────────
+
+
+def key_of(place: Place) -> str:
+    """A key as rows have it: SimpleTuner takes its keys with the dashes of flags, too."""
+    return place.path.lstrip("-")
+
+
+def follows(place: Place) -> bool:
+    """Whether only rows that say no slot have a key: what they write follows from other slots."""
+    entries = place.document.file.entries if place.document.file else ()
+    rows = [entry for entry in entries if key_of(place) in entry.keys]
+    return bool(rows) and not any(entry.slots or entry.yields for entry in rows)
+
+
+def strayed(run: Run, planned: Planned, asked: Sequence[Asked]) -> Iterator[Dropped]:
+    """Keys that follow, where the files of the spec have them otherwise than those that were read.
+
+    Without a plan there are no such files, and nothing can be told.
+    """
+    if planned.plan is None:
+        return
+    written = _written(planned, asked)
+    for document in run.documents:
+        there = written.get(document.file.name) if document.file is not None else None
+        for place in document.found.values():
+            if not follows(place) or _is_met(run, place, there):
+                continue
+            is_there = there is not None and key_of(place) in there
+            what = f"has {shown(there[key_of(place)])}" if there and is_there else "leaves it out"
+            yield Dropped(place, f"what follows from the rest of the spec {what}")
+
+
+def _is_met(run: Run, place: Place, there: Mapping[str, Any] | None) -> bool:
+    if there is None or key_of(place) not in there:
+        return says_nothing(run, place.document, key_of(place), place.value)
+    one, other = (listed({"": each})[""] for each in (place.value, there[key_of(place)]))
+    return is_same(one, other)
+
+
+def _written(planned: Planned, asked: Sequence[Asked]) -> dict[str, dict[str, Any]]:
+    """Every key of the files of a plan by dotted path, by the name of the file."""
+    if planned.plan is None or planned.facts is None:
+        return {}
+    found: dict[str, dict[str, Any]] = {}
+    for each in asked:
+        for file in emit_for(each, planned.plan, planned.facts.versions, ())[0]:
+            values = {path: one.value for path, one in found_plain(file.values).items()}
+            found.setdefault(file.name, values)
+    return found
 
 
 def extra_of(kept: Iterable[Carried]) -> dict[str, Any]:

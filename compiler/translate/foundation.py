@@ -20,9 +20,16 @@ CONFIG: Final = ("model", "config")
 METHOD: Final = ("method",)
 HARDWARE: Final = ("hardware",)
 DATA: Final = ("data", "train")
+REWARDS: Final = ("objective", "grpo", "rewards")
 _SMALL: Final = "llama-3.2-1b"
 _LARGE: Final = "h100"
-_NEEDED: Final[Fields] = {MODEL: _SMALL, METHOD: {"lora": {}}, HARDWARE: "", DATA: "train.jsonl"}
+_NEEDED: Final[Fields] = {
+    MODEL: _SMALL,
+    METHOD: {"lora": {}},
+    HARDWARE: _LARGE,
+    DATA: "train.jsonl",
+    REWARDS: ["accuracy_reward"],
+}
 """What a spec needs, with what stands there while it is found out what else it has to say: a small
 model on large devices, for which every layout fits."""
 
@@ -47,8 +54,8 @@ class Foundation:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all is known that decisions follow from: where data lie is handed on."""
-        return self.missing.keys() <= {DATA}
+        """Whether all is known that decisions follow from: data and rewards are handed on."""
+        return self.missing.keys() <= {DATA, REWARDS}
 
     def measured(self) -> Fields:
         """The fields of a spec that can be planned."""
@@ -60,10 +67,13 @@ def foundation(known: Values, environment: Environment, beside: Beside) -> Found
     """What files say of these fields, or else the command line."""
     method = {} if "adapter.kind" in known else _said(METHOD, beside.method)
     data = {} if "data.train" in known else _said(DATA, None)
+    is_rewarded = known.get("objective.kind") == "grpo" and not known.get("objective.rewards")
+    rewards = _said(REWARDS, None) if is_rewarded else {}
     fields = {
         **_model(known.get("model.path"), environment, beside),
         **method,
         **data,
+        **rewards,
         **_said(HARDWARE, beside.hardware or _hardware(known)),
     }
     missing = {

@@ -11,7 +11,7 @@ from tunec.compiler.lints.effective import default_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
 from tunec.compiler.read import WRONG_SHAPE, settle
-from tunec.compiler.target import Dialect, Entry
+from tunec.compiler.target import Dialect, Entry, in_no_plan
 from tunec.compiler.translate.partial import Partial, Unsaid
 from tunec.compiler.translate.said import dialect_of
 
@@ -49,7 +49,7 @@ def leftovers(
         around = _around(path)
         if place.node.fields is not None or not understood.isdisjoint(around):
             continue
-        if not _says_nothing(run, document, path, place.value):
+        if not says_nothing(run, document, path, place.value):
             yield place
 
 
@@ -102,7 +102,7 @@ def _misunderstood(
 
 def _may_matter(entry: Entry, known: Partial) -> bool:
     try:
-        return known.ask(entry.when)
+        return entry.when is in_no_plan or known.ask(entry.when)
     except (Unsaid, *WRONG_SHAPE):
         return False
 
@@ -111,14 +111,14 @@ def _follows(known: Partial, entry: Entry, present: Mapping[str, Any]) -> bool:
     """Whether a row without slots would write the same; where that is open, it may."""
     try:
         matters = known.ask(entry.when)
-        return matters and _listed(known.ask(entry.write)) == _listed(present)
+        return matters and listed(known.ask(entry.write)) == listed(present)
     except Unsaid:
         return True
     except WRONG_SHAPE:
         return False
 
 
-def _listed(keys: Mapping[str, Any]) -> dict[str, Any]:
+def listed(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Values as a command line has them, where a list of one is that one."""
     return {
         key: value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -126,7 +126,7 @@ def _listed(keys: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _says_nothing(run: Run, document: Document, path: str, value: Any) -> bool:
+def says_nothing(run: Run, document: Document, path: str, value: Any) -> bool:
     """Whether the key is filled by others, set as it is unasked, or of no effect on the run."""
     if value == _AUTO and document.file is not None and document.file.filled is not None:
         return True

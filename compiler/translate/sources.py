@@ -14,7 +14,7 @@ from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
 from tunec.compiler.read import WRONG_SHAPE
-from tunec.compiler.target import Entry, Target, in_every_plan
+from tunec.compiler.target import Entry, Target, in_every_plan, in_no_plan
 from tunec.compiler.translate.documents import documents_of
 from tunec.compiler.translate.follows import with_consequences
 from tunec.compiler.translate.leftovers import leftovers
@@ -81,10 +81,10 @@ def sources_of(reading: Reading, run: Run, given: Iterable[Definition]) -> Sourc
     beside = (*given, *_surroundings(run), *_facts(run))
     reads_deepspeed = any(each.kind == "deepspeed" for each in run.documents)
     ledger, possible = _ledger(rows, beside, tables, reads_deepspeed=reads_deepspeed)
-    disputed = dict(_disputed(ledger))
-    values = {each.slot: each.value for each in ledger.winners() if each.slot not in disputed}
-    known = Partial(values, possible)
-    idle = _idle(rows, known)
+    rows = _of_effect(rows, _known(ledger, possible))
+    ledger, possible = _ledger(rows, beside, tables, reads_deepspeed=reads_deepspeed)
+    known = _known(ledger, possible)
+    idle, values = _idle(rows, known), known.values
     heeded = {slot: value for slot, value in values.items() if slot not in idle}
     found = (
         *reading.faults,
@@ -95,7 +95,36 @@ def sources_of(reading: Reading, run: Run, given: Iterable[Definition]) -> Sourc
     )
     pinned = [slot for slot in values if _is_given(ledger, slot)]
     rest = (place for each in run.documents for place in leftovers(run, each, known, pinned))
+    disputed = dict(_disputed(ledger))
     return Sources(run, ledger, known, disputed, tuple(rest), found, idle, reading.sources)
+
+
+def _known(ledger: Ledger, possible: Mapping[str, tuple[Any, ...]]) -> Partial:
+    """The values that hold, of slots that are not disputed."""
+    disputed = dict(_disputed(ledger))
+    values = {each.slot: each.value for each in ledger.winners() if each.slot not in disputed}
+    return Partial(values, possible)
+
+
+def _of_effect(
+    rows: Sequence[tuple[Entry | None, Definition]], known: Partial
+) -> list[tuple[Entry | None, Definition]]:
+    """The rows, without keys of no effect where another key of the run says the slot.
+
+    DeepSpeed casts the module itself, also where the trainer's own file does not know that it runs.
+    """
+    idle = _idle(rows, known)
+    casts = known.values.get("parallel.engine") == "deepspeed"
+    return [
+        row
+        for row in rows
+        if row[1].rank != Rank.OBSERVED
+        or ((row[1].slot in idle or _has_effect(row[0], known)) and not (casts and _casts(row[1])))
+    ]
+
+
+def _casts(definition: Definition) -> bool:
+    return definition.slot == "states.autocast" and definition.value is True
 
 
 def _idle(rows: Iterable[tuple[Entry | None, Definition]], known: Partial) -> frozenset[str]:
@@ -105,9 +134,9 @@ def _idle(rows: Iterable[tuple[Entry | None, Definition]], known: Partial) -> fr
 
 
 def _has_effect(entry: Entry | None, known: Partial) -> bool:
-    """Whether a row matters in a run; where that is open, it may."""
+    """Whether a row matters in a run; where that is open, and where it is only read, it may."""
     try:
-        return entry is None or known.ask(entry.when)
+        return entry is None or entry.when is in_no_plan or known.ask(entry.when)
     except (Unsaid, *WRONG_SHAPE):
         return True
 

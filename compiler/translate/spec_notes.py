@@ -19,6 +19,7 @@ from tunec.compiler.translate.foundation import (
     HARDWARE,
     METHOD,
     MODEL,
+    REWARDS,
     FieldPath,
     Foundation,
 )
@@ -45,6 +46,11 @@ _PLACES: Final[Mapping[FieldPath, tuple[str, str, str]]] = {
         "what it runs on",
         "one of `tunec catalog clusters`, or a device with a count",
         "--hardware NAME",
+    ),
+    REWARDS: (
+        "what rewards an answer",
+        "names of functions that reward an answer",
+        "--set objective.rewards=[NAME]",
     ),
     DATA: ("the training data", "a file, a directory or a data set name", "--set data.train=NAME"),
 }

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import compile_spec
@@ -19,7 +19,7 @@ from tunec.compiler.passes.fit.fit import GROUPS as LAYOUT
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
 from tunec.compiler.requirements import Asked, Resolve, together
 from tunec.compiler.target import Target
-from tunec.compiler.translate.carried import Carried, Dropped, carried, extra_of
+from tunec.compiler.translate.carried import Carried, Dropped, carried, extra_of, follows, strayed
 from tunec.compiler.translate.documents import is_given_flags
 from tunec.compiler.translate.foundation import Beside, Fields, Foundation, foundation
 from tunec.compiler.translate.intents import Values, intents, short
@@ -30,6 +30,8 @@ from tunec.compiler.translate.spec_text import spec_text
 from tunec.compiler.translate.translate import is_named
 from tunec.compiler.translate.written_targets import targets_of
 from tunec.schemas.frozen import dataclass
+
+_OPEN: Final = "it follows from the rest of the spec, of which there is no plan yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +92,15 @@ def spec_of_files(paths: Iterable[Path], asking: Asking) -> Specified:
         return Specified(None, sources.diagnostics, sources.texts)
     known = _known(sources, asking.known)
     asked = _asked(sources, asking)
-    keys = tuple(carried(sources.leftovers, asked, sources.run.environment.software))
+    rest = (place for place in sources.leftovers if not follows(place))
+    keys = tuple(carried(rest, asked, sources.run.environment.software))
     base = foundation(known, asking.environment, asking.beside)
     found = _settled(sources, base, known, asked, asking, _versions(asked, keys, asking))
-    return _specified(sources, found, base, keys, asked, asking)
+    dropped = [each for each in keys if isinstance(each, Dropped)]
+    if found.planned.plan is None:
+        dropped += [Dropped(each, _OPEN) for each in sources.leftovers if follows(each)]
+    dropped += strayed(sources.run, found.planned, asked)
+    return _specified(sources, found, base, dropped, asked, asking)
 
 
 # ── what is known ────────────────────────────────────────────────────────────────────────────────
@@ -212,12 +219,11 @@ def _specified(
     sources: Sources,
     found: Settled,
     base: Foundation,
-    keys: Iterable[Carried | Dropped],
+    lost: Iterable[Dropped],
     asked: Sequence[Asked],
     asking: Asking,
 ) -> Specified:
     """The text, with everything that is to be said of it."""
-    lost = (each for each in keys if isinstance(each, Dropped))
     dropped = [each for each in lost if not is_named(each.place.path, asking.without)]
     measured = found.candidate.data()
     data = found.candidate.on({**found.candidate.base, **base.fields}).data()

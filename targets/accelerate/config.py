@@ -9,7 +9,16 @@ from typing import Any, Final
 from packaging.version import Version
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Dialect, Entry, File, Json, constant, derived, on_deepspeed
+from tunec.compiler.target import (
+    Dialect,
+    Entry,
+    File,
+    Json,
+    constant,
+    derived,
+    in_no_plan,
+    on_deepspeed,
+)
 from tunec.targets.accelerate.deepspeed import INLINE
 from tunec.targets.accelerate.fsdp import FSDP, WORD
 from tunec.targets.accelerate.packages import PACKAGE
@@ -68,11 +77,6 @@ def _read_visible(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"devices.visible": () if chosen in ("all", None) else tuple(chosen.split(","))}
 
 
-def _never(_: Plan) -> bool:
-    """False: a key that is read and not written."""
-    return False
-
-
 _PROCESSES = (
     Entry(
         ("distributed_type",),
@@ -105,7 +109,7 @@ _PROCESSES = (
         lambda _: {},
         _read_visible,
         "accelerate 0.30.1 to 1.15.0 utils/launch.py: CUDA_VISIBLE_DEVICES, unless it is all",
-        when=_never,
+        when=in_no_plan,
         package=PACKAGE,
     ),
 )

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
-from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Documents, Entry, Found, Json
+from tunec.compiler.target import Documents, Entry, Found, Json, in_no_plan
 from tunec.targets.accelerate.packages import PACKAGE
 
 NAME: Final = "accelerate.yaml"
@@ -16,11 +15,6 @@ _SECTION: Final = "deepspeed_config."
 _FILE: Final = f"{_SECTION}deepspeed_config_file"
 _PLUGIN: Final = "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`"
 _TRUE: Final = "true"
-
-
-def _never(_: Plan) -> bool:
-    """False: a form that is read and not written."""
-    return False
 
 
 def _whole(value: Json) -> Json:
@@ -50,7 +44,9 @@ def _inline(name: str, slot: str, type_: Callable[[Json], Json], source: str = _
             return {}
         return {slot: type_(found[key])}
 
-    return Entry((key, _FILE), (slot,), lambda _: {}, read, source, when=_never, package=PACKAGE)
+    return Entry(
+        (key, _FILE), (slot,), lambda _: {}, read, source, when=in_no_plan, package=PACKAGE
+    )
 
 
 INLINE: Final = (

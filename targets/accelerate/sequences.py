@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json
+from tunec.compiler.target import ALWAYS, Entry, Json, in_no_plan
 from tunec.targets.accelerate.packages import PACKAGE
 
 _SECTION: Final = "parallelism_config.parallelism_config_"
@@ -39,11 +39,6 @@ def _read_sequence(found: Mapping[str, Json]) -> Mapping[str, Any]:
     """Ulysses, or FSDP's ring: either way the ranks that work on one sequence."""
     ways = [size for key in (_SP, _CP) if isinstance(size := found.get(key), int) and size > 1]
     return {"parallel.sequence": ways[0] if ways else 1}
-
-
-def _never(_: Plan) -> bool:
-    """False: a key that is read and not written."""
-    return False
 
 
 _WHOLE: Final = ((ALWAYS, {"parallel.sequence": 1}),)
@@ -80,7 +75,7 @@ SEQUENCES: Final = (
         "accelerate 1.10.1 to 1.15.0 parallelism_config.py `ParallelismConfig.tp_size`: of a model "
         "that the script has loaded in shards",
         since="1.10",
-        when=_never,
+        when=in_no_plan,
         package=PACKAGE,
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tunec.compiler.target import File, Json, Target
+from tunec.compiler.target import File, Json, Target, in_no_plan
 from tunec.targets.axolotl.model import (
     ADAPTER,
     CHECKPOINTING,
@@ -14,7 +14,7 @@ from tunec.targets.axolotl.model import (
 )
 from tunec.targets.axolotl.packages import PACKAGE, RELEASES, SUPPORTED
 from tunec.targets.axolotl.training import BATCH, OPTIMIZER, RUNTIME, SCHEDULE
-from tunec.targets.read_only import never, schema_of
+from tunec.targets.read_only import schema_of
 
 _MARKS: Final = frozenset(
     {
@@ -77,7 +77,7 @@ CONFIG: Final = File(
     ),
     recognise=_is_axolotl,
     schema=schema_of("axolotl", RELEASES, PACKAGE),
-    when=never,
+    when=in_no_plan,
 )
 
 TARGET: Final = Target(

@@ -16,10 +16,9 @@ import yaml
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.rendering import render_yaml
-from tunec.compiler.target import ALWAYS, Entry, File, Json, derived
+from tunec.compiler.target import ALWAYS, Entry, File, Json, derived, in_no_plan
 from tunec.schemas.data_paths import BUILDERS, data_kind
 from tunec.targets.huggingface.packages import TRL
-from tunec.targets.read_only import never
 
 FOLDER: Final = "dataset"
 """The card's directory: beside the file for the script."""
@@ -137,7 +136,7 @@ def data_of(target: str) -> tuple[Entry, ...]:
             _read_mixture,
             _MIXTURE,
             since="0.22",
-            when=never,
+            when=in_no_plan,
             package=TRL,
         ),
         *(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, fixed
+from tunec.compiler.target import ALWAYS, Entry, fixed, in_no_plan
 from tunec.targets.huggingface.arithmetic import CHECKPOINTING, PRECISION
 from tunec.targets.huggingface.packages import TRL
 
@@ -14,11 +14,6 @@ _SOURCE_BASE: Final = f"{_SOURCE}0.29 trainer/base_config.py"
 _BF16: Final = f"{_SOURCE_BASE}: `bf16` is on from 0.19 unless `fp16` is"
 _RECOMPUTES: Final = f"{_SOURCE_BASE}: `gradient_checkpointing` is on from 0.22"
 _MODE: Final = "activation_checkpointing.mode"
-
-
-def _never(_: Plan) -> bool:
-    """False: a row that is read and not written."""
-    return False
 
 
 def _with_bf16(entry: Entry) -> Entry:
@@ -55,7 +50,7 @@ TRL_CHECKPOINTING: Final = (
         lambda _: {},
         _RECOMPUTES,
         absent=((ALWAYS, {_MODE: "none"}), ("0.22", {_MODE: "layer"})),
-        when=_never,
+        when=in_no_plan,
         package=TRL,
     ),
 )

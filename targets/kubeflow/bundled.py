@@ -6,9 +6,8 @@ from typing import Any, Final
 import yaml
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Artifact, File, Json
+from tunec.compiler.target import Artifact, File, Json, in_no_plan
 from tunec.targets.kubeflow.volumes import config_map
-from tunec.targets.read_only import never
 
 _SUFFIX: Final = "-bundle"
 
@@ -19,7 +18,7 @@ def _is_bundle(document: Json) -> bool:
     return str(document.get("metadata", {}).get("name", "")).endswith(_SUFFIX)
 
 
-BUNDLE_YAML: Final = File("bundle.yaml", "yaml", (), _is_bundle, when=never)
+BUNDLE_YAML: Final = File("bundle.yaml", "yaml", (), _is_bundle, when=in_no_plan)
 """No row writes it: it holds the texts of the others."""
 
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.releases import Releases
-from tunec.compiler.target import Entry, File, Json, Target
+from tunec.compiler.target import Entry, File, Json, Target, in_no_plan
 from tunec.targets.accelerate.packages import ACCELERATE, PACKAGE
 from tunec.targets.launch.target import LAUNCH_SH
-from tunec.targets.read_only import never, observed
+from tunec.targets.read_only import observed
 
 _COMMAND: Final = "accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command_parser`"
 _SBATCH: Final = "Slurm's sbatch manual page"
@@ -136,9 +136,9 @@ TARGET: Final = Target(
             "shell",
             (*LAUNCH_SH.entries, *_ACCELERATE),
             _is_accelerate,
-            when=never,
+            when=in_no_plan,
         ),
-        File("sbatch", "shell", _BATCH, _is_batch, when=never),
+        File("sbatch", "shell", _BATCH, _is_batch, when=in_no_plan),
     ),
     cannot={},
     beside={PACKAGE: ACCELERATE},

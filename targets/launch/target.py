@@ -18,6 +18,7 @@ from tunec.compiler.target import (
     File,
     Json,
     Target,
+    in_no_plan,
     named,
     on_deepspeed,
 )
@@ -27,7 +28,6 @@ from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.launch.script import parse, render
-from tunec.targets.read_only import never
 from tunec.targets.words import words_of
 
 _FP16 = "DS_ALLOW_DEPRECATED_FP16"
@@ -93,7 +93,7 @@ def _maker(vendor: Vendor) -> Entry:
         lambda _: {},
         lambda _: {"devices.vendor": vendor},
         "schemas/terms.py `VISIBLE`",
-        when=never,
+        when=in_no_plan,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from tunec.compiler.target import Entry, File, Json, Target
+from tunec.compiler.target import Entry, File, Json, Target, in_no_plan
 from tunec.targets.huggingface import schedule, training
 from tunec.targets.huggingface.packages import TRANSFORMERS
 from tunec.targets.llamafactory.model import (
@@ -22,7 +22,7 @@ from tunec.targets.llamafactory.packages import (
     TRAINER,
     companions,
 )
-from tunec.targets.read_only import never, observed, schema_of
+from tunec.targets.read_only import observed, schema_of
 
 _MARKS: Final = frozenset(
     {
@@ -93,7 +93,7 @@ CONFIG: Final = File(
     ),
     recognise=_is_llamafactory,
     schema=schema_of("llamafactory", RELEASES, PACKAGE),
-    when=never,
+    when=in_no_plan,
 )
 
 TARGET: Final = Target(

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from tunec.compiler.analyses.counting import Counting, of_whole_and_partial
-from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
 from tunec.compiler.starting import Start
-from tunec.compiler.target import Cannot, Dialect, File, Json, Target, on_deepspeed
+from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_no_plan, on_deepspeed
 from tunec.targets.clusters import BY_CLUSTER
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
@@ -112,11 +111,6 @@ _CONFIG: Final = tuple(
 )
 
 
-def _never(_: Plan) -> bool:
-    """False: a form that is read and not written."""
-    return False
-
-
 def _counting(dialect: Dialect) -> Counting:
     """Each shape of picture has batches of its own, so the number is known for one shape alone.
 
@@ -164,7 +158,7 @@ TARGET: Final = Target(
             "shell",
             _CONFIG,
             _is_config,
-            when=_never,
+            when=in_no_plan,
             parse=forms.parse_flags,
         ),
         File(
@@ -172,7 +166,7 @@ TARGET: Final = Target(
             "env",
             _CONFIG,
             _is_config,
-            when=_never,
+            when=in_no_plan,
             parse=forms.parse_variables,
         ),
     ),

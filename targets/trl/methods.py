@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tunec.compiler.target import File, Json, Target
+from tunec.compiler.target import File, Json, Target, in_no_plan
 from tunec.targets.deepspeed.config import DEEPSPEED
 from tunec.targets.deepspeed.reader import PACKAGE
 from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
-from tunec.targets.read_only import never
 from tunec.targets.trl.packages import companions
 from tunec.targets.trl.rows import READ_ENTRIES
 
@@ -38,7 +37,7 @@ def _file(method: str) -> File:
         format="yaml",
         entries=READ_ENTRIES,
         recognise=recognise,
-        when=never,
+        when=in_no_plan,
     )
 
 

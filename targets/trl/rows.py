@@ -244,6 +244,14 @@ _ANSWERS: Final = (
         package=TRL,
     ),
 )
+
+
+def _read_rewards(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A command line with one function has a word where a file has a list."""
+    names = found["reward_funcs"]
+    return {"objective.rewards": (names,) if isinstance(names, str) else tuple(names)}
+
+
 _REWARDED: Final = (
     _key("beta", "objective.beta", _GRPO, ((ALWAYS, 0.04), ("0.19", 0.0))),
     _key(
@@ -253,11 +261,14 @@ _REWARDED: Final = (
         (("0.17", "bnpo"), ("0.22", "dapo")),
         since="0.17",
     ),
-    _key(
-        "reward_funcs",
-        "objective.rewards",
-        "trl 0.18.2 to 1.16.0 scripts/grpo.py `GRPOScriptArguments`",
-        since="0.18",
+    replace(
+        _key(
+            "reward_funcs",
+            "objective.rewards",
+            "trl 0.18.2 to 1.16.0 scripts/grpo.py `GRPOScriptArguments`",
+            since="0.18",
+        ),
+        read=_read_rewards,
     ),
 )
 

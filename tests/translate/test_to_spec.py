@@ -222,7 +222,7 @@ def test_a_spec_made_of_compiled_files_compiles_to_them_again(road, tmp_path_fac
 CASES = sorted((Path(__file__).parent / "cases").glob("spec-*.md"))
 COMPILED = {
     *("spec-minicpm-v", "spec-trl-qlora", "spec-trl-dpo-fsdp"),
-    *("spec-flags-fsdp", "spec-slurm", "spec-glm4"),
+    *("spec-flags-fsdp", "spec-slurm", "spec-glm4", "spec-grpo-zero-3", "spec-following-keys"),
 }
 """Those whose spec leaves nothing to settle; the others are read, and say what is."""
 
