@@ -135,7 +135,7 @@ CANNOT: Final = {
         f"devices.{name}": Cannot(_LAUNCH)
         for name in (
             *("model", "nodes", "per_node", "visible", "capability", "memory", "budget"),
-            "host_budget",
+            *("reserve", "host_budget"),
         )
     },
     **{
