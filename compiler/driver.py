@@ -126,7 +126,7 @@ def plan(
         releases=releases(asked, facts.versions),
         takes_fsdp=take_fsdp(asked),
         lengths=loaded.lengths,
-        counting=counting(asked, facts.versions),
+        counting=counting(asked, facts.versions, loaded.spec),
     )
     draft, ledger, found, answer = _run(facts, hook)
     if facts.takes_fsdp and _is_unsaid(draft.plan(), facts, asked):

@@ -99,13 +99,14 @@ def _starts_plainly(spec: Spec, draft: Draft) -> Mapping[str, Any]:
     return {"launch.launcher": "torchrun"} if plain else {}
 
 
-def counting(asked: Sequence[Asked], versions: Mapping[str, str]) -> Counting:
+def counting(asked: Sequence[Asked], versions: Mapping[str, str], spec: Spec) -> Counting:
     """How the first of the asked targets that trains counts; an engine beside it does not."""
     engines = {name for target, _ in asked for name in target.beside}
     for target, version in sorted(asked, key=lambda each: each[0].package in engines):
         if target.counting is not None:
             try:
-                return target.counting(target.dialect(version, versions))
+                dialect = target.dialect(version, versions)
+                return target.counting(dialect, spec.extra.get(target.name, {}))
             except InvalidVersion:
                 break  # which is reported where versions are checked
     return TRAINER

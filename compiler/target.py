@@ -230,8 +230,9 @@ class Target:
     for a cluster that sees no directory of ours."""
     heeds_launcher: bool = False
     """Whether its reader heeds the engine of the launcher's own file, so that none here says it."""
-    counting: Callable[[Dialect], Counting] | None = None
-    """How it counts optimizer steps; None: it trains nothing."""
+    counting: Callable[[Dialect, Mapping[str, Any]], Counting] | None = None
+    """How it counts optimizer steps, where so much is passed through to it; None: it trains
+    nothing."""
     verify: str = ""
     """Dotted name of the module whose `PROGRAMS` read the files (compiler/verify/contract.py)."""
 

@@ -53,7 +53,8 @@ def packed_rows(lengths: Lengths, samples: int, sequence: int, strategy: Packing
     if strategy in ("concatenated", "buffered"):
         there = sum(count for _, count in lengths.counts)
         tokens = sum(length * count for length, count in lengths.counts) * samples // there
-        return Rows(tokens // sequence, is_exact=known and strategy == "concatenated")
+        # llama-cookbook 0.0.5.post1 data/concatenator.py: a row is made when more than it is there
+        return Rows(max(tokens - 1, 0) // sequence, known and strategy == "concatenated")
     pack = _PACKERS[strategy]
     if lengths.order and len(lengths.order) == samples:
         return Rows(sum(pack(part, sequence) for part in _parts(lengths.order)), is_exact=True)

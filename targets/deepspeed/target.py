@@ -1,8 +1,8 @@
 """The deepspeed target: one file for `deepspeed.initialize`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from packaging.version import Version
 
@@ -113,7 +113,7 @@ def _check(plan: Plan, _: Version) -> Iterator[Diagnostic]:
         )
 
 
-def _counting(dialect: Dialect) -> Counting:
+def _counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     """Accumulation runs on from one epoch into the next, and no end makes a step.
 
     deepspeed 0.14.5 to 0.19.8 runtime/engine.py `is_gradient_accumulation_boundary` counts the

@@ -1,6 +1,7 @@
 """How the Trainer of each release of transformers counts optimizer steps."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from packaging.version import Version
 
@@ -26,10 +27,19 @@ _PACKS: Final[tuple[tuple[str, PackingStrategy], ...]] = (
 the default of trainer/sft_config.py `packing_strategy`, whose bfd split in 0.27.2 and 0.28.0."""
 
 
-def counting(dialect: Dialect) -> Counting:
+_STRATEGIES: Final[Mapping[str, PackingStrategy]] = {
+    "bfd": "bfd",
+    "bfd_split": "bfd_split",
+    "wrapped": "wrapped",
+}
+"""What `packing_strategy` may say: trl 1.16.0 data_utils.py `pack_dataset`."""
+
+
+def counting(dialect: Dialect, passed: Mapping[str, Any]) -> Counting:
     """The counting of the Trainer that runs in a dialect, and of TRL's where it is there."""
     trl = dialect.get("trl")
-    packing = "bfd" if trl is None else [how for at, how in _PACKS if trl >= Version(at)][-1]
+    usual = "bfd" if trl is None else [how for at, how in _PACKS if trl >= Version(at)][-1]
+    packing = _STRATEGIES.get(str(passed.get("packing_strategy")), usual)
     return _of(dialect["transformers"], packing)
 
 

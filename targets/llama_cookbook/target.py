@@ -33,7 +33,9 @@ def _word(value: Json) -> str:
     return json.dumps(value) if isinstance(value, list) else str(value)
 
 
-STYLE: Final = Style(text=TEXT, words=_word)
+STYLE: Final = Style(text=TEXT, words=_word, makes="output_dir")
+"""model_checkpointing/checkpoint_handler.py `save_model_checkpoint` makes no directory: without one
+a run in full ends where it would save its first epoch."""
 _ENTRIES: Final = command_rows(
     ("python", "torchrun"), lambda _: SCRIPT, f"{PACKAGE}: python -m", START, FLAGS
 )
@@ -90,7 +92,7 @@ def _steps(epoch: Epoch, epochs: float) -> int:
     return int(epochs) * math.ceil(batches / epoch.accumulation)
 
 
-def _counting(_: Dialect) -> Counting:
+def _counting(_: Dialect, __: Mapping[str, Any]) -> Counting:
     """data/concatenator.py `ConcatDataset` makes one stream of all samples."""
     return Counting(PACKAGE, _steps, "concatenated")
 

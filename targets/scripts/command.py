@@ -50,6 +50,8 @@ class Style:
     """A value as a word."""
     known_as: Callable[[str], str] = str
     """The name of a flag as it is kept, from the one on a command line."""
+    makes: str = ""
+    """Flag whose directory the program takes to be there; the script makes it."""
 
 
 # ── data to text ─────────────────────────────────────────────────────────────────────────────────
@@ -60,10 +62,19 @@ def renderer(style: Style) -> Callable[[Mapping[str, Json], Sequence[str]], str]
 
     def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
         text = render_launch({**_LEAST, **values}, header).removesuffix(_PASSED_ON)
+        text = _with_folder(text, values.get(FLAGS, {}).get(style.makes))
         lines = [" ".join(map(shlex.quote, each)) for each in _spelled(values, style)]
         return " \\\n  ".join([text, *lines]) + _PASSED_ON
 
     return render
+
+
+def _with_folder(text: str, folder: Json) -> str:
+    """A script that makes a directory before its last command."""
+    if not isinstance(folder, str):
+        return text
+    before, _, command = text.rpartition("exec ")
+    return f"{before}mkdir -p -- {shlex.quote(folder)}\nexec {command}"
 
 
 def _spelled(values: Mapping[str, Json], style: Style) -> Iterator[list[str]]:

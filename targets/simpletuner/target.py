@@ -1,7 +1,7 @@
 """SimpleTuner as a target: config.json, config.env for its launcher, multidatabackend.json."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from tunec.compiler.analyses.counting import Counting, of_whole_and_partial
 from tunec.compiler.ir.slots import SLOTS
@@ -111,7 +111,7 @@ _CONFIG: Final = tuple(
 )
 
 
-def _counting(dialect: Dialect) -> Counting:
+def _counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     """Each shape of picture has batches of its own, so the number is known for one shape alone.
 
     simpletuner 3.1.6 and 4.10.1 helpers/metadata/backends/discovery.py `__len__`, helpers/training/

@@ -85,7 +85,7 @@ REFUSALS: Final = (
 )
 
 
-def _counting(dialect: Dialect) -> Counting:
+def _counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     """An epoch is a part of one stream of samples: data_utils/datasets.py `RandomDataset`."""
     return Counting(f"SwissArmyTransformer {dialect['']}", of_one_stream)
 

@@ -65,3 +65,10 @@ def test_a_histogram_of_a_part_is_an_estimate():
 
 def test_tokens_beyond_the_sequence():
     assert cut_tokens(Lengths(((100, 5), (300, 2), (450, 1))), 250) == (3, 300)
+
+
+def test_one_stream_of_all_keeps_its_last_tokens_back():
+    """llama-cookbook 0.0.5.post1 data/concatenator.py: a row is made once there is more than it."""
+    lengths = Lengths(((8, 16),))
+    counts = [packed_rows(lengths, 16, size, "concatenated").count for size in (31, 32, 64, 128)]
+    assert counts == [4, 3, 1, 0]

@@ -156,3 +156,18 @@ def test_a_name_that_nobody_has_is_told():
     result = compiled("{trll: {dataset_num_proc: 8}}")
     (note,) = [each for each in result.diagnostics if each.id == "extra-unread"]
     assert note.help == "did you mean `trl`?"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rows", "trl"),
+    [("bfd", 100, "trl"), ("bfd_split", 150, "trl"), ("wrapped", 138, "trl@1.16")],
+)
+def test_rows_are_packed_by_the_strategy_that_is_passed_through(strategy, rows, trl):
+    """Of 100 samples of 176 tokens each makes a row of 128, or the rest of it goes on."""
+    data = "samples: 100, sequence: 128, packing: true, lengths: {176: 100}"
+    text = SPEC.format(extra=f"{{trl: {{packing_strategy: {strategy}}}}}")
+    text = text.replace("samples: 40000, sequence: 128", data)
+    result = compile_spec(load_text(text), [TARGETS.resolve(trl)])
+    assert result.ok, [each.message for each in result.diagnostics]
+    said = result.planned.ledger.winner("schedule.steps").reason
+    assert f"{rows} rows ({strategy}" in said
