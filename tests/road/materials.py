@@ -50,6 +50,13 @@ def write_model(folder: Path, seed: int = 0) -> None:
     )
     LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
+    _name_for_all(folder / "tokenizer_config.json")
+
+
+def _name_for_all(file: Path) -> None:
+    """Call the tokenizer's class as every release knows it; transformers 5 has a new name."""
+    said = json.loads(file.read_text("utf-8"))
+    file.write_text(json.dumps({**said, "tokenizer_class": "PreTrainedTokenizerFast"}))
 
 
 def tokenizer() -> Any:
@@ -88,6 +95,14 @@ def _messages(drawn: random.Random) -> Row:
 def message(role: str, drawn: random.Random) -> Row:
     """A sentence that somebody says."""
     return {"role": role, "content": _sentence(drawn)}
+
+
+def write_lengths(file: Path, samples: Path) -> None:
+    """Tokens of each text in a file of samples, its end counted, in their order."""
+    words = tokenizer()
+    texts = [json.loads(line)["text"] for line in samples.read_text("utf-8").splitlines()]
+    lengths = [len(words(each)["input_ids"]) + 1 for each in texts]
+    file.write_text(json.dumps(lengths), encoding="utf-8")
 
 
 FORMS: Final[Mapping[str, Callable[[random.Random], Row]]] = {

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tunec.targets.llama_cookbook.schema import REQUIREMENTS as COOKBOOK
+
 Spec = Mapping[str, Any]
 
 _TRL: Final[Spec] = {
@@ -41,15 +43,41 @@ class Run:
     """How its samples are written, a name of `materials.FORMS`."""
     always: bool = False
     """Whether it is run for each change, and not nightly alone."""
+    beside: tuple[str, ...] = ()
+    """Pins of packages that the run needs and that the project's environment has not."""
 
     @property
     def spec(self) -> Spec:
         """The whole spec."""
         return _with(_TRL, self.changed)
 
+    @property
+    def is_of_cookbook(self) -> bool:
+        """Whether llama-cookbook's own loop trains, and not transformers' Trainer."""
+        return self.spec["targets"] == ["llama-cookbook"]
+
 
 def _zero(stage: int) -> Spec:
     return {"engine": "deepspeed", "pin": {"zero.stage": stage}}
+
+
+def _packed(sequence: int = 64, **trl: Any) -> Spec:
+    data = {"samples": 150, "sequence": sequence, "packing": True, "lengths": "lengths.json"}
+    changed = {"method": "lora", "data": data, "batch": {"global": 4}}
+    return {**changed, "extra": {"trl": trl}} if trl else changed
+
+
+def _cookbook(**changed: Any) -> Spec:
+    """llama-cookbook on one device, by a data set of its own form."""
+    return {
+        "method": "lora",
+        "hardware": "a100-80g-x1",
+        "data": {"train": "samples.py"},
+        "train": {"epochs": 2},
+        "pin": {"batch.micro": 2, "schedule.log_steps": 1},
+        "targets": ["llama-cookbook"],
+        **changed,
+    }
 
 
 def _script(adapter: str) -> Spec:
@@ -75,7 +103,12 @@ RUNS: Final = (
     Run(
         "full under fsdp 1",
         7,
-        {"method": "full", "engine": "fsdp", "pin": {"fsdp.version": 1}},
+        # torch 2.13.0 frees the parameters of a full state dict that it makes on a CPU
+        {
+            "method": "full",
+            "engine": "fsdp",
+            "pin": {"fsdp.version": 1, "fsdp.state_dict": "sharded"},
+        },
     ),
     Run("two epochs with an uneven tail", 14, {"method": "lora", "train": {"epochs": 2}}),
     Run("so many steps", 5, {"method": "lora", "train": {"steps": 5}}),
@@ -83,6 +116,53 @@ RUNS: Final = (
     Run("a script", 7, {"method": "full", **_script("-")}, always=True),
     Run("a script with adapters", 7, {"method": "lora", **_script("adapter_config.json")}),
     Run("a script under zero 2", 7, {"method": "full", **_script("-"), **_zero(2)}),
+    Run("packed", 11, _packed()),
+    Run("packed in one stream", 11, _packed(packing_strategy="wrapped")),
+    Run("packed, long ones split", 34, _packed(20, packing_strategy="bfd_split")),
+    Run("qlora", 7, {"method": "qlora"}, beside=("bitsandbytes==0.50.2",)),
+    Run(
+        "full under zero 2 with accumulation",
+        7,
+        {"method": "full", "engine": "deepspeed", "pin": {"zero.stage": 2, "batch.micro": 1}},
+    ),
+    Run(
+        "lora under zero 2 with accumulation and evaluation",
+        13,
+        {
+            "method": "lora",
+            "engine": "deepspeed",
+            "batch": {"global": 4},
+            "data": {"evaluation": "held.jsonl"},
+            "train": {"evaluations": 3},
+            "pin": {"zero.stage": 2, "batch.micro": 1},
+            "extra": {"trl": {"dataset_num_proc": 2, "logging_first_step": True}},
+        },
+    ),
+    Run(
+        "saved often",
+        7,
+        {"method": "lora", "pin": {"schedule.save_steps": 3, "schedule.keep_checkpoints": None}},
+    ),
+    Run("llama-cookbook", 14, _cookbook(), beside=COOKBOOK, always=True),
+    Run(
+        "llama-cookbook in full",
+        14,
+        _cookbook(method="full", pin={"batch.micro": 2, "states.weights": "bf16"}),
+        beside=COOKBOOK,
+    ),
+    Run(
+        "llama-cookbook, packed",
+        4,  # 848 tokens, of which the last 53 make no row
+        _cookbook(
+            data={
+                "train": "samples.py",
+                "sequence": 53,
+                "packing": True,
+                "lengths": "lengths.json",
+            }
+        ),
+        beside=COOKBOOK,
+    ),
     Run(
         "images",
         7,

@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from safetensors import safe_open
 from tests.road.started import Journey
@@ -32,6 +33,8 @@ class Seen:
     trainable: int
     rates: tuple[float, ...]
     """Learning rate of each step."""
+    evaluated: tuple[int, ...]
+    """Steps after which there was an evaluation."""
     checkpoints: tuple[int, ...]
     """Steps whose checkpoints are there in the end."""
     loaded: tuple[Path, ...]
@@ -49,10 +52,11 @@ def seen(journey: Journey) -> Seen:
     """Read the log and the output folder of a run that transformers' Trainer made."""
     return Seen(
         **{name: _count(title, journey.log) for name, title in _COUNTS.items()},
-        rates=_rates(journey.output),
+        rates=tuple(each for _, each in _logged("learning_rate", journey.output)),
+        evaluated=tuple(step for step, _ in _logged("eval_loss", journey.output)),
         checkpoints=_checkpoints(journey.output),
-        loaded=_loaded(journey),
-        adapted=_adapted(journey.output),
+        loaded=loaded(journey),
+        adapted=adapted(journey.output),
     )
 
 
@@ -66,19 +70,34 @@ def _checkpoints(output: Path) -> tuple[int, ...]:
     return tuple(sorted(int(each.name.split("-")[1]) for each in output.glob("checkpoint-*")))
 
 
-def _rates(output: Path) -> tuple[float, ...]:
+def _logged(name: str, output: Path) -> Iterator[tuple[int, float]]:
+    """The steps at which the Trainer logged a value, with the value."""
     last = output / f"checkpoint-{_checkpoints(output)[-1]}" / "trainer_state.json"
     history = json.loads(last.read_text("utf-8"))["log_history"]
-    return tuple(each["learning_rate"] for each in history if "learning_rate" in each)
+    return ((each["step"], each[name]) for each in history if name in each)
 
 
-def _loaded(journey: Journey) -> tuple[Path, ...]:
+def settings_of_deepspeed(journey: Journey) -> Mapping[str, str]:
+    """What DeepSpeed's engine made of its file: runtime/config.py `DeepSpeedConfig.print`."""
+    return dict(re.findall(r"config\.py:\d+:print\]   (\w+) \.* ?(.*)$", journey.log, re.MULTILINE))
+
+
+def arguments_of(journey: Journey) -> Any:
+    """The TrainingArguments that the Trainer ran with, as it saved them."""
+    import torch
+
+    return torch.load(journey.output / "training_args.bin", weights_only=False)
+
+
+def loaded(journey: Journey) -> tuple[Path, ...]:
+    """Files of weights that were loaded."""
     names = re.findall(r"loading weights file (\S+)", journey.log)
     places = ((journey.project / "out" / name).resolve() for name in names)
     return tuple(dict.fromkeys(places))
 
 
-def _adapted(output: Path) -> frozenset[str]:
+def adapted(output: Path) -> frozenset[str]:
+    """Modules whose adapters were saved, by their paths in the base model."""
     file = output / "adapter_model.safetensors"
     if not file.exists():
         return frozenset()

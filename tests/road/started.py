@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from tunec.compiler.consumers.environments import prepare
 
 HERE: Final = Path(__file__).parent
 _PROGRAMS: Final = Path(sys.executable).parent
@@ -49,21 +51,28 @@ def tunec(project: Path, *words: str) -> str:
     return done.stdout
 
 
-def travel(project: Path) -> Journey:
-    """Compile `spec.yaml` of a project to `out`, and run `out/run.sh` to its end."""
+def travel(project: Path, beside: Sequence[str] = ()) -> Journey:
+    """Compile `spec.yaml` of a project to `out`, and run `out/run.sh` to its end.
+
+    `beside` are pins of packages that the run finds before those of this interpreter. Raises
+    EnvironmentUnavailable where they cannot be had.
+    """
     tunec(project, "compile", "spec.yaml", "-o", "out")
     planned = json.loads(tunec(project, "plan", "spec.yaml", "--format", "json"))["plan"]
-    log = _run(project / "out" / "run.sh", project)
+    libraries = [str(prepare(beside).packages)] if beside else []
+    log = start(project, libraries=libraries)
     return Journey(planned, project, _output(planned, project), log)
 
 
-def _run(entry: Path, project: Path) -> str:
+def start(project: Path, *words: str, libraries: Sequence[str] = ()) -> str:
+    """What `out/run.sh` of a project prints to its end, with further words for its trainer."""
     path = os.pathsep.join([str(_PROGRAMS), os.environ["PATH"]])
-    libraries = os.pathsep.join(filter(None, [str(HERE / "cpu"), os.environ.get("PYTHONPATH")]))
+    found = [str(HERE / "cpu"), *libraries, os.environ.get("PYTHONPATH")]
+    places = os.pathsep.join(filter(None, found))
     caches = {"HF_HOME": str(project / "cache"), "TMPDIR": str(project)}
-    around = os.environ | ENVIRONMENT | caches | {"PATH": path, "PYTHONPATH": libraries}
+    around = os.environ | ENVIRONMENT | caches | {"PATH": path, "PYTHONPATH": places}
     done = subprocess.run(
-        ["bash", str(entry)],
+        ["bash", str(project / "out" / "run.sh"), *words],
         cwd=project,
         env=around,
         text=True,

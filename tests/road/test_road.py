@@ -3,61 +3,82 @@
 What the trainer itself says is compared with the plan and with what the data and the spec come to.
 """
 
+import math
 import re
-import shutil
+from collections.abc import Iterable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import yaml
-from tests.road.materials import write_model, write_samples
 from tests.road.runs import RUNS, Run
-from tests.road.seeing import write_seeing_model, write_seen_samples
-from tests.road.seen import Seen, linear_modules, seen
-from tests.road.started import HERE, Plan, travel
+from tests.road.seen import Seen, arguments_of, linear_modules, seen, settings_of_deepspeed
+from tests.road.seen_cookbook import seen_of_cookbook
+from tests.road.started import Journey, Plan, start, tunec
 
 pytestmark = [
     pytest.mark.skipif(find_spec("trl") is None, reason="trl is not installed"),
 ]
 
 
-@pytest.fixture(scope="session")
-def models(tmp_path_factory):
-    """Two sets of weights of one architecture, so that one cannot pass for the other."""
-    folder = tmp_path_factory.mktemp("models")
-    write_model(folder / "tiny", seed=1)
-    write_model(folder / "other", seed=2)
-    write_seeing_model(folder / "seeing")
-    return folder
+def marked(runs: Iterable[Run]):
+    """Runs as parameters, most of them nightly."""
+    return [
+        pytest.param(run, id=run.name, marks=() if run.always else pytest.mark.nightly)
+        for run in runs
+    ]
 
 
-def marked(run: Run):
-    return pytest.param(run, id=run.name, marks=() if run.always else pytest.mark.nightly)
-
-
-@pytest.mark.parametrize("run", [marked(run) for run in RUNS])
-def test_a_bundle_trains_what_was_asked(run, models, tmp_path):
-    for model in models.iterdir():
-        (tmp_path / model.name).symlink_to(model)
-    write_data(run, tmp_path)
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(run.spec), encoding="utf-8")
-    journey = travel(tmp_path)
+@pytest.mark.parametrize("run", marked(run for run in RUNS if not run.is_of_cookbook))
+def test_a_bundle_trains_what_was_asked(run, travelled, models):
+    journey = travelled(run)
     told = seen(journey)
     assert told.steps == run.steps
+    assert told.samples == rows_of(run, journey)
     agrees_with_plan(told, journey.plan)
     model = (models / run.spec["model"]).resolve()
     assert told.loaded == (model / "model.safetensors",)
     assert told.adapted == planned_adapters(journey.plan, model)
+    agrees_with_engine(journey)
+    for key, value in run.spec.get("extra", {}).get("trl", {}).items():
+        assert getattr(arguments_of(journey), key) == value
 
 
-def write_data(run: Run, folder: Path) -> None:
-    """The samples, and the script that a spec may name."""
-    file, count = folder / run.spec["data"]["train"], run.spec["data"]["samples"]
-    if run.form == "images":
-        write_seen_samples(file, count)
-    else:
-        write_samples(file, run.form, count)
-    shutil.copy(HERE / "scripts" / "train.py", folder)
+@pytest.mark.parametrize("run", marked(run for run in RUNS if run.is_of_cookbook))
+def test_llama_cookbook_trains_what_was_asked(run, travelled, models):
+    journey = travelled(run)
+    told, plan = seen_of_cookbook(journey), journey.plan
+    epochs = int(plan["schedule.epochs"])
+    assert sum(told.updates) == run.steps == plan["schedule.steps"]
+    assert told.rows == rows_of(run, journey)
+    assert told.batches == (told.rows // plan["batch.micro"],) * epochs
+    assert told.updates == (math.ceil(told.batches[0] / plan["batch.accumulation"]),) * epochs
+    assert told.trained == sum(told.batches)
+    model = (models / run.spec["model"]).resolve()
+    assert told.loaded == (model / "model.safetensors",)
+    assert told.adapted == planned_adapters(plan, model)
+
+
+@pytest.mark.nightly
+def test_a_run_goes_on_from_a_checkpoint(travelled):
+    """Words after the entry reach the trainer, which starts where the checkpoint ends."""
+    (run,) = (run for run in RUNS if run.name == "saved often")
+    journey = travelled(run)
+    whole = seen(journey)
+    log = start(journey.project, "--resume_from_checkpoint", "output/checkpoint-3")
+    assert re.search(r"Resuming training from checkpoint with .* global step 3$", log, re.MULTILINE)
+    again = seen(replace(journey, log=log))
+    assert again.rates == whole.rates
+    assert again.checkpoints == whole.checkpoints
+
+
+def rows_of(run: Run, journey: Journey) -> int:
+    """What the trainer draws from: the samples, or as many packed rows as tunec says."""
+    if not run.spec["data"].get("packing"):
+        return run.spec["data"]["samples"]
+    said = tunec(journey.project, "explain", "spec.yaml", "schedule.steps")
+    (rows,) = re.findall(r"decided by schedule-training: ([\d,]+) rows \(", said)
+    return int(rows.replace(",", ""))
 
 
 def agrees_with_plan(told: Seen, plan: Plan) -> None:
@@ -68,7 +89,19 @@ def agrees_with_plan(told: Seen, plan: Plan) -> None:
     assert told.global_batch == plan["batch.global"]
     assert told.steps == plan["schedule.steps"]
     assert told.rates == pytest.approx(planned_rates(told, plan), rel=1e-4, abs=1e-12)
+    assert told.evaluated == planned_evaluations(told.steps, plan)
     assert told.checkpoints == planned_checkpoints(told.steps, plan)
+
+
+def agrees_with_engine(journey: Journey) -> None:
+    """Stage, batch and the dtype that micro batches are added up in, where DeepSpeed runs."""
+    said, plan = settings_of_deepspeed(journey), journey.plan
+    assert bool(said) == (plan["parallel.engine"] == "deepspeed")
+    if said:
+        assert said["zero_optimization_stage"] == str(plan["zero.stage"])
+        assert said["train_batch_size"] == str(plan["batch.global"])
+        assert said["gradient_accumulation_steps"] == str(plan["batch.accumulation"])
+        assert said["grad_accum_dtype"] == plan["states.gradients"]
 
 
 def planned_adapters(plan: Plan, model: Path) -> frozenset[str]:
@@ -107,5 +140,16 @@ def planned_rates(told: Seen, plan: Plan) -> list[float]:
 def planned_checkpoints(steps: int, plan: Plan) -> tuple[int, ...]:
     """The steps that are saved, the last of them kept; the Trainer also saves at the end."""
     every, kept = plan["schedule.save_steps"], plan["schedule.keep_checkpoints"]
-    saved = sorted({*range(every, steps + 1, every), steps} if every else {steps})
-    return tuple(saved[-kept:] if kept else saved)
+    saved = _multiples(every, steps)
+    return saved[-kept:] if kept else saved
+
+
+def planned_evaluations(steps: int, plan: Plan) -> tuple[int, ...]:
+    """The steps after which the Trainer evaluates, where it does: the last is among them too."""
+    every = plan["schedule.evaluation_steps"]
+    return _multiples(every, steps) if every else ()
+
+
+def _multiples(every: int | None, steps: int) -> tuple[int, ...]:
+    """Every so many steps, and the last step."""
+    return tuple(sorted({*(range(every, steps, every) if every else ()), steps}))

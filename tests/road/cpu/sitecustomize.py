@@ -41,7 +41,52 @@ def shard_on_cpu(module):
     state.__init__ = on_cpu
 
 
-PATCHES = {"transformers.training_args": train_on_cpu, "accelerate.state": shard_on_cpu}
+def make_on_cpu(module):
+    """FSDP 1 makes the parameters of the later ranks on the current device of a GPU.
+
+    accelerate 1.15.0 utils/dataclasses.py `FullyShardedDataParallelPlugin.__post_init__`.
+    """
+    plugin = module.FullyShardedDataParallelPlugin
+    as_written = plugin.__post_init__
+
+    def on_cpu(self):
+        import torch
+
+        known, current = module.is_cuda_available, torch.cuda.current_device
+        module.is_cuda_available, torch.cuda.current_device = lambda: True, lambda: "cpu"
+        as_written(self)
+        module.is_cuda_available, torch.cuda.current_device = known, current
+
+    plugin.__post_init__ = on_cpu
+
+
+def send_on_cpu(module):
+    """FSDP 1 sends the first rank's parameters from GPUs alone, though gloo sends them from a CPU.
+
+    A device of its own is one with a number, which a CPU has not. torch 2.13.0
+    distributed/fsdp/_init_utils.py `_sync_module_params_and_buffers`, `_get_device_from_device_id`.
+    """
+    module._check_module_states_for_sync_module_states = lambda _: None
+    module._get_device_from_device_id = lambda *_: module.torch.device("cpu")
+
+
+def log_settings(module):
+    """DeepSpeed says what it made of its file, which its log leaves out by default.
+
+    deepspeed 0.19.8 utils/logging.py `LoggerFactory`; runtime/config.py `DeepSpeedConfig.print`.
+    """
+    module.logger.setLevel("INFO")
+    for handler in module.logger.handlers:
+        handler.setLevel("INFO")
+
+
+PATCHES = {
+    "transformers.training_args": train_on_cpu,
+    "accelerate.state": shard_on_cpu,
+    "accelerate.utils.dataclasses": make_on_cpu,
+    "torch.distributed.fsdp._init_utils": send_on_cpu,
+    "deepspeed.utils.logging": log_settings,
+}
 
 
 class PatchOnImport:

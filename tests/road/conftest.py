@@ -1,0 +1,55 @@
+"""What every run of the road starts with: models, and a project with its spec and its data."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.road.materials import write_lengths, write_model, write_samples
+from tests.road.runs import Run
+from tests.road.seeing import write_seeing_model, write_seen_samples
+from tests.road.started import HERE, travel
+
+from tunec.compiler.consumers.environments import EnvironmentUnavailable
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """Two sets of weights of one architecture, so that one cannot pass for the other."""
+    folder = tmp_path_factory.mktemp("models")
+    write_model(folder / "tiny", seed=1)
+    write_model(folder / "other", seed=2)
+    write_seeing_model(folder / "seeing")
+    return folder
+
+
+@pytest.fixture
+def travelled(models, tmp_path):
+    """The journey of a run: its spec is compiled, and its entry is started."""
+
+    def of(run: Run):
+        for model in models.iterdir():
+            (tmp_path / model.name).symlink_to(model)
+        _write_data(run, tmp_path)
+        (tmp_path / "spec.yaml").write_text(yaml.safe_dump(run.spec), encoding="utf-8")
+        try:
+            return travel(tmp_path, run.beside)
+        except EnvironmentUnavailable as unavailable:
+            pytest.skip(f"not run: {unavailable}")
+
+    return of
+
+
+def _write_data(run: Run, folder: Path) -> None:
+    """The samples, their lengths, and the scripts that a spec may name."""
+    data = run.spec["data"]
+    if run.form == "images":
+        write_seen_samples(folder / data["train"], data["samples"])
+    else:
+        write_samples(folder / "train.jsonl", run.form, data["samples"])
+    if "evaluation" in data:
+        write_samples(folder / data["evaluation"], run.form, 10, seed=1)
+    if "lengths" in data:
+        write_lengths(folder / data["lengths"], folder / "train.jsonl")
+    for script in (HERE / "scripts").glob("*.py"):
+        shutil.copy(script, folder)
