@@ -15,6 +15,7 @@ _SEASONS: Final = (
     ("0.23", {"transformers": "4.57.6", "deepspeed": "0.18.9"}),
     ("0.28", {"transformers": "5.0.0", "deepspeed": "0.18.9"}),
     ("1.3", {"transformers": "5.6.2", "deepspeed": "0.18.9"}),
+    ("1.6", {"transformers": "5.10.4", "deepspeed": "0.18.9"}),
     ("1.9", {"transformers": "5.15.1", "deepspeed": "0.19.8"}),
     ("1.16", {"transformers": "5.23.0", "deepspeed": "0.19.8"}),
 )
