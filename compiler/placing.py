@@ -49,6 +49,7 @@ def placed(plan: Plan, loaded: Loaded, view: View, bundled: Container[str]) -> P
         {
             "model.path": _model(plan, spec, loaded, view),
             "data.train": _data(plan, plan.data.train, view),
+            "data.more": tuple(_data(plan, each, view) for each in plan.data.more),
             "data.evaluation": plan.data.evaluation and _data(plan, plan.data.evaluation, view),
             "runtime.output": _output(plan, spec, view),
             "launch.script": _script(plan, spec, view, bundled),

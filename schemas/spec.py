@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from tunec.schemas.evaluation import Evaluation
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.job import Job
+from tunec.schemas.mixture import Mixture
 from tunec.schemas.objectives import ONE_FIELD, Objective, ObjectiveName, Sft
 from tunec.schemas.script import Script
 from tunec.schemas.shape import Shape
@@ -133,18 +134,21 @@ class Images(Shape):
 class Data(Shape):
     """What the model is trained on."""
 
-    train: str
-    """Training data: a file, a directory or a data set name, handed to the trainer as it is."""
+    train: str | Mixture
+    """Training data: a file, a directory or a data set name, handed to the trainer as it is. Or a
+    list of them, of which an epoch sees each once, or as often as it says:
+    `[a.jsonl, {path: b.jsonl, times: 2}]`."""
     evaluation: str | None = None
     """Evaluation data; absent: no evaluation."""
     samples: PositiveCount | None = None
-    """How many training samples there are; how many steps the run makes follows from it."""
+    """How many training samples an epoch sees, each counted as often as it is seen; how many steps
+    the run makes follows from it."""
     sequence: Length | None = None
     """Most text tokens in one sample, images not counted; not for diffusion models."""
     lengths: str | dict[str, PositiveCount] | None = None
-    """Tokens of the samples, which make packed rows, steps and what is cut known: `mean 1200`, how
-    many samples have how many (`{800: 1500, 2400: 500}`), or a JSON file of such a mapping or of a
-    list in the data's order."""
+    """Tokens of the samples of an epoch, which make packed rows, steps and what is cut known:
+    `mean 1200`, how many samples have how many (`{800: 1500, 2400: 500}`), or a JSON file of such a
+    mapping or of a list in the order in which an epoch's data are read."""
     packing: bool = False
     """Whether several samples share one sequence."""
     images: Images | None = None

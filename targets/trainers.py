@@ -34,6 +34,12 @@ def training_plainly(trainer: str) -> Mapping[str, Cannot]:
     }
 
 
+def reading_one_part(trainer: str) -> Mapping[str, Cannot]:
+    """The refusal of a trainer whose data is one file, directory or data set."""
+    reason = f"{trainer} is given one path of training data"
+    return {"data.more": Cannot(reason, loses=True, harmless=((),))}
+
+
 def evaluating_by_loss(trainer: str) -> Mapping[str, Cannot]:
     """The refusals of a trainer that is not told to compute anything but the loss."""
     alone = f"{trainer} evaluates by the loss, and no key tells it otherwise"

@@ -22,6 +22,7 @@ BASE: Mapping[str, Any] = {
     "devices.reserve": 0,
     "devices.host_budget": None,
     "data.train": "train.jsonl",
+    "data.more": (),
     "data.evaluation": None,
     "data.samples": 64_000,
     "data.sequence": 2048,

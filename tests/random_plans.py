@@ -116,6 +116,7 @@ def _data(draw: st.DrawFn, values: Values) -> Values:
     tokens = images * draw(st.integers(1, 2000)) if kind == "vision-language" else 0
     return {
         "data.train": draw(_PATHS | _PATHS.map(lambda name: f"{name}.jsonl")),
+        "data.more": draw(st.just(()) | st.lists(_PATHS, max_size=3).map(tuple)),
         "data.evaluation": draw(st.none() | _PATHS),
         "data.samples": draw(st.none() | st.integers(1, 10**7)),
         "data.sequence": 0 if kind == "diffusion" else draw(st.integers(1, 2**17)),

@@ -17,6 +17,7 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _PROSE: Final = (("allow",), ("pin",))
 """Fields whose texts are read by people only, so that they may fill several lines."""
 
+_TRAIN: Final = ("data", "train")
 _NEEDED: Final = frozenset({("method",), ("train", "warmup")})
 """Mappings in which one of the fields that exclude each other has to be given."""
 
@@ -77,6 +78,32 @@ def _none_given(path: Path, members: tuple[str, ...], tree: Node) -> Diagnostic:
 def _key_span(tree: Node, path: Path) -> Span:
     node, _ = descend(tree, path)
     return node.key_span or place(node)
+
+
+def check_parts(data: Mapping[str, Any], tree: Node) -> Iterator[Diagnostic]:
+    """Find training data that `data.train` lists twice: how often it is seen is a number."""
+    listed = _look_up(data, _TRAIN)
+    seen: dict[str, int] = {}
+    for at, part in enumerate(listed if isinstance(listed, list) else ()):
+        path = part.get("path") if isinstance(part, Mapping) else part
+        if not isinstance(path, str):
+            continue
+        if path in seen:
+            yield _listed_twice(path, seen[path], at, tree)
+        seen.setdefault(path, at)
+
+
+def _listed_twice(path: str, first: int, again: int, tree: Node) -> Diagnostic:
+    spans = [place(descend(tree, (*_TRAIN, at))[0]) for at in (first, again)]
+    return error(
+        "E0308",
+        f"`data.train` lists `{shortened(path)}` twice",
+        spans[1],
+        label="listed again",
+        path=(*_TRAIN, again),
+        others=[beside("and here", spans[0], (*_TRAIN, first))],
+        help=f"list it once, and say how often an epoch sees it: `{{path: {path}, times: 2}}`",
+    )
 
 
 def check_allow(value: Any, tree: Node) -> Iterator[Diagnostic]:

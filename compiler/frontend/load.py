@@ -225,6 +225,7 @@ def _check(data: Any, composed: Composed, asked: _Asked) -> _Checked:
     faults = (
         *(each for each in shape.faults if not _repeats(each, exclusive)),
         *exclusive,
+        *checks.check_parts(data, tree),
         *model.faults,
         *names.check_stored(data, model, tree),
         *hardware.faults,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Edit, Fix
@@ -111,6 +112,9 @@ def _wrong_value(fault: Fault, shape: type[Shape], value: Any, node: Node) -> Di
     raised = [each for each in fault.errors if each["type"] == "value_error"]
     if raised and isinstance(value, Mapping):
         return _at_odds(fault.path, str(raised[0]["ctx"]["error"]), node)
+    short = tuple(each for each in fault.errors if each["type"] == "too_short")
+    if short and isinstance(value, list):
+        return _malformed(replace(fault, errors=short), shape, value, node)
     choices = _choices(fault)
     wanted = _wanted(fault)
     if choices and not wanted and isinstance(value, str | int | float):

@@ -79,8 +79,11 @@ class Data:
     """What one sample is and how many there are."""
 
     train: str = _slot("training data: file, directory or data set name")
+    more: tuple[str, ...] = _slot(
+        "training data that follows in the same epoch; what an epoch sees n times is named n times"
+    )
     evaluation: str | None = _slot("evaluation data")
-    samples: int | None = _slot("training samples; none: unknown", "samples")
+    samples: int | None = _slot("training samples of an epoch; none: unknown", "samples")
     sequence: int = _slot("most text tokens in one sample; 0 for diffusion", "tokens")
     packing: bool = _slot("whether several samples share one sequence")
     images: int = _slot("images in one sample", "images")
@@ -88,6 +91,11 @@ class Data:
     image_height: int = _slot("pixels; 0: no images", "pixels")
     image_tokens: int = _slot("tokens that the images of one sample add to the sequence", "tokens")
     vision_tokens: int = _slot("patch tokens the vision tower runs for one sample", "tokens")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """All that is trained on, in the order in which it is read."""
+        return (self.train, *self.more)
 
 
 @dataclass(frozen=True, slots=True)

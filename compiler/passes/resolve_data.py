@@ -10,6 +10,7 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
+from tunec.schemas.mixture import parts
 from tunec.schemas.models.architecture import ImageTokens
 
 
@@ -17,7 +18,7 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     """Say what a sample holds: text tokens, images, and the tokens that images become."""
     scribe = Scribe(facts)
     data = facts.spec.data
-    scribe.say("data.train", data.train, "handed to the trainer as it is", spec("data.train"))
+    _train(scribe)
     why = as_given(data, "evaluation", "not given")
     scribe.say("data.evaluation", data.evaluation, why, spec("data.evaluation"))
     _samples(scribe)
@@ -25,6 +26,15 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     _packing(scribe)
     _images(scribe)
     return scribe.outcome()
+
+
+def _train(scribe: Scribe) -> None:
+    """Name each part as often as an epoch sees it."""
+    train = scribe.facts.spec.data.train
+    first, *more = (each.path for each in parts(train) for _ in range(each.times))
+    scribe.say("data.train", first, "handed to the trainer as it is", spec("data.train"))
+    often = "as often as an epoch sees each" if more else "data.train is all there is"
+    scribe.say("data.more", tuple(more), often, spec("data.train"))
 
 
 def _samples(scribe: Scribe) -> None:

@@ -21,8 +21,8 @@ _LAUNCH = "the launch command says it"
 
 _BY_SCRIPT = (
     *("model.path", "model.family", "model.kind", "model.parameters", "model.trust_remote_code"),
-    *("data.train", "data.evaluation", "data.samples", "data.sequence", "data.packing"),
-    *("data.images", "data.image_width", "data.image_height", "data.image_tokens"),
+    *("data.train", "data.more", "data.evaluation", "data.samples", "data.sequence"),
+    *("data.packing", "data.images", "data.image_width", "data.image_height", "data.image_tokens"),
     *("data.vision_tokens", "attention.implementation"),
     *("quantization.format", "quantization.double", "quantization.compute"),
     *("quantization.storage", "adapter.kind", "adapter.rank", "adapter.alpha", "adapter.dropout"),

@@ -20,6 +20,7 @@ from tunec.targets.scripts.command import Style, starting
 from tunec.targets.scripts.file import command_file
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.scripts.script import own_script, script_row, started
+from tunec.targets.trainers import reading_one_part
 
 _README: Final = "zai-org/GLM-4 da2fe37, f6ee34e and 3f79b54, README: DATA_DIR MODEL_DIR CONFIG"
 _SCRIPTS: Final[Mapping[str, str]] = {
@@ -87,7 +88,11 @@ TARGET: Final = Target(
         command_file(SCRIPT_NAME, _COMMAND, STYLE, _is_command, names=("script",)),
         ds_config(TRAINER, when=on_deepspeed),
     ),
-    cannot={**HUGGINGFACE.cannot, "launch.script": own_script("glm4")},
+    cannot={
+        **HUGGINGFACE.cannot,
+        **reading_one_part("finetune.py of GLM-4"),
+        "launch.script": own_script("glm4"),
+    },
     needs=_needs,
     check=refusing("glm4", REFUSALS),
     beside={PEFT: PEFT_RELEASES, PACKAGE: DEEPSPEED},

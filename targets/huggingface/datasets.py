@@ -16,7 +16,7 @@ import yaml
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.rendering import render_yaml
-from tunec.compiler.target import ALWAYS, Entry, File, Json, derived, in_no_plan
+from tunec.compiler.target import ALWAYS, Cannot, Entry, File, Json, derived
 from tunec.schemas.data_paths import BUILDERS, data_kind
 from tunec.targets.huggingface.packages import TRL
 
@@ -28,22 +28,42 @@ _CARD: Final = (
     "datasets 2.19.2 to 5.2.0 load.py `LocalDatasetModuleFactory`, before 4.0 "
     "`LocalDatasetModuleFactoryWithoutScript`: `configs` in the header of README.md"
 )
-_ONE: Final = "trl 0.8.6 to 1.16.0 scripts/sft.py: one data set, with a split to evaluate on"
-_BOTH: Final = ("data.train", "data.evaluation")
+_NOT_LOADED: Final = "trl 0.8.6 to 1.16.0 scripts/sft.py: one data set, with a split to evaluate on"
+_TRAIN: Final = ("data.train", "data.more")
+_ALL: Final = (*_TRAIN, "data.evaluation")
 
 
 def _is_loaded_by_name(plan: Plan) -> bool:
     """Whether `load_dataset` takes the path as it is, and what is evaluated on is in it too."""
     data = plan.data
-    return data_kind(data.train) in ("name", "directory") and data.evaluation in (None, data.train)
+    is_named = data_kind(data.train) in ("name", "directory") and not data.more
+    return is_named and data.evaluation in (None, data.train)
 
 
 def needs_card(plan: Plan) -> bool:
     """Whether a card names the files: all of one kind, for `load_dataset` reads them alike."""
     data = plan.data
-    paths = [data.train] if data.evaluation is None else [data.train, data.evaluation]
+    paths = data.parts if data.evaluation is None else (*data.parts, data.evaluation)
     builders = {_builder(path) for path in paths}
     return not _is_loaded_by_name(plan) and len(builders) == 1 and None not in builders
+
+
+_ALIKE: Final = (set(), {"json"}, {"parquet"})
+"""What reads the files of a mixture. Others have columns of other types, which are not joined: a
+text of a .csv is a `large_string` and of a .json a `string` (datasets 5.2.0 with pandas 3)."""
+
+
+def _is_mixed(plan: Plan) -> bool:
+    """Whether the script loads each part by itself and joins them: nothing is evaluated on."""
+    data = plan.data
+    if not data.more or data.evaluation is not None or needs_card(plan):
+        return False
+    files = {_builder(each) for each in data.parts if data_kind(each) == "file"}
+    return files in _ALIKE and not any(map(_is_address, data.parts))
+
+
+def _is_address(path: str) -> bool:
+    return data_kind(path) == "url"
 
 
 def _builder(path: str) -> str | None:
@@ -58,14 +78,8 @@ def _is_loaded(plan: Plan) -> bool:
     return _is_loaded_by_name(plan) or needs_card(plan)
 
 
-def _trains_on_nothing(plan: Plan) -> bool:
-    """Whether nothing loads the training data, whatever is evaluated on."""
-    return not _is_loaded(plan) and data_kind(plan.data.train) == "url"
-
-
-def _evaluates_elsewhere(plan: Plan) -> bool:
-    """Whether what is evaluated on is no part of the data set that is trained on."""
-    return not _is_loaded(plan) and plan.data.evaluation is not None
+def _is_not_loaded(plan: Plan) -> bool:
+    return not _is_loaded(plan) and not _is_mixed(plan)
 
 
 # ── the script's file ────────────────────────────────────────────────────────────────────────────
@@ -87,15 +101,34 @@ def _read_name(found: Mapping[str, Json]) -> Mapping[str, Any]:
     strategy = found.get("eval_strategy", found.get("evaluation_strategy"))
     is_named = found.get("dataset_test_split") not in (None, "train")
     evaluates = is_named if strategy is None else strategy not in ("no", False)
-    return {"data.train": name, "data.evaluation": name if evaluates else None}
+    return {"data.train": name, "data.more": (), "data.evaluation": name if evaluates else None}
+
+
+def _write_mixture(plan: Plan) -> Mapping[str, Json]:
+    return {"datasets": [_loaded(path) for path in plan.data.parts]}
+
+
+def _loaded(path: str) -> Mapping[str, Json]:
+    """The arguments of `load_dataset` for a part: its split `train` is taken."""
+    if data_kind(path) == "file":
+        return {"path": _builder(path), "data_files": path}
+    return {"path": path}
+
+
+_PLAIN: Final = ("path", "data_files", "split")
+"""What a part of a mixture may be told; with more, it is no slot's value."""
 
 
 def _read_mixture(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The one file, or the name of the one data set; a mixture of several is no slot's value."""
-    parts = found["datasets"]
-    if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], dict):
+    """The parts, where each is all of a file or of a data set; a file of one part may say more."""
+    parts = found.get("datasets")
+    if not isinstance(parts, list) or not all(isinstance(each, dict) for each in parts):
         return {}
-    return {"data.train": parts[0].get("data_files", parts[0].get("path"))}
+    if not parts or (len(parts) > 1 and any(each.keys() - {*_PLAIN} for each in parts)):
+        return {}
+    first, *more = (each.get("data_files", each.get("path")) for each in parts)
+    evaluates = {} if found.get("test_split_size") else {"data.evaluation": None}
+    return {"data.train": first, "data.more": tuple(more), **evaluates}
 
 
 def data_of(target: str) -> tuple[Entry, ...]:
@@ -103,7 +136,7 @@ def data_of(target: str) -> tuple[Entry, ...]:
     return (
         Entry(
             ("dataset_name", "dataset_test_split", "eval_strategy", "evaluation_strategy"),
-            _BOTH,
+            _ALL,
             _write_name,
             _read_name,
             f"{_SCRIPT}: `load_dataset(dataset_name)[dataset_test_split]`",
@@ -130,23 +163,57 @@ def data_of(target: str) -> tuple[Entry, ...]:
             )
         ),
         Entry(
-            ("datasets",),
-            ("data.train",),
-            lambda _: {},
+            ("datasets", "test_split_size"),
+            _ALL,
+            _write_mixture,
             _read_mixture,
             _MIXTURE,
             since="0.22",
-            when=in_no_plan,
+            when=_is_mixed,
             package=TRL,
         ),
-        *(
-            Entry((), (slot,), lambda _: {}, lambda _: {}, _ONE, when=when, package=TRL)
-            for slot, when in (
-                ("data.train", _trains_on_nothing),
-                ("data.evaluation", _evaluates_elsewhere),
-            )
-        ),
     )
+
+
+def _never_said(slot: str, when: Callable[[Plan], bool], until: str | None = None) -> Entry:
+    nothing = dict[str, Json]()
+    return Entry(
+        (), (slot,), lambda _: nothing, lambda _: nothing, _NOT_LOADED, None, until, (), when, TRL
+    )
+
+
+NOT_LOADED: Final = (
+    _never_said("data.train", lambda plan: _is_not_loaded(plan) and _is_address(plan.data.train)),
+    _never_said("data.more", lambda plan: _is_not_loaded(plan) and bool(plan.data.more)),
+    _never_said("data.more", _is_mixed, until="0.22"),
+    _never_said(
+        "data.evaluation", lambda plan: _is_not_loaded(plan) and plan.data.evaluation is not None
+    ),
+)
+"""What no script of TRL loads, for a file that is left out where it cannot say a plan."""
+
+CANNOT_LOAD: Final = {
+    "data.train": Cannot(
+        "the script loads a data set by its name, a directory, or files that a card names",
+        loses=True,
+        by="data.more",
+    ),
+    "data.more": Cannot(
+        "files are joined that are all read alike: .json with .jsonl, .csv with .csv; names and "
+        "directories are joined, with .json or .parquet files too, from trl 0.22 on, where "
+        "nothing is evaluated on",
+        loses=True,
+        harmless=((),),
+    ),
+    "data.evaluation": Cannot(
+        "the script takes a split of the data set that it trains on: files of one kind, or the "
+        "name of one data set",
+        loses=True,
+        harmless=(None,),
+        by="data.more",
+    ),
+}
+"""Why a target whose one file is for such a script cannot say some data."""
 
 
 # ── the card ─────────────────────────────────────────────────────────────────────────────────────
@@ -169,23 +236,37 @@ def _from_script(path: str, card: str) -> str:
 
 
 def _row(card: str) -> Entry:
-    """The files of each split, of the first configuration."""
+    """The files of each split, of the first configuration: one listed twice is read twice."""
 
     def write(plan: Plan) -> Mapping[str, Json]:
-        splits = {"train": plan.data.train, "test": plan.data.evaluation}
+        test = plan.data.evaluation
+        splits = {"train": plan.data.parts, "test": () if test is None else (test,)}
         files = [
-            {"split": split, "path": _from_card(path, card)}
-            for split, path in splits.items()
-            if path is not None
+            {"split": split, "path": _alone([_from_card(path, card) for path in paths])}
+            for split, paths in splits.items()
+            if paths
         ]
         return {"configs": [{"config_name": "default", "data_files": files}]}
 
     def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
         files = found["configs"][0]["data_files"]
-        paths = {each["split"]: _from_script(each["path"], card) for each in files}
-        return {"data.train": paths["train"], "data.evaluation": paths.get("test")}
+        paths = {each["split"]: _paths(each["path"], card) for each in files}
+        train, *more = paths["train"]
+        test = paths.get("test", (None,))
+        evaluates = {"data.evaluation": test[0]} if len(test) == 1 else {}
+        return {"data.train": train, "data.more": tuple(more), **evaluates}
 
-    return Entry(("configs",), _BOTH, write, read, _CARD, package=TRL)
+    return Entry(("configs",), _ALL, write, read, _CARD, package=TRL)
+
+
+def _alone(paths: list[str]) -> Json:
+    """One path as it is; of several a list, in which one may stand more than once."""
+    return paths if len(paths) > 1 else paths[0]
+
+
+def _paths(said: Json, card: str) -> tuple[str, ...]:
+    """The paths of a split of a card, as the script's own file would say them."""
+    return tuple(_from_script(each, card) for each in (said if isinstance(said, list) else [said]))
 
 
 _FENCE: Final = "---\n"

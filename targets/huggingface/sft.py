@@ -7,7 +7,7 @@ from typing import Any
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, File, Json, constant, derived, fixed, same
 from tunec.targets.huggingface.arithmetic import recomputes
-from tunec.targets.huggingface.datasets import card_of, data_of
+from tunec.targets.huggingface.datasets import NOT_LOADED, card_of, data_of
 from tunec.targets.huggingface.methods import method_of
 from tunec.targets.huggingface.model import (
     ADAPTER,
@@ -222,6 +222,7 @@ SFT = File(
         *ADAPTER,
         *PLAIN_LORA,
         *DATA,
+        *NOT_LOADED,
         *SAMPLES,
         *LOSS,
         *BATCH,

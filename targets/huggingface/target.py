@@ -141,8 +141,8 @@ CANNOT: Final = {
     **{
         f"data.{name}": Cannot(f"{_SCRIPT}: TrainingArguments has no key for data")
         for name in (
-            *("train", "evaluation", "samples", "sequence", "packing", "images", "image_width"),
-            *("image_height", "image_tokens", "vision_tokens"),
+            *("train", "more", "evaluation", "samples", "sequence", "packing", "images"),
+            *("image_width", "image_height", "image_tokens", "vision_tokens"),
         )
     },
     "precision.compute": Cannot("bf16 and fp16 are off, so the dtype of the weights decides"),

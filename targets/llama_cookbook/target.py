@@ -21,7 +21,7 @@ from tunec.targets.scripts.command import Style
 from tunec.targets.scripts.file import command_file, command_rows, passing
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.scripts.script import own_script
-from tunec.targets.trainers import evaluating_by_loss, training_plainly
+from tunec.targets.trainers import evaluating_by_loss, reading_one_part, training_plainly
 
 NAME: Final = "finetuning.sh"
 VERSION: Final = "0.0.5.post1"
@@ -101,6 +101,7 @@ _CANNOT: Final = {
     **HUGGINGFACE.cannot,
     **evaluating_by_loss("llama-cookbook"),
     **training_plainly("llama-cookbook"),
+    **reading_one_part("llama-cookbook"),
     "launch.script": own_script("llama-cookbook"),
     "model.kind": Cannot("the model's own config says it"),
     "data.sequence": Cannot("padded samples are as long as the data set makes them"),

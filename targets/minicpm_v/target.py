@@ -20,7 +20,7 @@ from tunec.targets.scripts.command import Style
 from tunec.targets.scripts.file import command_file, command_rows, passing
 from tunec.targets.scripts.refusals import refusing
 from tunec.targets.scripts.script import own_script
-from tunec.targets.trainers import evaluating_by_loss
+from tunec.targets.trainers import evaluating_by_loss, reading_one_part
 
 NAME: Final = "finetune.sh"
 
@@ -82,6 +82,7 @@ TARGET: Final = Target(
     cannot={
         **HUGGINGFACE.cannot,
         **evaluating_by_loss("finetune.py of MiniCPM-V"),
+        **reading_one_part("finetune.py of MiniCPM-V"),
         "launch.script": own_script("minicpm-v"),
     },
     requires=_REQUIRES,

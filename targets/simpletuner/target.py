@@ -100,6 +100,9 @@ _CANNOT: Final = {
     },
     **supervised("SimpleTuner"),
     **training_plainly("SimpleTuner"),
+    "data.more": Cannot(
+        "its multidatabackend.json is written for one folder of pictures to train on", True, ((),)
+    ),
     "model.kind": Cannot("SimpleTuner trains diffusion models", True, ("diffusion",)),
     "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
     "launch.launcher": Cannot("`simpletuner train` starts accelerate", True, ("accelerate",)),

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import ALWAYS, Entry, derived, fixed, in_every_plan, same
-from tunec.targets.huggingface.datasets import data_of
+from tunec.targets.huggingface.datasets import NOT_LOADED, data_of
 from tunec.targets.huggingface.model import MODEL, QUANTIZATION, WIDENING, trust, widening
 from tunec.targets.huggingface.packages import TRL
 from tunec.targets.huggingface.sft import DATA, IN_PIECES, LOSS, OFFLOADING, SAMPLES, SFT
@@ -47,7 +47,10 @@ def _listed(entry: Entry) -> tuple[Entry, ...]:
 
 _TARGETS: Final = "lora_target_modules"
 _DATA: Final = dict(zip(map(id, DATA), data_of("trl"), strict=True))
-_ENTRIES: Final = tuple(_DATA.get(id(each), each) for each in SFT.entries)
+_NOT_LOADED: Final = frozenset(map(id, NOT_LOADED))
+_ENTRIES: Final = tuple(
+    _DATA.get(id(each), each) for each in SFT.entries if id(each) not in _NOT_LOADED
+)
 """The rows for `trl sft`, with a card among the files here."""
 _SFT: Final = tuple(
     row for each in _ENTRIES for row in map(of_transformers, _listed(_strict(each)))

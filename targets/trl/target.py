@@ -10,7 +10,7 @@ from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_every_
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.counting import counting
-from tunec.targets.huggingface.datasets import card_of
+from tunec.targets.huggingface.datasets import CANNOT_LOAD, card_of
 from tunec.targets.huggingface.methods import Method, method_of
 from tunec.targets.huggingface.packages import TRANSFORMERS, TRL, TRL_RELEASES
 from tunec.targets.huggingface.sft import SFT
@@ -63,6 +63,7 @@ _CANNOT: Final = {
     **CANNOT,
     **{slot: _UNTOUCHED for slot in SLOTS if slot.startswith(("objective.", "generation."))},
     **evaluating_by_loss("TRL"),
+    **CANNOT_LOAD,
     "objective.reference": Cannot("the trainer takes it by itself, as beta and adapters say"),
     "generation.prompt": Cannot("from 0.28 on the data bounds the prompts"),
     "loss.path": Cannot("`trl sft` writes no file for it"),

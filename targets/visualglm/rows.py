@@ -33,10 +33,27 @@ def _write_lengths(plan: Plan) -> Mapping[str, Json]:
     return dict(zip(_LENGTHS, (source, plan.data.sequence - source), strict=True))
 
 
+def _write_parts(plan: Plan) -> Mapping[str, Json]:
+    return {"train-data": list(plan.data.parts) if plan.data.more else plan.data.train}
+
+
+def _read_parts(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """What is joined; a weight of its own, `train-data-weights`, is no slot's value."""
+    said = found["train-data"]
+    first, *more = said if isinstance(said, list) else [said]
+    return {"data.train": first, "data.more": tuple(more)}
+
+
 _DATA: Final = (
     fixed("model.path", "THUDM/visualglm-6b", f"{FILE}: from_pretrained('visualglm-6b')"),
     fixed("model.kind", "vision-language", f"{FILE} `FewShotDataset`"),
-    same("train-data", "data.train", f"{_ARGUMENTS} `add_data_args`"),
+    Entry(
+        ("train-data",),
+        ("data.train", "data.more"),
+        _write_parts,
+        _read_parts,
+        f"{_ARGUMENTS} `add_data_args`; data_utils/configure_data.py `ConcatDataset`",
+    ),
     same(
         "valid-data", "data.evaluation", f"{_ARGUMENTS} `add_data_args`", absent=((ALWAYS, None),)
     ),

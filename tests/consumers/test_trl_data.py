@@ -46,7 +46,7 @@ SPEC = """\
 tunec: 1
 model: {{path: {root}/model, config: {root}/model/config.json, stored_dtype: fp32}}
 method: lora
-data: {{train: {train}, {evaluation}samples: 24, sequence: 64}}
+data: {{train: {train}, {evaluation}samples: {samples}, sequence: 64}}
 hardware: a100-80g-x1
 batch: {{global: 4}}
 train: {{report_to: []}}
@@ -107,19 +107,25 @@ def _model(folder: Path) -> None:
     ).save_pretrained(folder)
 
 
-def run(root, folder, form, version=HERE, train=None, evaluation=None):
-    """Compile, start the release's own script in the directory of its file; return its log."""
-    method = METHODS.get(form, "sft")
+def compiled(root, folder, form, version=HERE, train=None, evaluation=None, samples=24):
+    """The bundle of a spec that names data, in a folder of its own."""
     train = train or f"../{form}.train.jsonl"
     evaluation = f"../{form}.dev.jsonl" if evaluation is None else evaluation
     told = f"evaluation: {evaluation}, " if evaluation else ""
-    spec = SPEC.format(root=root, train=train, evaluation=told, version=version)
+    spec = SPEC.format(root=root, train=train, evaluation=told, version=version, samples=samples)
     bundle = root / folder
     bundle.mkdir()
-    (bundle / "spec.yaml").write_text(spec + OBJECTIVES[method] + EXTRA.get(version, ""))
+    objective = OBJECTIVES[METHODS.get(form, "sft")]
+    (bundle / "spec.yaml").write_text(spec + objective + EXTRA.get(version, ""))
     _compile(bundle)
     (bundle / "rewards.py").write_text(REWARD)
-    log = _start(bundle, method, version)
+    return bundle
+
+
+def run(root, folder, form, version=HERE, train=None, evaluation=None, samples=24):
+    """Compile, start the release's own script in the directory of its file; return its log."""
+    bundle = compiled(root, folder, form, version, train, evaluation, samples)
+    log = _start(bundle, METHODS.get(form, "sft"), version)
     saved = json.loads(
         next((bundle / "output").glob("checkpoint-*/trainer_state.json")).read_text()
     )
@@ -209,3 +215,71 @@ def test_a_directory_is_loaded_by_its_path(root):
         (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
     history, _ = run(root, "directory", "text", train="../texts", evaluation="../texts")
     assert evaluated(history)
+
+
+SEVERAL = "[../text.train.jsonl, {path: ../text.dev.jsonl, times: 3}]"
+"""24 samples, and 6 samples three times."""
+MANY = 24 + 3 * 6
+
+
+def rows_of(root, split):
+    lines = (root / f"text.{split}.jsonl").read_text().splitlines()
+    return [json.loads(line)["text"] for line in lines]
+
+
+@pytest.mark.parametrize("evaluation", ["", "../text.dev.jsonl"])
+def test_datasets_reads_every_file_of_a_card_as_often_as_it_is_listed(
+    root, tmp_path, evaluation, monkeypatch
+):
+    from datasets import load_dataset
+
+    name = f"card-{bool(evaluation)}"
+    bundle = compiled(root, name, "text", train=SEVERAL, evaluation=evaluation, samples=MANY)
+    monkeypatch.chdir(bundle)
+    found = load_dataset("trl/dataset", cache_dir=str(tmp_path))
+    assert found["train"]["text"] == rows_of(root, "train") + 3 * rows_of(root, "dev")
+    assert set(found) == ({"train", "test"} if evaluation else {"train"})
+    if evaluation:
+        assert found["test"]["text"] == rows_of(root, "dev")
+
+
+def test_trl_joins_files_and_directories(root, tmp_path, monkeypatch):
+    """What one card cannot name stands under `datasets:`, which TRL loads one by one."""
+    from trl import DatasetMixtureConfig, TrlParser, get_dataset
+
+    (root / "folder").mkdir()
+    (root / "folder/train.jsonl").write_text('{"text": "of a directory"}\n')
+    train = "[../text.train.jsonl, {path: ../folder, times: 2}]"
+    bundle = compiled(root, "mixed", "text", train=train, evaluation="", samples=26)
+    assert not (bundle / "trl/dataset").exists()
+    monkeypatch.chdir(bundle)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
+    parser = TrlParser(DatasetMixtureConfig)
+    command = ["--config", "trl/sft.yaml"]
+    mixture = parser.parse_args_and_config(command, fail_with_unknown_args=False)[0]
+    found = get_dataset(mixture)
+    assert found["train"]["text"] == [*rows_of(root, "train"), *2 * ["of a directory"]]
+
+
+def test_datasets_does_not_join_a_table_with_other_files(tmp_path):
+    """Why a .csv stands beside no .json: TRL joins them by this very function."""
+    from datasets import concatenate_datasets, load_dataset
+
+    (tmp_path / "a.csv").write_text("text\nof a table\n")
+    (tmp_path / "a.jsonl").write_text('{"text": "of a line"}\n')
+    parts = [
+        load_dataset(kind, data_files=str(tmp_path / name), split="train", cache_dir=str(tmp_path))
+        for kind, name in (("csv", "a.csv"), ("json", "a.jsonl"))
+    ]
+    with pytest.raises(ValueError, match="can't be aligned"):
+        concatenate_datasets(parts)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("version", ["0.8.6", "0.12.2", "0.17.0", HERE])
+def test_an_epoch_has_the_samples_of_every_file(root, version):
+    """Batches of 4: as many steps as the samples with their repeats fill."""
+    history, _ = run(
+        root, f"several-{version}", "text", version, SEVERAL, "../text.dev.jsonl", MANY
+    )
+    assert trained(history) == -(-MANY // 4)

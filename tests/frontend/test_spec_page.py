@@ -34,9 +34,10 @@ INLINE = {
         "write": "1GB/s",
     },
     "objective.grpo": {"rewards": ["accuracy_reward"]},
+    "data.train": [{"path": "code.jsonl"}],
 }
 """What stands around a field, where the mapping that it is in needs more fields."""
-LISTS = {"hardware.nodes", "hardware.nodes.accelerators"}
+LISTS = {"data.train", "hardware.nodes", "hardware.nodes.accelerators"}
 FIELDS = [dotted((*path, name)) for path, shape in sections() for name in own_fields(shape)]
 
 

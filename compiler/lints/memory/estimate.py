@@ -336,10 +336,10 @@ def _data(run: Run, architecture: "Architecture", length: int | None) -> "Data":
 
     packs = run.value("data.packing", False)
     if _is_denoiser(run):
-        return Data("", None, None, length or 1, packs, *_drawn(run))
+        return Data("", (), None, None, length or 1, packs, *_drawn(run))
     pictures = within(architecture, length, seen(run, architecture))
     text = text_tokens(architecture, length, pictures)
-    return Data("", None, None, text, packs, *pictures)
+    return Data("", (), None, None, text, packs, *pictures)
 
 
 def _drawn(run: Run) -> tuple[int, int, int, int, int]:

@@ -94,6 +94,7 @@ POWERLM_3B = {
 
 _DATA = Data(
     train="train.jsonl",
+    more=(),
     evaluation=None,
     samples=None,
     sequence=2048,
