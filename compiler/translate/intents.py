@@ -1,6 +1,7 @@
 """What slots are in a spec's own words: its fields, and the values by which they say slots."""
 
 import shlex
+from itertools import groupby
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -23,7 +24,6 @@ class Intent:
 
 
 _TOLD: Final[Mapping[str, str]] = {
-    "data.train": "data.train",
     "data.evaluation": "data.evaluation",
     "data.samples": "data.samples",
     "precision.compute": "precision.compute",
@@ -96,6 +96,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return int(value)
     return value
+
+
+def _train(values: Values) -> Iterator[Intent]:
+    """The data, as a list where there is more than one part; what a list cannot order is pinned."""
+    train, more = values.get("data.train"), values.get("data.more") or ()
+    runs = [(path, len([*each])) for path, each in groupby((train, *more))]
+    if train is None or not more or len(runs) > len({path for path, _ in runs}):
+        yield from _alone(values, "data.train", "data.train", is_told=True)
+        return
+    parts = [path if times == 1 else {"path": path, "times": times} for path, times in runs]
+    yield Intent(("data", "train"), parts, ("data.train", "data.more"), is_told=True)
 
 
 # ── what is trained ──────────────────────────────────────────────────────────────────────────────
@@ -247,8 +258,8 @@ def _kept(values: Values) -> Iterator[Intent]:
 
 
 _RULES: Final = (
-    *(_method, _objective, _evaluation, _sequence, _images, _devices, _engine, _script, _time),
-    *(_length, _warmup, _schedule_arguments, _kept),
+    *(_train, _method, _objective, _evaluation, _sequence, _images, _devices, _engine, _script),
+    *(_time, _length, _warmup, _schedule_arguments, _kept),
 )
 
 

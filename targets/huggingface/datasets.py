@@ -48,7 +48,7 @@ def needs_card(plan: Plan) -> bool:
     return not _is_loaded_by_name(plan) and len(builders) == 1 and None not in builders
 
 
-_ALIKE: Final = (set(), {"json"}, {"parquet"})
+_ALIKE: Final[tuple[set[str], ...]] = (set(), {"json"}, {"parquet"})
 """What reads the files of a mixture. Others have columns of other types, which are not joined: a
 text of a .csv is a `large_string` and of a .json a `string` (datasets 5.2.0 with pandas 3)."""
 
