@@ -1,8 +1,8 @@
 """What slots are in a spec's own words: its fields, and the values by which they say slots."""
 
 import shlex
-from itertools import groupby
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any, Final
 
 from tunec.schemas.frozen import dataclass
