@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from tunec.schemas.frozen import dataclass
+from tunec.schemas.objectives import Dpo, Grpo
 from tunec.schemas.shape import Shape
 from tunec.schemas.spec import Lora, Optimizer, Qlora, Train
 from tunec.schemas.terms import OptimizerName
@@ -29,6 +30,12 @@ _ZEPHYR: Final = (
     "huggingface/alignment-handbook 0213b5b recipes/zephyr-7b-beta/sft/config_qlora.yaml"
 )
 _TULU: Final = "allenai/open-instruct 0becd2c docs/tulu3.md"
+
+
+def _of(shape: type[Shape], field: str) -> Any:
+    """The default of a field of the spec."""
+    return shape.model_fields[field].default
+
 
 # ── how much is left free ────────────────────────────────────────────────────────────────────────
 
@@ -94,6 +101,24 @@ VLLM_SHARE: Final = Default(
     "answers written by vLLM on the training devices",
     "trl 0.18.2 to 1.16.0 trainer/grpo_config.py `vllm_gpu_memory_utilization`",
 )
+_GRPO: Final = "trainer/grpo_config.py"
+
+OF_ANSWERS: Final = (
+    Default("objective.beta", _of(Dpo, "beta"), "DPO", "trl 0.8.6 to 1.16.0 trainer/dpo_config.py"),
+    Default("objective.beta", _of(Grpo, "beta"), "GRPO", f"trl 0.18.2 to 1.16.0 {_GRPO}"),
+    Default("generation.samples", _of(Grpo, "samples"), "GRPO", f"trl 0.15.2 to 1.16.0 {_GRPO}"),
+    Default(
+        "generation.completion",
+        _of(Grpo, "completion"),
+        "GRPO",
+        f"trl 0.15.2 to 1.9.2 {_GRPO}; from 1.11.0 on it is 512 there",
+    ),
+    Default(
+        "generation.temperature", _of(Grpo, "temperature"), "GRPO", f"trl 0.25.1 to 1.16.0 {_GRPO}"
+    ),
+    Default("objective.loss", "the trainer's own", "GRPO", f"dapo in trl 1.16.0 {_GRPO}"),
+)
+
 # ── how fast ─────────────────────────────────────────────────────────────────────────────────────
 
 Method = Literal["full", "adapter"]
@@ -159,13 +184,6 @@ def usual_rate(method: Method, aim: Aim, parameters: int, optimizer: OptimizerNa
 # ── the fields of the spec ───────────────────────────────────────────────────────────────────────
 
 _ADAMW: Final = "torch 2.13 optim/adamw.py `AdamW`"
-
-
-def _of(shape: type[Shape], field: str) -> Any:
-    """The default of a field of the spec."""
-    return shape.model_fields[field].default
-
-
 OF_FIELDS: Final = (
     Default(
         "adapter.rank",
@@ -206,6 +224,31 @@ OF_FIELDS: Final = (
         "",
         "transformers 5.23 training_args.py `max_grad_norm`",
     ),
+    Default("schedule.kind", _of(Train, "schedule"), "", f"{_ZEPHYR}: lr_scheduler_type"),
+    Default(
+        "schedule.warmup_share",
+        _of(Train, "warmup").share,
+        "models of text; 100 steps, a tenth of all at most, for diffusion models",
+        "tatsu-lab/stanford_alpaca README: warmup_ratio",
+    ),
+    Default(
+        "schedule.save_steps",
+        "an hour's worth",
+        "by the account of time, and at the end of the run",
+        "a judgement: no failure costs more than an hour of work",
+    ),
+    Default(
+        "schedule.keep_checkpoints",
+        _of(Train, "keep_checkpoints"),
+        "",
+        "a judgement: the last, and one before it in case it was cut short",
+    ),
+    Default(
+        "schedule.evaluation_steps",
+        "once an epoch",
+        "where there is data for it; 4 times in a run at least, and 10 at most",
+        "a judgement: enough to see a curve, and little of the time",
+    ),
     Default("runtime.seed", _of(Train, "seed"), "", "transformers 5.23 training_args.py `seed`"),
 )
 
@@ -216,6 +259,7 @@ DEFAULTS: Final = (
         Default("optimizer.learning_rate", f"{share:g} x AdamW's", name, source)
         for name, (share, source) in PACES.items()
     ),
+    *OF_ANSWERS,
     *OF_FIELDS,
 )
 """Every row, in the order of the page."""

@@ -4,7 +4,14 @@ import pytest
 from planning import codes, decided, planned
 
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.passes.defaults import BATCH, BATCH_TOKENS, DEFAULTS, OF_FIELDS, RATES
+from tunec.compiler.passes.defaults import (
+    BATCH,
+    BATCH_TOKENS,
+    DEFAULTS,
+    OF_ANSWERS,
+    OF_FIELDS,
+    RATES,
+)
 
 
 def data(sequence):
@@ -70,6 +77,18 @@ def test_a_row_of_a_field_is_what_a_plan_has():
     plan = decided(method="qlora")
     own = [each for each in OF_FIELDS if not isinstance(each.value, str) or each.when == "QLoRA"]
     assert len(own) > 5
+    for each in own:
+        assert plan[each.slot] == each.value, each.slot
+
+
+@pytest.mark.parametrize(
+    "objective", ["dpo", {"grpo": {"rewards": ["accuracy_reward"]}}], ids=("DPO", "GRPO")
+)
+def test_a_row_of_an_objective_is_what_a_plan_has(objective):
+    plan = decided(method="lora", objective=objective)
+    name = plan.objective.kind.upper()
+    own = [each for each in OF_ANSWERS if each.when == name and not isinstance(each.value, str)]
+    assert own
     for each in own:
         assert plan[each.slot] == each.value, each.slot
 
