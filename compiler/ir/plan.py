@@ -103,6 +103,11 @@ class Plan:
         return replace(self, **{group: build_group(group, new) for group, new in held.items()})
 
 
+def training_data(plan: Plan) -> tuple[str, ...]:
+    """All that is trained on, in the order in which it is read."""
+    return (plan.data.train, *plan.data.more)
+
+
 def values_of(group: str, whole: object) -> dict[str, Any]:
     """The paths and values of the slots of a group, given by its name and itself."""
     return dict(zip(_PATHS[group], _READ[group](whole), strict=True))

@@ -92,11 +92,6 @@ class Data:
     image_tokens: int = _slot("tokens that the images of one sample add to the sequence", "tokens")
     vision_tokens: int = _slot("patch tokens the vision tower runs for one sample", "tokens")
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """All that is trained on, in the order in which it is read."""
-        return (self.train, *self.more)
-
 
 @dataclass(frozen=True, slots=True)
 class Precision:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.rendering import render_yaml
 from tunec.compiler.target import ALWAYS, Cannot, Entry, File, Json, derived
 from tunec.schemas.data_paths import BUILDERS, data_kind
@@ -42,8 +42,8 @@ def _is_loaded_by_name(plan: Plan) -> bool:
 
 def needs_card(plan: Plan) -> bool:
     """Whether a card names the files: all of one kind, for `load_dataset` reads them alike."""
-    data = plan.data
-    paths = data.parts if data.evaluation is None else (*data.parts, data.evaluation)
+    train, test = training_data(plan), plan.data.evaluation
+    paths = train if test is None else (*train, test)
     builders = {_builder(path) for path in paths}
     return not _is_loaded_by_name(plan) and len(builders) == 1 and None not in builders
 
@@ -58,8 +58,9 @@ def _is_mixed(plan: Plan) -> bool:
     data = plan.data
     if not data.more or data.evaluation is not None or needs_card(plan):
         return False
-    files = {_builder(each) for each in data.parts if data_kind(each) == "file"}
-    return files in _ALIKE and not any(map(_is_address, data.parts))
+    paths = training_data(plan)
+    files = {_builder(each) for each in paths if data_kind(each) == "file"}
+    return files in _ALIKE and not any(map(_is_address, paths))
 
 
 def _is_address(path: str) -> bool:
@@ -105,7 +106,7 @@ def _read_name(found: Mapping[str, Json]) -> Mapping[str, Any]:
 
 
 def _write_mixture(plan: Plan) -> Mapping[str, Json]:
-    return {"datasets": [_loaded(path) for path in plan.data.parts]}
+    return {"datasets": [_loaded(path) for path in training_data(plan)]}
 
 
 def _loaded(path: str) -> Mapping[str, Json]:
@@ -240,7 +241,7 @@ def _row(card: str) -> Entry:
 
     def write(plan: Plan) -> Mapping[str, Json]:
         test = plan.data.evaluation
-        splits = {"train": plan.data.parts, "test": () if test is None else (test,)}
+        splits = {"train": training_data(plan), "test": () if test is None else (test,)}
         files = [
             {"split": split, "path": _alone([_from_card(path, card) for path in paths])}
             for split, paths in splits.items()

@@ -4,7 +4,7 @@ import re
 import shlex
 from typing import Final
 
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Plan, training_data
 from tunec.schemas.data_paths import is_local
 from tunec.schemas.torch_builds import INDEX, builds_of
 from tunec.targets.words import words_of
@@ -85,7 +85,9 @@ def local_files(plan: Plan) -> tuple[str, ...]:
     """Paths of the user's own files that a run reads, as they are seen from where it starts."""
     words = words_of(plan.launch.script)
     script = words[:1] if words and words[0].endswith(_FILES) else []
-    data = [each for each in (*plan.data.parts, plan.data.evaluation) if each and is_local(each)]
+    data = [
+        each for each in (*training_data(plan), plan.data.evaluation) if each and is_local(each)
+    ]
     beside = [word for word in words[1:] if word.startswith("../")]
     model = [plan.model.path] if plan.model.path.startswith((".", "/", "~")) else []
     return tuple(dict.fromkeys((*script, *model, *data, *beside)))

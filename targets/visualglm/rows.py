@@ -7,7 +7,7 @@ learning rate and weight decay (sat/arguments.py `get_args`), so that the flags 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, same
 from tunec.targets.scripts.script import started
 
@@ -34,7 +34,7 @@ def _write_lengths(plan: Plan) -> Mapping[str, Json]:
 
 
 def _write_parts(plan: Plan) -> Mapping[str, Json]:
-    return {"train-data": list(plan.data.parts) if plan.data.more else plan.data.train}
+    return {"train-data": list(training_data(plan)) if plan.data.more else plan.data.train}
 
 
 def _read_parts(found: Mapping[str, Json]) -> Mapping[str, Any]:

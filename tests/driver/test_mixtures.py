@@ -6,6 +6,7 @@ from planning import decided
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_text
+from tunec.compiler.ir.plan import training_data
 from tunec.targets.registry import REGISTRY
 
 SPEC = """\
@@ -30,11 +31,9 @@ def faults(found) -> dict[str, Diagnostic]:
 
 
 def test_each_part_is_named_as_often_as_an_epoch_sees_it():
-    data = decided(
-        data={"train": ["a.jsonl", {"path": "b.jsonl", "times": 2}], "sequence": 512}
-    ).data
-    assert (data.train, data.more) == ("a.jsonl", ("b.jsonl", "b.jsonl"))
-    assert data.parts == ("a.jsonl", "b.jsonl", "b.jsonl")
+    found = decided(data={"train": ["a.jsonl", {"path": "b.jsonl", "times": 2}], "sequence": 512})
+    assert (found.data.train, found.data.more) == ("a.jsonl", ("b.jsonl", "b.jsonl"))
+    assert training_data(found) == ("a.jsonl", "b.jsonl", "b.jsonl")
 
 
 @pytest.mark.parametrize("train", ["a.jsonl", ["a.jsonl"], [{"path": "a.jsonl"}]])

@@ -246,8 +246,9 @@ def _layout(
     fsdp = fsdp_of(run) if sharded else NO_FSDP
     if fsdp is None or (sharded and run.runs("accelerate<0.30") is True):
         return None
-    if sharded and "transformers" not in run.releases:
-        workload = replace(workload, versions=(*workload.versions, _LOADS_PACKED_APART))
+    if sharded and run.runs("transformers>=5.0") is None:
+        versions = {**dict(workload.versions), **_LOADS_PACKED_APART}
+        workload = replace(workload, versions=tuple(sorted(versions.items())))
     engine: Any = "ddp" if world > 1 else "none"
     engine = "deepspeed" if on_deepspeed else "fsdp" if sharded else engine
     stage = run.value("zero.stage", 0) if on_deepspeed else 0
@@ -275,7 +276,7 @@ def _layout(
     )
 
 
-_LOADS_PACKED_APART: Final = ("transformers", "4.57.6")
+_LOADS_PACKED_APART: Final = {"transformers": "4.57.6"}
 """The release that FSDP is taken to run with where none is told: the last that moves each packed
 weight to the host as it loads it (`loaded_whole`), the cheapest reading of the files."""
 
