@@ -125,3 +125,19 @@ def test_micro_batches_are_added_up_in_fp32(changes, pin, gradients):
     assert found.plan.states.gradients == gradients
     winner = found.ledger.winner("states.gradients")
     assert ("added up in fp32" in winner.reason) == (gradients == "fp32")
+
+
+@pytest.mark.parametrize("budget", ["26GiB", "100%"])
+def test_a_sum_that_the_engine_has_in_fp32_alone_is_not_narrowed(budget):
+    """DeepSpeed before 0.17.6 refuses sums in bf16 without ZeRO, however little memory there is."""
+    found = planned(
+        model="llama-3.2-1b",
+        method="full",
+        hardware="a100-80g-x8",
+        batch={"global": 32},
+        software={"deepspeed": "0.16.9"},
+        budget={"gpu_memory": budget},
+        pin={"parallel.engine": "deepspeed", "zero.stage": 0, "batch.micro": 1},
+    )
+    assert found.plan is not None
+    assert found.plan.states.gradients == "fp32"

@@ -17,6 +17,7 @@ from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.kept import Kept
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
 from tunec.compiler.passes.fit.shapes import anywhere, global_batch, ladders, posed
+from tunec.compiler.passes.fit.states import states_of
 
 Ladder = tuple["Rung", ...]
 """Shapes that differ only in what is recomputed, the least first."""
@@ -72,13 +73,16 @@ class Rung:
 
     @cached_property
     def narrow(self) -> "Rung | None":
-        """The same with gradients added up in bf16, where that is not how they are anyway."""
-        states = self.smallest.states
-        if states.gradients == states.trainable or "states.gradients" in self.problem.pinned:
+        """The same with gradients added up in the dtype that the engine adds them up in unasked.
+
+        None where they are added up in no other (`sums_in_fp32`).
+        """
+        shape = self.shape
+        own = states_of(self.problem.workload, shape.engine, shape.stage, fsdp=shape.fsdp[0])
+        is_own = own.gradients == self.smallest.states.gradients
+        if is_own or "states.gradients" in self.problem.pinned:
             return None
-        if self.shape.engine != "deepspeed" or states.trainable != "bf16":
-            return None
-        pins = (*self.problem.pins, ("states.gradients", states.trainable))
+        pins = (*self.problem.pins, ("states.gradients", own.gradients))
         return Rung(replace(self.problem, pins=tuple(sorted(pins))), self.shape, self.place)
 
     @cached_property
