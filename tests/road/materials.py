@@ -32,13 +32,11 @@ LONGEST: Final = 256
 """Tokens that the tiny model has positions for."""
 
 
-def write_model(folder: Path, seed: int = 0) -> None:
-    """A Llama of two layers, by the seed other weights, with its tokenizer and chat template."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+def text_config() -> Any:
+    """The two layers of a language model, small enough for a CPU."""
+    from transformers import LlamaConfig
 
-    torch.manual_seed(seed)
-    config = LlamaConfig(
+    return LlamaConfig(
         vocab_size=VOCABULARY,
         hidden_size=64,
         intermediate_size=128,
@@ -48,7 +46,15 @@ def write_model(folder: Path, seed: int = 0) -> None:
         max_position_embeddings=LONGEST,
         dtype="bfloat16",
     )
-    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+
+
+def write_model(folder: Path, seed: int = 0) -> None:
+    """A Llama of two layers, by the seed other weights, with its tokenizer and chat template."""
+    import torch
+    from transformers import LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    LlamaForCausalLM(text_config()).to(torch.bfloat16).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     _name_for_all(folder / "tokenizer_config.json")
 

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 from typing import Any, Final
 
-from tests.road.materials import LONGEST, VOCABULARY, message, tokenizer
+from tests.road.materials import message, text_config, tokenizer
 
 _SIDE: Final = 32
 """Pixels of an image; the tower's patches are 8 wide, so it becomes 16 tokens."""
@@ -22,7 +22,6 @@ def write_seeing_model(folder: Path) -> None:
     import torch
     from transformers import (
         CLIPVisionConfig,
-        LlamaConfig,
         LlavaConfig,
         LlavaForConditionalGeneration,
     )
@@ -38,15 +37,7 @@ def write_seeing_model(folder: Path) -> None:
             image_size=_SIDE,
             patch_size=8,
         ),
-        text_config=LlamaConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=64,
-            intermediate_size=128,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=LONGEST,
-        ),
+        text_config=text_config(),
         image_token_index=processor.tokenizer.convert_tokens_to_ids(_IMAGE),
         image_seq_length=(_SIDE // 8) ** 2,
         dtype="bfloat16",
