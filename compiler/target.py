@@ -102,6 +102,24 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Phrase:
+    """Keys that say a field of a spec where no slot has a value for what they say.
+
+    Which modules "all linear layers" are, or after how many steps a fourth of a run is over,
+    follows from the rest of a plan: people have words for it, and so has a spec.
+    """
+
+    keys: tuple[str, ...]
+    say: Callable[[Mapping[str, Json]], Mapping[str, Any]]
+    """The words for the keys that were found, by the slot or the field of `train` that they are
+    for."""
+    source: str
+    """Repository, version and symbol where the consumer defines the keys."""
+    beside: tuple[str, ...] = ()
+    """Keys that it looks at, and that say something else too."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cannot:
     """Why a target has no key for a slot.
 
@@ -157,6 +175,10 @@ class File:
     filled: frozenset[str] | None = None
     """Where the word `auto` means "not said here": the keys that another file then fills. `auto`
     for any other key is as if the key were absent. None: `auto` is a word like any other."""
+    phrases: tuple[Phrase, ...] = ()
+    """What its keys say to a spec beside the rows."""
+    foreign: Callable[[Mapping[str, Json]], Iterable[tuple[str, str]]] = field(default=lambda _: ())
+    """Keys whose values its reader alone understands, though a slot holds them: each with why."""
     names: tuple[str, ...] = ()
     """Dotted keys that hold the name of another file of the run, or words among which it is one."""
     is_optional: bool = False
@@ -228,6 +250,8 @@ class Target:
     encloses: Callable[[Plan, Mapping[str, str]], Artifact] | None = None
     """A further file that holds the texts of the run's other files, which it gets by their paths:
     for a cluster that sees no directory of ours."""
+    run_by: str = ""
+    """For a dialect that is only read: the target whose program runs the same training."""
     heeds_launcher: bool = False
     """Whether its reader heeds the engine of the launcher's own file, so that none here says it."""
     counting: Callable[[Dialect, Mapping[str, Any]], Counting] | None = None

@@ -5,7 +5,8 @@ from typing import Any
 
 from packaging.version import Version
 
-from tunec.compiler.target import ALWAYS, Dialect, Entry, Json
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Dialect, Entry, Json, in_every_plan
 
 Read = Callable[[Mapping[str, Json]], Mapping[str, Any]]
 
@@ -20,6 +21,7 @@ def observed(
     until: str | None = None,
     absent: Mapping[str, Any] | None = None,
     package: str = "",
+    when: Callable[[Plan], bool] = in_every_plan,
 ) -> Entry:
     """A row that reads and writes nothing; `absent` holds in every release with the keys."""
     defaults = ((ALWAYS, absent),) if absent is not None else ()
@@ -32,6 +34,7 @@ def observed(
         since,
         until,
         defaults,
+        when=when,
         package=package,
     )
 
@@ -61,3 +64,13 @@ def split_names(value: Json) -> tuple[str, ...]:
     """Names in a list, or in a text with commas between them."""
     names = value.split(",") if isinstance(value, str) else value
     return tuple(str(name).strip() for name in names or () if str(name).strip())
+
+
+def with_adapters(plan: Plan) -> bool:
+    """Whether adapters are trained: only then do their settings matter."""
+    return plan.adapter.kind != "none"
+
+
+def in_four_bits(plan: Plan) -> bool:
+    """Whether the base is stored in 4 bits: only then do their settings matter."""
+    return plan.quantization.format in ("nf4", "fp4")

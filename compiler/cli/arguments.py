@@ -12,6 +12,7 @@ from tunec.compiler.cli.options import (
     policy_option,
     repeatable,
     set_option,
+    settling_options,
     target_option,
 )
 from tunec.compiler.cli.proving_arguments import (
@@ -217,7 +218,7 @@ def _init(commands: "Subparsers") -> None:
         "begin a spec: a new one, or that of config files that are there",
         "With --from, config files and launch scripts of a run that exists become a spec, as\n"
         "`tunec translate --to spec` says in full; --model, --hardware and --method then say what\n"
-        "the files do not.\n"
+        "the files do not, --set and --without settle the rest.\n"
         "\n"
         "examples:\n"
         "  tunec init -o spec.yaml  # with spec.schema.json beside it, for editors\n"
@@ -241,6 +242,7 @@ def _init(commands: "Subparsers") -> None:
         choices=("full", "lora", "qlora", "int8_lora"),
         help="what to train; lora for a new spec",
     )
+    settling_options(parser)
     format_option(parser)
 
 

@@ -26,6 +26,8 @@ def run(options: Namespace, session: Session) -> int:
         from tunec.compiler.cli import spec_from_files
 
         return spec_from_files.run([Path(each) for each in options.files], options, session)
+    if options.overrides or options.without:
+        raise Misuse("--set and --without settle what files say: name these with --from")
     return _begin(options, session)
 
 

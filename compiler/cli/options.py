@@ -105,6 +105,24 @@ def set_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def settling_options(parser: argparse.ArgumentParser) -> None:
+    """What settles by hand that files do not say, or that nothing stands for."""
+    repeatable(
+        parser,
+        "--set",
+        "overrides",
+        "SLOT=VALUE",
+        "say what no file says, or overrule it, such as batch.micro=2 (`tunec catalog slots`)",
+    )
+    repeatable(
+        parser,
+        "--without",
+        "without",
+        "KEY",
+        "leave this key of the files behind, though no slot stands for it",
+    )
+
+
 def target_option(parser: argparse.ArgumentParser) -> None:
     """`--target`."""
     repeatable(

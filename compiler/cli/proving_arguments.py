@@ -13,6 +13,7 @@ from tunec.compiler.cli.options import (
     repeatable,
     seconds,
     set_option,
+    settling_options,
     target_option,
 )
 
@@ -261,20 +262,7 @@ def add_translate(commands: "Subparsers") -> None:
         "NAME[@VERSION]",
         "whose files to write, such as huggingface@5.23; may be repeated; or spec",
     )
-    repeatable(
-        parser,
-        "--set",
-        "overrides",
-        "SLOT=VALUE",
-        "say what no file says, or overrule it, such as batch.micro=2 (`tunec catalog slots`)",
-    )
-    repeatable(
-        parser,
-        "--without",
-        "without",
-        "KEY",
-        "leave this key of the files behind, though no slot stands for it",
-    )
+    settling_options(parser)
     parser.add_argument(
         "-o",
         "--output",

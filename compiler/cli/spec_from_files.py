@@ -1,11 +1,13 @@
 """Files that are there as a spec: what `tunec translate --to spec` and `tunec init --from` do."""
 
+import os
 from argparse import Namespace
 from pathlib import Path
 
 from tunec.compiler.cli.lint_command import software_of
 from tunec.compiler.cli.session import INPUT, OK, Misuse, Session
 from tunec.compiler.cli.spec_output import modeline, refuse_existing, write_spec
+from tunec.compiler.frontend.names import is_path
 from tunec.compiler.lints.surroundings import Faulty, Unusable, environment_of
 from tunec.compiler.translate.foundation import Beside
 from tunec.compiler.translate.to_spec import Asking, Specified, spec_of_files
@@ -46,7 +48,7 @@ def asking_of(options: Namespace, session: Session, output: Path | None) -> Aski
             readers=getattr(options, "readers", ()),
             software=software_of(getattr(options, "software", [])),
         )
-        given = given_slots(getattr(options, "overrides", ()))
+        given = given_slots(options.overrides)
     except (Unusable, Ungiven) as unusable:
         raise Misuse(str(unusable)) from None
     return Asking(
@@ -54,9 +56,20 @@ def asking_of(options: Namespace, session: Session, output: Path | None) -> Aski
         targets=readable,
         known={name: readable[name] for name in session.registry.names()},
         resolve=session.registry.resolve,
-        beside=Beside(options.model, options.hardware, getattr(options, "method", None)),
+        beside=Beside(
+            _from(output, options.model),
+            _from(output, options.hardware),
+            getattr(options, "method", None),
+        ),
         given=given,
-        without=frozenset(getattr(options, "without", ())),
+        without=frozenset(options.without),
         output=output,
         head=(modeline(output),),
     )
+
+
+def _from(output: Path | None, name: str | None) -> str | None:
+    """A name as a spec says it, whose paths count from its own directory."""
+    if name is None or output is None or name.startswith(("/", "~")) or not is_path(name, Path()):
+        return name
+    return Path(os.path.relpath(name, output.parent)).as_posix()

@@ -13,9 +13,6 @@ from tunec.schemas.source import Path, Span
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,400}")
 _FLOAT: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-_TRUE: Final = ("yes", "true", "t", "y", "1")
-_FALSE: Final = ("no", "false", "f", "n", "0")
-"""transformers 5.23.0 hf_argparser.py `string_to_bool`."""
 _REALLY_NO: Final = frozenset(
     {"no_cuda", "no_python", "no_ssh", "no_ssh_check", "no_local_rank", "no_tpu_cluster"}
 )
@@ -150,48 +147,3 @@ def typed(word: str) -> Any:
     if _INTEGER.fullmatch(word):
         return int(word)
     return float(word) if _FLOAT.fullmatch(word) else word
-
-
-def retyped(node: Node, schema: Mapping[str, Any]) -> Node:
-    """Flags with each value read from its word as argparse does by a field's type.
-
-    `schema` is the JSON Schema of the class whose fields the flags are. A word that does not fit
-    its type stays text, and a flag that is no field stays as it is.
-    """
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    if node.fields is None:
-        return node
-    fields = {
-        name: _fitted(child, properties[name]) if name in properties else child
-        for name, child in node.fields.items()
-    }
-    return replace(node, fields=fields)
-
-
-def _fitted(node: Node, schema: Mapping[str, Any]) -> Node:
-    kinds = _kinds(schema)
-    if "array" in kinds and node.items is None and "string" not in kinds:
-        return Node(node.span, key_span=node.key_span, items=(replace(node, key_span=None),))
-    if not node.is_leaf or node.written is None:
-        return node
-    return replace(node, value=_as(kinds, node.written))
-
-
-def _kinds(schema: Mapping[str, Any]) -> frozenset[str]:
-    said = schema.get("type", ())
-    kinds = {said} if isinstance(said, str) else set(said)
-    kinds |= {"string"} if "enum" in schema else set()
-    for word in ("anyOf", "oneOf"):
-        kinds |= {kind for each in schema.get(word, ()) for kind in _kinds(each)}
-    return frozenset(kinds)
-
-
-def _as(kinds: frozenset[str], word: str) -> Any:
-    """The first type that takes the word, as strictest first."""
-    if "boolean" in kinds and word.lower() in (*_TRUE, *_FALSE):
-        return word.lower() in _TRUE
-    if "integer" in kinds and _INTEGER.fullmatch(word):
-        return int(word)
-    if "number" in kinds and _FLOAT.fullmatch(word):
-        return float(word)
-    return word if kinds else typed(word)

@@ -2,7 +2,6 @@
 
     read_script(text, file) -> tuple[ShellDocument, ...]
     looks_like_shell(text) -> bool
-    retyped(node, schema) -> Node
 
 Nothing is run and nothing is guessed: a value that the script does not say literally is an
 `Unknown`. Each command that starts a training run gives a document of kind `launcher` and, if it
@@ -23,7 +22,6 @@ from tunec.compiler.frontend.shell_flags import (
     around,
     hidden_in,
     is_override,
-    retyped,
 )
 from tunec.compiler.frontend.shell_launch import STARTERS, Launch, flags_of, launched
 from tunec.compiler.frontend.shell_processes import is_batch_script, processes, slurm
@@ -47,7 +45,6 @@ __all__ = [
     "UnknownValue",
     "looks_like_shell",
     "read_script",
-    "retyped",
 ]
 
 _ASSIGNMENT: Final = re.compile(r"(export[ \t]+)?[A-Za-z_]\w*\+?=")

@@ -9,15 +9,20 @@ from tunec.compiler.emit import schema
 from tunec.compiler.ir.extra import Extra
 from tunec.compiler.ir.values import is_same
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.kinds import known_keys
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.run import Run
 from tunec.compiler.passing import Placed, placed_alone
-from tunec.compiler.read import found_plain
+from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.requirements import Asked
+from tunec.compiler.target import File, Target
 from tunec.compiler.translate.leftovers import listed, says_nothing
+from tunec.compiler.translate.partial import Unsaid
+from tunec.compiler.translate.sources import Sources
 from tunec.schemas.frozen import dataclass
 
 _AUTO: Final = "auto"
+Files = tuple[File, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +42,25 @@ class Dropped:
 
 
 def carried(
-    leftovers: Iterable[Place], asked: Sequence[Asked], software: Mapping[str, str]
+    leftovers: Iterable[Place], asked: Sequence[Asked], sources: Sources
 ) -> Iterator[Carried | Dropped]:
     """What becomes of each key: it is passed through where a file of the same name has it.
 
-    With it go the keys of its block that are left to the trainer, which others would fill in.
+    With it go the keys of its block that are left to the trainer, which others would fill in. A
+    dialect's key is passed on to the program that runs it where both hand it to the Trainer.
     """
-    found = [_carried(place, asked, software) for place in leftovers]
+    software = sources.run.environment.software
+    found = [_carried(place, asked, software, _homes(place, asked, sources)) for place in leftovers]
     yield from found
     for document, block in dict.fromkeys(
         (each.place.document, each.place.path.partition(".")[0])
         for each in found
         if isinstance(each, Carried)
     ):
-        more = (_carried(place, asked, software) for place in _left_to_others(document, block))
+        more = (
+            _carried(place, asked, software, _homes(place, asked, sources))
+            for place in _left_to_others(document, block)
+        )
         yield from (each for each in more if isinstance(each, Carried))
 
 
@@ -61,12 +71,48 @@ def _left_to_others(document: Document, block: str) -> Iterator[Place]:
             yield place
 
 
+def _homes(place: Place, asked: Sequence[Asked], sources: Sources) -> Mapping[str, Files]:
+    """The files of each asked target that may take a key of this file."""
+    file, own = place.document.file, place.document.target
+    if file is None or own is None:
+        return {}
+    if own.run_by:
+        shared = place.path in _trainers_keys(sources.run)
+        every = {target.name: _used(target, sources) for target, _ in asked if shared}
+        return {name: files for name, files in every.items() if name == own.run_by}
+    return {
+        target.name: tuple(each for each in target.files if each.name == file.name)
+        for target, _ in asked
+    }
+
+
+def _trainers_keys(run: Run) -> frozenset[str]:
+    """The arguments of transformers' Trainer, which the programs on it hand to it as they are."""
+    trainer = run.targets["huggingface"]
+    (file,) = (each for each in trainer.files if each.name == "training_args.yaml")
+    return known_keys(trainer, file)
+
+
+def _used(target: Target, sources: Sources) -> Files:
+    """The files of arguments that a run like this has."""
+    found = []
+    for file in target.files:
+        try:
+            is_used = file.format == "yaml" and sources.known.ask(file.when)
+        except (Unsaid, *WRONG_SHAPE):
+            continue
+        found += [file] if is_used else []
+    return tuple(found)
+
+
 def _carried(
-    place: Place, asked: Sequence[Asked], software: Mapping[str, str]
+    place: Place,
+    asked: Sequence[Asked],
+    software: Mapping[str, str],
+    homes: Mapping[str, Files],
 ) -> Carried | Dropped:
-    file = place.document.file
     for target, version in asked:
-        mine = tuple(each for each in target.files if file is not None and each.name == file.name)
+        mine = homes.get(target.name, ())
         if not mine:
             continue
         extra = Extra(target.name, key_of(place), place.value)
@@ -74,6 +120,9 @@ def _carried(
         if isinstance(found, Placed):
             return Carried(place, extra)
         return Dropped(place, found.message.partition(": ")[2])
+    own = place.document.target
+    if own is not None and own.run_by:
+        return Dropped(place, f"it is a key of {own.name}, and {own.run_by} runs the spec")
     return Dropped(place, "no target that the spec compiles to has such a file")
 
 

@@ -31,10 +31,13 @@ _TOLD: Final[Mapping[str, str]] = {
     "optimizer.learning_rate": "train.learning_rate",
     "optimizer.name": "train.optimizer.name",
     "schedule.kind": "train.schedule",
+    "train.evaluations": "train.evaluations",
+    "train.checkpoints": "train.checkpoints",
     "runtime.output": "train.output",
     "job.name": "name",
 }
-"""Fields that say one slot, and that a person would say in any case."""
+"""Fields that say one slot, or what phrases say of a run, and that a person would say in any
+case."""
 _NEEDED: Final[Mapping[str, str]] = {
     "attention.implementation": "attention",
     "data.packing": "data.packing",

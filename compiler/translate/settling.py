@@ -5,10 +5,11 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tunec.compiler.driver import Planned, emit_for, plan
+from tunec.compiler.driver import Planned, emit_for, plan, written
 from tunec.compiler.frontend.load import load_mapping
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.passes.fit.fit import GROUPS as LAYOUT
 from tunec.compiler.read import found_plain, read
 from tunec.compiler.requirements import Asked
 from tunec.compiler.translate.intents import Intent, Values, plain, tree
@@ -75,6 +76,11 @@ class Settled:
     unmet: Mapping[str, Any]
     """Slots that are decided otherwise whatever the spec says, with the value decided."""
 
+    def without(self, slots: Iterable[str]) -> "Settled":
+        """It with slots that the spec leaves to tunec, though they were read."""
+        left = {slot: _decided(self.planned, slot) for slot in slots}
+        return replace(self, unmet={**self.unmet, **left})
+
 
 def beginning(base: Mapping[tuple[str, ...], Any], told: Iterable[Intent]) -> Candidate:
     """The spec with what a person would say in any case."""
@@ -105,6 +111,23 @@ def settled(
         if slot is None:
             return Settled(candidate, planned, _unmet(known, planned, asked))
         candidate = candidate.saying(slot, known[slot])
+
+
+def refused_slots(found: Settled, asked: Sequence[Asked], usual: Iterable[str]) -> tuple[str, ...]:
+    """The pins of a spec that make an error each by themselves.
+
+    Where there are none and no layout fits: what the layout has as usual, which nobody asked for.
+    """
+    every = written(found.planned, asked).diagnostics
+    errors = [each for each in every if each.severity == "error"]
+    places = [[label.path.removeprefix("pin.") for label in each.labels] for each in errors]
+    alone = tuple(slot for slot in found.candidate.pins if [slot] in places)
+    if alone or not any(each.id in _NONE_FITS for each in errors):
+        return alone
+    return tuple(slot for slot in usual if SLOTS[slot].group in (*LAYOUT, "loss"))
+
+
+_NONE_FITS: Final = ("E0701", "E0702")
 
 
 def _differing(

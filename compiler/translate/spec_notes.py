@@ -24,6 +24,7 @@ from tunec.compiler.translate.foundation import (
     Foundation,
 )
 from tunec.compiler.translate.leftovers import MEETING, hidden
+from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.settling import Settled
 from tunec.compiler.translate.sources import Sources, not_understood, slots_of
 from tunec.compiler.translate.translate import assumed, is_named
@@ -117,6 +118,7 @@ def findings(
 ) -> Iterator[Diagnostic]:
     """Everything that was read and that the spec does not say, and what was assumed."""
     yield from (_dropped(each, sources) for each in dropped)
+    yield from _foreign(sources, without)
     yield from _unread(sources, without)
     yield from _unmet(sources, found)
     yield from _left(sources, found)
@@ -144,6 +146,29 @@ def _dropped(each: Dropped, sources: Sources) -> Diagnostic:
         (each.reason,),
         help=f"see that the new run has it, or be rid of this by {_without(at.path)}",
     )
+
+
+def _foreign(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:
+    """Dialects that another program will run, and what only their own makes of their words."""
+    for document in sources.run.documents:
+        if document.target is not None and document.target.run_by:
+            own, other = document.target.name, document.target.run_by
+            yield Diagnostic(
+                _LEFT,
+                "note",
+                f"{document.name} is {own}'s, which tunec does not write: {other} runs the spec",
+                help=f"compare the first steps of the two runs: {other} reads data in its own way",
+            )
+    for at, why in foreign(sources.run):
+        if not is_named(at.path, without):
+            yield Diagnostic(
+                _LEFT,
+                "warning",
+                f"{at.path} means more than the spec says",
+                (at.key_label("the name alone is carried over"),),
+                (why,),
+                help=f"bring the data into that form, or be rid of this by {_without(at.path)}",
+            )
 
 
 def _without(key: str) -> str:

@@ -23,12 +23,14 @@ from tunec.compiler.translate.carried import Carried, Dropped, carried, extra_of
 from tunec.compiler.translate.documents import is_given_flags
 from tunec.compiler.translate.foundation import Beside, Fields, Foundation, foundation
 from tunec.compiler.translate.intents import Values, intents, short
-from tunec.compiler.translate.settling import Settled, beginning, settled
+from tunec.compiler.translate.phrases import phrases_of
+from tunec.compiler.translate.said import dialect_of
+from tunec.compiler.translate.settling import Settled, beginning, refused_slots, settled
 from tunec.compiler.translate.sources import Sources, sources_of
 from tunec.compiler.translate.spec_notes import comments, findings, footer, unsaid
 from tunec.compiler.translate.spec_text import spec_text
 from tunec.compiler.translate.translate import is_named
-from tunec.compiler.translate.written_targets import targets_of
+from tunec.compiler.translate.written_targets import is_dialect, targets_of
 from tunec.schemas.frozen import dataclass
 
 _OPEN: Final = "it follows from the rest of the spec, of which there is no plan yet"
@@ -93,9 +95,12 @@ def spec_of_files(paths: Iterable[Path], asking: Asking) -> Specified:
     known = _known(sources, asking.known)
     asked = _asked(sources, asking)
     rest = (place for place in sources.leftovers if not follows(place))
-    keys = tuple(carried(rest, asked, sources.run.environment.software))
+    phrases = phrases_of(sources.run)
+    rest = (place for place in rest if not phrases.are_of(place))
+    keys = tuple(carried(rest, asked, sources))
     base = foundation(known, asking.environment, asking.beside)
-    found = _settled(sources, base, known, asked, asking, _versions(asked, keys, asking))
+    versions = _versions(asked, keys, asking)
+    found = _settled(sources, base, (known, phrases.words), asked, asking, versions)
     dropped = [each for each in keys if isinstance(each, Dropped)]
     if found.planned.plan is None:
         dropped += [Dropped(each, _OPEN) for each in sources.leftovers if follows(each)]
@@ -182,14 +187,29 @@ def _versions(asked: Sequence[Asked], keys: Iterable[Carried | Dropped], asking:
 def _settled(
     sources: Sources,
     base: Foundation,
-    known: Values,
+    said: tuple[Values, Values],
     asked: Sequence[Asked],
     asking: Asking,
     versions: Fields,
 ) -> Settled:
-    candidate = beginning({**versions, **base.measured()}, intents(known))
-    layout = _layout(sources, known)
-    return settled(candidate, known, layout, asked, asking.place, wholly=not base.is_whole)
+    """The spec that decides known slots; `said` are these, and words of phrases.
+
+    Where another program runs what a dialect says, what it has no word for gives way, and where
+    nothing fits, what was not asked for.
+    """
+    known, words = said
+    candidate = beginning({**versions, **base.measured()}, intents({**known, **words}))
+    layout, wholly = _layout(sources, known), not base.is_whole
+    given_up: dict[str, Any] = {}
+    while True:
+        held = {slot: value for slot, value in known.items() if slot not in given_up}
+        shape = [slot for slot in layout if slot in held]
+        found = settled(candidate, held, shape, asked, asking.place, wholly=wholly)
+        usual = [slot for slot in held if _is_usual(sources, slot)]
+        refused = refused_slots(found, asked, usual) if is_dialect(sources.run) else ()
+        if not refused:
+            return found.without(slot for slot in given_up if not _is_usual(sources, slot))
+        given_up |= dict.fromkeys(refused)
 
 
 def _layout(sources: Sources, known: Values) -> tuple[str, ...]:
@@ -205,6 +225,19 @@ def _layout(sources: Sources, known: Values) -> tuple[str, ...]:
         and slot in known
         and (slot in engine or _is_said(slot, sources.ledger.winner(slot)))
     )
+
+
+def _is_usual(sources: Sources, slot: str) -> bool:
+    """Whether a slot is as the files' program has it unasked."""
+    if not sources.is_written(slot):
+        return True
+    tables = (each.target for each in sources.run.documents if each.target is not None)
+    for table in {each.name: each for each in tables}.values():
+        dialect = dialect_of(sources.run, table)
+        usual = (each.defaults_at(dialect[each.package]) for each in table.entries(dialect))
+        if any(each.get(slot) == sources.known.values[slot] for each in usual):
+            return True
+    return False
 
 
 def _is_said(slot: str, winner: Definition | None) -> bool:

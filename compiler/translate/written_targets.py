@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.run import Run
 from tunec.compiler.target import Target
 
 _OF_FLAGS: Final[Mapping[str, str]] = {"accelerate launch": "launch"}
@@ -13,7 +14,7 @@ _LAUNCH: Final = "launch"
 
 
 def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tuple[str, ...]:
-    """Those of the known targets that write what was read; none for what is only read.
+    """Those of the known targets that write what was read, or run what a dialect says.
 
     A file that several targets write, as ds_config.json, is that of the trainer beside it. Trainers
     come before what starts them.
@@ -26,7 +27,7 @@ def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tu
             continue
         if each.kind == _LAUNCH and each.name in submitted and not _submits(each.target):
             continue  # the command of a job
-        name = _OF_FLAGS.get(each.file.name, each.target.name)
+        name = _OF_FLAGS.get(each.file.name, each.target.run_by or each.target.name)
         if name in known:
             files.setdefault(name, set()).add(each.file.name)
     written = {name: {file.name for file in known[name].files} for name in files}
@@ -40,6 +41,11 @@ def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tu
             if other != name
         )
     )
+
+
+def is_dialect(run: Run) -> bool:
+    """Whether another program is to run what was read."""
+    return any(each.target is not None and each.target.run_by for each in run.documents)
 
 
 def _submits(target: Target | None) -> bool:

@@ -1,10 +1,12 @@
 """Rows of Axolotl's YAML: model, data, adapter, quantisation, precision, parallelism."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.target import ALWAYS, Json, fixed, same
-from tunec.targets.read_only import observed, split_names
+from tunec.compiler.diagnostics.wording import shown
+from tunec.compiler.ir.plan import Plan
+from tunec.compiler.target import ALWAYS, Json, Phrase, fixed, same
+from tunec.targets.read_only import in_four_bits, observed, split_names
 
 _MODEL: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/model.py `ModelInputConfig`"
 _CONFIG: Final = "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`"
@@ -32,6 +34,10 @@ def _path(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"loss.path": "fused" if found.get(_LIGER_LOSS) is True else "full"}
 
 
+def _is_supervised(plan: Plan) -> bool:
+    return plan.objective.kind == "sft"
+
+
 _LIGER_LOSS: Final = "liger_fused_linear_cross_entropy"
 _OTHER_LOSSES: Final = ("cut_cross_entropy", "chunked_cross_entropy")
 
@@ -49,6 +55,7 @@ OBJECTIVE: Final = (
         _path,
         "axolotl 0.8.1 to 0.19.0 integrations/liger/args.py `LigerArgs`",
         absent={"loss.path": "full"},
+        when=_is_supervised,
     ),
 )
 
@@ -56,12 +63,34 @@ OBJECTIVE: Final = (
 # ── model and data ───────────────────────────────────────────────────────────────────────────────
 
 
-def _dataset(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    """The one data set; a mixture of several is no slot's value."""
+def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The data sets, which are joined; what they are mixed with by share is no slot's value."""
     parts = found["datasets"]
-    if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], dict):
+    if not isinstance(parts, list) or any(not isinstance(each, dict) for each in parts):
         return {}
-    return {"data.train": parts[0]["path"]}
+    first, *more = [each["path"] for each in parts]
+    return {"data.train": first, "data.more": tuple(more)}
+
+
+def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """One data set of its own; a share that is split off is no slot's value."""
+    parts = found.get("test_datasets")
+    if parts:
+        return {"data.evaluation": parts[0]["path"]} if len(parts) == 1 else {}
+    return {} if found.get("val_set_size") else {"data.evaluation": None}
+
+
+def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """How prompts are made of the columns of data, which no other program does."""
+    for key in ("datasets", "test_datasets"):
+        for part in found.get(key) or ():
+            rest = {name: each for name, each in part.items() if name != "path" and each}
+            if rest not in ({}, {"split": "train"}):
+                said = ", ".join(f"{name} {shown(each)}" for name, each in rest.items())
+                why = (
+                    f"axolotl reads {part.get('path')} by {said}: trl takes messages, prompts with "
+                )
+                yield key, f"{why}completions, or text"
 
 
 def _attention(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -81,7 +110,19 @@ _FLAGS: Final = {
 MODEL: Final = (
     same("base_model", "model.path", _MODEL),
     same("trust_remote_code", "model.trust_remote_code", _MODEL, absent=((ALWAYS, False),)),
-    observed(("datasets",), ("data.train",), _dataset, f"{_CONFIG}; utils/schemas/datasets.py"),
+    observed(
+        ("datasets",),
+        ("data.train", "data.more"),
+        _data,
+        f"{_CONFIG}; utils/schemas/datasets.py; utils/data/shared.py `merge_datasets`",
+    ),
+    observed(
+        ("test_datasets", "val_set_size"),
+        ("data.evaluation",),
+        _evaluation,
+        f"{_CONFIG}; utils/data/sft.py",
+        absent={"data.evaluation": None},
+    ),
     same("sequence_len", "data.sequence", _CONFIG, absent=((ALWAYS, 512),)),
     observed(
         ("sample_packing",),
@@ -152,6 +193,23 @@ ADAPTER: Final = (
     fixed("adapter.bias", "none", "axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_lora`"),
 )
 
+
+def _every_layer(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """With names beside them, which are among them but for the output layer."""
+    more = found.get("lora_target_modules") or ()
+    is_all = found.get("lora_target_linear") and not isinstance(more, str) and _HEAD not in more
+    return {"adapter.targets": "all-linear"} if is_all else {}
+
+
+_HEAD: Final = "lm_head"
+
+
+EVERY_LAYER: Final = Phrase(
+    ("lora_target_linear", "lora_target_modules"),
+    _every_layer,
+    "axolotl 0.8.1 to 0.19.0 loaders/adapter.py `find_all_linear_names`",
+)
+
 _KWARGS: Final = "bnb_config_kwargs"
 _DTYPES: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
@@ -180,6 +238,7 @@ QUANTIZATION: Final = (
         "quantization.double",
         _LOADER,
         absent=((ALWAYS, True),),
+        when=in_four_bits,
     ),
     observed(
         (f"{_KWARGS}.bnb_4bit_quant_storage",),
@@ -187,6 +246,7 @@ QUANTIZATION: Final = (
         _storage,
         f"{_LOADER}: bfloat16 for all but a few families, and not uint8 as bitsandbytes has it",
         absent={"quantization.storage": "bf16"},
+        when=in_four_bits,
     ),
 )
 

@@ -3,17 +3,20 @@
 from typing import Final
 
 from tunec.compiler.target import File, Json, Target, in_no_plan
+from tunec.targets.axolotl.fsdp import FSDP
 from tunec.targets.axolotl.model import (
     ADAPTER,
     CHECKPOINTING,
+    EVERY_LAYER,
     MODEL,
     OBJECTIVE,
     PARALLEL,
     PRECISION,
     QUANTIZATION,
+    forms,
 )
 from tunec.targets.axolotl.packages import PACKAGE, RELEASES, SUPPORTED
-from tunec.targets.axolotl.training import BATCH, OPTIMIZER, RUNTIME, SCHEDULE
+from tunec.targets.axolotl.training import BATCH, OPTIMIZER, RUNTIME, SCHEDULE, TIMES
 from tunec.targets.read_only import schema_of
 
 _MARKS: Final = frozenset(
@@ -70,6 +73,7 @@ CONFIG: Final = File(
         *PRECISION,
         *CHECKPOINTING,
         *PARALLEL,
+        *FSDP,
         *BATCH,
         *OPTIMIZER,
         *SCHEDULE,
@@ -78,6 +82,9 @@ CONFIG: Final = File(
     recognise=_is_axolotl,
     schema=schema_of("axolotl", RELEASES, PACKAGE),
     when=in_no_plan,
+    filled=frozenset(),
+    phrases=(EVERY_LAYER, TIMES),
+    foreign=forms,
 )
 
 TARGET: Final = Target(
@@ -88,5 +95,6 @@ TARGET: Final = Target(
     releases=RELEASES,
     files=(CONFIG,),
     cannot={},
+    run_by="trl",
 )
 """What `axolotl train` reads."""

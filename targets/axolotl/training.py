@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.target import ALWAYS, Json, same
+from tunec.compiler.target import ALWAYS, Json, Phrase, same
 from tunec.targets.huggingface.training import OPTIMIZER as TRAINER_OPTIMIZER
 from tunec.targets.read_only import named_word, observed
 
@@ -103,6 +103,23 @@ def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
     steps = found.get("eval_steps")
     return {"schedule.evaluation_steps": steps} if steps and steps >= 1 else {}
 
+
+def _times(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """How many times over the run, which a number an epoch comes to; under one it is at the end."""
+    epochs = found.get("num_epochs") or 1
+    said = {"train.checkpoints": found.get("saves_per_epoch")}
+    if found.get("val_set_size") or found.get("test_datasets"):
+        by_epoch = 1 if found.get("eval_strategy") == "epoch" else None
+        said["train.evaluations"] = found.get("evals_per_epoch", by_epoch)
+    return {name: max(1, round(each * epochs)) for name, each in said.items() if each}
+
+
+TIMES: Final = Phrase(
+    ("saves_per_epoch", "evals_per_epoch", "eval_strategy"),
+    _times,
+    "axolotl 0.19.0 utils/config/__init__.py: save_steps = 1.0 / (saves_per_epoch * num_epochs)",
+    beside=("num_epochs", "val_set_size", "test_datasets"),
+)
 
 _KINDS: Final = {kind: kind for kind in ("constant", "constant_with_warmup", "linear", "cosine")}
 

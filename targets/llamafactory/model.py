@@ -1,10 +1,11 @@
 """Rows of LLaMA-Factory's own arguments: model, data, fine-tuning, precision."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.target import ALWAYS, Json, fixed, same
-from tunec.targets.read_only import named_word, observed, split_names
+from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.target import ALWAYS, Json, Phrase, fixed, same
+from tunec.targets.read_only import in_four_bits, named_word, observed, split_names, with_adapters
 
 _MODEL: Final = "llamafactory 0.9.1 to 0.9.5 hparams/model_args.py `ModelArguments`"
 _DATA: Final = "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `DataArguments`"
@@ -65,14 +66,29 @@ OBJECTIVE: Final = (
 _ATTENTION: Final = {"fa2": "flash_attention_2", "sdpa": "sdpa", "disabled": "eager"}
 
 
-def _one_name(key: str, slot: str) -> Any:
-    """Data sets by name with commas between them: one is a slot's value, a mixture is not."""
+def _data(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """Data sets by name with commas between them, joined unless they are to be mixed by share."""
+    names = split_names(found.get("dataset"))
+    if not names or found.get("mix_strategy", "concat") != "concat":
+        return {}
+    return {"data.train": names[0], "data.more": names[1:]}
 
-    def read(found: Mapping[str, Json]) -> Mapping[str, Any]:
-        names = split_names(found[key])
-        return {slot: names[0]} if len(names) == 1 else {}
 
-    return read
+def _evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """One name; a share that is split off is no slot's value."""
+    names = split_names(found.get("eval_dataset"))
+    if names:
+        return {"data.evaluation": names[0]} if len(names) == 1 else {}
+    return {} if found.get("val_size") else {"data.evaluation": None}
+
+
+def forms(found: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """Names of data sets, which a file beside them explains."""
+    for key in ("dataset", "eval_dataset"):
+        names = split_names(found.get(key))
+        if names:
+            why = f"llamafactory finds {joined(names, 'and')} in its dataset_info.json"
+            yield key, f"{why}: trl takes a file or a data set by the name that it has for all"
 
 
 def _packing(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -103,11 +119,16 @@ MODEL: Final = (
         named_word(_ATTENTION, "flash_attn", "attention.implementation"),
         "llamafactory 0.9.1 to 0.9.5 model/model_utils/attention.py; auto is the model's own",
     ),
-    observed(("dataset",), ("data.train",), _one_name("dataset", "data.train"), _DATA),
     observed(
-        ("eval_dataset",),
+        ("dataset", "mix_strategy"),
+        ("data.train", "data.more"),
+        _data,
+        f"{_DATA}; data/data_utils.py `merge_dataset`",
+    ),
+    observed(
+        ("eval_dataset", "val_size"),
         ("data.evaluation",),
-        _one_name("eval_dataset", "data.evaluation"),
+        _evaluation,
         _DATA,
         absent={"data.evaluation": None},
     ),
@@ -143,16 +164,17 @@ ADAPTER: Final = (
         f"{_TUNING}; freeze and oft are no slot's value",
         absent={"adapter.kind": "lora"},
     ),
-    same("lora_rank", "adapter.rank", _LORA, absent=((ALWAYS, 8),)),
+    same("lora_rank", "adapter.rank", _LORA, absent=((ALWAYS, 8),), when=with_adapters),
     observed(
         ("lora_alpha", "lora_rank"),
         ("adapter.alpha",),
         _alpha,
         f"{_TUNING} `__post_init__`: twice the rank",
         absent={"adapter.alpha": 16.0},
+        when=with_adapters,
     ),
     same("lora_dropout", "adapter.dropout", _LORA, absent=((ALWAYS, 0.0),)),
-    observed(("lora_target",), ("adapter.targets",), _targets, _LORA),
+    observed(("lora_target",), ("adapter.targets",), _targets, f"{_LORA}; absent it is all"),
     observed(
         ("additional_target",),
         ("adapter.also_train",),
@@ -165,6 +187,18 @@ ADAPTER: Final = (
     fixed(
         "adapter.bias", "none", "llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_lora_tuning`"
     ),
+)
+
+
+def _every_layer(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    is_all = split_names(found["lora_target"]) == ("all",)
+    return {"adapter.targets": "all-linear"} if is_all else {}
+
+
+EVERY_LAYER: Final = Phrase(
+    ("lora_target",),
+    _every_layer,
+    "llamafactory 0.9.1 to 0.9.5 model/model_utils/misc.py `find_all_linear_modules`",
 )
 
 
@@ -188,7 +222,13 @@ QUANTIZATION: Final = (
         f"{_MODEL}; {_BNB}",
         absent={"quantization.format": "none"},
     ),
-    same("double_quantization", "quantization.double", _MODEL, absent=((ALWAYS, True),)),
+    same(
+        "double_quantization",
+        "quantization.double",
+        _MODEL,
+        absent=((ALWAYS, True),),
+        when=in_four_bits,
+    ),
 )
 
 

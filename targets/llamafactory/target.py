@@ -10,10 +10,12 @@ from tunec.targets.huggingface.packages import TRANSFORMERS
 from tunec.targets.llamafactory.model import (
     ADAPTER,
     CHECKPOINTING,
+    EVERY_LAYER,
     MODEL,
     OBJECTIVE,
     PRECISION,
     QUANTIZATION,
+    forms,
 )
 from tunec.targets.llamafactory.packages import (
     PACKAGE,
@@ -94,6 +96,8 @@ CONFIG: Final = File(
     recognise=_is_llamafactory,
     schema=schema_of("llamafactory", RELEASES, PACKAGE),
     when=in_no_plan,
+    phrases=(EVERY_LAYER,),
+    foreign=forms,
 )
 
 TARGET: Final = Target(
@@ -104,6 +108,7 @@ TARGET: Final = Target(
     releases=RELEASES,
     files=(CONFIG,),
     cannot={},
+    run_by="trl",
     beside={TRAINER: TRANSFORMERS},
     companions=companions,
 )

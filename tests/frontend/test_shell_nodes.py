@@ -12,7 +12,6 @@ from tunec.compiler.frontend.shell_nodes import (
     Unknown,
     looks_like_shell,
     read_script,
-    retyped,
 )
 from tunec.compiler.frontend.text import MAX_BYTES
 from tunec.schemas.source import text_of
@@ -285,22 +284,6 @@ def test_overrides_of_llamafactory_are_flags():
     (found,) = documents("llamafactory-cli train c.yaml learning_rate=1e-5 odd", "flags")
     assert plain(found.node) == {"learning_rate": 1e-5}
     assert [text for text, _ in found.loose] == ["odd"]
-
-
-def test_flags_are_retyped_by_a_schema():
-    schema = {
-        "properties": {
-            "bf16": {"type": "boolean"},
-            "name": {"type": ["string", "null"]},
-            "steps": {"type": "integer"},
-            "lr": {"type": "number"},
-            "modules": {"type": ["array", "null"], "items": {"type": "string"}},
-        }
-    }
-    text = "python t.py --bf16 yes --name 8 --steps 1e3 --lr 3 --modules q --other 5"
-    (found,) = documents(text, "flags")
-    expected = {"bf16": True, "name": "8", "steps": "1e3", "lr": 3.0, "modules": ["q"], "other": 5}
-    assert plain(retyped(found.node, schema)) == expected
 
 
 @pytest.mark.parametrize(

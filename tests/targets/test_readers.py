@@ -191,7 +191,26 @@ def slots(target: Target, document: dict[str, Any], release: str) -> dict[str, A
             {"activation_checkpointing.mode": "layer", "activation_checkpointing.offload": True},
         ),
         ({"gradient_checkpointing": True}, {"activation_checkpointing.offload": False}),
-        ({"datasets": [{"path": "x"}]}, {"data.train": "x"}),
+        ({"datasets": [{"path": "x"}]}, {"data.train": "x", "data.more": ()}),
+        ({"datasets": [{"path": "x"}, {"path": "y"}]}, {"data.train": "x", "data.more": ("y",)}),
+        ({"test_datasets": [{"path": "x"}]}, {"data.evaluation": "x"}),
+        ({"fsdp": ["hybrid_shard", "offload"]}, {"parallel.engine": "fsdp", "fsdp.version": 1}),
+        ({"fsdp": ["hybrid_shard", "offload"]}, {"fsdp.sharding": "hybrid"}),
+        ({"fsdp": ["hybrid_shard", "offload"]}, {"fsdp.offload_params": True}),
+        (
+            {"fsdp_config": {"fsdp_version": 2, "fsdp_reshard_after_forward": False}},
+            {"fsdp.version": 2, "fsdp.sharding": "grad_op", "fsdp.offload_params": False},
+        ),
+        (
+            {
+                "fsdp_config": {
+                    "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+                    "transformer_layer_cls_to_wrap": "A,B",
+                    "activation_checkpointing": True,
+                }
+            },
+            {"fsdp.wrap_classes": ("A", "B"), "activation_checkpointing.mode": "layer"},
+        ),
         ({}, {"objective.kind": "sft", "loss.path": "full"}),
         ({"rl": "dpo", "rl_beta": 0.2}, {"objective.kind": "dpo", "objective.beta": 0.2}),
         ({"rl": "dpo"}, {"loss.path": None}),
@@ -245,7 +264,9 @@ def test_axolotl_leaves_open_what_the_file_does_not_say(document, slot):
         ({"use_unsloth_gc": True}, {"activation_checkpointing.offload": True}),
         ({"per_device_train_batch_size": 2}, {"batch.micro": 2}),
         ({"dataset": "a"}, {"data.train": "a"}),
-        ({"dataset": "a,b"}, {"data.train": None}),
+        ({"dataset": "a,b"}, {"data.train": "a", "data.more": ("b",)}),
+        ({"dataset": "a,b", "mix_strategy": "interleave_over"}, {"data.train": None}),
+        ({"val_size": 0.1}, {"data.evaluation": None}),
         ({"cutoff_len": 4096}, {"data.sequence": 4096}),
         ({}, {"objective.kind": "sft", "objective.loss": "nll", "loss.path": "full"}),
         ({"stage": "dpo"}, {"objective.kind": "dpo", "objective.loss": "sigmoid"}),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.shipped import source_package
 from tests.translate.test_cases import ASKED, FILE
 
 from tunec.compiler.cli.arguments import build_parser
@@ -297,3 +298,42 @@ def unsaid_by_files(spec, paths):
     if spec["targets"][0] == "deepspeed":
         optimizer = spec["train"].get("optimizer", "adamw")
         yield f"optimizer.name={optimizer if isinstance(optimizer, str) else 'adamw'}"
+
+
+DIALECTS = {
+    ("axolotl", "0.19.0"): (
+        *("llama-3/lora-1b.yml", "llama-3/qlora-1b.yml", "llama-3/fft-8b.yaml"),
+        *("llama-3/qlora-fsdp-70b.yaml", "llama-3/lora-8b.yml", "mistral/qlora.yml"),
+        *("qwen2/dpo.yaml", "gemma2/qlora.yml", "llama-3/instruct-dpo-lora-8b.yml"),
+    ),
+    ("llamafactory", "0.9.5"): (
+        *("train_lora/qwen3_lora_sft.yaml", "train_lora/qwen3_lora_sft_ds3.yaml"),
+        *("train_lora/qwen3_lora_dpo.yaml", "train_full/qwen3_full_sft.yaml"),
+        *("ascend/qwen3_full_sft_fsdp2.yaml", "train_lora/qwen3vl_lora_sft.yaml"),
+    ),
+}
+"""Examples that the makers of dialects ship."""
+SETTLED_BY_HAND = {"val_set_size", "model.config"}
+"""What no spec says: a share of the data that is held back, and what a model of no card is like."""
+
+
+@pytest.mark.parametrize(
+    ("package", "release", "name"),
+    [(*maker, name) for maker, names in DIALECTS.items() for name in names],
+)
+def test_what_the_makers_of_dialects_ship_compiles(package, release, name, monkeypatch):
+    """Another program runs the same training: the printed spec compiles, and says for whom."""
+    folder = source_package(package, release)
+    monkeypatch.chdir(folder)
+    path = f"examples/{name}"
+    like = "qwen2.5-vl-7b" if "vl" in name else "llama-3.1-8b"
+    words = ["init", "--from", path, "--hardware", "a100-80g-x8", "--model", like]
+    options = build_parser("").parse_args(words)
+    spec = spec_of_files([Path(path)], asking_of(options, standard(TARGETS, "text"), None))
+    errors = [each.message for each in spec.diagnostics if each.severity == "error"]
+    assert all(message.split()[0] in SETTLED_BY_HAND for message in errors), errors
+    found = compiled(load_text(spec.text))
+    assert found.ok, [each.message for each in found.diagnostics]
+    assert {"trl", "launch"} >= found.artifacts.keys() >= {"trl"}
+    said = [each.message for each in spec.diagnostics if each.severity == "note"]
+    assert any(f"{package}'s, which tunec does not write: trl runs the spec" in m for m in said)

@@ -1,0 +1,59 @@
+"""What keys say beside slots: words that a spec has, and what their own program alone knows."""
+
+from collections.abc import Iterator, Mapping
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+from tunec.compiler.read import WRONG_SHAPE
+from tunec.compiler.target import Phrase
+from tunec.compiler.translate.intents import Values
+from tunec.schemas.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """What phrases say together."""
+
+    words: Values
+    """By the slot or the field of `train` that they are for."""
+    keys: frozenset[tuple[str, str]]
+    """The keys that say it, each with the name of its document."""
+
+    def are_of(self, place: Place) -> bool:
+        """Whether a key says one of them."""
+        return (place.document.name, place.path) in self.keys
+
+
+def phrases_of(run: Run) -> Phrases:
+    """What the keys of all documents say in words of a spec."""
+    words: dict[str, object] = {}
+    keys: set[tuple[str, str]] = set()
+    for document in run.documents:
+        for phrase in document.file.phrases if document.file else ():
+            said = _said(phrase, document)
+            words |= said
+            keys |= {(document.name, key) for key in phrase.keys if said}
+    return Phrases(words, frozenset(keys))
+
+
+def _said(phrase: Phrase, document: Document) -> Mapping[str, object]:
+    every = (*phrase.keys, *phrase.beside)
+    there = {key: document.flat[key].value for key in every if key in document.flat}
+    try:
+        return phrase.say(there) if any(key in there for key in phrase.keys) else {}
+    except WRONG_SHAPE:
+        return {}
+
+
+def foreign(run: Run) -> Iterator[tuple[Place, str]]:
+    """Keys whose values mean more to their own program than a slot says, each with what it does."""
+    for document in run.documents:
+        if document.file is None:
+            continue
+        values = {path: each.value for path, each in document.flat.items()}
+        try:
+            found = tuple(document.file.foreign(values))
+        except WRONG_SHAPE:
+            continue
+        yield from ((document.found[key], why) for key, why in found)
