@@ -144,6 +144,12 @@ def is_given_flags(document: Document) -> bool:
     return document.format == "shell" and file is not None and file.name == _TRAINING
 
 
+def is_own_flags(document: Document) -> bool:
+    """Whether these are the flags of such a script that are not of the Trainer's own class."""
+    file = document.file
+    return document.format == "shell" and file is not None and file.name == _MODEL
+
+
 def _part(document: Document, fields: dict[str, Node], file: File, kind: str) -> Document:
     root = replace(document.root, fields=fields)
     return replace(document, root=root, file=file, kind=kind)

@@ -19,6 +19,7 @@ from tunec.compiler.passes.fit.fit import GROUPS as LAYOUT
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
 from tunec.compiler.requirements import Asked, Resolve, together
 from tunec.compiler.target import Target
+from tunec.compiler.translate.arguments import arguments_of, is_argument
 from tunec.compiler.translate.carried import Carried, Dropped, carried, extra_of, follows, strayed
 from tunec.compiler.translate.documents import is_given_flags
 from tunec.compiler.translate.foundation import Beside, Fields, Foundation, foundation
@@ -96,7 +97,7 @@ def spec_of_files(paths: Iterable[Path], asking: Asking) -> Specified:
     asked = _asked(sources, asking)
     rest = (place for place in sources.leftovers if not follows(place))
     phrases = phrases_of(sources.run)
-    rest = (place for place in rest if not phrases.are_of(place))
+    rest = (each for each in rest if not (phrases.are_of(each) or is_argument(each)))
     keys = tuple(carried(rest, asked, sources))
     base = foundation(known, asking.environment, asking.beside)
     versions = _versions(asked, keys, asking)
@@ -141,7 +142,7 @@ def _known(sources: Sources, targets: Mapping[str, Target]) -> Values:
 def _bundled(script: str, sources: Sources, targets: Mapping[str, Target]) -> str:
     """The words of a command, those that name a file that was read by its place in a bundle.
 
-    A script that was given flags is given the file that now holds them.
+    A script that was given flags is given the file that now holds the Trainer's, and the others.
     """
     names = targets_of(sources.run.documents, targets)
     found = [
@@ -153,7 +154,8 @@ def _bundled(script: str, sources: Sources, targets: Mapping[str, Target]) -> st
     places = {PurePath(each.name).name: place for each, place in found}
     words = [places.get(PurePath(word).name, word) for word in shlex.split(script)]
     flags = [place for each, place in found if is_given_flags(each)]
-    return shlex.join([*words, *(flags if len(words) == 1 else ())])
+    more = [*flags, *arguments_of(sources)] if len(words) == 1 else []
+    return shlex.join([*words, *more])
 
 
 def _asked(sources: Sources, asking: Asking) -> tuple[Asked, ...]:

@@ -337,3 +337,43 @@ def test_what_the_makers_of_dialects_ship_compiles(package, release, name, monke
     assert {"trl", "launch"} >= found.artifacts.keys() >= {"trl"}
     said = [each.message for each in spec.diagnostics if each.severity == "note"]
     assert any(f"{package}'s, which tunec does not write: trl runs the spec" in m for m in said)
+
+
+def test_flags_of_a_script_of_ones_own_stay_its_arguments_in_order(tmp_path, monkeypatch):
+    """What the Trainer's class knows is in its file; the started command has the others again."""
+    kept = ["--data_path", "a.json", "--fancy", "--names", "b c", "d", "--lora_r", "8"]
+    trainers = "--bf16 True --output_dir out --num_train_epochs 1 --learning_rate 1e-4"
+    flags = shlex.join([*kept[:2], *trainers.split(), *kept[2:]])
+    text = f"torchrun --nproc_per_node=2 train.py {flags} --scale=2"
+    Path(tmp_path, "t.sh").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    words = "init --from t.sh --hardware a100-80g-x2 --model llama-3.2-1b --method lora"
+    given = "--set data.train=a.json --set data.sequence=512"
+    options = build_parser("").parse_args(shlex.split(f"{words} {given}"))
+    spec = spec_of_files([Path("t.sh")], asking_of(options, standard(TARGETS, "text"), None))
+    assert spec.ok, [each.message for each in spec.diagnostics]
+    loaded = load_text(spec.text)
+    kept += ["--scale", "2"]
+    assert loaded.spec.run.arguments == ("huggingface/training_args.yaml", *kept)
+    found = compiled(loaded)
+    assert found.planned.plan["adapter.rank"] == 8
+    launched = {each.name: each.text for each in found.artifacts["launch"]}["launch.sh"]
+    assert shlex.split(launched.rpartition("train.py")[2])[1:-1] == kept
+
+
+def test_hardware_is_named_from_where_the_spec_lies(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    node = "{accelerators: [{device: h100-sxm-80g, count: 2}], host: {memory: 500GiB, cores: 32}}"
+    Path("mine.yaml").write_text(f"name: mine\nnodes: [{node}]\n", "utf-8")
+    Path("sft.yaml").write_text(
+        "model_name_or_path: meta-llama/Llama-3.2-1B\ndataset_name: org/set\nuse_peft: true\n"
+        "max_length: 512\nbf16: true\n",
+        "utf-8",
+    )
+    Path("below").mkdir()
+    words = "init --from sft.yaml --hardware ./mine.yaml -o below/spec.yaml"
+    options = build_parser("").parse_args(shlex.split(words))
+    asking = asking_of(options, standard(TARGETS, "text"), Path(options.output))
+    spec = spec_of_files([Path("sft.yaml")], asking)
+    assert spec.ok, [each.message for each in spec.diagnostics]
+    assert load_text(spec.text, base=Path("below")).spec.hardware == "../mine.yaml"

@@ -1,0 +1,50 @@
+"""The flags of a script of one's own, which the spec hands to it as they are.
+
+Those of transformers' TrainingArguments are in the file that the script is given; the others, the
+model's and the data's among them, reach the script by no file.
+"""
+
+from collections.abc import Iterator
+
+from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.lints.place import Place
+from tunec.compiler.translate.documents import is_own_flags
+from tunec.compiler.translate.sources import Sources, slots_of
+from tunec.schemas.source import text_of
+
+
+def is_argument(place: Place) -> bool:
+    """Whether a key is such a flag, and stands for no slot besides."""
+    return is_own_flags(place.document) and not any(slots_of(place.document, place.path))
+
+
+def arguments_of(sources: Sources) -> list[str]:
+    """The words, in the order of the command."""
+    places = [
+        place
+        for document in sources.run.documents
+        if is_own_flags(document)
+        for place in document.found.values()
+        if place.path not in document.unknown
+    ]
+    places.sort(key=lambda place: (place.key_span.line, place.key_span.column))
+    return [word for place in places for word in _words(place, sources)]
+
+
+def _words(place: Place, sources: Sources) -> Iterator[str]:
+    """The flag as it is written, with its values, or what the command line says in their place."""
+    yield text_of(place.key_span, place.document.text)
+    slots = tuple(slots_of(place.document, place.path))
+    given = sources.known.values.get(slots[0]) if len(slots) == 1 else None
+    if given is not None and sources.is_given(slots[0]):
+        yield str(given)
+    else:
+        yield from _values(place.node)
+
+
+def _values(node: Node) -> Iterator[str]:
+    if node.items is not None:
+        for item in node.items:
+            yield from _values(item)
+    elif node.written is not None:
+        yield node.written
