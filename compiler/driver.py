@@ -129,7 +129,7 @@ def plan(
         counting=counting(asked, facts.versions, loaded.spec),
     )
     draft, ledger, found, answer = _run(facts, hook)
-    if facts.takes_fsdp and _is_unsaid(draft.plan(), facts, asked):
+    if facts.takes_fsdp and _is_in_vain(draft.plan(), facts, asked, fits=not has_errors(found)):
         facts = replace(facts, takes_fsdp=False)
         draft, ledger, found, answer = _run(facts, hook)
     facts, decided = facts.informed(draft), draft.plan()
@@ -159,10 +159,15 @@ def _with_entry(
     return plan.with_values({found.slot: found.value}), ledger.add((found,))
 
 
-def _is_unsaid(decided: Plan, facts: Facts, asked: Sequence[Asked]) -> bool:
-    """Whether FSDP was chosen unasked, and some target cannot say just this plan of it."""
-    chosen = decided.parallel.engine == "fsdp" and facts.spec.engine is None
-    return chosen and not _is_said(decided, facts, asked)
+def _is_in_vain(decided: Plan, facts: Facts, asked: Sequence[Asked], *, fits: bool) -> bool:
+    """Whether FSDP was tried unasked, and is no use.
+
+    It was chosen, and some target cannot say just this plan of it; or it was not, and the base was
+    packed as FSDP alone wants it.
+    """
+    if decided.parallel.engine == "fsdp":
+        return facts.spec.engine is None and not _is_said(decided, facts, asked)
+    return fits and facts.tries_fsdp and decided.quantization.storage is not None
 
 
 def _is_said(decided: Plan, facts: Facts, asked: Sequence[Asked]) -> bool:

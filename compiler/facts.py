@@ -70,6 +70,12 @@ class Facts:
     counting: Counting = TRAINER
     """How the trainer that is asked for counts its steps."""
 
+    @property
+    def tries_fsdp(self) -> bool:
+        """Whether the search looks at FSDP, though nobody asks for an engine."""
+        asked = self.pinned("parallel.engine", self.spec.engine)
+        return self.takes_fsdp and asked is None and self.selection.count > 1
+
     def told(self, paths: tuple[str, ...]) -> tuple[Any, ...]:
         """Facts by their paths, such as `spec.method`."""
         return _reader(paths)(self)

@@ -157,6 +157,10 @@ _FSDP_OF_PACKED: Final = Way(
     ("engine=fsdp", "software.transformers=4.57.6"),
     "nothing is lost: FSDP shards the packed base, which transformers before 5.0 loads on the host",
 )
+_FSDP_OF_PACKED_BY_TRL: Final = Way(
+    0, (*_FSDP_OF_PACKED.settings, "software.trl=0.27.2"), _FSDP_OF_PACKED.cost
+)
+"""With the last release of TRL whose season is that of transformers before 5.0."""
 _INPUTS_AWAY: Final = Way(
     0,
     ("pin.activation_checkpointing.offload=true", "pin.activation_checkpointing.mode=layer"),
@@ -214,7 +218,8 @@ def _losses(facts: Facts) -> Kind:
 def _sharded(facts: Facts) -> Kind:
     if facts.spec.engine is not None or "parallel.engine" in facts.pins:
         return []
-    return [_FSDP, *([_FSDP_OF_PACKED] if facts.spec.method.qlora is not None else [])]
+    packed = facts.spec.method.qlora is not None
+    return [_FSDP, *((_FSDP_OF_PACKED, _FSDP_OF_PACKED_BY_TRL) if packed else ())]
 
 
 def _budgets(facts: Facts) -> Iterator[Way]:

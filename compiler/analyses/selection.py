@@ -37,6 +37,11 @@ class Selection:
     memory: int
     """Bytes of the smallest device."""
 
+    @property
+    def count(self) -> int:
+        """Devices on all nodes together."""
+        return self.nodes * len(self.places)
+
 
 def _selection(nodes: int, places: tuple[Place, ...], node: Node, *, whole: bool) -> Selection:
     firsts = {place.device.name: place for place in reversed(places)}

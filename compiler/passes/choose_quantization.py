@@ -76,6 +76,9 @@ def _say_storage(scribe: Scribe, chosen: QuantFormat, compute: FloatDtype) -> No
     elif facts.pinned("parallel.engine", facts.spec.engine) == "fsdp":
         storage, reason = compute, "FSDP shards packed weights only in a float dtype"
         rests += [slot("quantization.compute"), spec("engine")]
+    elif facts.tries_fsdp:
+        storage, reason = compute, "FSDP, which is tried too, shards them only in a float dtype"
+        rests += [slot("quantization.compute"), Origin("spec", "targets")]
     scribe.say("quantization.storage", storage, reason, *rests)
 
 

@@ -54,7 +54,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
         ("precision",),
         ("quantization",),
         choose_quantization,
-        ("selection.devices", "spec.method", "spec.engine", "versions"),
+        ("selection.devices", "spec.method", "spec.engine", "versions", "tries_fsdp"),
         heeds=("parallel.engine",),
     ),
     Pass(

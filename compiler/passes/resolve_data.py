@@ -1,5 +1,7 @@
 """resolve_data: what one sample is, in tokens of text and of images."""
 
+from posixpath import normpath
+
 from tunec.compiler.analyses.architecture.image_tokens import (
     UnfitImage,
     image_tokens,
@@ -10,6 +12,7 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, model, spec
 from tunec.compiler.passes.defaults import SEQUENCE, SIDE
+from tunec.schemas.data_paths import data_kind
 from tunec.schemas.mixture import parts
 from tunec.schemas.models.architecture import ImageTokens
 
@@ -20,7 +23,8 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
     data = facts.spec.data
     _train(scribe)
     why = as_given(data, "evaluation", "not given")
-    scribe.say("data.evaluation", data.evaluation, why, spec("data.evaluation"))
+    evaluation = data.evaluation and _plain(data.evaluation)
+    scribe.say("data.evaluation", evaluation, why, spec("data.evaluation"))
     _samples(scribe)
     _sequence(scribe)
     _packing(scribe)
@@ -31,10 +35,15 @@ def resolve_data(facts: Facts, _: Draft) -> Outcome:
 def _train(scribe: Scribe) -> None:
     """Name each part as often as an epoch sees it."""
     train = scribe.facts.spec.data.train
-    first, *more = (each.path for each in parts(train) for _ in range(each.times))
+    first, *more = (_plain(each.path) for each in parts(train) for _ in range(each.times))
     scribe.say("data.train", first, "handed to the trainer as it is", spec("data.train"))
     often = "as often as an epoch sees each" if more else "data.train is all there is"
     scribe.say("data.more", tuple(more), often, spec("data.train"))
+
+
+def _plain(path: str) -> str:
+    """A file without the `./` or detours of its path, which no consumer gives back."""
+    return normpath(path) if data_kind(path) == "file" else path
 
 
 def _samples(scribe: Scribe) -> None:

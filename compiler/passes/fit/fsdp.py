@@ -9,6 +9,7 @@ from packaging.version import Version
 
 from tunec.compiler.analyses.memory.workload import NO_FSDP, USUAL_FSDP, Workload
 from tunec.compiler.ir.slots import Fsdp
+from tunec.compiler.passes.fit.states import prepares_for_bits
 from tunec.schemas.terms import Checkpointing, FsdpSharding, StateDict
 
 Kind = tuple[int, FsdpSharding, bool]
@@ -83,7 +84,7 @@ def impossible_fsdp(kind: Kind, workload: Workload, *, width: int, nodes: int) -
         return "there is one device, so nothing to shard over"
     if sharding == "hybrid" and nodes == 1:
         return "there is one node, in which hybrid shards fully"
-    return _quantized(workload) or _optimizer(version, workload) or _writing(version, workload)
+    return _quantized(version, workload) or _optimizer(version, workload) or _writing(version, workload)
 
 
 def _writing(version: int, workload: Workload) -> str | None:
@@ -100,7 +101,7 @@ def _writing(version: int, workload: Workload) -> str | None:
     return None
 
 
-def _quantized(workload: Workload) -> str | None:
+def _quantized(version: int, workload: Workload) -> str | None:
     quantization = workload.quantization
     if quantization.format == "int8":
         return "FSDP cannot shard int8 weights, whose scales are no parameters"
@@ -108,6 +109,9 @@ def _quantized(workload: Workload) -> str | None:
         # bitsandbytes docs/source/fsdp_qlora.md; accelerate 1.15 utils/fsdp_utils.py
         # `fsdp2_prepare_model`: uint8 weights are left whole on every rank
         return "FSDP shards packed weights only in a float dtype: pin quantization.storage"
+    if quantization.format != "none" and version == 1 and prepares_for_bits(workload):
+        # torch 2.13 distributed/fsdp/_flat_param.py `_validate_tensors_to_flatten`
+        return "TRL makes norms fp32 beside packed weights, and FSDP 1 flattens one dtype alone"
     return None
 
 

@@ -41,7 +41,8 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
         return _left_narrow(states) if fsdp == 2 and _widens_nothing(workload) else states
     if workload.adapter.kind != "none":
         states = _peft(precision.compute, loaded, workload.adapter, name)
-        return states if workload.quantization.format == "none" else _by_trl(states, workload)
+        quantised, flat = workload.quantization.format != "none", engine == "fsdp" and fsdp == 1
+        return _by_trl(states, workload) if quantised and not flat else states
     return _mixed(precision.compute, "fp32", name)
 
 
@@ -175,13 +176,26 @@ def makes_adapters_bf16(trl: Version, *, of_pairs: bool) -> bool:
     return trl >= (_TRL_CASTS_ADAPTERS_OF_PAIRS if of_pairs else _TRL_CASTS_ADAPTERS)
 
 
+def prepares_for_bits(workload: Workload) -> bool:
+    """Whether TRL makes fp32 of all that is not quantised, though FSDP is to shard it.
+
+    peft utils/other.py `prepare_model_for_kbit_training`. Where the packed base lies on the host,
+    trl 0.8.6 to 0.25.1 leaves it out (`is_sharded_qlora`: trainer/sft_trainer.py, from 0.18
+    models/utils.py), but not for pairs (trainer/dpo_trainer.py until 0.28).
+    """
+    trl = workload.version("trl")
+    of_pairs = workload.preference is not None and workload.preference.sequences > 1
+    return of_pairs and trl is not None and not makes_adapters_bf16(trl, of_pairs=True)
+
+
 def _by_trl(states: States, workload: Workload) -> States:
     """What TRL's trainers do to a quantised model with adapters.
 
     Up to 0.25 `prepare_model_for_kbit_training` (peft utils/other.py) makes fp32 of all that is not
     quantised; since 0.26 adapters are bf16 (trainer/sft_trainer.py and grpo_trainer.py; in
     dpo_trainer.py, 0.28.0 still calls the former, since 0.29), and their moments like them, as a
-    run showed.
+    run showed. FSDP 1 has no part in it: what is trained becomes fp32 (`states_of`), and a unit of
+    several dtypes is none (`prepares_for_bits`).
     """
     trl, name = workload.version("trl"), workload.optimizer.name
     if trl is None:
