@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.workload import Layout
@@ -44,6 +44,9 @@ from tunec.compiler.requirements import (
 )
 from tunec.compiler.target import Artifact
 from tunec.schemas.frozen import dataclass
+
+if TYPE_CHECKING:
+    from tunec.compiler.repair import Tried
 
 Hook = Callable[[Pass, Ledger], None]
 """Called after each pass, with all that is known by then."""
@@ -213,16 +216,19 @@ def _unknown(asked: Sequence[Asked], versions: Mapping[str, str]) -> tuple[Diagn
     return (*torn(asked), *outside)
 
 
-def _attempt(loaded: Loaded, asked: Sequence[Asked], settings: Sequence[str]) -> float | None:
-    """Seconds of a step with more settings; None where it does not compile for what is asked."""
+def _attempt(loaded: Loaded, asked: Sequence[Asked], settings: Sequence[str]) -> "Tried":
+    """What becomes of a spec with more settings, compiled for what is asked."""
+    from tunec.compiler.repair import Tried
+
     changed = with_settings(loaded, settings)
     if changed.spec is None:
-        return None
+        return Tried()
     told = {n: v for n, v in changed.software.items() if loaded.software.get(n) != v}
     again = [(t, t.release(told[t.package]) if t.package in told else v) for t, v in asked]
     result = compile_spec(changed, again, repairing=False)
     time = result.planned.time
-    return time.step_seconds if result.ok and time is not None else None
+    errors = (each.message for each in result.diagnostics if each.severity == "error")
+    return Tried() if time is None else Tried(time.step_seconds, next(errors, None))
 
 
 Objecting = Callable[[Asked, Sequence[Artifact], Facts, Plan], tuple[Diagnostic, ...]]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from shlex import quote
 from typing import Any, Final
@@ -41,9 +42,17 @@ def _argument(setting: str) -> str:
     return f"--hardware {value}" if path == "hardware" else f"--set {quote(setting)}"
 
 
-Attempt = Callable[[Sequence[str]], float | None]
-"""Seconds of a step of the spec with more settings, compiled for the asked targets; None: a fault.
-"""
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What becomes of the spec with more settings, compiled for the asked targets."""
+
+    seconds: float | None = None
+    """Of a step; None where nothing fits."""
+    fault: str | None = None
+    """Why it does not compile though it fits."""
+
+
+Attempt = Callable[[Sequence[str]], Tried]
 Kind = Sequence[Way]
 """Ways of one kind, the least change first."""
 
@@ -54,14 +63,15 @@ def repairs(facts: Facts, found: Iterable[Diagnostic], attempt: Attempt) -> Iter
     """Add to each 'nothing fits' the changes that were tried and make it fit."""
     for each in found:
         if each.id == "E0701":
-            yield replace(each, help=_help(working_ways(facts, attempt), _unbound(facts)))
+            blocked: list[tuple[Way, str]] = []
+            working = working_ways(facts, partial(_seconds, attempt, blocked))
+            told = _help(working, _unbound(facts)) if working else _no_help(blocked)
+            yield replace(each, help=told)
         else:
             yield each
 
 
 def _help(working: Sequence[tuple[Way, float]], unbound: float | None) -> str:
-    if not working:
-        return "no change of method, sequence or hardware was found that makes it fit"
     ratio = "" if unbound is None else ", its time beside that with memory without end"
     lines = [f"each of these was compiled and fits{ratio}:"]
     for way, seconds in working:
@@ -70,7 +80,28 @@ def _help(working: Sequence[tuple[Way, float]], unbound: float | None) -> str:
     return "\n".join(lines)
 
 
-def working_ways(facts: Facts, attempt: Attempt) -> list[tuple[Way, float]]:
+def _no_help(blocked: Sequence[tuple[Way, str]]) -> str:
+    """Where no way works: the first that fits, and what is in its way then."""
+    if not blocked:
+        return "no change of method, sequence or hardware was found that makes it fit"
+    way, fault = blocked[0]
+    return f"this fits, but does not compile:\n  {way.arguments}\n    {fault}"
+
+
+_Timing = Callable[[Way], float | None]
+"""Seconds of a step in a way that works; None where it does not."""
+
+
+def _seconds(attempt: Attempt, blocked: list[tuple[Way, str]], way: Way) -> float | None:
+    """Try a way; what fits and does not compile is noted in `blocked`."""
+    found = attempt(way.settings)
+    if found.fault is None:
+        return found.seconds
+    blocked.append((way, found.fault))
+    return None
+
+
+def working_ways(facts: Facts, attempt: _Timing) -> list[tuple[Way, float]]:
     """Changes that make the spec fit, with seconds of a step: of each kind the smallest.
 
     Two changes of intent together are tried only where no single one is enough. What changes least
@@ -86,9 +117,9 @@ def working_ways(facts: Facts, attempt: Attempt) -> list[tuple[Way, float]]:
     return [*singles[: _MOST - min(len(devices), 1)], *devices][:_MOST]
 
 
-def _first(kind: Iterable[Way], attempt: Attempt) -> tuple[Way, float] | None:
+def _first(kind: Iterable[Way], attempt: _Timing) -> tuple[Way, float] | None:
     """The first way of a kind that works, if one does."""
-    tried = ((way, attempt(way.settings)) for way in kind)
+    tried = ((way, attempt(way)) for way in kind)
     return next(((way, seconds) for way, seconds in tried if seconds is not None), None)
 
 
@@ -216,10 +247,12 @@ def _losses(facts: Facts) -> Kind:
 
 
 def _sharded(facts: Facts) -> Kind:
-    if facts.spec.engine is not None or "parallel.engine" in facts.pins:
+    asked = facts.pinned("parallel.engine", facts.spec.engine)
+    if asked not in (None, "fsdp"):
         return []
     packed = facts.spec.method.qlora is not None
-    return [_FSDP, *((_FSDP_OF_PACKED, _FSDP_OF_PACKED_BY_TRL) if packed else ())]
+    released = (_FSDP_OF_PACKED, _FSDP_OF_PACKED_BY_TRL) if packed else ()
+    return [*([_FSDP] if asked is None else []), *released]
 
 
 def _budgets(facts: Facts) -> Iterator[Way]:

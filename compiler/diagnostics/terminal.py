@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
+from tunec.compiler.diagnostics.paragraphs import WIDTH, paragraph_lines
 from tunec.compiler.diagnostics.source_lines import printable, show
 from tunec.compiler.diagnostics.sums import sum_lines
 from tunec.schemas.source import Span
@@ -84,10 +85,11 @@ def _lines(painter: _Painter, diagnostic: Diagnostic, sources: Mapping[str, str]
 
 
 def _paragraph(painter: _Painter, bar: str, name: str, text: str) -> Iterator[str]:
-    first, *rest = text.split("\n")
+    before = len(f"{bar} = {name}: ")
+    first, *rest = paragraph_lines(text, WIDTH - before)
     yield f"{bar} {painter.frame('=')} {painter.bold(name + ':')} {printable(first)}"
     for line in rest:
-        yield f"{bar}   {' ' * len(name)}  {printable(line)}"
+        yield f"{' ' * before}{printable(line)}"
 
 
 def _has_place(diagnostic: Diagnostic) -> bool:

@@ -6,11 +6,13 @@ import shlex
 import pytest
 from planning import asked, spec_of
 
+from tunec.compiler.diagnostics.terminal import render
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping
 from tunec.targets.registry import REGISTRY
 
 LONG = {"train": "t.jsonl", "samples": 1000, "sequence": 131072}
+PACKED = "--set engine=fsdp --set software.transformers=4.57.6"
 CASES = {
     "visualglm on a P100": {
         "model": "visualglm-6b",
@@ -61,6 +63,20 @@ CASES = {
         "method": "qlora",
         "hardware": "rtx-3090-x2",
         "targets": ["huggingface", "accelerate"],
+    },
+    "70B in 4 bits by TRL": {
+        "model": "llama-3.1-70b",
+        "method": "qlora",
+        "data": {"train": "./t.jsonl", "samples": 1000, "sequence": 1024},
+        "hardware": "rtx-3090-x2",
+        "targets": ["trl"],
+    },
+    "70B in 4 bits by TRL, sharded": {
+        "model": "llama-3.1-70b",
+        "method": "qlora",
+        "hardware": "rtx-4090-x4",
+        "engine": "fsdp",
+        "targets": ["trl"],
     },
     "8B in full on 24 GB with a small host": {
         "model": "llama-3.1-8b",
@@ -119,6 +135,16 @@ def test_each_way_says_what_it_costs(case):
         assert re.match(r"    \d+\.\d\d x the time; \S", cost)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_shown_fits_a_terminal_and_can_be_pasted(case):
+    found = compiled(CASES[case])
+    (told,) = [each for each in found.diagnostics if each.id == "E0701"]
+    shown = render(told, {})
+    assert max(map(len, shown.splitlines()[1:])) <= 100  # the message itself is one line
+    joined = re.sub(r" \\\n +", " ", shown)
+    assert all(f" {arguments}\n" in joined for arguments in offered(found))
+
+
 def test_adapters_keep_what_is_said_of_them_where_the_base_is_quantised():
     given = CASES["a long sequence on a small card"]
     (arguments,) = [each for each in offered(compiled(given)) if "qlora" in each] or [
@@ -136,12 +162,48 @@ def test_adapters_keep_what_is_said_of_them_where_the_base_is_quantised():
         ("a long full fine-tune", "--set software.trl=1.16.0"),
         ("the same for the Trainer", "--set software.liger-kernel=0.8.0"),
         ("the same for the Trainer", "--set software.trl=1.16.0"),
-        ("70B in 4 bits on two cards", "--set engine=fsdp --set software.transformers=4.57.6"),
+        ("70B in 4 bits on two cards", PACKED),
+        ("70B in 4 bits by TRL", f"{PACKED} --set software.trl=0.27.2"),
+        ("70B in 4 bits by TRL, sharded", f"{PACKED} --set software.trl=0.27.2"),
         ("a pin in the way", "--set pin.batch.micro=1"),
     ],
 )
 def test_what_loses_nothing_comes_first(case, way):
     assert way in offered(compiled(CASES[case]))[:3]
+
+
+@pytest.mark.parametrize(
+    ("targets", "software", "hardware"),
+    [
+        (["trl"], {"transformers": "4.57.6", "trl": "0.27.2"}, "rtx-3090-x2"),
+        (["trl"], {"transformers": "4.57.6", "trl": "0.24.0"}, "rtx-3090-x2"),
+        (["trl"], {"transformers": "4.57.6", "trl": "0.24.0"}, "rtx-4090-x4"),
+        (["huggingface", "accelerate"], {"transformers": "4.57.6"}, "rtx-4090-x2"),
+    ],
+)
+def test_fsdp_is_tried_unasked_over_a_packed_base(targets, software, hardware):
+    """FSDP with QLoRA of 70B on cards of 24 GB: answer.ai and philschmid published it."""
+    case = {**CASES["70B in 4 bits by TRL"], "targets": targets, "software": software}
+    found = compiled({**case, "hardware": hardware})
+    assert found.ok, found.diagnostics
+    plan = found.planned.plan
+    assert (plan.parallel.engine, plan.quantization.storage) == ("fsdp", "bf16")
+    assert plan.states.trainable == "fp32"
+    assert plan.states.weights == "bf16"
+
+
+def test_a_base_is_packed_as_usual_where_fsdp_is_tried_in_vain():
+    case = {**CASES["70B in 4 bits by TRL"], "model": "llama-3.2-3b"}
+    plan = compiled(case).planned.plan
+    assert plan.parallel.engine != "fsdp"
+    assert plan.quantization.storage is None
+
+
+def test_where_a_target_refuses_what_fits_that_is_told():
+    case = {**CASES["70B in 4 bits by TRL"], "targets": ["glm4"]}
+    (told,) = [each for each in compiled(case).diagnostics if each.id == "E0701"]
+    assert told.help.startswith(f"this fits, but does not compile:\n  {PACKED}")
+    assert "cannot say quantization.format nf4" in told.help
 
 
 def test_pure_bf16_is_offered_where_full_training_does_not_fit():

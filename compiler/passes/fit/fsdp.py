@@ -84,7 +84,11 @@ def impossible_fsdp(kind: Kind, workload: Workload, *, width: int, nodes: int) -
         return "there is one device, so nothing to shard over"
     if sharding == "hybrid" and nodes == 1:
         return "there is one node, in which hybrid shards fully"
-    return _quantized(version, workload) or _optimizer(version, workload) or _writing(version, workload)
+    return (
+        _quantized(version, workload)
+        or _optimizer(version, workload)
+        or _writing(version, workload)
+    )
 
 
 def _writing(version: int, workload: Workload) -> str | None:
