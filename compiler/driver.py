@@ -228,7 +228,7 @@ def _attempt(loaded: Loaded, asked: Sequence[Asked], settings: Sequence[str]) ->
     result = compile_spec(changed, again, repairing=False)
     time = result.planned.time
     errors = (each.message for each in result.diagnostics if each.severity == "error")
-    return Tried() if time is None else Tried(time.step_seconds, next(errors, None))
+    return Tried() if time is None else Tried(1 / time.samples_per_second, next(errors, None))
 
 
 Objecting = Callable[[Asked, Sequence[Artifact], Facts, Plan], tuple[Diagnostic, ...]]

@@ -19,6 +19,7 @@ from tunec.compiler.passes.fit.fit import GROUPS, problem_of
 from tunec.compiler.passes.fit.search import search
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.hardware.catalogue import UnknownName, cluster
+from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Tried:
     """What becomes of the spec with more settings, compiled for the asked targets."""
 
     seconds: float | None = None
-    """Of a step; None where nothing fits."""
+    """For a sample; None where nothing fits."""
     fault: str | None = None
     """Why it does not compile though it fits."""
 
@@ -89,7 +90,7 @@ def _no_help(blocked: Sequence[tuple[Way, str]]) -> str:
 
 
 _Timing = Callable[[Way], float | None]
-"""Seconds of a step in a way that works; None where it does not."""
+"""Seconds for a sample in a way that works; None where it does not."""
 
 
 def _seconds(attempt: Attempt, blocked: list[tuple[Way, str]], way: Way) -> float | None:
@@ -102,7 +103,7 @@ def _seconds(attempt: Attempt, blocked: list[tuple[Way, str]], way: Way) -> floa
 
 
 def working_ways(facts: Facts, attempt: _Timing) -> list[tuple[Way, float]]:
-    """Changes that make the spec fit, with seconds of a step: of each kind the smallest.
+    """Changes that make the spec fit, with seconds for a sample: of each kind the smallest.
 
     Two changes of intent together are tried only where no single one is enough. What changes least
     of what is learned comes first, then what is fastest.
@@ -147,13 +148,13 @@ def _decided(facts: Facts) -> tuple[Facts, Draft] | None:
 
 
 def _unbound(facts: Facts) -> float | None:
-    """Seconds of a step if devices and hosts had memory without end."""
+    """Seconds for a sample if devices and hosts had memory without end."""
     decided = _decided(facts)
     if decided is None:
         return None
     problem = replace(problem_of(*decided), budget=2**60, host_budget=None)
     best = search(problem).best
-    return None if best is None else best.time.step_seconds
+    return None if best is None else best.cost
 
 
 def _unpinned(facts: Facts, path: str) -> Any:
@@ -211,6 +212,10 @@ _PURE: Final = (
     Way(2, (_BF16, *_PAGED.settings), f"{_ROUNDED}; {_EIGHT_BIT}"),
     Way(2, (_BF16, "pin.states.optimizer=bf16", *_ADAFACTOR.settings), _ROUNDED),
 )
+_IN_BACKWARD: Final = (
+    "on par with AdamW in arXiv 2310.10195; weights are rounded to bf16 at each step, a step takes "
+    "{} samples, nothing is clipped; lomo-optim is needed"
+)
 _FP16: Final = Way(1, ("precision.deprecated_fp16=true",), "sets DS_ALLOW_DEPRECATED_FP16=1")
 _CASTING = "0.19.1"
 _CASTS: Final = Way(1, (f"software.deepspeed={_CASTING}",), "makes adapters fp16")
@@ -231,6 +236,8 @@ def _intent(facts: Facts) -> Iterator[Kind]:
     if facts.spec.method.full is not None:
         yield [_PAGED, _ADAFACTOR]
         yield _PURE
+        yield _stepped_in_backward(facts)
+    yield _batches(facts)
     yield [_FP16] if _is_old(facts) else []
     yield [_CASTS] if _casts_otherwise(facts) else []
     yield _shorter(facts)
@@ -276,6 +283,29 @@ def _groups(facts: Facts) -> Iterator[Kind]:
             cost = f"nothing is lost: ranks share each {what}"
             ways = [each for each in (2, 4, 8) if devices % each == 0]
             yield [Way(0, (f"pin.{slot}={each}",), cost) for each in ways]
+
+
+_BATCHES: Final = (16, 8, 4, 2, 1)
+
+
+def _stepped_in_backward(facts: Facts) -> Kind:
+    """AdaLOMO, with as many samples a step as one micro batch holds."""
+    if facts.selection.count > 1 or facts.spec.train.optimizer.name in STEPS_IN_BACKWARD:
+        return []
+    given = facts.pinned("batch.global", facts.spec.batch.global_)
+    name = "train.optimizer.name=adalomo"
+    if given is not None:
+        return [Way(2, (name,), _IN_BACKWARD.format(given))]
+    return [Way(2, (name, f"batch.global={n}"), _IN_BACKWARD.format(n)) for n in _BATCHES]
+
+
+def _batches(facts: Facts) -> Kind:
+    """Fewer samples a step, where each is a micro batch."""
+    if facts.spec.train.optimizer.name not in STEPS_IN_BACKWARD:
+        return []
+    given = facts.pinned("batch.global", facts.spec.batch.global_) or _BATCHES[0] + 1
+    cost = "a step takes {} samples; steps of fewer are noisier"
+    return [Way(1, (f"batch.global={n}",), cost.format(n)) for n in _BATCHES if n < given]
 
 
 def _is_old(facts: Facts) -> bool:

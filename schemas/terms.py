@@ -24,7 +24,12 @@ OptimizerName = Literal[
     "paged_lion_32bit",
     "muon",
     "sgd",
+    "lomo",
+    "adalomo",
 ]
+STEPS_IN_BACKWARD: Final[frozenset[OptimizerName]] = frozenset({"lomo", "adalomo"})
+"""Optimizers that step each tensor in the backward pass, as soon as its gradient has come: LOMO
+(arXiv 2306.09782) and AdaLOMO (arXiv 2310.10195), lomo-optim 0.1.1 `fuse_update`."""
 OptimizerKernel = Literal["loop", "foreach", "fused", "bitsandbytes", "own"]
 """Which implementation runs on the device: torch's three, bitsandbytes, or the trainer's own.
 With the optimizer offloaded, DeepSpeed runs its CPU Adam instead."""

@@ -23,8 +23,11 @@ from tunec.compiler.tracing.report import trace_json, trace_text
 from tunec.compiler.tracing.subject import Subject, Untraceable
 from tunec.schemas.models.catalogue import card
 from tunec.schemas.spec import InlineModel
+from tunec.schemas.terms import STEPS_IN_BACKWARD
 
-_INSTALL: Final = "install tunec[trace], which brings torch, transformers, diffusers, peft"
+_INSTALL: Final = (
+    "install tunec[trace], which brings torch, transformers, diffusers, peft, lomo-optim"
+)
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -77,6 +80,8 @@ def needed(subject: Subject) -> tuple[str, ...]:
     """The packages that a trace of a subject imports."""
     names = ["torch", "diffusers" if "_class_name" in subject.config else "transformers"]
     names += ["peft"] if subject.is_adapted else []
+    is_lomo = subject.workload.optimizer.name in STEPS_IN_BACKWARD
+    names += ["lomo_optim"] if is_lomo else []
     names += ["deepspeed"] if subject.layout.parallel.engine == "deepspeed" else []
     return tuple(names)
 

@@ -4,7 +4,7 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, as_given, slot, spec
 from tunec.compiler.passes.defaults import Aim, Method, usual_rate
-from tunec.schemas.terms import OptimizerKernel, OptimizerName
+from tunec.schemas.terms import STEPS_IN_BACKWARD, OptimizerKernel, OptimizerName
 
 _KERNELS: dict[OptimizerName, OptimizerKernel] = {
     "adamw": "fused",
@@ -19,6 +19,8 @@ _KERNELS: dict[OptimizerName, OptimizerKernel] = {
     "paged_lion_32bit": "bitsandbytes",
     "muon": "own",
     "sgd": "foreach",
+    "lomo": "own",
+    "adalomo": "own",
 }
 
 _UNUSUAL_FACTOR = 20
@@ -38,11 +40,36 @@ def choose_optimizer(facts: Facts, draft: Draft) -> Outcome:
         "optimizer.kernel", _KERNELS[name], f"the usual one for {name}", slot("optimizer.name")
     )
     _learning_rate(scribe, draft, name)
-    for field in ("beta1", "beta2", "epsilon", "weight_decay", "max_grad_norm"):
-        value = getattr(wish, field)
+    for field in ("beta1", "beta2", "epsilon"):
         why = as_given(facts.spec.train, f"optimizer.{field}")
-        scribe.say(f"optimizer.{field}", value, why, spec("train.optimizer"))
+        scribe.say(f"optimizer.{field}", getattr(wish, field), why, spec("train.optimizer"))
+    for field in ("weight_decay", "max_grad_norm"):
+        _regularisation(scribe, field, name)
     return scribe.outcome()
+
+
+def _regularisation(scribe: Scribe, field: str, name: OptimizerName) -> None:
+    """Take the spec's number, unless the optimizer that the trainer makes is not given it.
+
+    transformers 4.41 to 5.23 trainer_optimizer.py, before 5.6 trainer.py, `_get_lomo_optimizer`:
+    a rate alone. No gradient is left when the trainer clips.
+    """
+    wish, path = scribe.facts.spec.train.optimizer, f"train.optimizer.{field}"
+    given, value = field in wish.model_fields_set, getattr(wish, field)
+    if name not in STEPS_IN_BACKWARD:
+        why = as_given(scribe.facts.spec.train, f"optimizer.{field}")
+        scribe.say(f"optimizer.{field}", value, why, spec("train.optimizer"))
+        return
+    why = f"{name} steps in the backward pass, without it"
+    scribe.say(f"optimizer.{field}", 0.0, why, slot("optimizer.name"))
+    if given and value:
+        scribe.report(
+            "optimizer-number-unused",
+            "warning",
+            f"{name} is given no {field}: each tensor steps as its gradient comes",
+            path,
+            help="drop it, or take another optimizer",
+        )
 
 
 def _options(facts: Facts, draft: Draft) -> list[Option]:
@@ -61,12 +88,31 @@ def _options(facts: Facts, draft: Draft) -> list[Option]:
     adamw = Option("adamw", "the usual optimizer", None, (spec("train.optimizer"),))
     first = [bf16, adamw] if pure_bf16 else [adamw, bf16]
     others = [name for name in _KERNELS if name not in ("adamw", "adamw_bf16")]
-    return first + [Option(name, _merit(name), None, (spec("train.optimizer"),)) for name in others]
+    return first + [
+        Option(name, _merit(name), _refused(facts, draft, name), (spec("train.optimizer"),))
+        for name in others
+    ]
+
+
+def _refused(facts: Facts, draft: Draft, name: OptimizerName) -> str | None:
+    """Why LOMO cannot step a model: accelerate 1.15 accelerator.py `backward`, lomo-optim 0.1.1."""
+    if name not in STEPS_IN_BACKWARD:
+        return None
+    if draft.adapter.kind != "none":
+        return "it spares the gradients of all weights, and adapters have few"
+    if draft.precision.compute == "fp16":
+        return "accelerate scales an fp16 loss and then passes its backward pass by"
+    modules = facts.model.architecture.modules
+    if name == "adalomo" and any(len(each.shape) > 2 for each in modules):
+        return "it keeps rows and columns of matrices, and some weights have more dimensions"
+    return None
 
 
 def _merit(name: OptimizerName) -> str:
     if name.startswith("paged_"):
         return "by name; the driver moves its states to host RAM where the device runs short"
+    if name in STEPS_IN_BACKWARD:
+        return "by name; steps each tensor as its gradient comes, so that few are ever there"
     if name == "muon":
         return "by name; orthogonalises matrices, and leaves all else to Adam (DeepSpeed's)"
     return "by name"

@@ -172,10 +172,17 @@ _OF_LION: Final = "arXiv 2302.06675 (Lion), section 5: a rate 3 to 10 times smal
 _LIONS: Final = ("lion", "lion_8bit", "paged_lion_8bit", "paged_lion_32bit")
 PACES: Final[Mapping[str, tuple[float, str]]] = dict.fromkeys(_LIONS, (0.2, _OF_LION))
 """Share of AdamW's rate for optimizers whose makers say one, with the source."""
+RATES_OF: Final[Mapping[str, tuple[float, str]]] = {
+    "lomo": (3e-2, "OpenLMLab/LOMO 07760bd lomo/config/args_lomo.yaml, which clips besides"),
+    "adalomo": (5e-4, "OpenLMLab/LOMO ea7979d adalomo/instruction-tuning/train.py `--lr`"),
+}
+"""Rates of optimizers whose steps are no Adam's, whatever the model, with the source."""
 
 
 def usual_rate(method: Method, aim: Aim, parameters: int, optimizer: OptimizerName) -> float:
     """The learning rate of a method, for a model of so many parameters."""
+    if optimizer in RATES_OF:
+        return RATES_OF[optimizer][0]
     fitting = (r for r in RATES if (r.method, r.aim) == (method, aim) and parameters > r.above)
     share, _ = PACES.get(optimizer, (1.0, ""))
     return float(f"{max(fitting, key=lambda each: each.above).value * share:.3g}")
@@ -258,6 +265,10 @@ DEFAULTS: Final = (
     *(
         Default("optimizer.learning_rate", f"{share:g} x AdamW's", name, source)
         for name, (share, source) in PACES.items()
+    ),
+    *(
+        Default("optimizer.learning_rate", rate, name, source)
+        for name, (rate, source) in RATES_OF.items()
     ),
     *OF_ANSWERS,
     *OF_FIELDS,

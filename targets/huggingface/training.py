@@ -37,6 +37,8 @@ _OPTIM: dict[tuple[OptimizerName, OptimizerKernel], str] = {
     ("paged_lion_8bit", "bitsandbytes"): "paged_lion_8bit",
     ("paged_lion_32bit", "bitsandbytes"): "paged_lion_32bit",
     ("sgd", "foreach"): "sgd",
+    ("lomo", "own"): "lomo",
+    ("adalomo", "own"): "adalomo",
 }
 """torch's own classes run foreach on CUDA when told nothing: torch 2.13 optim/optimizer.py
 `_default_to_fused_or_foreach`. lion_32bit is bitsandbytes' Lion."""
@@ -80,7 +82,7 @@ def _read_offloaded(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"optimizer.name": names[0]} if names else {}
 
 
-_WITHOUT_MOMENTS: tuple[OptimizerName, ...] = ("adafactor", "sgd")
+_WITHOUT_MOMENTS: tuple[OptimizerName, ...] = ("adafactor", "sgd", "lomo", "adalomo")
 _SIGN_ONLY: tuple[OptimizerName, ...] = (
     *("lion", "lion_8bit", "paged_lion_8bit", "paged_lion_32bit"),
 )

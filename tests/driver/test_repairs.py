@@ -78,6 +78,19 @@ CASES = {
         "engine": "fsdp",
         "targets": ["trl"],
     },
+    "8B in full on 24 GB": {
+        "model": "llama-3.1-8b",
+        "method": "full",
+        "hardware": "rtx-3090-x1",
+        "targets": ["trl"],
+    },
+    "8B in full by AdaLOMO with too many samples a step": {
+        "model": "llama-3.1-8b",
+        "method": "full",
+        "hardware": "rtx-3090-x1",
+        "train": {"optimizer": "adalomo"},
+        "targets": ["huggingface"],
+    },
     "8B in full on 24 GB with a small host": {
         "model": "llama-3.1-8b",
         "method": "full",
@@ -166,6 +179,8 @@ def test_adapters_keep_what_is_said_of_them_where_the_base_is_quantised():
         ("70B in 4 bits by TRL", f"{PACKED} --set software.trl=0.27.2"),
         ("70B in 4 bits by TRL, sharded", f"{PACKED} --set software.trl=0.27.2"),
         ("a pin in the way", "--set pin.batch.micro=1"),
+        ("8B in full on 24 GB", "--set train.optimizer.name=adalomo --set batch.global=4"),
+        ("8B in full by AdaLOMO with too many samples a step", "--set batch.global=2"),
     ],
 )
 def test_what_loses_nothing_comes_first(case, way):

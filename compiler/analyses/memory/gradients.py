@@ -18,7 +18,7 @@ from tunec.compiler.analyses.memory.sharding import (
     accumulates_whole_fp32,
     is_hooked,
 )
-from tunec.compiler.analyses.memory.states import MASTER_BYTES
+from tunec.compiler.analyses.memory.states import MASTER_BYTES, in_backward_bytes
 
 _UNSHARDED_REDUCTION: Final = 500_000_000
 """Elements that stage 0 concatenates for one all-reduce (deepspeed 0.19.8 `runtime/engine.py`,
@@ -36,6 +36,8 @@ def at_last_layer(plan: Sharding) -> Terms:
     That of a tied head waits, not accumulated, for the embedding's.
     """
     counts = plan.counts
+    if plan.releases:
+        return _released(plan)
     if is_hooked(plan):
         return {**_on_their_way(plan, counts.embedding if counts.tied else 0), **_held(plan)}
     return _partial(plan, counts.embedding if counts.tied else counts.head)
@@ -47,12 +49,46 @@ def at_first_layer(plan: Sharding, segment: int = 1) -> Terms:
     `segment`: layers that are recomputed together with it, of which none is differentiated yet.
     """
     counts = plan.counts
-    if is_hooked(plan):
+    if is_hooked(plan) or plan.releases:
         return at_last_layer(plan)
     embedding = 0 if counts.tied else counts.embedding
     later = counts.late + counts.experts + embedding + counts.vision
     later += (segment - 1) * _of_a_layer(plan)
     return _partial(plan, plan.arriving - later)
+
+
+def _released(plan: Sharding) -> Terms:
+    """A gradient of a layer that has come while the one before it is stepped.
+
+    Hooks on the gradients of leaves run before those are accumulated (lomo-optim 0.1.1
+    `fuse_update`, which steps what earlier ones left). A tied head's part waits for the
+    embedding's.
+    """
+    counts, optimizer = plan.counts, plan.workload.optimizer
+    return {
+        "largest gradient": float(plan.parameter * counts.inner),
+        "optimizer temporaries": in_backward_bytes(optimizer, plan.states, counts.inner),
+        "tied gradient": float(plan.parameter * counts.embedding * counts.tied),
+    }
+
+
+def at_head(plan: Sharding) -> Terms:
+    """Where gradients are let go of as they come: the output projection's, which comes first."""
+    counts = plan.counts
+    return {"largest gradient": float(plan.parameter * _of_head(counts))}
+
+
+def head_stepped(plan: Sharding) -> Terms:
+    """The same when the next gradient has come and it is stepped; a tied one steps at the end."""
+    counts, optimizer = plan.counts, plan.workload.optimizer
+    if counts.tied:
+        return at_head(plan)
+    temporaries = in_backward_bytes(optimizer, plan.states, counts.head)
+    return {"optimizer temporaries": temporaries}
+
+
+def _of_head(counts: Counts) -> int:
+    return counts.embedding if counts.tied else counts.head
 
 
 def _of_a_layer(plan: Sharding) -> int:
@@ -69,7 +105,7 @@ def at_experts(plan: Sharding) -> Terms:
     if plan.leaf:
         whole = max(counts.experts, counts.inner)
         return {**_on_their_way(plan, whole - counts.inner), **_held(plan)}
-    if is_hooked(plan):
+    if is_hooked(plan) or plan.releases:
         return at_last_layer(plan)
     embedding = 0 if counts.tied else counts.embedding
     return _partial(plan, plan.arriving - counts.late - embedding - counts.vision)
@@ -78,7 +114,7 @@ def at_experts(plan: Sharding) -> Terms:
 def at_vision(plan: Sharding) -> Terms:
     """Between the text's layers and the vision tower's."""
     counts = plan.counts
-    if is_hooked(plan):
+    if is_hooked(plan) or plan.releases:
         return at_last_layer(plan)
     embedding = 0 if counts.tied else counts.embedding
     return _partial(plan, plan.arriving - embedding - counts.vision)
@@ -88,7 +124,7 @@ def at_decoder_embedding(plan: Sharding) -> Terms:
     """At the decoder's end of an embedding that both halves share, before the encoder's layers."""
     counts = plan.counts
     tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding)}
-    if is_hooked(plan):
+    if is_hooked(plan) or plan.releases:
         return {**at_last_layer(plan), **tied}
     return {**_partial(plan, plan.arriving - counts.encoder), **tied}
 
@@ -101,6 +137,8 @@ def at_embedding(plan: Sharding) -> Terms:
     """
     counts = plan.counts
     tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding * counts.tied)}
+    if plan.releases:
+        return {"largest gradient": float(plan.parameter * counts.embedding), **tied}
     if is_hooked(plan):
         arriving = {"largest gradient": float(plan.parameter * counts.embedding)}
         held = kept_gradients(plan) if _owns_last(plan) else _held(plan)
@@ -118,7 +156,7 @@ def _parts(plan: Sharding) -> int:
 
 def at_reduction(plan: Sharding) -> Terms:
     """While all gradients of a pass are reduced together, where they are not as they come."""
-    if is_hooked(plan):
+    if is_hooked(plan) or plan.releases:
         return {}
     if plan.stage == 0 or accumulates_whole_fp32(plan):
         return {**_partial(plan, plan.arriving), **_whole_reduction(plan)}

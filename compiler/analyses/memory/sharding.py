@@ -26,11 +26,18 @@ from tunec.compiler.analyses.memory.reductions import (
     reductions,
     reductions_at_end,
 )
-from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged, moment_bytes, paged_bytes
+from tunec.compiler.analyses.memory.states import (
+    FACTORED,
+    MASTER_BYTES,
+    is_paged,
+    moment_bytes,
+    paged_bytes,
+)
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import Fsdp, Parallel, States, Zero
 from tunec.schemas.frozen import dataclass
+from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 GRADIENTS: Final = 2
 PARAMETERS: Final = 3
@@ -74,6 +81,11 @@ class Sharding:
     fsdp: Fsdp = NO_FSDP
     halves: Halves | None = None
     """What Muon steps of what is trained, and what Adam; None: another optimizer."""
+
+    @property
+    def releases(self) -> bool:
+        """Whether each gradient is stepped and let go of when the next has come."""
+        return self.workload.optimizer.name in STEPS_IN_BACKWARD
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:
@@ -278,7 +290,7 @@ def moments_of(workload: Workload, plan: Sharding) -> float:
     """Bytes of the optimizer's moments over all ranks; only torch's own follow the parameters."""
     if plan.halves is not None:
         return momenta(None, plan.halves, PARAMETERS if plan.stage else 0, 1, plan.gradient)
-    follows = plan.states.optimizer != "int8" and workload.optimizer.name != "adafactor"
+    follows = plan.states.optimizer != "int8" and workload.optimizer.name not in FACTORED
     counts = plan.counts if follows else plan.whole
     return moment_bytes(workload.optimizer, plan.states, counts, flat=plan.stage > 0)
 

@@ -8,7 +8,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.counts import Counts
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.ir.slots import Optimizer, States
-from tunec.schemas.terms import OptimizerName
+from tunec.schemas.terms import STEPS_IN_BACKWARD, OptimizerName
 
 MASTER_BYTES: Final = 4
 """An fp32 copy of a trained parameter (ZeRO, arXiv 1910.02054, section 3.1)."""
@@ -27,11 +27,12 @@ MOMENTS: Final[dict[OptimizerName, int]] = {
     "paged_lion_8bit": 1,
     "paged_lion_32bit": 1,
     "sgd": 0,
+    "lomo": 0,
 }
 """Tensors of the parameter's shape that each optimizer keeps. Adam (arXiv 1412.6980) two, Lion
 (arXiv 2302.06675) one, torch's SGD without momentum none; AdamWBF16 (arogozhnikov/adamw_bfloat16,
-as SimpleTuner ships it) a third for what rounding to bf16 lost. Adafactor keeps sums of rows and
-columns instead."""
+as SimpleTuner ships it) a third for what rounding to bf16 lost. Adafactor and AdaLOMO keep sums of rows
+and columns instead (lomo-optim 0.1.1 `adalomo.py`: `exp_avg_sq_row`, `exp_avg_sq_col`)."""
 
 _EIGHT_BIT: Final = 1 + 4 / 256
 """Bytes an element of an 8-bit moment: one, and an fp32 scale for each block of 256 (bitsandbytes
@@ -48,13 +49,17 @@ def moment_bytes(
     Adafactor no rows and columns to sum over.
     Of a paged optimizer's, `paged_bytes` are in managed memory.
     """
-    if optimizer.name == "adafactor":
+    if optimizer.name in FACTORED:
         return 4 * (counts.trainable if flat else counts.factored)
     moments = MOMENTS[optimizer.name]
     if states.optimizer == "int8":
         wide = 0 if flat else min(counts.small + counts.tables, counts.trainable)
         return moments * (_EIGHT_BIT * (counts.trainable - wide) + 4 * wide)
     return moments * BYTES[states.optimizer] * counts.trainable
+
+
+FACTORED: Final = ("adafactor", "adalomo")
+"""Optimizers that keep sums of rows and columns, in fp32."""
 
 
 def is_paged(optimizer: Optimizer) -> bool:
@@ -82,6 +87,17 @@ def paged_bytes(
     return moments * (large - wide + 4 * wide)
 
 
+def in_backward_bytes(optimizer: Optimizer, states: States, elements: int) -> float:
+    """Bytes that LOMO allocates while it steps a tensor, its gradient among them.
+
+    The gradient and the weight in fp32; AdaLOMO besides its square and what is made of that, three
+    tensors at most at once (lomo-optim 0.1.1 `fuse_update`). A tensor in fp32 is no copy.
+    """
+    if optimizer.name == "adalomo":
+        return 3 * MASTER_BYTES * elements
+    return (1 if states.trainable == "fp32" else 2) * MASTER_BYTES * elements
+
+
 _PAGED_FROM: Final = 100_000
 """Elements: "> 1 MB", as bitsandbytes has it."""
 
@@ -106,6 +122,8 @@ def step_bytes(
     if optimizer.name == "adafactor":
         tensors = 2 if size == MASTER_BYTES else 4
         return tensors * MASTER_BYTES * (largest or stepped)
+    if optimizer.name in STEPS_IN_BACKWARD:
+        return in_backward_bytes(optimizer, states, largest)
     if optimizer.name == "sgd":
         return 0
     if optimizer.kernel == "foreach":

@@ -17,6 +17,7 @@ from tunec.compiler.analyses.memory.sharding import (
 )
 from tunec.compiler.analyses.memory.states import (
     MASTER_BYTES,
+    in_backward_bytes,
     is_paged,
     paged_bytes,
     step_bytes,
@@ -33,6 +34,9 @@ def optimizer_step(workload: Workload, plan: Sharding) -> Terms:
     """Gradients and temporaries while the optimizer steps, in bytes."""
     if plan.halves is not None:
         return max(_of_muon(plan, plan.halves), key=lambda terms: sum(terms.values()))
+    if plan.releases:
+        last = plan.counts.embedding or plan.counts.inner
+        return {"optimizer temporaries": in_backward_bytes(workload.optimizer, plan.states, last)}
     before = _step_gradients(plan)
     if plan.optimizer_away:
         return before

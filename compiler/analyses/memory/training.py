@@ -14,7 +14,7 @@ from tunec.compiler.analyses.memory.generation import (
     summoned,
     writing,
 )
-from tunec.compiler.analyses.memory.gradients import at_first_layer
+from tunec.compiler.analyses.memory.gradients import at_first_layer, at_head, head_stepped
 from tunec.compiler.analyses.memory.inference import (
     EVERYTHING,
     EXPANDED,
@@ -102,6 +102,7 @@ def phases(
         phase("first layer backward", (*ending, *first), (samples.at_first_layer,)),
         phase("embedding backward", (*ending, fixed.at_embedding), (samples.after_text,)),
         *_at_head(workload, plan, samples, fixed, run),
+        *_head_step(plan, samples, fixed),
         *_reductions(fixed, samples),
         phase("optimizer step", (fixed.always, fixed.in_step)),
         evaluation_phase(
@@ -134,10 +135,19 @@ def _at_head(
         return
     beside = {"largest gradient": float(plan.parameter * plan.accumulates * head)}
     logits = {"logits and loss": tokens * width * model.vocab * (not widths.casts)}
-    there = (fixed.always, fixed.turning, fixed.at_last_layer, samples.backward_copies)
+    gradients = group(at_head(plan)) if plan.releases else fixed.at_last_layer
+    there = (fixed.always, fixed.turning, gradients, samples.backward_copies)
     kept = {"final norm": float(samples.at_loss.terms.get("final norm", 0))}
     phase_samples = (samples.until_backward, group(kept, logits))
     yield phase("head backward", (*there, group(beside)), phase_samples)
+
+
+def _head_step(plan: Sharding, samples: Samples, fixed: Fixed) -> Iterator[Phase]:
+    """The output projection stepped, where that is done on the way, beside all that layers keep."""
+    if plan.releases:
+        held = (fixed.always, samples.last_copies, group(head_stepped(plan)))
+        kept = group({"final norm": float(samples.at_loss.terms.get("final norm", 0))})
+        yield phase("head stepped backward", held, (samples.until_backward, kept))
 
 
 def _reductions(fixed: Fixed, samples: Samples) -> Iterator[Phase]:

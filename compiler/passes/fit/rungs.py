@@ -18,6 +18,7 @@ from tunec.compiler.ir.kept import Kept
 from tunec.compiler.passes.fit.problem import Problem, Shape, layout_of
 from tunec.compiler.passes.fit.shapes import anywhere, global_batch, ladders, posed
 from tunec.compiler.passes.fit.states import states_of
+from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 Ladder = tuple["Rung", ...]
 """Shapes that differ only in what is recomputed, the least first."""
@@ -166,6 +167,8 @@ class Rung:
         """The micro batches that divide a device's share and that pins allow, largest first."""
         pinned, every = self.problem.pinned, _divisors(self.share)
         micro, accumulation = pinned.get("batch.micro"), pinned.get("batch.accumulation")
+        if self.problem.workload.optimizer.name in STEPS_IN_BACKWARD:
+            every = every[:1]  # each micro batch is a step
         if micro is None and accumulation is None:
             return every
         return tuple(

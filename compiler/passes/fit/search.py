@@ -18,6 +18,7 @@ from tunec.compiler.passes.fit.problem import Problem, Shape
 from tunec.compiler.passes.fit.rungs import Fitting, Ladder, Rung, rungs
 from tunec.compiler.passes.fit.shapes import impossible, shapes
 from tunec.schemas.frozen import dataclass
+from tunec.schemas.terms import STEPS_IN_BACKWARD
 from tunec.schemas.units import format_bytes
 
 
@@ -272,6 +273,8 @@ def _smallest(problem: Problem, rung: Rung) -> Layout:
 
 
 def _batch_refusal(problem: Problem, share: int) -> str:
+    if problem.workload.optimizer.name in STEPS_IN_BACKWARD:
+        return "LOMO steps in each backward pass: no micro batches are accumulated"
     pins = (f"{slot} {value}" for slot, value in problem.pins if slot.startswith("batch."))
     return f"{share} samples a device do not divide as pinned: {', '.join(pins)}"
 

@@ -18,7 +18,7 @@ from tunec.compiler.passes.fit.muon import impossible_muon
 from tunec.compiler.passes.fit.parallel import impossible_groups
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS, Problem, Shape
 from tunec.compiler.passes.fit.states import leaves_adapters
-from tunec.schemas.terms import Checkpointing, Engine, FsdpSharding, Offload
+from tunec.schemas.terms import STEPS_IN_BACKWARD, Checkpointing, Engine, FsdpSharding, Offload
 
 _OFFLOADS: tuple[Offload, ...] = ("none", "cpu", "nvme")
 _ENGINES: tuple[Engine, ...] = ("none", "ddp", "deepspeed")
@@ -208,6 +208,10 @@ def impossible(problem: Problem, shape: Shape) -> str | None:
     refusal = impossible_muon(problem.workload, shape)
     if refusal is not None:
         return refusal
+    if shape.engine != "none" and problem.workload.optimizer.name in STEPS_IN_BACKWARD:
+        # lomo-optim 0.1.1 `fuse_update`; accelerate 1.15 accelerator.py `backward`: under DeepSpeed
+        # the engine's own pass runs, in which no hook knows of stages below 3
+        return "LOMO steps each tensor before ranks have added up its gradient"
     if shape.engine == "fsdp":
         return _fsdp_refusal(problem, shape)
     if shape.engine != "deepspeed":

@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import Adapter, Precision, States, Zero
-from tunec.schemas.terms import Engine, FloatDtype, OptimizerName, StateDtype
+from tunec.schemas.terms import STEPS_IN_BACKWARD, Engine, FloatDtype, OptimizerName, StateDtype
 
 _MOMENTS: dict[OptimizerName, StateDtype] = {
     "adamw_8bit": "int8",
@@ -16,6 +16,7 @@ _MOMENTS: dict[OptimizerName, StateDtype] = {
     "lion_8bit": "int8",
     "paged_lion_8bit": "int8",
     "adamw_bf16": "bf16",
+    "adalomo": "fp32",
 }
 
 
@@ -31,6 +32,7 @@ def states_of(workload: Workload, engine: Engine, stage: int, *, fsdp: int = 0) 
     """
     precision, name = workload.precision, workload.optimizer.name
     pure = engine != "deepspeed" and _is_pure(workload.architecture.kind, precision)
+    pure = pure or (name in STEPS_IN_BACKWARD and precision.compute == "bf16")
     if name == "adamw_bf16" or pure:
         return _pure_bf16(name)
     if engine == "deepspeed":

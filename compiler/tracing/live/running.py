@@ -89,7 +89,7 @@ def _trace_plain(subject: Subject) -> Storages:
         run_model = _shared(subject, model, stack) if _is_ddp(subject) else model
         parameters = [each for each in model.parameters() if each.requires_grad]
         watch_gradients(storages, model)
-        steps = optimizer_of(subject, parameters, embeddings_of(model))
+        steps = optimizer_of(subject, parameters, embeddings_of(model), model)
         loss = loss_of(subject, run_model, batch, reference)
         moved = stack.enter_context(offloading(subject, storages, run_model))
         for last in (False, True):

@@ -7,7 +7,9 @@ from typing import Any, Final, Protocol
 import torch
 
 from tunec.compiler.analyses.memory.states import MOMENTS, is_paged
+from tunec.compiler.tracing.live.kernels import replaced
 from tunec.compiler.tracing.subject import Subject
+from tunec.schemas.terms import STEPS_IN_BACKWARD
 
 _BLOCK: Final = 256
 _SMALL: Final = 4096
@@ -32,12 +34,16 @@ class Steps(Protocol):
 
 
 def optimizer_of(
-    subject: Subject, parameters: list[torch.nn.Parameter], embeddings: Iterable[int] = ()
+    subject: Subject,
+    parameters: list[torch.nn.Parameter],
+    embeddings: Iterable[int] = (),
+    model: torch.nn.Module | None = None,
 ) -> Steps:
     """The optimizer of a plan over the parameters that it trains.
 
     `embeddings`: the identities of embedding weights, whose 8-bit states transformers' Trainer
-    keeps in 32 bits (5.23 `trainer.py`, `register_module_override`).
+    keeps in 32 bits (5.23 `trainer.py`, `register_module_override`). `model`: whose backward pass
+    steps, where the optimizer does so.
     """
     slots, kernel = subject.workload.optimizer, subject.workload.optimizer.kernel
     if slots.name == "adafactor":
@@ -48,6 +54,8 @@ def optimizer_of(
         return _Own(torch.optim.AdamW(parameters, lr=1e-4, foreach=kernel == "foreach"))
     if slots.name == "sgd":
         return _Own(torch.optim.SGD(parameters, lr=1e-4, foreach=kernel != "loop"))
+    if slots.name in STEPS_IN_BACKWARD and model is not None:
+        return _InBackward(slots.name, model)
     moments, dtype = MOMENTS[slots.name], subject.layout.states.optimizer
     how = {"paged": is_paged(slots), "follows": kernel != "bitsandbytes"}
     return _Kernel(parameters, moments, dtype, embeddings, **how)
@@ -65,6 +73,30 @@ class _Own:
     def tensors(self) -> Iterable[torch.Tensor]:
         for states in self.optimizer.state.values():
             yield from (each for each in states.values() if isinstance(each, torch.Tensor))
+
+
+class _InBackward:
+    """lomo-optim's own hooks; what the pass leaves is stepped after it (`fused_backward`).
+
+    On tensors without data nothing moves to a device, and no number bounds the rate.
+    """
+
+    def __init__(self, name: str, model: torch.nn.Module) -> None:
+        from lomo_optim import adalomo, lomo
+
+        there = replaced(torch.Tensor, "cuda", lambda tensor: tensor)
+        with there:
+            made = {"lomo": lomo.Lomo, "adalomo": adalomo.AdaLomo}[name](model)
+        adalomo.max = lambda least, _: least
+        self.optimizer: Any = made
+
+    def step(self) -> Any:
+        self.optimizer.step_num = 1
+        return self.optimizer.grad_func(0)
+
+    def tensors(self) -> Iterable[torch.Tensor]:
+        for kept in ("exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col"):
+            yield from getattr(self.optimizer, kept, {}).values()
 
 
 class _Kernel:
