@@ -31,8 +31,8 @@ MOMENTS: Final[dict[OptimizerName, int]] = {
 }
 """Tensors of the parameter's shape that each optimizer keeps. Adam (arXiv 1412.6980) two, Lion
 (arXiv 2302.06675) one, torch's SGD without momentum none; AdamWBF16 (arogozhnikov/adamw_bfloat16,
-as SimpleTuner ships it) a third for what rounding to bf16 lost. Adafactor and AdaLOMO keep sums of rows
-and columns instead (lomo-optim 0.1.1 `adalomo.py`: `exp_avg_sq_row`, `exp_avg_sq_col`)."""
+as SimpleTuner ships it) a third for what rounding to bf16 lost. Adafactor and AdaLOMO keep sums of
+rows and columns instead (lomo-optim 0.1.1 `adalomo.py`: `exp_avg_sq_row`, `exp_avg_sq_col`)."""
 
 _EIGHT_BIT: Final = 1 + 4 / 256
 """Bytes an element of an 8-bit moment: one, and an fp32 scale for each block of 256 (bitsandbytes
