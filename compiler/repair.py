@@ -15,6 +15,7 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.ir.show import plain
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.passes.choose_quantization import with_base
 from tunec.compiler.passes.fit.fit import GROUPS, problem_of
 from tunec.compiler.passes.fit.search import search
 from tunec.compiler.passes.pipeline import PIPELINE
@@ -61,13 +62,17 @@ _MOST: Final = 6
 
 
 def repairs(facts: Facts, found: Iterable[Diagnostic], attempt: Attempt) -> Iterator[Diagnostic]:
-    """Add to each 'nothing fits' the changes that were tried and make it fit."""
+    """Add to each 'nothing fits' or 'no layout can run' the changes that were tried and mend it."""
     for each in found:
+        blocked: list[tuple[Way, str]] = []
+        timing = partial(_seconds, attempt, blocked)
         if each.id == "E0701":
-            blocked: list[tuple[Way, str]] = []
-            working = working_ways(facts, partial(_seconds, attempt, blocked))
+            working = working_ways(facts, timing)
             told = _help(working, _unbound(facts)) if working else _no_help(blocked)
             yield replace(each, help=told)
+        elif each.id == "E0702":
+            freed = [found for kind in _freeing(facts) if (found := _first(kind, timing))]
+            yield replace(each, help=_help(freed[:_MOST], None)) if freed else each
         else:
             yield each
 
@@ -245,6 +250,15 @@ def _intent(facts: Facts) -> Iterator[Kind]:
     yield from ([each] for each in _qlora(facts))
 
 
+def _freeing(facts: Facts) -> Iterator[Kind]:
+    """Changes of what no layout can run with: pins, the engine, an optimizer for one device."""
+    yield from ([each] for each in _pins(facts))
+    if facts.spec.engine is not None:
+        yield [Way(0, ("engine=null",), "the search takes the engine")]
+    if facts.spec.train.optimizer.name in STEPS_IN_BACKWARD:
+        yield [Way(1, ("train.optimizer.name=adamw",), "gradients and moments take their memory")]
+
+
 def _losses(facts: Facts) -> Kind:
     return [
         way
@@ -337,9 +351,7 @@ def _qlora(facts: Facts) -> Iterator[Way]:
     method = facts.spec.method
     if method.qlora is not None:
         return
-    lora = method.lora or method.int8_lora
-    options = lora.model_dump(mode="json", by_alias=True, exclude_unset=True) if lora else {}
-    setting = f"method={{qlora: {json.dumps(options)}}}" if options else "method=qlora"
+    setting = with_base(method, "qlora")
     way = Way(4, (setting,), "as good as 16-bit LoRA in arXiv 2305.14314; bitsandbytes is needed")
     yield way
     if _is_old(facts):

@@ -1,6 +1,8 @@
 """choose_adapter: what is trained: adapters on named modules, modules in full, or the model."""
 
+import json
 import re
+from shlex import quote
 
 from tunec.compiler.analyses.trainable import (
     adapted_modules,
@@ -127,7 +129,7 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
             "E0605",
             "adapters need modules to go on, and no target is named",
             at,
-            help="name modules, or say `targets: all-linear`",
+            help=f"{_everywhere(scribe, at)}, or name modules",
         )
         return
     missing = _unmatched(scribe, targets)
@@ -139,7 +141,7 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
             "E0605",
             f"{scribe.facts.model.path} has no module that {', '.join(map(repr, missing))} names",
             at,
-            help=f"its linear modules are {', '.join(known[:12])}",
+            help=f"{_everywhere(scribe, at)}, or name some of {', '.join(known[:12])}",
         )
         return
     reached = {module.part for module in adapted_modules(architecture, targets)}
@@ -151,6 +153,14 @@ def _check_targets(scribe: Scribe, targets: str | tuple[str, ...], at: str) -> N
             at,
             help="use `targets: attention`, or a regular expression over whole module paths",
         )
+
+
+def _everywhere(scribe: Scribe, at: str) -> str:
+    """What puts adapters on every linear module, as an argument; a pin holds their names."""
+    if not at.startswith("pin."):
+        return f"`--set {at}=all-linear`"
+    names = _names(scribe.facts.model.architecture, "all-linear", vision=_wants_vision(scribe))
+    return f"`--set {quote(f'{at}={json.dumps(names)}')}`"
 
 
 def _wants_vision(scribe: Scribe) -> bool:
@@ -176,8 +186,8 @@ def _also_train(scribe: Scribe, lora: Lora, at: str) -> None:
         scribe.error(
             "E0605",
             f"{scribe.facts.model.path} has no module that {', '.join(map(repr, unknown))} names",
-            scribe.place("adapter.also_train", f"{at}.also_train"),
-            help="name it by the end of its path, such as `lm_head` or `embed_tokens`",
+            (place := scribe.place("adapter.also_train", f"{at}.also_train")),
+            help=f"`--set {place}=[]`, or name it by the end of its path: `lm_head`",
         )
 
 

@@ -34,7 +34,12 @@ def choose_optimizer(facts: Facts, draft: Draft) -> Outcome:
     named = "optimizer" in facts.spec.train.model_fields_set
     options = _options(facts, draft)
     name = scribe.choose(
-        "optimizer.name", options, "E0604", wish.name if named else None, "train.optimizer"
+        "optimizer.name",
+        options,
+        "E0604",
+        wish.name if named else None,
+        "train.optimizer",
+        setting=lambda name: f"train.optimizer.name={name}",
     )
     scribe.say(
         "optimizer.kernel", _KERNELS[name], f"the usual one for {name}", slot("optimizer.name")

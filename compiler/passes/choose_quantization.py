@@ -1,5 +1,7 @@
 """choose_quantization: how a frozen base is stored."""
 
+import json
+from shlex import quote
 from typing import Final
 
 from packaging.version import Version
@@ -9,6 +11,7 @@ from tunec.compiler.ir.ledger import Origin
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Option, Outcome, Scribe, device, slot, spec
 from tunec.schemas.hardware.profile import Device
+from tunec.schemas.spec import Method
 from tunec.schemas.terms import FloatDtype, QuantFormat
 
 # bitsandbytes' own support table (docs/source/installation.mdx, 0.45 to 0.50): LLM.int8() from
@@ -25,20 +28,31 @@ _MERITS: dict[QuantFormat, str] = {
 }
 
 
-_OTHERWISE: Final = "ask for `method: lora`, which keeps the base in its own dtype"
+def with_base(method: Method, name: str) -> str:
+    """The same adapters over a base that is stored as another method does, as `--set` takes it."""
+    said = method.lora or method.qlora or method.int8_lora
+    options = said.model_dump(mode="json", by_alias=True, exclude_unset=True) if said else {}
+    kept = {key: value for key, value in options.items() if key not in ("format", "double")}
+    return f"method={{{name}: {json.dumps(kept)}}}" if kept else f"method={name}"
 
 
 def choose_quantization(facts: Facts, draft: Draft) -> Outcome:
     """Store the base as the method says, if every device used can."""
     scribe = Scribe(facts)
-    asked, where = _asked(facts)
+    method, (asked, where) = facts.spec.method, _asked(facts)
     devices = facts.selection.devices
     options = [_option(asked, devices)]
     if asked == "int8":
         options.append(_option("nf4", devices))
     wish = None if asked == "none" else asked
     chosen = scribe.choose(
-        "quantization.format", options, "E0602", wish, where, otherwise=_OTHERWISE
+        "quantization.format",
+        options,
+        "E0602",
+        wish,
+        where,
+        otherwise=f"`--set {quote(with_base(method, 'lora'))}` keeps the base in its own dtype",
+        setting=lambda _: with_base(method, "qlora"),
     )
     quantised = chosen != "none"
     double = facts.spec.method.qlora.double if facts.spec.method.qlora else False

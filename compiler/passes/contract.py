@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import cache, partial
 from operator import attrgetter
+from shlex import quote
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, Severity
@@ -171,15 +172,22 @@ class Scribe:
         at: str = "",
         *,
         otherwise: str | None = None,
+        setting: Callable[[Any], str] | None = None,
     ) -> Any:
         """Take the first option that is not refused; what was asked for, or pinned, or an error.
 
         `asked` is the spec's own wish and `at` where it says so; a wish or a pin that is refused
-        becomes an error of `code` that gives the reason, and as help the first option that could
-        be had, or `otherwise`.
+        becomes an error of `code` that gives the reason, and as help the argument for the first
+        option that could be had, or `otherwise`. `setting` says a value as `--set` takes it, where
+        that is not the value of `at`.
         """
-        wish = self.facts.pinned(slot, asked)
-        is_refused = wish is not None and self._refuses(slot, options, wish, code, at, otherwise)
+        wish, place = self.facts.pinned(slot, asked), self.place(slot, at)
+        is_refused = wish is not None and _refused(options, wish) is not None
+        if is_refused:
+            others = [each for each in options if each.refused is None]
+            hint = _hint(others[0], place, at, setting) if others else otherwise
+            why = f"{slot} cannot be {wish}: {_refused(options, wish)}"
+            self.error(code, why, place, help=hint)
         best = next((each for each in options if each.refused is None), None)
         if best is None:
             if not is_refused:
@@ -190,25 +198,6 @@ class Scribe:
         reason = taken.reason if asked is None else f"the spec asks for it: {taken.reason}"
         rests = (*taken.rests, Origin("spec", at)) if asked is not None else taken.rests
         return self.say(slot, taken.value, reason, *rests, beat=beat)
-
-    def _refuses(
-        self,
-        slot: str,
-        options: Sequence[Option],
-        wish: Any,
-        code: str,
-        at: str,
-        otherwise: str | None,
-    ) -> bool:
-        """Whether a wish cannot be had; reports why, and what could be."""
-        option = _find(options, wish)
-        if option is None or option.refused is None:
-            return False
-        place = self.place(slot, at)
-        others = [each for each in options if each.refused is None]
-        hint = f"use {others[0].value}: {others[0].reason}" if others else otherwise
-        self.error(code, f"{slot} cannot be {wish}: {option.refused}", place, help=hint)
-        return True
 
     def place(self, slot: str, at: str) -> str:
         """Where a slot's value is said: its pin, or else the path of the spec that gives it."""
@@ -252,6 +241,18 @@ def _decisions(values: Mapping[str, Any], whys: Mapping[str, _Why]) -> dict[str,
         path: Decision(values[path], reason, rests, tuple(beat))
         for path, (reason, rests, beat) in whys.items()
     }
+
+
+def _refused(options: Sequence[Option], wish: Any) -> str | None:
+    """Why a wish cannot be had."""
+    option = _find(options, wish)
+    return None if option is None else option.refused
+
+
+def _hint(other: Option, place: str, at: str, setting: Callable[[Any], str] | None) -> str:
+    """What to give instead, as an argument, and why it can be had."""
+    said = setting(other.value) if setting and place == at else f"{place}={other.value}"
+    return f"`--set {quote(said)}`: {other.reason}"
 
 
 def _find(options: Sequence[Option], value: Any) -> Option | None:

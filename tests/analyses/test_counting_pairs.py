@@ -25,7 +25,11 @@ def trainer(tmp_path_factory):
     made = Tokenizer(models.WordLevel({word: at for at, word in enumerate(words)}, "<unk>"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=made, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="<pad>"
+        tokenizer_object=made,
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
     )
     sizes = {"hidden_size": 8, "intermediate_size": 16, "vocab_size": len(words)}
     config = LlamaConfig(**sizes, num_hidden_layers=1, num_attention_heads=2)
