@@ -71,7 +71,7 @@ def repairs(facts: Facts, found: Iterable[Diagnostic], attempt: Attempt) -> Iter
             told = _help(working, _unbound(facts)) if working else _no_help(blocked)
             yield replace(each, help=told)
         elif each.id == "E0702":
-            freed = [found for kind in _freeing(facts) if (found := _first(kind, timing))]
+            freed = [way for kind in _freeing(facts) if (way := _first(kind, timing))]
             yield replace(each, help=_help(freed[:_MOST], None)) if freed else each
         else:
             yield each

@@ -24,13 +24,9 @@ def trainer(tmp_path_factory):
     words = ["<unk>", "<s>", "</s>", "<pad>", "question", "good", "bad"]
     made = Tokenizer(models.WordLevel({word: at for at, word in enumerate(words)}, "<unk>"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=made,
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>",
-        pad_token="<pad>",
-    )
+    kinds = ("unk", "bos", "eos", "pad")
+    special = {f"{kind}_token": word for kind, word in zip(kinds, words, strict=False)}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, **special)
     sizes = {"hidden_size": 8, "intermediate_size": 16, "vocab_size": len(words)}
     config = LlamaConfig(**sizes, num_hidden_layers=1, num_attention_heads=2)
     folder = str(tmp_path_factory.mktemp("dpo"))
