@@ -248,7 +248,7 @@ class Train(Shape):
     evaluations: Count | None = None
     """How many times to evaluate over the run, where there is data for it; absent: once an epoch,
     but 4 times at least and 10 at most."""
-    checkpoints: Count | None = None
+    checkpoints: PositiveCount | None = None
     """How many times to save over the run; absent: about once an hour, and at the end."""
     neftune_alpha: Positive | None = None
     """NEFTune (arXiv 2310.05914): noise on the embeddings in training; 5 to 15 are usual; absent:

@@ -233,6 +233,8 @@ def _save_every(
         return parted(steps, times), "as often as asked"
     if times and times == length.epochs:
         return None, "as often as asked: once an epoch"
+    if times:
+        _not_placed(scribe, "checkpoints", "it saves about once an hour")
     seconds = _step_seconds(scribe.facts, draft)
     every = saving_steps(seconds, steps, keeps_all=keeps_all)
     if seconds is None:
@@ -241,6 +243,18 @@ def _save_every(
     if every == steps:
         return every, f"at the end of the run, which takes {work}"
     return every, f"{work} of work between two saves, by {seconds:.3g} s a step"
+
+
+def _not_placed(scribe: Scribe, field: str, instead: str) -> None:
+    """Say that a number of times over a run gives no number of steps, where it has no length."""
+    times = getattr(scribe.facts.spec.train, field)
+    scribe.report(
+        "times-not-placed",
+        "warning",
+        f"{times} {field} over a run of unknown length are no number of steps: {instead}",
+        f"train.{field}",
+        help="give data.samples, or data.lengths where samples are packed",
+    )
 
 
 def _duration(seconds: float) -> str:
@@ -277,6 +291,8 @@ def _evaluation(scribe: Scribe, draft: Draft, length: _Length, save: int | None)
     if times == 0:
         scribe.say("schedule.evaluation_steps", None, "as often as asked", *rests)
     elif steps is None:
+        if times:
+            _not_placed(scribe, "evaluations", "it evaluates as often as it saves")
         why = "how many steps there are is not known: as often as it saves"
         scribe.say("schedule.evaluation_steps", save or 500, why, *rests)
     else:

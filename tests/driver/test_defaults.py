@@ -114,3 +114,17 @@ def test_fp16_is_lost_where_trl_makes_adapters_bf16(trl, hardware, objective, co
     assert found.plan is not None, found.diagnostics
     assert found.plan.precision.compute == compute
     assert ("half-precision-ruled-out" in codes(found)) == is_told
+
+
+@pytest.mark.parametrize("field", ["checkpoints", "evaluations"])
+def test_so_many_times_over_a_run_of_unknown_length_is_told(field):
+    files = {"train": "train.jsonl", "evaluation": "dev.jsonl", "sequence": 1024}
+    asked = {"epochs": 2, field: 5}
+    assert "times-not-placed" in codes(planned(data=files, train=asked))
+    assert "times-not-placed" not in codes(planned(data={**files, "samples": 1000}, train=asked))
+
+
+def test_as_many_saves_as_epochs_need_no_length():
+    found = planned(data={"train": "train.jsonl"}, train={"epochs": 2, "checkpoints": 2})
+    assert "times-not-placed" not in codes(found)
+    assert found.plan.schedule.save_steps is None
