@@ -141,3 +141,24 @@ def test_a_sum_that_the_engine_has_in_fp32_alone_is_not_narrowed(budget):
     )
     assert found.plan is not None
     assert found.plan.states.gradients == "fp32"
+
+
+@pytest.mark.parametrize(("objective", "runs"), [("sft", True), ("dpo", False)])
+def test_trl_before_0_29_makes_norms_fp32_beside_packed_pairs(objective, runs):
+    """trl 0.17 trainer/dpo_trainer.py prepares for bits whatever FSDP is to shard; the others ask
+    where the packed base lies (`is_sharded_qlora`)."""
+    found = planned(
+        model="smollm2-360m",
+        method="qlora",
+        objective=objective,
+        engine="fsdp",
+        data={"train": "train.jsonl", "samples": 1000, "sequence": 512},
+        hardware="a100-80g-x2",
+        software={"trl": "0.17.0", "transformers": "4.51.3"},
+        pin={"fsdp.version": 1},
+    )
+    assert (found.plan is not None) == runs
+    if runs:
+        assert (found.plan.states.weights, found.plan.states.trainable) == ("bf16", "fp32")
+    else:
+        assert "FSDP 1 flattens one dtype" in " ".join(found.diagnostics[0].notes)
