@@ -68,7 +68,7 @@ def _check(run: Run) -> Iterator[Finding]:
         yield from _schedule(document)
         yield from _decomposed(document)
         yield from _of_deepspeed(document)
-        yield from _processes(document)
+        yield from _processes(run, document)
         yield from _of_data(document)
         yield from _unseen(document)
         yield from _biased(document)
@@ -195,9 +195,11 @@ def _unseen(document: Document) -> Iterator[Finding]:
             )
 
 
-def _processes(document: Document) -> Iterator[Finding]:
+def _processes(run: Run, document: Document) -> Iterator[Finding]:
     """The launcher's number is in its own variable, or in the flag of its command."""
     at = said(document, "num_processes")
+    if any(each.get("TRAINING_NUM_PROCESSES") is not None for each in run.documents):
+        return
     if at is not None and document.format in ("json", "toml") and (amount(at) or 0) > 1:
         yield Finding(
             f"num_processes {at.value} is not read by `simpletuner train`",
@@ -250,7 +252,9 @@ def _schedule(document: Document) -> Iterator[Finding]:
         return
     if kind is not None and word(document, "lr_scheduler") == "constant":
         yield _unread(warm, kind)
-    elif kind is not None and word(document, "lr_scheduler") in _WAVES and steps != last:
+    elif kind is not None and word(document, "lr_scheduler") in _WAVES:
+        if steps == last:
+            return
         yield Finding(
             f"lr_warmup_steps {warm.value} is no warm-up of {kind.value}, but half its period",
             (warm.label("not as written"), kind.label("", primary=False)),
