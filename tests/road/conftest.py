@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.road.materials import write_lengths, write_model, write_samples
+from tests.road.painting import write_painting_model, write_pictures
 from tests.road.runs import Run
 from tests.road.seeing import write_seeing_model, write_seen_samples
 from tests.road.started import HERE, travel
@@ -20,6 +21,7 @@ def models(tmp_path_factory):
     write_model(folder / "tiny", seed=1)
     write_model(folder / "other", seed=2)
     write_seeing_model(folder / "seeing")
+    write_painting_model(folder / "painting")
     return folder
 
 
@@ -43,7 +45,10 @@ def travelled(models, tmp_path):
 def _write_data(run: Run, folder: Path) -> None:
     """The samples, their lengths, and the scripts that a spec may name."""
     data = run.spec["data"]
-    if run.form == "images":
+    if run.form == "pictures":
+        for name, count in run.pictures.items():
+            write_pictures(folder / name, count)
+    elif run.form == "images":
         write_seen_samples(folder / data["train"], data["samples"])
     else:
         write_samples(folder / "train.jsonl", run.form, data["samples"])

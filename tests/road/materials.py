@@ -8,7 +8,7 @@ from typing import Any, Final
 
 Row = Mapping[str, Any]
 
-_WORDS: Final = (
+WORDS: Final = (
     "the",
     "quick",
     "brown",
@@ -79,7 +79,7 @@ def tokenizer() -> Any:
         initial_alphabet=bytes_of_text.alphabet(),
         show_progress=False,
     )
-    words.train_from_iterator([" ".join(_WORDS)] * 4, trainer)
+    words.train_from_iterator([" ".join(WORDS)] * 4, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=words,
         pad_token="<pad>",  # noqa: S106  no password
@@ -91,7 +91,7 @@ def tokenizer() -> Any:
 
 
 def _sentence(drawn: random.Random) -> str:
-    return " ".join(drawn.choices(_WORDS, k=drawn.randint(4, 24)))
+    return " ".join(drawn.choices(WORDS, k=drawn.randint(4, 24)))
 
 
 def _messages(drawn: random.Random) -> Row:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.road.painting import BESIDE, SIDE
+
 from tunec.targets.llama_cookbook.schema import REQUIREMENTS as COOKBOOK
 
 Spec = Mapping[str, Any]
@@ -45,6 +47,8 @@ class Run:
     """Whether it is run for each change, and not nightly alone."""
     beside: tuple[str, ...] = ()
     """Pins of packages that the run needs and that the project's environment has not."""
+    pictures: Mapping[str, int] = field(default_factory=dict)
+    """How many pictures each folder of them has."""
 
     @property
     def spec(self) -> Spec:
@@ -52,9 +56,10 @@ class Run:
         return _with(_TRL, self.changed)
 
     @property
-    def is_of_cookbook(self) -> bool:
-        """Whether llama-cookbook's own loop trains, and not transformers' Trainer."""
-        return self.spec["targets"] == ["llama-cookbook"]
+    def loop(self) -> str:
+        """Whose loop trains: a target's own, or else transformers' Trainer."""
+        (target,) = self.spec["targets"]
+        return target if target in ("llama-cookbook", "simpletuner") else "transformers"
 
 
 def _zero(stage: int) -> Spec:
@@ -86,6 +91,20 @@ def _script(adapter: str) -> Spec:
     files = [f"huggingface/{name}" if name != "-" else name for name in named]
     run = {"script": "train.py", "arguments": [*files, "train.jsonl"]}
     return {"targets": ["huggingface"], "run": run}
+
+
+def _painting(name: str, steps: int, pictures: Mapping[str, int], **changed: Any) -> Run:
+    """SimpleTuner over folders of pictures."""
+    asked = {
+        "model": {"path": "./painting", "config": "painting/transformer/config.json"},
+        "method": "lora",
+        "batch": {"global": 4},
+        "targets": ["simpletuner"],
+        **changed,
+    }
+    seen = {"train": "pictures", "samples": sum(pictures.values()), "resolution": SIDE}
+    whole = {**asked, "data": {**seen, "sequence": None, **changed.get("data", {})}}
+    return Run(name, steps, whole, form="pictures", beside=BESIDE, pictures=pictures)
 
 
 RUNS: Final = (
@@ -172,6 +191,21 @@ RUNS: Final = (
             "data": {"train": "train.parquet", "images": {"per_sample": 1}},
         },
         form="images",
+    ),
+    _painting(
+        "pictures",
+        7,
+        {"pictures": 11},
+        train={"steps": 7, "schedule": "polynomial", "warmup": 3},
+        pin={"schedule.save_steps": 3, "schedule.keep_checkpoints": None},
+    ),
+    _painting(
+        "pictures of two folders, accumulated, for two epochs",
+        10,  # a rank has 5 pictures and twice 2 an epoch, so 9 batches, of which two make a step
+        {"pictures": 9, "closeups": 4},
+        data={"train": ["pictures", {"path": "closeups", "times": 2}], "samples": 17},
+        train={"epochs": 2},
+        pin={"batch.micro": 1, "schedule.save_steps": 2, "schedule.keep_checkpoints": 3},
     ),
     Run("preferences", 7, {"method": "lora", "objective": "dpo"}, form="pairs", always=True),
     Run("preferences in full", 7, {"method": "full", "objective": "dpo"}, form="pairs"),

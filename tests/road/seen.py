@@ -54,7 +54,7 @@ def seen(journey: Journey) -> Seen:
         **{name: _count(title, journey.log) for name, title in _COUNTS.items()},
         rates=tuple(each for _, each in _logged("learning_rate", journey.output)),
         evaluated=tuple(step for step, _ in _logged("eval_loss", journey.output)),
-        checkpoints=_checkpoints(journey.output),
+        checkpoints=checkpoints_in(journey.output),
         loaded=loaded(journey),
         adapted=adapted(journey.output),
     )
@@ -66,13 +66,14 @@ def _count(title: str, log: str) -> int:
     return int(found[1].replace(",", ""))
 
 
-def _checkpoints(output: Path) -> tuple[int, ...]:
+def checkpoints_in(output: Path) -> tuple[int, ...]:
+    """Steps whose checkpoints are in a folder."""
     return tuple(sorted(int(each.name.split("-")[1]) for each in output.glob("checkpoint-*")))
 
 
 def _logged(name: str, output: Path) -> Iterator[tuple[int, float]]:
     """The steps at which the Trainer logged a value, with the value."""
-    last = output / f"checkpoint-{_checkpoints(output)[-1]}" / "trainer_state.json"
+    last = output / f"checkpoint-{checkpoints_in(output)[-1]}" / "trainer_state.json"
     history = json.loads(last.read_text("utf-8"))["log_history"]
     return ((each["step"], each[name]) for each in history if name in each)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tunec.compiler.consumers.environments import prepare
 
 HERE: Final = Path(__file__).parent
-_PROGRAMS: Final = Path(sys.executable).parent
+_PROGRAMS: Final = (Path(sys.executable).parent, HERE / "programs")
 _SECONDS: Final = 900
 """After which a run that hangs is ended; no run comes near it."""
 
@@ -21,6 +21,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
     "PYTHONWARNINGS": "ignore",
+    "SIMPLETUNER_LOG_LEVEL": "INFO",
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_VERBOSITY": "info",
 }
@@ -66,7 +67,7 @@ def travel(project: Path, beside: Sequence[str] = ()) -> Journey:
 
 def start(project: Path, *words: str, libraries: Sequence[str] = ()) -> str:
     """What `out/run.sh` of a project prints to its end, with further words for its trainer."""
-    path = os.pathsep.join([str(_PROGRAMS), os.environ["PATH"]])
+    path = os.pathsep.join([*map(str, _PROGRAMS), os.environ["PATH"]])
     found = [str(HERE / "cpu"), *libraries, os.environ.get("PYTHONPATH")]
     places = os.pathsep.join(filter(None, found))
     caches = {"HF_HOME": str(project / "cache"), "TMPDIR": str(project)}

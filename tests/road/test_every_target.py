@@ -11,7 +11,6 @@ TRAVELLED_ELSEWHERE = {
     "slurm": "tests/clusters submits its jobs to a real controller, with another program to start",
     "kubeflow": "tests/clusters runs the lines of its jobs as pods; no cluster runs here",
     "skypilot": "it rents machines; its own parser reads the task (tests/consumers)",
-    "simpletuner": "untried: it imports some sixty packages, and encodes by a whole pipeline",
     "glm4": "its script is in no package, and the model is code of its own repository",
     "minicpm-v": "its script is in no package, and the model is code of its own repository",
     "visualglm": "its script is in no package, and SwissArmyTransformer asks for CUDA",

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 from tests.road.runs import RUNS, Run
 from tests.road.seen import Seen, arguments_of, linear_modules, seen, settings_of_deepspeed
 from tests.road.seen_cookbook import seen_of_cookbook
+from tests.road.seen_painting import linear_modules_of_denoiser, seen_of_painting
 from tests.road.started import Journey, Plan, start, tunec
 
 pytestmark = [
@@ -21,15 +21,16 @@ pytestmark = [
 ]
 
 
-def marked(runs: Iterable[Run]):
-    """Runs as parameters, most of them nightly."""
+def of_loop(loop: str):
+    """Runs that a loop trains as parameters, most of them nightly."""
     return [
         pytest.param(run, id=run.name, marks=() if run.always else pytest.mark.nightly)
-        for run in runs
+        for run in RUNS
+        if run.loop == loop
     ]
 
 
-@pytest.mark.parametrize("run", marked(run for run in RUNS if not run.is_of_cookbook))
+@pytest.mark.parametrize("run", of_loop("transformers"))
 def test_a_bundle_trains_what_was_asked(run, travelled, models):
     journey = travelled(run)
     told = seen(journey)
@@ -38,13 +39,13 @@ def test_a_bundle_trains_what_was_asked(run, travelled, models):
     agrees_with_plan(told, journey.plan)
     model = (models / run.spec["model"]).resolve()
     assert told.loaded == (model / "model.safetensors",)
-    assert told.adapted == planned_adapters(journey.plan, model)
+    assert told.adapted == planned_adapters(journey.plan, linear_modules(model))
     agrees_with_engine(journey)
     for key, value in run.spec.get("extra", {}).get("trl", {}).items():
         assert getattr(arguments_of(journey), key) == value
 
 
-@pytest.mark.parametrize("run", marked(run for run in RUNS if run.is_of_cookbook))
+@pytest.mark.parametrize("run", of_loop("llama-cookbook"))
 def test_llama_cookbook_trains_what_was_asked(run, travelled, models):
     journey = travelled(run)
     told, plan = seen_of_cookbook(journey), journey.plan
@@ -56,7 +57,28 @@ def test_llama_cookbook_trains_what_was_asked(run, travelled, models):
     assert told.trained == sum(told.batches)
     model = (models / run.spec["model"]).resolve()
     assert told.loaded == (model / "model.safetensors",)
-    assert told.adapted == planned_adapters(plan, model)
+    assert told.adapted == planned_adapters(plan, linear_modules(model))
+
+
+@pytest.mark.parametrize("run", of_loop("simpletuner"))
+def test_simpletuner_trains_what_was_asked(run, travelled, models):
+    journey = travelled(run)
+    told, plan = seen_of_painting(journey), journey.plan
+    assert told.world == plan["parallel.world"] == 2
+    assert told.micro == plan["batch.micro"]
+    assert told.accumulation == plan["batch.accumulation"]
+    assert told.global_batch == plan["batch.global"]
+    assert told.steps == run.steps
+    assert plan["schedule.steps"] in (told.steps, None)
+    assert max(told.drawn) == sum(math.ceil(each / told.world) for each in run.pictures.values())
+    assert told.updates == math.ceil(told.batches / told.accumulation)
+    assert told.rates == pytest.approx(planned_rates(told, plan)[1:], rel=5e-3)
+    every, kept = plan["schedule.save_steps"], plan["schedule.keep_checkpoints"] or 0
+    assert told.checkpoints == tuple(range(every, told.steps + 1, every))[-kept:]
+    model = (models / "painting").resolve()
+    assert told.loaded == (model,)
+    modules = linear_modules_of_denoiser(model / "transformer")
+    assert told.adapted == planned_adapters(plan, modules)
 
 
 @pytest.mark.nightly
@@ -104,8 +126,8 @@ def agrees_with_engine(journey: Journey) -> None:
         assert said["grad_accum_dtype"] == plan["states.gradients"]
 
 
-def planned_adapters(plan: Plan, model: Path) -> frozenset[str]:
-    """The modules of the model's own weights that PEFT's rule picks by the plan's targets.
+def planned_adapters(plan: Plan, modules: Iterable[str]) -> frozenset[str]:
+    """The linear modules of the model's own weights that PEFT's rule picks by the plan's targets.
 
     peft 0.21.2 tuners/tuners_utils.py `check_target_module_exists`.
     """
@@ -114,9 +136,7 @@ def planned_adapters(plan: Plan, model: Path) -> frozenset[str]:
     said = plan["adapter.targets"]
     patterns = [said] if isinstance(said, str) else [rf"(.*\.)?{name}" for name in said]
     return frozenset(
-        name
-        for name in linear_modules(model)
-        if any(re.fullmatch(pattern, name) for pattern in patterns)
+        name for name in modules if any(re.fullmatch(pattern, name) for pattern in patterns)
     )
 
 

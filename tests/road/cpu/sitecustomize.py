@@ -5,6 +5,7 @@ answered here, as each program's module is imported.
 """
 
 import importlib.machinery
+import importlib.util
 import os
 import sys
 
@@ -24,16 +25,31 @@ def train_on_cpu(module):
     arguments.__post_init__ = on_cpu
 
 
-def shard_on_cpu(module):
-    """FSDP over gloo: accelerate looks for its plugin only where several GPUs were found.
+def launch_on_cpu(module):
+    """Several processes: accelerate starts them where it finds several GPUs, or is told of them.
 
-    accelerate 1.15.0 state.py `AcceleratorState.__init__`.
+    accelerate 1.15.0 commands/launch.py `_validate_launch_command`.
+    """
+    as_written = module._validate_launch_command
+
+    def on_cpu(args):
+        found = as_written(args)
+        args.multi_gpu |= args.num_processes > 1 and not (args.use_deepspeed or args.use_fsdp)
+        return found
+
+    module._validate_launch_command = on_cpu
+
+
+def shard_on_cpu(module):
+    """Ranks meet over gloo, FSDP's too: accelerate looks for its plugin only among several GPUs.
+
+    accelerate 1.15.0 state.py `PartialState._prepare_backend`, `AcceleratorState.__init__`.
     """
     state = module.PartialState
     as_written = state.__init__
 
-    def on_cpu(self, *words, **options):
-        as_written(self, *words, **options)
+    def on_cpu(self, cpu=True, **options):
+        as_written(self, cpu=True, **options)
         several = self.distributed_type == module.DistributedType.MULTI_CPU
         if several and os.environ.get("ACCELERATE_USE_FSDP") == "true":
             self.distributed_type = module.DistributedType.MULTI_GPU
@@ -80,7 +96,36 @@ def log_settings(module):
         handler.setLevel("INFO")
 
 
+def collate_on_cpu(module):
+    """Latents stay where they are: memory is pinned for a GPU to read it.
+
+    simpletuner 4.10.1 helpers/training/collate.py `compute_latents`.
+    """
+    import torch
+
+    torch.Tensor.pin_memory = lambda self, device=None: self
+
+
+def import_simpletuner():
+    """Packages that other families and trackers of SimpleTuner import are stood in for.
+
+    torchvision's operators are declared, since it comes for another build of torch.
+    """
+    from pathlib import Path
+
+    from tunec.targets import simpletuner
+
+    file = Path(simpletuner.__path__[0], "consumer", "shims.py")
+    spec = importlib.util.spec_from_file_location("shims_of_simpletuner", file)
+    shims = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(shims)
+    shims.install()
+
+
+BEFORE = {"simpletuner": import_simpletuner}
 PATCHES = {
+    "accelerate.commands.launch": launch_on_cpu,
+    "simpletuner.helpers.training.collate": collate_on_cpu,
     "transformers.training_args": train_on_cpu,
     "accelerate.state": shard_on_cpu,
     "accelerate.utils.dataclasses": make_on_cpu,
@@ -90,10 +135,14 @@ PATCHES = {
 
 
 class PatchOnImport:
-    """Finds the modules of `PATCHES` where they are, and patches each when it has been executed."""
+    """Finds the modules of `PATCHES` where they are, and patches each when it has been executed.
+
+    What stands in `BEFORE` is called before a module is looked for.
+    """
 
     def find_spec(self, name, path=None, target=None):
         """The module's own spec, whose loader calls the patch in the end."""
+        BEFORE.pop(name, bool)()
         patch = PATCHES.get(name)
         spec = importlib.machinery.PathFinder.find_spec(name, path, target) if patch else None
         if spec is None:
