@@ -20,12 +20,16 @@ def supervised(trainer: str) -> Mapping[str, Cannot]:
     }
 
 
+def adding_no_noise(trainer: str) -> Mapping[str, Cannot]:
+    """The refusal of a trainer without noise on embeddings."""
+    reason = f"{trainer} adds no noise to embeddings"
+    return {"runtime.neftune_alpha": Cannot(reason, loses=True, harmless=(None,))}
+
+
 def training_plainly(trainer: str) -> Mapping[str, Cannot]:
     """The refusals of a trainer without noise on embeddings and arguments of a schedule."""
     return {
-        "runtime.neftune_alpha": Cannot(
-            f"{trainer} adds no noise to embeddings", loses=True, harmless=(None,)
-        ),
+        **adding_no_noise(trainer),
         "schedule.arguments": Cannot(
             f"no key tells a schedule of {trainer} more than its length and warm-up",
             loses=True,

@@ -54,7 +54,7 @@ def schedule_training(facts: Facts, draft: Draft) -> Outcome:
     kind = scribe.say("schedule.kind", kind, why, spec("train.schedule"))
     train = facts.spec.train
     why = as_given(train, "schedule_arguments", "not given")
-    told = tuple(train.schedule_arguments.items())
+    told = tuple(sorted(train.schedule_arguments.items()))
     scribe.say("schedule.arguments", told, why, spec("train.schedule_arguments"))
     _warmup(scribe, draft, kind, length)
     expected = length.expected

@@ -11,10 +11,11 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
+from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.target import on_deepspeed
 from tunec.targets.deepspeed.scheduler import is_known
-from tunec.targets.simpletuner.rows.schedule import lacks_steps
+from tunec.targets.simpletuner.rows.schedule import KINDS, lacks_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,21 @@ RULES: Final = (
         ("optimizer.name", "parallel.engine"),
         "use adamw, lion or muon, or `engine: ddp`",
         "helpers/training/deepspeed_optimizers.py SUPPORTED_OPTIMIZERS",
+    ),
+    Rule(
+        lambda plan: not on_deepspeed(plan) and plan.schedule.kind not in KINDS,
+        f"its --lr_scheduler can say {joined(KINDS)}",
+        ("schedule.kind",),
+        "use constant_with_warmup, or linear",
+        "helpers/training/custom_schedule.py get_lr_scheduler",
+    ),
+    Rule(
+        lambda plan: plan.data.samples is not None and plan.data.samples < plan.batch.global_,
+        "it ends with 'Dataset configuration will produce zero usable batches'",
+        ("data.samples", "batch.global"),
+        "give a smaller batch.global, or see the pictures several times: "
+        "`train: [{path: ..., times: 2}]`",
+        "helpers/metadata/backends/base.py split_buckets_between_processes",
     ),
     Rule(
         lambda plan: not is_known(plan) if on_deepspeed(plan) else lacks_steps(plan),

@@ -20,7 +20,7 @@ from tunec.targets.simpletuner.rows.precision import PRECISION
 from tunec.targets.simpletuner.rows.recomputation import CHECKPOINTING
 from tunec.targets.simpletuner.rows.run import DATA_FILE, RUN
 from tunec.targets.simpletuner.rows.schedule import SCHEDULE
-from tunec.targets.trainers import supervised, training_plainly
+from tunec.targets.trainers import adding_no_noise, supervised
 
 _RELEASES: Final = (
     *("3.1.6", "3.2.3", "3.3.4", "4.0.6", "4.1.3", "4.2.3", "4.3.5", "4.4.1", "4.5.2", "4.6.1"),
@@ -99,10 +99,7 @@ _CANNOT: Final = {
         if slot.startswith("fsdp.")
     },
     **supervised("SimpleTuner"),
-    **training_plainly("SimpleTuner"),
-    "data.more": Cannot(
-        "its multidatabackend.json is written for one folder of pictures to train on", True, ((),)
-    ),
+    **adding_no_noise("SimpleTuner"),
     "model.kind": Cannot("SimpleTuner trains diffusion models", True, ("diffusion",)),
     "model.trust_remote_code": Cannot("its model classes are its own", True, (False,)),
     "launch.launcher": Cannot("`simpletuner train` starts accelerate", True, ("accelerate",)),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tunec.compiler.consumers.sets import choose
+from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import (
     Answers,
@@ -44,10 +45,10 @@ def where(case: Case) -> Where:
 
 def _folder(case: Case) -> dict[str, Any]:
     """The folder as SimpleTuner finds it; the data's own folders are empty."""
-    data = case.plan.data
+    named = (*training_data(case.plan), case.plan.data.evaluation)
     return {
         "files": {name: each.text for name, each in case.delivered.items()},
-        "folders": [each for each in (data.train, data.evaluation) if each and "." not in each],
+        "folders": [each for each in dict.fromkeys(named) if each and "." not in each],
     }
 
 
@@ -107,26 +108,22 @@ def _hear_data(case: Case, answer: Any) -> Heard:
     broken = [f"{each['field']}: {each['message']}" for each in data["rules"]]
     if broken:
         return Heard(refused="; ".join(broken))
-    return Heard(facts=facts(_data(data["backends"], plan.data)))
+    return Heard(facts=facts(_data(data["backends"], plan)))
 
 
-def _data(backends: Any, planned: Any) -> list[tuple[str, str, Any, Any]]:
+def _data(backends: Any, plan: Plan) -> list[tuple[str, str, Any, Any]]:
     """Folders, sizes and purposes; a size by area is kept in megapixels, a million each."""
     kinds = [each["dataset_type"] for each in backends]
-    train: Mapping[str, Any] = next(
-        (each for each in backends if each["dataset_type"] == "image"), {}
-    )
-    config = train.get("config", {})
-    side = (config.get("resolution", 0) * 1e6) ** 0.5
+    trained = [each["config"] for each in backends if each["dataset_type"] == "image"]
+    folders = [
+        each.get("instance_data_dir") for each in trained for _ in range(each.get("repeats", 0) + 1)
+    ]
+    side = (trained[0].get("resolution", 0) * 1e6) ** 0.5 if trained else 0
     return [
-        ("data.train", "[0].instance_data_dir", planned.train, config.get("instance_data_dir")),
-        ("data.image_width", "[0].resolution", planned.image_width, round(side)),
-        (
-            "data.evaluation",
-            "[2].dataset_type",
-            planned.evaluation is not None,
-            "eval" in kinds,
-        ),
+        ("data.train", "[0].instance_data_dir", plan.data.train, next(iter(folders), None)),
+        ("data.more", "[0].repeats", list(plan.data.more), folders[1:]),
+        ("data.image_width", "[0].resolution", plan.data.image_width, round(side)),
+        ("data.evaluation", "[2]", plan.data.evaluation is not None, "eval" in kinds),
     ]
 
 

@@ -1,38 +1,51 @@
-"""multidatabackend.json: the list of data sets, the first of them the pictures to train on.
+"""multidatabackend.json: the list of data sets, the first of them pictures to train on.
 
-Keys are addressed by position: `[0]` the training pictures, `[1]` the cache of text embeddings,
-`[2]` pictures for evaluation.
+Keys are addressed by position: `[0]` the first folder of training pictures, `[1]` the cache of text
+embeddings, then pictures for evaluation and further folders to train on.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
-from tunec.compiler.ir.plan import Plan
+from tunec.compiler.ir.plan import Plan, training_data
 from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed
 
 FACTORY: Final = "simpletuner 3.1.6 and 4.10.1, helpers/data_backend/factory.py init_backend_config"
+REPEATS: Final = (
+    "simpletuner 3.1.6 and 4.10.1, helpers/metadata/backends/discovery.py `__len__`: a picture is "
+    "seen `repeats + 1` times an epoch"
+)
 
-_TRAIN, _TEXT, _EVALUATION = "[0]", "[1]", "[2]"
+_TRAIN, _TEXT = "[0]", "[1]"
+_FURTHER: Final = tuple(f"[{position}]" for position in range(2, 18))
+"""Where data sets are written beside these two; more folders have no row."""
+_OTHERS: Final = (_TEXT, *_FURTHER)
+"""Where they are read: in a file of another's the second may be one to train on."""
+_FOLDER, _REPEATS = f"{_TRAIN}.instance_data_dir", f"{_TRAIN}.repeats"
 
 
-def _pictures(at: str, name: str, folder: str, kind: str, side: int) -> Mapping[str, Json]:
+def _pictures(name: str, folder: str, kind: str, side: int, times: int = 1) -> dict[str, Json]:
+    repeats = {"repeats": times - 1} if times > 1 else {}
     return {
-        f"{at}.id": name,
-        f"{at}.type": "local",
-        f"{at}.dataset_type": kind,
-        f"{at}.instance_data_dir": folder,
-        f"{at}.resolution": side,
-        f"{at}.resolution_type": "pixel_area",
+        "id": name,
+        "type": "local",
+        "dataset_type": kind,
+        "instance_data_dir": folder,
+        "resolution": side,
+        "resolution_type": "pixel_area",
+        **repeats,
     }
 
 
 def _keys(at: str) -> tuple[str, ...]:
-    return tuple(_pictures(at, "", "", "", 0))
+    return tuple(f"{at}.{key}" for key in _pictures("", "", "", 0))
 
 
 def _write_train(plan: Plan) -> Mapping[str, Json]:
-    return _pictures(_TRAIN, "train", plan.data.train, "image", plan.data.image_width)
+    train = _pictures("train", plan.data.train, "image", plan.data.image_width)
+    return {f"{_TRAIN}.{key}": value for key, value in train.items()}
 
 
 def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
@@ -45,17 +58,45 @@ def _read_train(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return slots
 
 
-def _write_evaluation(plan: Plan) -> Mapping[str, Json]:
-    folder = plan.data.evaluation
-    if folder is None:
-        return {}
-    return _pictures(_EVALUATION, "evaluation", folder, "eval", plan.data.image_width)
+def _folders(plan: Plan) -> list[tuple[str, int]]:
+    """Each folder to train on, in their order, with how often an epoch sees it there."""
+    return [(folder, len(list(same))) for folder, same in groupby(training_data(plan))]
 
 
-def _read_evaluation(found: Mapping[str, Json]) -> Mapping[str, Any]:
-    if found.get(f"{_EVALUATION}.dataset_type") != "eval":
-        return {}
-    return {"data.evaluation": found.get(f"{_EVALUATION}.instance_data_dir")}
+def _write_further(plan: Plan) -> Mapping[str, Json]:
+    (first, times), *others = _folders(plan)
+    side, evaluation = plan.data.image_width, plan.data.evaluation
+    sets = [_pictures("evaluation", evaluation, "eval", side)] if evaluation else []
+    sets += [
+        _pictures(f"train-{number}", folder, "image", side, often)
+        for number, (folder, often) in enumerate(others, 2)
+    ]
+    keys = {_FOLDER: first, **dict(zip(_FURTHER, sets, strict=False))}
+    return {**keys, _REPEATS: times - 1} if times > 1 else keys
+
+
+def _read_further(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    first = {"instance_data_dir": found.get(_FOLDER), "repeats": found.get(_REPEATS)}
+    others = [each for at in _OTHERS if isinstance(each := found.get(at), Mapping)]
+    held = (each for each in others if each.get("dataset_type") == "eval")
+    slots: dict[str, Any] = {"data.evaluation": next(held, {}).get("instance_data_dir")}
+    trained = [first, *(each for each in others if _is_trained_on(each))]
+    if all(each.get("instance_data_dir") for each in trained):
+        _, *more = _seen(trained)
+        slots["data.more"] = tuple(more)
+    return slots
+
+
+def _is_trained_on(item: Mapping[str, Json]) -> bool:
+    """Whether a data set is of pictures to train on, as those are that name no type."""
+    is_off = item.get("disabled") or item.get("disable")
+    return item.get("dataset_type", "image") == "image" and not is_off
+
+
+def _seen(trained: Sequence[Mapping[str, Json]]) -> Iterator[str]:
+    for each in trained:
+        repeats = each.get("repeats")
+        yield from (each["instance_data_dir"],) * (1 + (repeats if isinstance(repeats, int) else 0))
 
 
 DATA: Final = (
@@ -77,12 +118,12 @@ DATA: Final = (
         }.items()
     ),
     Entry(
-        _keys(_EVALUATION),
-        ("data.evaluation",),
-        _write_evaluation,
-        _read_evaluation,
-        FACTORY,
-        absent=((ALWAYS, {"data.evaluation": None}),),
+        (_FOLDER, _REPEATS, *_OTHERS),
+        ("data.more", "data.evaluation"),
+        _write_further,
+        _read_further,
+        f"{FACTORY}; {REPEATS}",
+        absent=((ALWAYS, {"data.more": (), "data.evaluation": None}),),
     ),
     fixed("data.images", 1, f"{FACTORY}: a sample is one picture"),
     fixed("data.sequence", 0, "helpers/caching/text_embeds.py: captions are cut by the tokenizer"),
@@ -95,7 +136,11 @@ DATA: Final = (
 def render(values: Mapping[str, Json], header: Sequence[str]) -> str:
     """The data sets as a list, in the order of their positions; JSON has no room for a header."""
     del header
-    return json.dumps([values[at] for at in sorted(values)], indent=2) + "\n"
+    return json.dumps([values[at] for at in sorted(values, key=_position)], indent=2) + "\n"
+
+
+def _position(at: str) -> int:
+    return int(at.strip("[]"))
 
 
 def parse(text: str) -> Json:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, same
+from tunec.compiler.target import ALWAYS, Entry, Json, fixed, same
 from tunec.targets.simpletuner.families import LAZY_REGISTRY
 from tunec.targets.simpletuner.rows.precision import TRAINER, without_deepspeed
 
@@ -14,17 +14,38 @@ _ALL_CHECKPOINTS: Final = 1_000_000
 """More than any run saves: the parser has no word for keeping all, and its default is 5."""
 
 
+_RISING: Final = ("constant", "constant_with_warmup", "linear")
+_FALLING_ONCE: Final = ("cosine", "cosine_with_min_lr")
+KINDS: Final = (*_RISING, *_FALLING_ONCE, "polynomial")
+"""Shapes that `--lr_scheduler` has a word for. Its cosine_with_restarts leaves the rate where it is
+(`CosineAnnealingHardRestarts.step`: what is left of a division by -1 is 0)."""
+_POLYNOMIAL: Final[Mapping[str, float]] = {"lr_end": 1e-7, "power": 1.0}
+"""transformers 5.23.0 optimization.py `get_polynomial_decay_schedule_with_warmup`."""
+_POWER: Final = 0.8
+_END: Final = 4e-7
+"""Defaults of `--lr_power` and `--lr_end`."""
+
+
 def _write_rates(plan: Plan) -> Mapping[str, Json]:
+    schedule, told = plan.schedule, dict(plan.schedule.arguments)
+    keys = {"lr_scheduler": schedule.kind, "lr_warmup_steps": schedule.warmup_steps}
+    if schedule.kind in _RISING:
+        return keys
+    if schedule.kind == "polynomial":
+        shape = {**_POLYNOMIAL, **told}
+        return {**keys, "lr_end": shape["lr_end"], "lr_power": shape["power"]}
+    return _write_cosine(plan, told.get("min_lr", 0.0)) if schedule.kind in _FALLING_ONCE else {}
+
+
+def _write_cosine(plan: Plan, end: Json) -> Mapping[str, Json]:
     """Cosine has no warm-up: `lr_warmup_steps` is its half period, so all steps of the run."""
     schedule = plan.schedule
-    if schedule.kind != "cosine":
-        return {"lr_scheduler": schedule.kind, "lr_warmup_steps": schedule.warmup_steps}
     if schedule.warmup_steps or schedule.epochs is not None:
         return {}
     return {
         "lr_scheduler": "cosine",
         "lr_warmup_steps": schedule.steps,
-        "lr_end": 0.0,
+        "lr_end": end,
         "max_train_steps": schedule.steps,
     }
 
@@ -35,37 +56,59 @@ def _read_rates(found: Mapping[str, Json], *, rewrites: bool) -> Mapping[str, An
     kind = found.get("lr_scheduler", "constant_with_warmup")
     steps = int(found.get("lr_warmup_steps", 0))
     if kind in ("cosine", "cosine_with_warmup"):
-        return _cosine(steps, int(found.get("max_train_steps") or 0))
+        return _cosine(steps, int(found.get("max_train_steps") or 0), found.get("lr_end", 0.0))
+    if kind == "polynomial":
+        return _shape(kind, steps, _polynomial(found))
     if kind == "constant":
         kind, steps = ("constant_with_warmup", steps) if rewrites and steps else (kind, 0)
-    if kind not in ("constant", "constant_with_warmup", "linear"):
-        return {}
-    return {"schedule.kind": kind, "schedule.warmup_steps": steps}
+    return _shape(kind, steps) if kind in _RISING else {}
 
 
-def _cosine(half_period: int, steps: int) -> Mapping[str, Any]:
+def _shape(kind: str, warmup: int, told: Mapping[str, Json] | None = None) -> Mapping[str, Any]:
+    arguments = tuple((told or {}).items())
+    return dict(zip(_SHAPE, (kind, warmup, arguments), strict=True))
+
+
+_SHAPE: Final = ("schedule.kind", "schedule.warmup_steps", "schedule.arguments")
+
+
+def _polynomial(found: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What is said otherwise than transformers has it unasked."""
+    said = {"lr_end": found.get("lr_end", _END), "power": found.get("lr_power", _POWER)}
+    return {name: value for name, value in said.items() if value != _POLYNOMIAL[name]}
+
+
+def _cosine(half_period: int, steps: int, end: Json) -> Mapping[str, Any]:
     """Our cosine falls once, to the end of the run; theirs rises again after its half period."""
-    falls_once = half_period > 0 and half_period == steps
-    return {"schedule.kind": "cosine", "schedule.warmup_steps": 0} if falls_once else {}
+    if half_period <= 0 or half_period != steps:
+        return {}
+    return _shape("cosine_with_min_lr", 0, {"min_lr": end}) if end else _shape("cosine", 0)
+
+
+def _moves_by_itself(plan: Plan) -> bool:
+    """Whether SimpleTuner's own schedule moves the rate, and can be told how."""
+    is_known = plan.schedule.kind in KINDS and not lacks_steps(plan)
+    return is_known and without_deepspeed(plan)
 
 
 def _rates(*, rewrites: bool, since: str | None = None, until: str | None = None) -> Entry:
+    keys = ("lr_scheduler", "lr_warmup_steps", "lr_end", "lr_power", "max_train_steps")
     return Entry(
-        ("lr_scheduler", "lr_warmup_steps", "lr_end", "max_train_steps", "deepspeed_config"),
-        ("schedule.kind", "schedule.warmup_steps"),
+        (*keys, "deepspeed_config"),
+        _SHAPE,
         _write_rates,
         lambda found: _read_rates(found, rewrites=rewrites),
         f"{SCHEDULES}; cli_utils.normalize_lr_scheduler_value from 4.0.0 on",
         since,
         until,
-        when=lambda plan: without_deepspeed(plan) and not lacks_steps(plan),
+        when=_moves_by_itself,
     )
 
 
 def lacks_steps(plan: Plan) -> bool:
     """Whether the schedule cannot be said: it counts steps, and a share or the end is not known."""
     schedule = plan.schedule
-    ends = schedule.kind == "cosine" and schedule.epochs is not None
+    ends = schedule.kind in _FALLING_ONCE and schedule.epochs is not None
     return schedule.warmup_steps is None or ends
 
 
@@ -112,6 +155,12 @@ def _read_keeping(found: Mapping[str, Json]) -> Mapping[str, Any]:
 SCHEDULE: Final = (
     _rates(rewrites=False, until=LAZY_REGISTRY),
     _rates(rewrites=True, since=LAZY_REGISTRY),
+    fixed(
+        "schedule.arguments",
+        (),
+        f"{TRAINER} init_lr_scheduler: DeepSpeed's schedule is told its length and warm-up",
+        when=lambda plan: not _moves_by_itself(plan),
+    ),
     Entry(
         ("max_train_steps", "num_train_epochs"),
         ("schedule.steps", "schedule.epochs"),
