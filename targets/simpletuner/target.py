@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.analyses.counting import Counting, of_whole_and_partial
+from tunec.compiler.analyses.counting import Counting, of_accumulations
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
 from tunec.compiler.starting import Start
@@ -114,10 +114,11 @@ _CONFIG: Final = tuple(
 def _counting(dialect: Dialect, _: Mapping[str, Any]) -> Counting:
     """Each shape of picture has batches of its own, so the number is known for one shape alone.
 
+    An accumulation goes on in the next epoch, and the last one is left out where it is incomplete:
     simpletuner 3.1.6 and 4.10.1 helpers/metadata/backends/discovery.py `__len__`, helpers/training/
-    trainer.py `_recalculate_training_steps`.
+    trainer.py `train`, though `_recalculate_training_steps` counts each epoch's tail as a step.
     """
-    return Counting(f"simpletuner {dialect['']}", of_whole_and_partial, is_exact=False)
+    return Counting(f"simpletuner {dialect['']}", of_accumulations, is_exact=False)
 
 
 TARGET: Final = Target(

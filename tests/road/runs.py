@@ -201,7 +201,7 @@ RUNS: Final = (
     ),
     _painting(
         "pictures of two folders, accumulated, for two epochs",
-        10,  # a rank has 5 pictures and twice 2 an epoch, so 9 batches, of which two make a step
+        9,  # a rank has 5 pictures and twice 2 an epoch, so 18 batches, of which two make a step
         {"pictures": 9, "closeups": 4},
         data={"train": ["pictures", {"path": "closeups", "times": 2}], "samples": 17},
         train={"epochs": 2},

@@ -30,8 +30,10 @@ class PaintingSeen:
     updates: int
     """Optimizer steps of an epoch."""
     epochs: int
+    limit: int
+    """Optimizer steps of the run as it counted them: each epoch's tail as a step."""
     steps: int
-    """Optimizer steps of the run, as it counted them."""
+    """Optimizer steps that it took."""
     rates: tuple[float, ...]
     """The rate of each step but the first, to three digits."""
     drawn: tuple[int, ...]
@@ -61,8 +63,9 @@ def seen_of_painting(journey: Journey) -> PaintingSeen:
         batches=counted["total_num_batches"],
         updates=counted["num_update_steps_per_epoch"],
         epochs=counted["num_train_epochs"],
-        steps=counted["max_train_steps"],
-        rates=tuple(rate for _, rate in sorted(bars.items())[:-1]),
+        limit=counted["max_train_steps"],
+        steps=max(bars),
+        rates=tuple(bars[step] for step in range(1, max(bars))),
         drawn=drawn,
         checkpoints=checkpoints,
         loaded=_loaded(journey),

@@ -10,6 +10,7 @@ refuses comes back as `error: {stage, type, message}`. The entry points are thos
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tunec.targets.simpletuner.consumer.counting import count
 from tunec.targets.simpletuner.consumer.flags import defaults, families, schema
 from tunec.targets.simpletuner.consumer.resolve import resolve
 from tunec.targets.simpletuner.consumer.running import launch, schedule, step
@@ -23,4 +24,5 @@ VERBS: Final[Mapping[str, Callable[[Question], Answer]]] = {
     "launch": launch,
     "step": step,
     "schedule": schedule,
+    "count": count,
 }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import ALWAYS, Entry, Json, fixed, same
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, same
 from tunec.targets.simpletuner.families import LAZY_REGISTRY
 from tunec.targets.simpletuner.rows.precision import TRAINER, without_deepspeed
 
@@ -112,6 +112,10 @@ def lacks_steps(plan: Plan) -> bool:
     return schedule.warmup_steps is None or ends
 
 
+def _is_in_steps(plan: Plan) -> bool:
+    return plan.schedule.epochs is None
+
+
 def _write_epochs(plan: Plan) -> Mapping[str, Json]:
     epochs = plan.schedule.epochs
     if epochs is None or epochs != int(epochs):
@@ -167,7 +171,15 @@ SCHEDULE: Final = (
         lambda plan: {"max_train_steps": plan.schedule.steps, "num_train_epochs": 0},
         _read_steps,
         "helpers/configuration/cmd_args.py: both above 0 are refused, and epochs default to 1",
-        when=lambda plan: plan.schedule.epochs is None,
+        when=_is_in_steps,
+    ),
+    constant(
+        "ignore_final_epochs",
+        True,
+        "3.1.6 to 4.4.1 helpers/training/trainer.py train: the run ends with the epochs that the "
+        "steps are thought to take, each epoch's tail counted as a step",
+        until="4.5",
+        when=_is_in_steps,
     ),
     Entry(
         ("max_train_steps", "num_train_epochs"),
