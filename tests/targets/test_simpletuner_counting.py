@@ -66,7 +66,7 @@ class Drawn:
 
 def drawn(seed: int, folders: int) -> Drawn:
     """A run of so many folders, none of which is too small for a batch."""
-    of = random.Random(seed)
+    of = random.Random(seed)  # noqa: S311  sizes, not secrets
     micro, accumulation, processes = of.randint(1, 4), of.randint(1, 4), of.choice((1, 2, 3, 4, 8))
     batch = micro * accumulation * processes
     return Drawn(
