@@ -42,7 +42,6 @@ imports:
 generated:
     python -m tunec.schemas.hardware.catalogue --check
     python -m tunec.compiler.frontend.json_schema --check
-    python -m tunec.targets.generate_silence --check
     python -m docs.generate --check
 
 # fetch the consumers that tests ask, those that are not here yet (needs PyPI)
@@ -66,7 +65,6 @@ format:
 generate:
     python -m tunec.schemas.hardware.catalogue
     python -m tunec.compiler.frontend.json_schema
-    python -m tunec.targets.generate_silence
     python -m docs.generate
 
 # renew the consumers' JSON Schemas, asking each release of each consumer (needs PyPI, minutes)

@@ -363,7 +363,7 @@ def rules_page() -> str:
 
 
 def _rule_row(subject_: str, found: Rule) -> tuple[str, ...]:
-    page = f"../compiler/lints/{subject_}/{found.name}.md"
+    page = f"../compiler/lints/checks/{subject_}/{found.name}.md"
     what = CONSEQUENCES[found.consequence]
     return (f"[{found.name}]({page})", found.severity, what, rule_title(found.name))
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Severity
-from tunec.compiler.lints.batch.counts import is_number
 from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding
 from tunec.compiler.lints.run import Run

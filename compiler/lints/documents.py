@@ -165,7 +165,7 @@ class _Reader:
         )
         self.documents += [document, *map(self._with_table, views(document))]
         if kind == "simpletuner":
-            from tunec.compiler.lints.diffusion.env_file import flags_view
+            from tunec.compiler.lints.facts.simpletuner_env import flags_view
 
             self._in_words_of_simpletuner(flags_view(document))
         if path is not None:
@@ -204,7 +204,7 @@ class _Reader:
         document = Document(name, kind, parsed.format, parsed.text, root, unknown=parsed.unknown)
         self.documents += [document, *map(self._with_table, views(document))]
         if parsed.reader == "diffusers":
-            from tunec.compiler.lints.diffusion.account import example_view
+            from tunec.compiler.lints.facts.example_memory import example_view
 
             self._in_words_of_simpletuner(example_view(document, parsed.program))
         if path is not None:

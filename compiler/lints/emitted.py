@@ -19,10 +19,9 @@ from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.show import show
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.environment import Environment
-from tunec.compiler.lints.index import rule_of
+from tunec.compiler.lints.index import rules_for
 from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.silence import known_rules, outspoken
 from tunec.compiler.lints.telling import check_rule
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
@@ -111,18 +110,14 @@ def objections(
     """What rules find wrong with a plan's files: errors, and what else is worth a warning."""
     target, version = asked
     run = run_of(target, artifacts, environment_of(target, version, facts, plan))
-    return told_of(spoken_by(run, every=bool(plan.runtime.extra)), target, plan)
+    return told_of(spoken_by(run), target, plan)
 
 
-def spoken_by(run: Run, *, every: bool = False) -> Iterator[Diagnostic]:
-    """What every rule finds in a run that is not exempt.
-
-    `every`: with keys that no table knows, so that no rule is known to be silent.
-    """
-    subjects = known_rules()
-    for name in subjects if every else outspoken(run, subjects):
-        if name not in EXEMPT:
-            yield from check_rule(rule_of(subjects[name], name), run)
+def spoken_by(run: Run) -> Iterator[Diagnostic]:
+    """What every rule finds in a run that is not exempt."""
+    for each in rules_for(run.kinds):
+        if each.name not in EXEMPT:
+            yield from check_rule(each, run)
 
 
 def told_of(found: Iterable[Diagnostic], target: Target, plan: Plan) -> tuple[Diagnostic, ...]:

@@ -11,11 +11,10 @@ from tunec.compiler.lints.documents import Reading, read_texts
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.folders import files_of
-from tunec.compiler.lints.index import rule, rule_names
+from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.leniency import is_of_nobody, is_of_nothing
 from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.runs import read_runs
-from tunec.compiler.lints.silence import outspoken
 from tunec.compiler.lints.telling import check_rule, told
 from tunec.compiler.target import Artifact, Target
 from tunec.schemas.frozen import dataclass
@@ -170,9 +169,9 @@ def _agreed(runs: Sequence[_Checked]) -> Iterator[Diagnostic]:
 
 
 def check(run: Run) -> Iterator[Diagnostic]:
-    """What every rule finds in a run; those that are known to find nothing are not imported."""
-    for name in outspoken(run, rule_names()):
-        yield from check_rule(rule(name), run)
+    """What every rule finds in a run."""
+    for each in rules_for(run.kinds):
+        yield from check_rule(each, run)
 
 
 _FIRST: Final = ("", 0, 0)
@@ -194,10 +193,10 @@ def _unreasoned(allowances: Iterable[Allowance]) -> Iterator[Diagnostic]:
 
 
 def _unused(run: _Checked, used: Set[Allowance]) -> Iterator[Diagnostic]:
-    from tunec.compiler.lints.files.unused_allowance import RULE, findings
+    from tunec.compiler.lints.checks.files.files import findings, unused_allowance
 
     rest = [each for each in run.allowed if each not in used]
-    return (told(RULE, each, run.run) for each in findings(rest, rule_names()))
+    return (told(unused_allowance, each, run.run) for each in findings(rest, rule_names()))
 
 
 def catalogue_model(name: str) -> "ResolvedModel | None":

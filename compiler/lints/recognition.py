@@ -12,9 +12,9 @@ from tunec.compiler.frontend.shell_references import (
     starts_engine,
 )
 from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.facts.keys.former import HANDBOOK
 from tunec.compiler.lints.file_names import by_name
 from tunec.compiler.lints.formats import Parsed
-from tunec.compiler.lints.keys.former import HANDBOOK
 from tunec.compiler.lints.kinds import (
     LEAST_SHARE,
     OF_SCRIPTS,

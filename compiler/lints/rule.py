@@ -67,10 +67,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. Its module ends in `RULE = Rule(...)`; its page is the `.md` of the same name.
+    """One rule: a function below `@rule(...)` in a module of `compiler/lints/checks/<subject>`.
 
-    `name` names the bad thing, so that `allow(name)` reads well; the module is
-    `compiler/lints/<subject>/<name with underscores>.py`, the page `<name>.md` beside it.
+    `name` names the bad thing, so that `allow(name)` reads well; its page is `<name>.md` in the
+    folder of its module.
     """
 
     name: str
@@ -87,10 +87,25 @@ class Rule:
     """
     sources: tuple[str, ...]
     """Repository, version and symbol, or thread, of each fact."""
+    hardware: bool
+    """Whether it asks for the cluster, its devices or its hosts; the number of processes is none
+    of these. What another rule finds holds for all hardware (`tunec.compiler.lints.remembered`)."""
     check: "Callable[[Run], Iterable[Finding]]"
     """Pure; raises nothing for any input; yields findings in the order of the document."""
 
-    @property
-    def module(self) -> str:
-        """The last part of the name of its module."""
-        return self.name.replace("-", "_")
+
+def rule(
+    name: str,
+    severity: Severity,
+    consequence: Consequence,
+    *,
+    consumers: tuple[str, ...],
+    sources: tuple[str, ...],
+    hardware: bool = False,
+) -> "Callable[[Callable[[Run], Iterable[Finding]]], Rule]":
+    """Make a rule of the function below it; the arguments are the fields of `Rule`."""
+
+    def made(check: "Callable[[Run], Iterable[Finding]]") -> Rule:
+        return Rule(name, severity, consequence, consumers, sources, hardware, check)
+
+    return made

@@ -39,6 +39,11 @@ _ON_EVERY_DEVICE: Final = ("deepspeed", "accelerate")
 """Launchers that start a process for every device that they see, unless they are told a number:
 deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`; accelerate 0.30.1 to 1.15.0
 commands/launch.py `_validate_launch_command`."""
+_OF_FILES: Final = (
+    *("_of", "_said", "_faults", "_places", "written", "folded"),
+    *("kinds", "releases", "deepspeed_reader"),
+)
+"""What a run works out from its files and versions alone."""
 _COUNTED: Final = (_WORLD, "devices.nodes", "devices.per_node")
 
 DeepspeedReader = Literal["trainer", "plain", "unknown"]
@@ -88,6 +93,13 @@ class Run:
 
     __hash__ = object.__hash__
 
+    def moved(self, environment: Environment) -> "Run":
+        """The same files and versions on other hardware; the files are not read again."""
+        moved = replace(self, environment=environment)
+        known = self.__dict__
+        moved.__dict__.update({name: known[name] for name in _OF_FILES if name in known})
+        return moved
+
     # ── documents and keys ───────────────────────────────────────────────────────────────────────
 
     def of(self, *kinds: str) -> tuple[Document, ...]:
@@ -100,6 +112,11 @@ class Run:
     @cached_property
     def _of(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
         return {}
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of all documents."""
+        return frozenset(each.kind for each in self.documents)
 
     def said(self, kind: str, *keys: str) -> Place | None:
         """The first place where a document of the kind says one of the keys, earlier keys first."""

@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from lint_asking import lint
 
-from tunec.compiler.lints.memory import estimate
+from tunec.compiler.lints.facts.memory import estimate
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from lint_asking import lint
 
 import tunec
-from tunec.compiler.lints.memory import estimate
+from tunec.compiler.lints.facts.memory import estimate
 
 GIVEN = ("--model", "flux.1-dev", "--hardware", "rtx-3090-x1")
 CONFIG = {

@@ -10,7 +10,6 @@ import tunec
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.lint import lint_texts
-from tunec.compiler.lints.questions import answer
 from tunec.targets.registry import TARGETS
 
 DS = '{\n  "train_micro_batch_size_per_gpu": "auto",\n  "bf16": {"enabled": "auto"}\n}\n'
@@ -279,19 +278,3 @@ def test_a_release_between_those_that_are_known_is_no_fault(release, tmp_path):
     answer = lint(tmp_path, texts, ["grpo.yaml", "--software", f"trl={release}"])
     assert answer.code in (0, 1)
     assert isinstance(answer.findings, list)
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        ("document", "glm4", "kind"),
-        ("get", "glm4", "data_config"),
-        ("get", "hf 2", "bf16"),
-        ("faults", "glm4"),
-    ],
-)
-def test_a_question_about_a_file_that_is_not_there_has_an_answer_of_its_own(question) -> None:  # type: ignore[no-untyped-def]
-    """A tree was grown on runs that had the file: this answer leads to no silence."""
-    run = _run({"args.yaml": "output_dir: out\nbf16: true\n"})
-    assert answer(run, question) == "absent"
-    assert answer(run, ("get", "hf", "no_such_key")) != "absent"

@@ -1,70 +1,90 @@
-"""What rules find is kept by what they read, and by nothing else."""
+"""What rules find in files is kept; only rules that ask for hardware are asked for each pair."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.small import SPEC
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from lint_asking import lint
+from lint_pages import examples
+
 from tunec.compiler.driver import plan
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.frontend.load import load_text
-from tunec.compiler.frontend.nodes import Node
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.noted import EVERY_KEY, Noted, Notes
-from tunec.compiler.lints.remembered import _Memory
-from tunec.schemas.source import Span
+from tunec.compiler.gather import devices_of
+from tunec.compiler.lints import lint as linting
+from tunec.compiler.lints import remembered
+from tunec.compiler.lints.environment import Environment
+from tunec.compiler.lints.index import rules
+from tunec.compiler.lints.rule import Rule
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.telling import check_rule
+from tunec.schemas.hardware.catalogue import cluster
 from tunec.targets.registry import TARGETS
+
+_OTHERS = [each for each in rules() if not each.hardware]
 
 
 @pytest.fixture
-def noted() -> tuple[Noted, Notes]:
-    """A document of two keys, and what is noted of it."""
-    span, notes = Span("f", 1, 1, 1, 1), Notes()
-    root = Node(span, fields={"a": Node(span, 1), "b": Node(span, {})})
-    return Noted(Document("f", "deepspeed", "json", "", root), notes, 0), notes
+def linted(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """Every run that is linted, as it is linted."""
+    runs: list[Run] = []
+    check = linting.check
+    monkeypatch.setattr(linting, "check", lambda run: runs.append(run) or check(run))
+    return runs
 
 
-def test_to_walk_through_keys_is_not_to_read_their_values(noted: tuple[Noted, Notes]) -> None:
-    document, notes = noted
-    places = dict(document.found.items())
-    assert list(notes.read) == [(0, EVERY_KEY)]
-    assert places["a"].value == 1
-    assert list(notes.read) == [(0, EVERY_KEY), (0, "a")]
-    assert places["a"] == document.get("a")
-    assert document.get("a") == places["a"]
-    assert places["a"] != places["b"]
+def _on(name: str, run: Run) -> Run:
+    """The same run of eight processes on a cluster of the catalogue."""
+    found = cluster(name)
+    there = replace(run.environment, cluster=found, devices=devices_of(found), world=8)
+    return run.moved(there)
 
 
-def test_documents_differ_in_what_they_say(noted: tuple[Noted, Notes]) -> None:
-    document, _ = noted
-    assert [document.told(key) for key in ("a", "b", "c")] == ["1", "{}", None]
+@pytest.mark.parametrize("rule", _OTHERS, ids=lambda each: each.name)
+def test_a_rule_that_asks_for_no_hardware_finds_the_same_on_all(
+    rule: Rule, linted: list[Run], tmp_path: Path
+) -> None:
+    for number, example in enumerate(examples(rule.name)):
+        lint(tmp_path / str(number), example.files, example.arguments)
+    assert linted
+    for run in linted:
+        found = [list(check_rule(rule, _on(name, run))) for name in ("t4-x1", "h100-sxm-x8")]
+        assert found[0] == found[1]
 
 
-def test_to_look_for_a_value_is_to_read_which_keys_have_it(noted: tuple[Noted, Notes]) -> None:
-    document, notes = noted
-    assert list(document.where(_is_one)) == ["a"]
-    assert list(notes.read) == [(0, _is_one), (0, "a")]
-    assert document.told(_is_one) == ("a",)
-    assert list(document.tests) == [_is_one]
+def test_a_run_on_other_hardware_reads_no_file_again() -> None:
+    run = Run((), Environment(), TARGETS)
+    assert run.releases
+    moved = run.moved(Environment(world=2))
+    assert moved.releases is run.releases
+    assert moved.world is not None
+    assert moved.world.value == 2
 
 
-def _is_one(_: str, value: object) -> bool:
-    return value == 1
-
-
-def test_a_spec_profits_from_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_come_again_are_judged_by_rules_of_hardware_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     judged: list[str] = []
-    judge = _Memory.judge
-    monkeypatch.setattr(
-        _Memory, "judge", lambda self, *given: judged.append(self.name) or judge(self, *given)
-    )
+
+    def noted(rule: Rule, run: Run) -> Iterator[object]:
+        judged.append(rule.name)
+        return check_rule(rule, run)
+
+    monkeypatch.setattr(remembered, "check_rule", noted)
     emissions, asked = Emissions(), TARGETS.resolve("deepspeed")
-    counts = []
-    for spec in (SPEC, SPEC.replace("lora", "{lora: {rank: 64}}")):
-        planned = plan(load_text(spec), [asked])
-        assert planned.plan is not None
-        assert planned.facts is not None
-        of = planned.facts, planned.plan
-        files, _ = emissions.emit(spec, asked, of[1], of[0].versions, ("h",))
+    planned = plan(load_text(SPEC), [asked])
+    assert planned.plan is not None
+    assert planned.facts is not None
+    of = planned.facts, planned.plan
+    for _ in range(2):
+        files, _ = emissions.emit(SPEC, asked, of[1], of[0].versions, ("h",))
         emissions.objections(asked, files, *of)
-        counts.append(len(judged))
-    assert counts[0] > 100
-    assert counts[1] - counts[0] < counts[0] / 4
+    again = [name for name in set(judged) if judged.count(name) > 1]
+    assert set(again) == {each.name for each in rules() if each.hardware} & set(judged)
+    assert len(set(judged)) > 100

@@ -75,7 +75,7 @@ def test_a_form_says_whether_it_trains() -> None:
     from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
     from transformers.trainer_utils import validate_quantization_for_training
 
-    from tunec.compiler.lints.quantization.quantisation_without_training import _NEVER
+    from tunec.compiler.lints.checks.quantization.training import _NEVER
 
     for method in sorted(_NEVER):
         quantizer = AUTO_QUANTIZER_MAPPING[method].__new__(AUTO_QUANTIZER_MAPPING[method])

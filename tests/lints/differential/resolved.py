@@ -8,8 +8,8 @@ from pairs import Pair
 from readers import Real
 
 from tunec.compiler.consumers.schemas import ds_config_defaults
+from tunec.compiler.lints.checks.keys.texts import number_of
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.keys.number_as_text import number_of
 from tunec.compiler.lints.run import Run
 
 Difference = tuple[str, str, Any, Any]

@@ -1,0 +1,1 @@
+"""Rules by subject, each with its page beside it."""

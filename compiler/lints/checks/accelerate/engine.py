@@ -1,0 +1,329 @@
+"""Settings of an engine in accelerate's file beside what is started."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.accelerate import engine
+from tunec.compiler.lints.facts.counts import number_of
+from tunec.compiler.lints.facts.fsdp import Asked, asked, words
+from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_OF: Final[Mapping[str, str]] = {
+    "deepspeed_config": "DEEPSPEED",
+    "fsdp_config": "FSDP",
+    "megatron_lm_config": "MEGATRON_LM",
+}
+
+
+@rule(
+    "config-of-another-engine",
+    "warning",
+    "silent",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
+            "use_deepspeed, use_fsdp and use_megatron_lm come from distributed_type; "
+            "utils/launch.py `setup_fp8_env`: only where mixed_precision is fp8"
+        ),
+    ),
+)
+def config_of_another_engine(run: Run) -> Iterator[Finding]:
+    """An engine is configured, and another one is started."""
+    for document in run.of("accelerate"):
+        kind = engine(document)
+        yield from _of_precision(document)
+        for key, name in _OF.items():
+            config = document.get(key)
+            if kind is None or config is None or not config.node.fields or kind.value == name:
+                continue
+            yield Finding(
+                f"{key} is not read with distributed_type {kind.value}",
+                (config.key_label("not read"), kind.label("started", primary=False)),
+                (),
+                f"write distributed_type: {name}, or remove {key}",
+                Fix((kind.replaced(name),), "unsafe"),
+            )
+
+
+def _of_precision(document: Document) -> Iterator[Finding]:
+    """The recipe of fp8, which is read with that precision alone."""
+    recipe, precision = document.get("fp8_config"), document.get("mixed_precision")
+    if recipe is None or not recipe.node.fields or precision is None or document.is_view:
+        return
+    if str(precision.value).lower() not in ("fp8", "none"):
+        yield Finding(
+            f"fp8_config is not read with mixed_precision {precision.value}",
+            (recipe.key_label("not read"), precision.label("", primary=False)),
+            (),
+            "write mixed_precision: fp8, or remove fp8_config",
+            Fix((precision.replaced("fp8"),), "unsafe"),
+        )
+
+
+@rule(
+    "deepspeed-file-without-zero",
+    "error",
+    "init",
+    consumers=("accelerate", "transformers"),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: "
+            "ValueError, Please specify the ZeRO optimization config in the DeepSpeed config"
+        ),
+        (
+            "transformers 4.44.2 to 5.23.0 training_args.py `__post_init__`: "
+            "DeepSpeedPlugin(hf_ds_config=self.hf_deepspeed_config)"
+        ),
+    ),
+)
+def deepspeed_file_without_zero(run: Run) -> Iterator[Finding]:
+    """The DeepSpeed file that accelerate is given says nothing of ZeRO."""
+    yield from _inline(run)
+    for file in _named(run):
+        for each in run.of("deepspeed"):
+            if each.is_view or not _deepspeed_is_same(each.name, file.value):
+                continue
+            if each.get("zero_optimization") is None and not _is_tuned(run, each):
+                yield Finding(
+                    f"{file.value} has no zero_optimization, which accelerate asks for",
+                    (file.label("refused"), *_first(each)),
+                    (),
+                    'write "zero_optimization": {"stage": 0} or the stage that is meant',
+                )
+
+
+def _inline(run: Run) -> Iterator[Finding]:
+    """The same of a mapping where the file's name would stand."""
+    for place in run.each("trainer", "deepspeed"):
+        if place.node.fields and "zero_optimization" not in place.node.fields:
+            yield Finding(
+                "deepspeed has no zero_optimization, which accelerate asks for",
+                (place.key_label("refused"),),
+                (),
+                "write zero_optimization: {stage: 0} or the stage that is meant",
+            )
+
+
+def _is_tuned(run: Run, document: Document) -> bool:
+    """Whether DeepSpeed's autotuner hands on files of its own, each with a stage.
+
+    deepspeed 0.14.5 to 0.19.8 autotuning/autotuner.py `model_info_profile_run`, `tune`.
+    """
+    named = (each.get("flags.autotuning") for each in run.of("launch"))
+    return document.value("autotuning.enabled") is True or any(each is not None for each in named)
+
+
+def _named(run: Run) -> Iterator[Place]:
+    """The keys that name a file: accelerate's own, and those of a trainer, which hands it on."""
+    for kind, key in (
+        ("accelerate", "deepspeed_config.deepspeed_config_file"),
+        ("trainer", "deepspeed"),
+    ):
+        yield from (each for each in run.each(kind, key) if isinstance(each.value, str))
+
+
+def _deepspeed_is_same(name: str, asked: str) -> bool:
+    return name.rpartition("/")[2] == asked.rpartition("/")[2]
+
+
+def _first(document: Document) -> tuple[Label, ...]:
+    first = next(iter(document.found.values()), None)
+    return (first.key_label("this file", primary=False),) if first is not None else ()
+
+
+_STRATEGIES: Final = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard")
+_BY_NUMBER: Final = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "4": "hybrid_shard"}
+
+
+@rule(
+    "engine-settings-overridden",
+    "error",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
+            "DeepSpeedPlugin(hf_ds_config=...) where `deepspeed` is set, and the launcher's "
+            "environment only else; `_process_fsdp_args`, up to 4.57.6 FSDP_SHARDING_STRATEGY"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 accelerator.py `Accelerator.__init__`: a plugin that is "
+            "handed over is taken as it is; state.py `AcceleratorState`: DeepSpeed before FSDP"
+        ),
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `Trainer.__init__`: --fsdp xxx together "
+            "with --deepspeed is not possible"
+        ),
+    ),
+)
+def engine_settings_overridden(run: Run) -> Iterator[Finding]:
+    """accelerate is told one engine setting, and the trainer another, which counts."""
+    given = next((each for each in run.each("trainer", "deepspeed") if each.value), None)
+    for document in run.of("accelerate"):
+        if document.value("distributed_type") == "DEEPSPEED" and given is not None:
+            yield from _deepspeed(run, document, given)
+        yield from _other(run, document, given)
+    every = list(asked(run))
+    for launched in every:
+        for trainer in every:
+            if launched.who == "accelerate" and trainer.who == "trainer":
+                yield from _fsdp(launched, trainer)
+
+
+def _other(run: Run, document: Document, given: Place | None) -> Iterator[Finding]:
+    """The launcher asks for one engine, and the trainer for the other."""
+    kind = document.get("distributed_type")
+    fsdp = next((each for each in run.each("trainer", "fsdp") if each.value), None)
+    asked_for = {"FSDP": given, "DEEPSPEED": fsdp}.get(str(kind.value)) if kind else None
+    if kind is not None and asked_for is not None:
+        yield Finding(
+            f"accelerate is to use {kind.value}, and the trainer has {asked_for.path}",
+            (kind.label(""), asked_for.label("the other engine", primary=False)),
+            (
+                "DeepSpeed is used, and nothing is said of FSDP"
+                if kind.value == "FSDP"
+                else "the trainer refuses fsdp where DeepSpeed is on",
+            ),
+            "keep one of them",
+            consequence="silent" if kind.value == "FSDP" else "init",
+            certain=not _is_one_of_several(run, asked_for),
+        )
+
+
+def _is_one_of_several(run: Run, given: Place) -> bool:
+    """Whether a script starts several runs, of which the launcher may start another one."""
+    at = given.document
+    mine = [each for each in run.of("trainer") if each.name == at.name and not each.is_view]
+    return at.format == "shell" and len(mine) > 1
+
+
+def _deepspeed(run: Run, document: Document, given: Place) -> Iterator[Finding]:
+    """The launcher's block, or its file, beside the file of the trainer."""
+    file = document.get("deepspeed_config.deepspeed_config_file")
+    stage, other = document.get("deepspeed_config.zero_stage"), _stage_of(run)
+    if file is not None:
+        if _settings_is_same(file, given):
+            return
+        yield _settings_finding(file, given, "the file of the trainer is used", None)
+    elif stage is not None:
+        differs = other is not None and str(stage.value) != str(other.value)
+        yield _settings_finding(
+            stage, given, "nothing of this block is used", other if differs else None
+        )
+
+
+def _stage_of(run: Run) -> Place | None:
+    """The stage in the file that the trainer is given."""
+    files = (each for each in run.of("deepspeed") if not each.is_view or each.origin is None)
+    found = (each.get("zero_optimization.stage") for each in files)
+    return next((each for each in found if each is not None), None)
+
+
+def _settings_is_same(file: Place, given: Place) -> bool:
+    names = [str(each.value) for each in (file, given)]
+    return PurePath(names[0]).name == PurePath(names[1]).name
+
+
+def _fsdp(launched: Asked, trainer: Asked) -> Iterator[Finding]:
+    place = launched.get("sharding_strategy")
+    if place is None:
+        return
+    word = str(place.value).lower()
+    word = _BY_NUMBER.get(word, word)
+    others = [each for each in words(trainer.on) if each in _STRATEGIES]
+    if word in _STRATEGIES and others and word not in others:
+        yield _settings_finding(place, trainer.on, f"{others[0]} is used", trainer.on)
+
+
+def _settings_finding(place: Place, given: Place, text: str, other: Place | None) -> Finding:
+    """`other`: what it comes to instead, where that is known to differ."""
+    key = place.path.rpartition(".")[2]
+    second = given if other is None else other
+    return Finding(
+        f"{key} of accelerate is overridden by the trainer's {given.path}",
+        (place.label("not used"), second.label("used", primary=False)),
+        (f"the trainer hands its own settings to accelerate: {text}",),
+        "say it in one place: leave it out of the trainer's arguments, or out of this file",
+        severity=None if other is not None else "warning",
+    )
+
+
+_BLOCKS: Final = {
+    "deepspeed_config": "",
+    "fsdp_config": "fsdp_",
+    "megatron_lm_config": "",
+    "dynamo_config": "",
+    "mpirun_config": "",
+}
+"""Blocks of the file, and what the launcher puts before a key of theirs that does not say it."""
+
+
+@rule(
+    "flag-overridden-by-file",
+    "error",
+    "silent",
+    consumers=("accelerate<1.5",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.4.0 commands/launch.py `_validate_launch_command`: setattr for "
+            "each key of defaults.deepspeed_config and of the other blocks, whatever the flag "
+            "says; 1.5.0 to 1.15.0: only where the key is not in args.nondefault"
+        ),
+        "huggingface/accelerate#3203",
+    ),
+)
+def flag_overridden_by_file(run: Run) -> Iterator[Finding]:
+    """A flag of `accelerate launch` in whose place an older launcher takes what its file says."""
+    files = [each for each in run.of("accelerate") if not each.is_view]
+    for launch in launches(run, "accelerate"):
+        for document in files:
+            if _is_read(launch, document):
+                yield from _overridden(launch, document)
+
+
+def _is_read(launch: Document, document: Document) -> bool:
+    """Whether a command reads that file: the one that it names, or the default one."""
+    named = launch.get("flags.config_file")
+    if named is None:
+        return "flags.config_file" not in launch.unknown
+    return PurePath(str(named.value)).name == PurePath(document.name).name
+
+
+def _overridden(launch: Document, document: Document) -> Iterator[Finding]:
+    for path, said in document.found.items():
+        block, _, key = path.partition(".")
+        if block not in _BLOCKS or not key or "." in key:
+            continue
+        before = _BLOCKS[block]
+        flag = launch.get(f"flags.{key if before.strip('_') in key else before + key}")
+        if flag is not None and not _are_alike(flag.value, said.value):
+            yield _overridden_finding(flag, said)
+
+
+def _are_alike(flag: Any, said: Any) -> bool:
+    if str(flag).lower() == str(said).lower():
+        return True
+    number = number_of(flag)
+    return number is not None and number == number_of(said)
+
+
+def _overridden_finding(flag: Place, said: Place) -> Finding:
+    name = flag.path.removeprefix("flags.")
+    return Finding(
+        f"--{name} {flag.value} is not taken: the file says {said.value}",
+        (flag.label("not taken"), said.label("taken", primary=False)),
+        (
+            (
+                "before accelerate 1.5 the blocks of the file are set over the flags; what "
+                "stands in no block, as num_processes, is taken from the flags"
+            ),
+        ),
+        f"write {flag.value} in the file, or remove {said.path} from it",
+    )

@@ -1,0 +1,330 @@
+"""Keys of accelerate's file that it does not know or does not read there."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
+from tunec.compiler.lints.checks.keys.names import is_near
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.accelerate import count, engine
+from tunec.compiler.lints.facts.fsdp import TRUTHS
+from tunec.compiler.lints.facts.keys.tools import around, keys_at, keys_ever, releases_of
+from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.facts.parallel import SECTION
+from tunec.compiler.lints.kinds import schema
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+from tunec.schemas.frozen import dataclass
+
+_BLOCKS: Final = ("deepspeed_config", "fsdp_config", "megatron_lm_config", "parallelism_config")
+_OLD: Final = frozenset({"fp16", "dynamo_backend"})
+_PATH: Final = "accelerate/{}.json"
+
+
+@rule(
+    "key-of-none",
+    "error",
+    "silent",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py `from_yaml_file`: had "
+            "unknown keys; commands/launch.py `_validate_launch_command`: setattr(args, key, "
+            "value) for what stands in a block, whatever its name"
+        ),
+    ),
+)
+def key_of_none(run: Run) -> Iterator[Finding]:
+    """A key in accelerate's file that accelerate does not know, or not at that place."""
+    for document in run.of("accelerate"):
+        here = around(run, "accelerate")
+        if document.is_view or not here or _is_elsewhere(document):
+            continue
+        known = frozenset[str]().union(*(keys_at("accelerate", each) for each in here))
+        for path, place in document.found.items():
+            holder, _, name = path.rpartition(".")
+            if not holder and name not in keys_ever("accelerate") | _OLD:
+                if not is_near(name, known - frozenset(document.found)):
+                    yield _refused(place, name)
+            elif holder in _BLOCKS and name not in _keys_of(run, holder, here):
+                yield _ignored(place, holder, name)
+
+
+def _is_elsewhere(document: Document) -> bool:
+    return document.value("compute_environment") not in (None, "LOCAL_MACHINE")
+
+
+def _keys_of(run: Run, block: str, here: tuple[str, ...]) -> frozenset[str]:
+    """The block's keys: in the release that somebody names, else in any."""
+    if not run.release("accelerate").is_named:
+        return _keys_ever_in(block)
+    return frozenset[str]().union(*(_keys_in(block, each) for each in here))
+
+
+def _keys_in(block: str, release: str) -> frozenset[str]:
+    found = schema(_PATH.format(release))["properties"].get(block, {})
+    return frozenset(found.get("properties", {}))
+
+
+def _keys_ever_in(block: str) -> frozenset[str]:
+    found = (schema(_PATH.format(each))["properties"] for each in releases_of("accelerate"))
+    keys = (each.get(block, {}).get("properties", {}) for each in found)
+    return frozenset(name for each in keys for name in each)
+
+
+def _home(name: str) -> str | None:
+    return next((block for block in _BLOCKS if name in _keys_ever_in(block)), None)
+
+
+def _refused(place: Place, name: str) -> Finding:
+    home = _home(name)
+    return Finding(
+        f"accelerate has no key `{name}` at the top",
+        (place.key_label("refused"),),
+        (),
+        f"write it below {home}" if home else "remove it",
+        consequence="parse",
+    )
+
+
+def _ignored(place: Place, holder: str, name: str) -> Finding:
+    near = nearest(name, _keys_ever_in(holder))
+    home = next((block for block in _BLOCKS if name in _keys_ever_in(block)), None)
+    return Finding(
+        f"accelerate knows no key `{name}` in {holder}",
+        (place.key_label("not read"),),
+        ("it becomes an argument of the launcher that nothing looks at",),
+        f"write it below {home}" if home else did_you_mean(near) or "remove it",
+    )
+
+
+_DEVICES: Final = ("MULTI_GPU", "DEEPSPEED", "FSDP", "MEGATRON_LM")
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    name: str
+    is_asked: Callable[[Any], bool]
+    is_read: Callable[[Document], bool]
+    """Whether the run would use it, were it taken from the file."""
+
+
+def _is_yes(value: Any) -> bool:
+    return value is True or str(value).lower() in ("yes", "true")
+
+
+def _nodes(document: Document) -> bool:
+    machines = count(document, "num_machines")
+    return machines is not None and machines[0] > 1
+
+
+_KEYS: Final = (
+    _Key(
+        "rdzv_backend",
+        lambda value: isinstance(value, str) and value not in ("static", ""),
+        _nodes,
+    ),
+    _Key("enable_cpu_affinity", _is_yes, lambda _: True),
+    _Key(
+        "downcast_bf16",
+        _is_yes,
+        lambda document: document.value("distributed_type") in ("TPU", "XLA"),
+    ),
+)
+
+
+@rule(
+    "key-of-flags-only",
+    "warning",
+    "silent",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
+            "setattr(args, name, attr) where getattr(args, name, None) is None; "
+            "`launch_command_parser`: the defaults of --rdzv_backend, --enable_cpu_affinity and "
+            "--downcast_bf16; utils/launch.py `prepare_simple_launcher_cmd_env`: ACCELERATE_USE_CPU"
+        ),
+    ),
+)
+def key_of_flags_only(run: Run) -> Iterator[Finding]:
+    """A key of accelerate's file that the launcher takes from its flags alone."""
+    started = [name for each in launches(run, "accelerate") for name in each.found]
+    for document in run.of("accelerate"):
+        if document.is_view:
+            continue
+        for key in _KEYS:
+            at = document.get(key.name)
+            if at is None or not key.is_asked(at.value) or not key.is_read(document):
+                continue
+            if f"flags.{key.name}" not in started:
+                yield _finding(at, key)
+        yield from _processor(document)
+
+
+def _finding(at: Place, key: _Key) -> Finding:
+    return Finding(
+        f"{at.path} {at.value} in the file is not read",
+        (at.label("not read"),),
+        ("the file is asked where a flag is None alone, and this one has a default",),
+        f"give --{key.name}{'' if _is_yes(at.value) else f' {at.value}'} to accelerate launch",
+    )
+
+
+def _processor(document: Document) -> Iterator[Finding]:
+    """`use_cpu` beside an engine of devices: its launcher sets no ACCELERATE_USE_CPU."""
+    at, engine = document.get("use_cpu"), document.get("distributed_type")
+    if at is not None and at.value is True and engine is not None and engine.value in _DEVICES:
+        yield Finding(
+            f"use_cpu is not read beside {engine.value}: the processes take devices",
+            (at.label("not read"), engine.label("", primary=False)),
+            ("ACCELERATE_USE_CPU is set for NO and MULTI_CPU alone",),
+            "write MULTI_CPU, or give --cpu to accelerate launch",
+        )
+
+
+_FSDP: Final = (
+    *("offload_params", "cpu_ram_efficient_loading", "activation_checkpointing"),
+    "activation_checkpointing_offload",
+)
+_FSDP_1: Final = ("use_orig_params", "sync_module_states", "forward_prefetch")
+_CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "FSDP": (
+        "fsdp_config.fsdp_transformer_layer_cls_to_wrap",
+        "fsdp_config.transformer_layer_cls_to_wrap",
+    ),
+    "DEEPSPEED": ("deepspeed_config.deepspeed_moe_layer_cls_names",),
+}
+"""Names of classes with a comma between them, by the engine that looks for them."""
+_WORDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "cp_comm_strategy": ("cp_size", ("allgather", "alltoall")),
+    "sp_attn_implementation": ("sp_size", ("flash_attention_2", "flash_attention_3", "sdpa")),
+}
+"""Setting -> the width that has to be above 1 for it to be read, and the words it takes."""
+
+
+@rule(
+    "plugin-setting-refused",
+    "error",
+    "init",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
+            "`prepare_deepspeed_cmd_env`: str(args...) of each; utils/dataclasses.py "
+            "`FullyShardedDataParallelPlugin.__post_init__`: str_to_bool, split(','); "
+            "`DeepSpeedPlugin.__post_init__`; 1.10.1 to 1.15.0 `TorchContextParallelConfig`, "
+            "1.12.0 to 1.15.0 `DeepSpeedSequenceParallelConfig`: ValueError, Invalid ..."
+        ),
+    ),
+)
+def plugin_setting_refused(run: Run) -> Iterator[Finding]:
+    """A setting in a block of accelerate's file that the plugin of each process refuses."""
+    for document in run.of("accelerate"):
+        started = engine(document)
+        if document.is_view or started is None:
+            continue
+        for key in _truths(document, started.value):
+            at = document.get(key)
+            if at is not None and at.value is not None and str(at.value).lower() not in TRUTHS:
+                yield _no_truth(at)
+        for key in _CLASSES.get(started.value, ()):
+            at = document.get(key)
+            if at is not None and isinstance(at.value, list) and _wraps_classes(document):
+                yield _no_text(at)
+        yield from _words(document)
+
+
+def _truths(document: Document, started: str) -> tuple[str, ...]:
+    """The keys that are asked for a truth value when the engine's plugin is built."""
+    if started == "DEEPSPEED":
+        return ("deepspeed_config.zero3_init_flag",)
+    if started != "FSDP":
+        return ()
+    version = document.value("fsdp_config.fsdp_version", 1)
+    names = _FSDP if str(version) == "2" else (*_FSDP, *_FSDP_1)
+    return tuple(f"fsdp_config.{prefix}{name}" for name in names for prefix in ("fsdp_", ""))
+
+
+def _wraps_classes(document: Document) -> bool:
+    """False where FSDP is to wrap otherwise than by class, and looks up no name."""
+    keys = ("fsdp_config.fsdp_auto_wrap_policy", "fsdp_config.auto_wrap_policy")
+    said = next((at for key in keys if (at := document.get(key)) is not None), None)
+    return said is None or str(said.value).upper() in ("TRANSFORMER_BASED_WRAP", "1")
+
+
+def _no_truth(at: Place) -> Finding:
+    return Finding(
+        f"`{at.path}` cannot be {shown(at.value)}",
+        (at.label("no truth value"),),
+        ("accelerate: invalid truth value",),
+        "write true or false",
+    )
+
+
+def _no_text(at: Place) -> Finding:
+    names = [each for each in at.value if isinstance(each, str)]
+    text = ",".join(names)
+    is_plain = bool(text) and len(names) == len(at.value)
+    return Finding(
+        f"{at.path} is a list: no class is named {shown(str(at.value))}",
+        (at.label("handed on as one text"),),
+        ("the launcher makes one text of the list, brackets and all, and the plugin splits it",),
+        f"write {text}" if is_plain else "write the names with a comma between them",
+        Fix((at.replaced(text),), "safe") if is_plain else None,
+    )
+
+
+def _words(document: Document) -> Iterator[Finding]:
+    for name, (width, words) in _WORDS.items():
+        at, wide = document.get(SECTION + name), count(document, SECTION + width)
+        if at is None or wide is None or wide[0] < 2 or not isinstance(at.value, str):
+            continue
+        if at.value not in words and "/" not in at.value:
+            yield Finding(
+                f"`{at.path}` cannot be {shown(at.value)}",
+                (at.label("refused"), wide[1].label("", primary=False)),
+                (f"taken: {quoted(words)}",),
+                "write one of these",
+            )
+
+
+_BACKENDS: Final = ("dynamo_config.dynamo_backend", "dynamo_config.backend", "dynamo_backend")
+_SETTINGS: Final = ("mode", "use_fullgraph", "use_dynamic", "use_regional_compilation")
+_OFF: Final = (None, False, "default")
+
+
+@rule(
+    "compile-mode-without-backend",
+    "warning",
+    "silent",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
+            'args.dynamo_backend = "no" where it is None'
+        ),
+    ),
+)
+def compile_mode_without_backend(run: Run) -> Iterator[Finding]:
+    """Settings of torch.compile in accelerate's file, and no backend to compile by."""
+    if any(each.get("flags.dynamo_backend") is not None for each in launches(run, "accelerate")):
+        return
+    for document in run.of("accelerate"):
+        backends = [at for key in _BACKENDS if (at := document.get(key)) is not None]
+        if document.is_view or any(str(at.value).lower() != "no" for at in backends):
+            continue
+        keys = (f"dynamo_config.{pre}{name}" for name in _SETTINGS for pre in ("dynamo_", ""))
+        said = [at for key in keys if (at := document.get(key)) and at.value not in _OFF]
+        if said:
+            yield Finding(
+                f"{said[0].path} compiles nothing: no backend is named",
+                (
+                    *(at.label("not used", primary=at is said[0]) for at in said),
+                    *(at.label("", primary=False) for at in backends[:1]),
+                ),
+                ("the backend is no where it is left out",),
+                "write dynamo_backend: INDUCTOR, or remove the block",
+            )

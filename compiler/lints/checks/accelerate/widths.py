@@ -1,0 +1,175 @@
+"""Widths of parallelism in accelerate's file."""
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.accelerate import count, engine
+from tunec.compiler.lints.facts.parallel import SECTION
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_MEGATRON = tuple(f"megatron_lm_config.megatron_lm_{each}_degree" for each in ("tp", "pp"))
+_KEY = "parallelism_config.parallelism_config_{}_size"
+_WIDTHS = ("dp_replicate", "dp_shard", "tp", "cp")
+_MESH = tuple(_KEY.format(each) for each in _WIDTHS)
+_OF_DEEPSPEED = "parallelism_config.parallelism_config_sp_size"
+"""Groups that DeepSpeed makes itself, and whose number accelerate does not compare."""
+
+
+@rule(
+    "widths-do-not-make-processes",
+    "error",
+    "init",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 1.10.1 to 1.15.0 parallelism_config.py `_validate_accelerator`: total_size "
+            "does not match num_processes; 1.15.0: no dimension for FSDP to shard across; "
+            "huggingface/accelerate#3798"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `MegatronLMPlugin`: tp_degree, "
+            "pp_degree; NVIDIA/Megatron-LM megatron/training/arguments.py `validate_args`: world "
+            "size is not divisible by total_model_size"
+        ),
+    ),
+)
+def widths_do_not_make_processes(run: Run) -> Iterator[Finding]:
+    """Widths of parallelism in accelerate's file whose product is not the number of processes."""
+    for document in run.of("accelerate"):
+        world = count(document, "num_processes")
+        if world is None or document.is_view:
+            continue
+        started = engine(document)
+        if started is not None and started.value == "MEGATRON_LM":
+            yield from _of(document, _MEGATRON, world, exactly=False)
+        if started is not None and started.value == "FSDP":
+            yield from _nothing_to_shard(document)
+        sequence = count(document, _OF_DEEPSPEED)
+        if sequence is None or sequence[0] == 1:
+            yield from _of(document, _MESH, world, exactly=True)
+
+
+def _nothing_to_shard(document: Document) -> Iterator[Finding]:
+    """FSDP 2 shards over `dp_shard` and `cp`, and both are of width 1."""
+    widths = {each: count(document, _KEY.format(each)) for each in _WIDTHS}
+    wide = [each for each in widths.values() if each is not None and each[0] > 1]
+    if document.value("fsdp_config.fsdp_version") not in (2, "2") or not wide:
+        return
+    if any(widths[each] in wide for each in ("dp_shard", "cp")):
+        return
+    shard = widths["dp_shard"]
+    yield Finding(
+        "FSDP is started, and no width is left for it to shard over",
+        (
+            wide[0][1].label("takes all processes"),
+            *([shard[1].label("1", primary=False)] if shard is not None else []),
+        ),
+        (
+            "accelerate 1.15 says so; before, a KeyError: Invalid mesh_dim_names ('dp_shard_cp',)",
+            "dp_shard_size is 1 where it is left out",
+        ),
+        "give dp_shard_size a part of the processes, or start no FSDP",
+    )
+
+
+def _of(
+    document: Document, keys: tuple[str, ...], world: tuple[int, Place], *, exactly: bool
+) -> Iterator[Finding]:
+    widths = [found for key in keys if (found := count(document, key)) is not None]
+    product = math.prod(number for number, _ in widths)
+    number, said = world
+    fits = product == number if exactly else number % product == 0
+    if not widths or product == 1 or fits:
+        return
+    yield Finding(
+        f"widths of {' x '.join(str(each) for each, _ in widths)} for {number} processes",
+        (
+            *(place.label("", primary=place is widths[0][1]) for _, place in widths),
+            said.label(f"{number} processes", primary=False),
+        ),
+        (
+            "the product of the widths has to be the number of processes"
+            if exactly
+            else "the processes have to divide into groups of tensor x pipeline width",
+        ),
+        f"start {product} processes, or change a width",
+        sum=tuple(Term(place.path.rpartition(".")[2], each, "processes") for each, place in widths),
+    )
+
+
+_VERSION: Final = "fsdp_config.fsdp_version"
+
+
+@rule(
+    "widths-without-their-engine",
+    "error",
+    "init",
+    consumers=("accelerate>=1.10",),
+    sources=(
+        (
+            "accelerate 1.10.1, 1.15.0 state.py `AcceleratorState`: ValueError, `cp_size > 1` "
+            "specified, but no `fsdp_plugin`, Using `cp_size>1` requires FSDP2; accelerator.py "
+            "`prepare_model`: DistributedDataParallel where the type is MULTI_GPU; 1.12.0, 1.15.0 "
+            "`_prepare_deepspeed`: the one reader of sp_size"
+        ),
+    ),
+)
+def widths_without_their_engine(run: Run) -> Iterator[Finding]:
+    """Widths of parallelism in accelerate's file beside an engine that has none of them."""
+    for document in run.of("accelerate"):
+        started = engine(document)
+        if document.is_view or started is None:
+            continue
+        yield from _sequence(document, started)
+        version = document.value(_VERSION, document.value("fsdp_config.version", 1))
+        if started.value == "FSDP" and str(version) == "2":
+            continue
+        if started.value in ("MULTI_GPU", "FSDP"):
+            yield from _context(document, started)
+        if started.value == "MULTI_GPU":
+            yield from _shards(document, started)
+
+
+def _wide(document: Document, name: str) -> Place | None:
+    found = count(document, f"{SECTION}{name}_size")
+    return found[1] if found is not None and found[0] > 1 else None
+
+
+def _context(document: Document, started: Place) -> Iterator[Finding]:
+    at = _wide(document, "cp")
+    if at is not None:
+        yield Finding(
+            f"a context of {at.value} processes is refused without FSDP 2",
+            (at.label("refused"), started.label("", primary=False)),
+            ("accelerate: cp_size > 1 needs the plugin of FSDP 2, which shards the model too",),
+            "write distributed_type: FSDP and fsdp_version: 2",
+        )
+
+
+def _shards(document: Document, started: Place) -> Iterator[Finding]:
+    at = _wide(document, "dp_shard")
+    if at is not None and _wide(document, "cp") is None:
+        yield Finding(
+            f"dp_shard_size {at.value} shards nothing beside {started.value}",
+            (at.label("not read"), started.label("", primary=False)),
+            ("every process holds the whole model, as with dp_replicate_size",),
+            "write distributed_type: FSDP and fsdp_version: 2, or dp_replicate_size",
+            consequence="silent",
+        )
+
+
+def _sequence(document: Document, started: Place) -> Iterator[Finding]:
+    at = _wide(document, "sp")
+    if at is not None and started.value in ("MULTI_GPU", "FSDP"):
+        yield Finding(
+            f"sp_size {at.value} splits no sequence beside {started.value}",
+            (at.label("not read"), started.label("", primary=False)),
+            ("DeepSpeed alone is given it: each process works on whole sequences",),
+            "write distributed_type: DEEPSPEED, or cp_size beside FSDP 2",
+            consequence="silent",
+        )

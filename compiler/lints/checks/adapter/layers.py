@@ -1,0 +1,247 @@
+"""Layers that LoRA is bound to by number or by pattern."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.facts.counts import is_whole
+from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, last, loras
+from tunec.compiler.lints.facts.module_tree import layers, parts
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "layer-replication-out-of-range",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `replicate_layers`: for i in "
+            "range(start, end): layers[i]; run: IndexError"
+        ),
+    ),
+)
+def layer_replication_out_of_range(run: Run) -> Iterator[Finding]:
+    """Layers are to be replicated that the model does not have."""
+    count = layers(run.model.architecture) if run.model is not None else 0
+    for lora in loras(run):
+        at = lora.place("layer_replication")
+        if at is None or not isinstance(at.value, list):
+            continue
+        ranges = [each for each in at.value if _is_range(each)]
+        empty = next((each for each in ranges if each[0] >= each[1]), None)
+        beyond = next((each for each in ranges if count and each[1] > count), None)
+        if empty is not None:
+            yield Finding(
+                f"layer_replication takes no layer from {empty[0]} to {empty[1]}",
+                (at.label("an empty range"),),
+                ("a range holds its first number, and not its last",),
+                "write the smaller number first",
+                severity="warning",
+                consequence="silent",
+            )
+        elif beyond is not None:
+            yield Finding(
+                f"layer_replication reaches layer {beyond[1] - 1} of a model with {count}",
+                (at.label("no such layer"),),
+                (f"its layers are 0 to {count - 1}; a range does not hold its last number",),
+                f"write {count} as the last number",
+            )
+
+
+def _is_range(value: Any) -> bool:
+    is_pair = isinstance(value, list | tuple) and len(value) == 2
+    return is_pair and all(is_whole(e) for e in value)
+
+
+@rule(
+    "layers-pattern-alone",
+    "error",
+    "parse",
+    consumers=("peft>=0.15", "axolotl>=0.8"),
+    sources=(
+        (
+            "peft 0.15.2 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: When "
+            "`layers_pattern` is specified, `layers_to_transform` must also be specified; 0.13.2 "
+            "does not ask"
+        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/validation.py `check_peft_layers_pattern`",
+    ),
+)
+def layers_pattern_alone(run: Run) -> Iterator[Finding]:
+    """A layer pattern is given, and no layers."""
+    for lora in adapters(run):
+        at, target = lora.place("layers_pattern"), lora.place("target_modules")
+        if at is None or not at.value or lora.place("layers_to_transform") is not None:
+            continue
+        if lora.document.kind != "axolotl" and run.runs("peft>=0.15") is False:
+            continue
+        if target is not None and isinstance(target.value, str):
+            continue  # refused for a reason of its own
+        yield Finding(
+            "layers_pattern is written without layers_to_transform",
+            (at.label("refused"),),
+            ("the pattern only says under which name the layers are counted",),
+            "remove it, or say which layers",
+            Fix((at.removed(),), "safe"),
+        )
+
+
+@rule(
+    "layers-pattern-unknown",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: "
+            "layer_index = re.match(rf'.*\\.{pattern}\\.(\\d+)\\.', key); run: Target modules ... "
+            "not found in the base model"
+        ),
+    ),
+)
+def layers_pattern_unknown(run: Run) -> Iterator[Finding]:
+    """The pattern of the layers is no part of the model's names."""
+    if run.model is None:
+        return
+    names = parts(run.model.architecture)
+    for lora in adapters(run):
+        at = lora.place("layers_pattern")
+        if at is None or lora.place("layers_to_transform") is None:
+            continue
+        given = at.value if isinstance(at.value, list) else [at.value]
+        known = [each for each in given if isinstance(each, str)]
+        if known and not any(each in names for each in known):
+            stacks = sorted({"layers", "h", "blocks", "block"} & names)
+            yield Finding(
+                f"layers_pattern {known[0]} is no part of the names of {run.model.path}",
+                (at.label("matches nothing"),),
+                ("a module counts only if its name holds the pattern and an index",),
+                f"write {stacks[0]}" if stacks else "remove it",
+            )
+
+
+@rule(
+    "layers-to-transform-out-of-range",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: a module "
+            "counts only if its index is in layers_to_transform"
+        ),
+    ),
+)
+def layers_to_transform_out_of_range(run: Run) -> Iterator[Finding]:
+    """LoRA is bound to layers that the model does not have."""
+    count = layers(run.model.architecture) if run.model is not None else 0
+    for lora in adapters(run):
+        at = lora.place("layers_to_transform")
+        if at is None or not count:
+            continue
+        asked = _indices(at.value)
+        lost = [index for index in asked if not 0 <= index < count]
+        if not lost:
+            continue
+        is_all = len(lost) == len(asked)
+        yield Finding(
+            f"layers_to_transform names {_words(lost)} of a model with layers 0 to {count - 1}",
+            (at.label("no such layer"),),
+            ("no layer at all is left, which PEFT refuses",)
+            if is_all
+            else ("PEFT says nothing of the layers that are not there",),
+            f"write indices from 0 to {count - 1}",
+            severity=None if is_all else "warning",
+            consequence=None if is_all else "silent",
+        )
+
+
+def _indices(value: Any) -> list[int]:
+    every = value if isinstance(value, list) else [value]
+    return [each for each in every if is_whole(each)]
+
+
+def _words(indices: list[int]) -> str:
+    shown = ", ".join(map(str, indices[:6]))
+    return f"layer {shown}" if len(indices) == 1 else f"layers {shown}"
+
+
+_REFUSING: Final = ("LoRA", "AdaLoRA", "FourierFT", "HRA")
+"""Others take the expression, and pass over the layers."""
+
+
+@rule(
+    "layers-to-transform-with-text",
+    "error",
+    "parse",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: "
+            "`layers_to_transform` cannot be used when `target_modules` is a str; 0.21.2 "
+            "tuners/adalora/config.py, fourierft/config.py, hra/config.py"
+        ),
+    ),
+)
+def layers_to_transform_with_text(run: Run) -> Iterator[Finding]:
+    """Layers are chosen beside a target that is a string."""
+    for lora in adapters(run):
+        target = lora.place("target_modules")
+        if target is None or not isinstance(target.value, str):
+            continue
+        if lora.document.kind == "llamafactory" or lora.method not in _REFUSING:
+            continue
+        for name in ("layers_to_transform", "layers_pattern"):
+            at = lora.place(name)
+            if at is not None:
+                yield Finding(
+                    f"{name} cannot stand beside target_modules {target.value}",
+                    (at.label("refused"), target.label("a string", primary=False)),
+                    ("an expression, and all-linear too, has to say the layers itself",),
+                    "write target_modules as a list of names",
+                )
+
+
+@rule(
+    "rank-pattern-unmatched",
+    "warning",
+    "silent",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/lora/model.py `LoraModel._create_and_replace`: patterns "
+            "are asked for targeted modules only; 0.21.2 warns of keys that were ignored"
+        ),
+    ),
+)
+def rank_pattern_unmatched(run: Run) -> Iterator[Finding]:
+    """A pattern of ranks or alphas names modules that are no targets."""
+    for lora in loras(run):
+        if not isinstance(lora.targets, tuple) or lora.document.kind in ("sft", "llamafactory"):
+            continue
+        for name in ("rank_pattern", "alpha_pattern"):
+            at = lora.place(name)
+            lost = _lost(lora, at.value) if at is not None else []
+            if at is not None and lost:
+                yield Finding(
+                    f"{quoted(lost, 'and')} of {name} is none of LoRA's targets",
+                    (at.label("not used"),),
+                    ("a pattern only changes modules that are adapted anyway",),
+                    "add it to target_modules, or remove it",
+                )
+
+
+def _lost(lora: Lora, patterns: object) -> list[str]:
+    targets = lora.targets
+    if not isinstance(patterns, dict) or not isinstance(targets, tuple):
+        return []
+    ends = {last(each) for each in targets}
+    return [
+        each
+        for each in patterns
+        if isinstance(each, str) and is_plain(each) and last(each) not in ends
+    ]

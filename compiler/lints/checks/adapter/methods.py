@@ -1,0 +1,372 @@
+"""Keys that an adapter method does not have, or refuses."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.consumers.schemas import class_schema, known_releases
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.lints.conditions import Need, lacking, refused_alone, where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.effective import releases_around
+from tunec.compiler.lints.facts.counts import is_whole
+from tunec.compiler.lints.facts.orthogonal import of_blocks
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_MEANT: Final = {
+    "lora_rank": "r",
+    "rank": "r",
+    "lora_r": "r",
+    "alpha": "lora_alpha",
+    "dropout": "lora_dropout",
+    "lora_target": "target_modules",
+    "lora_target_modules": "target_modules",
+    "targets": "target_modules",
+    "lora_modules_to_save": "modules_to_save",
+    "additional_target": "modules_to_save",
+    "lora_bias_type": "bias",
+    "rslora": "use_rslora",
+    "dora": "use_dora",
+    "peft_layers_to_transform": "layers_to_transform",
+}
+"""What other tools call it, and PEFT's own name."""
+_OF_WEIGHTS: Final = (
+    *("r", "lora_alpha", "lora_dropout", "target_modules", "use_dora", "use_rslora", "bias"),
+    *("init_lora_weights", "rank_pattern", "alpha_pattern", "layers_to_transform"),
+)
+_PROMPTS: Final = ("PROMPT_TUNING", "PREFIX_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING")
+"""Methods that add to the input, and have no key of those that change weights."""
+_OF_LORA: Final = (
+    *("lora_alpha", "lora_dropout", "init_lora_weights", "use_dora", "use_rslora", "loftq_config"),
+    *("layer_replication", "lora_bias", "target_parameters"),
+)
+_MOVED: Final[Mapping[str, Mapping[str, str]]] = {
+    "LOHA": {"lora_alpha": "alpha", "lora_dropout": "rank_dropout"},
+    "LOKR": {"lora_alpha": "alpha", "lora_dropout": "rank_dropout"},
+    "OFT": {"lora_dropout": "module_dropout", "block_size": "oft_block_size"},
+    "BOFT": {"lora_dropout": "boft_dropout", "block_size": "boft_block_size"},
+    "VERA": {"lora_dropout": "vera_dropout"},
+    "IA3": {"init_lora_weights": "init_ia3_weights"},
+    "FOURIERFT": {"lora_alpha": "scaling"},
+    "HRA": {},
+}
+"""Methods beside LoRA, and their own names for what LoRA's keys say."""
+_LACKING: Final[Mapping[str, tuple[str, ...]]] = {
+    "BOFT": ("r", "alpha"),
+    "FOURIERFT": ("r", "alpha"),
+    "HRA": ("alpha",),
+    "IA3": ("r", "alpha", "bias", "layers_to_transform", "layers_pattern"),
+    "LOHA": ("bias",),
+    "LOKR": ("bias",),
+    "OFT": ("alpha",),
+    "VERA": ("alpha",),
+}
+"""More that they have not: peft 0.10.0, 0.13.2, 0.15.2, 0.17.1 and 0.21.2 tuners/*/config.py."""
+_IGNORED: Final = "PEFT warns of unexpected keywords, and goes on without them"
+_ALWAYS: Final = frozenset({"auto_mapping", "peft_version", "base_model_class", "parent_library"})
+
+
+@rule(
+    "adapter-key-unread",
+    "error",
+    "silent",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.21.2 config.py `PeftConfigMixin.from_peft_type`: Unexpected keyword arguments "
+            "... these are ignored; before 0.14 and through `get_peft_config` a TypeError"
+        ),
+        (
+            "peft 0.10.0 to 0.21.2 tuners/prompt_tuning, prefix_tuning, p_tuning config.py: fields "
+            "of the input's virtual tokens alone; loha, lokr, oft, boft, vera, ia3, fourierft, hra "
+            "config.py; run: LoHa with lora_alpha warns and keeps alpha 8"
+        ),
+    ),
+)
+def adapter_key_unread(run: Run) -> Iterator[Finding]:
+    """A key of adapter_config.json that its method does not have."""
+    for document in run.of("peft"):
+        kind = str(document.value("peft_type", "")).upper()
+        if document.is_view:
+            continue
+        yield from _unnamed(document)
+        if kind == "LORA":
+            yield from _of_lora(run, document)
+        elif kind in _PROMPTS:
+            yield from _unread_of_prompts(document, kind)
+        elif kind in _MOVED:
+            yield from _of_relatives(document, kind)
+
+
+def _unnamed(document: Document) -> Iterator[Finding]:
+    """`method: lora`, by which people say what `peft_type` says."""
+    at = document.get("method")
+    if at is not None and document.get("peft_type") is None:
+        yield replace(_finding(at, [], "PEFT's file"), help="write peft_type", severity="note")
+
+
+def _of_lora(run: Run, document: Document) -> Iterator[Finding]:
+    known = frozenset(
+        name
+        for release in known_releases("lora_config")
+        for name in class_schema("lora_config", release)["properties"]
+    )
+    release = run.release("peft")
+    if release.is_named and str(release.version) > max(known_releases("lora_config")):
+        return  # keys may have come since
+    for path, at in document.found.items():
+        if "." in path or path in known or path in _ALWAYS or path.startswith("_"):
+            continue
+        near = [_MEANT[path]] if path in _MEANT else nearest(path, known - set(document.found))[:1]
+        yield _finding(at, near, "LORA")
+    if release.is_named:
+        yield from _come_later(run, document)
+
+
+def _come_later(run: Run, document: Document) -> Iterator[Finding]:
+    """Keys of a later release: a warning from PEFT 0.14 on, and no adapter at all before."""
+    release = run.release("peft")
+    around = releases_around("lora_config", str(release.version))
+    here = [class_schema("lora_config", each)["properties"] for each in around]
+    every = sorted(known_releases("lora_config"), key=Version)
+    is_refused = run.runs("peft<0.14") is True
+    for path, at in document.found.items():
+        if "." in path or path in _ALWAYS or any(path in each for each in here):
+            continue
+        later = [each for each in every if path in class_schema("lora_config", each)["properties"]]
+        if not later or not (is_refused or at.value not in (None, False, [], {}, "none")):
+            continue
+        why = f"TypeError: unexpected keyword argument {path!r}" if is_refused else _IGNORED
+        yield Finding(
+            f"{release} has no key `{path}`",
+            (at.key_label("refused" if is_refused else "not read"),),
+            (why, f"known to peft {later[0]}"),
+            f"use peft {later[0]} or later, or remove it",
+            consequence="parse" if is_refused else "silent",
+        )
+
+
+def _unread_of_prompts(document: Document, kind: str) -> Iterator[Finding]:
+    for key in _OF_WEIGHTS:
+        at = document.get(key)
+        if at is not None and at.value not in (None, [], {}, False):
+            yield _finding(at, [], kind)
+
+
+def _of_relatives(document: Document, kind: str) -> Iterator[Finding]:
+    own = _MOVED[kind]
+    for key in dict.fromkeys((*own, *_OF_LORA, *_LACKING[kind])):
+        at = document.get(key)
+        if at is not None and at.value not in (None, [], {}, False, "none"):
+            free = [own[key]] if key in own and own[key] not in document.found else []
+            yield _finding(at, free, kind)
+
+
+def _finding(at: Place, near: list[str], kind: str) -> Finding:
+    return Finding(
+        f"{kind} has no key `{at.path}`",
+        (at.key_label("not read"),),
+        (_IGNORED,),
+        f"did you mean `{near[0]}`?" if near else "remove it",
+        Fix((at.renamed(near[0]),), "unsafe") if near else None,
+        severity=None if near else "warning",
+    )
+
+
+_TASKS: Final = (
+    *("SEQ_CLS", "SEQ_2_SEQ_LM", "CAUSAL_LM", "TOKEN_CLS", "QUESTION_ANS", "FEATURE_EXTRACTION"),
+)
+_VIRTUAL: Final = ("num_virtual_tokens",)
+_TEXT: Final = ("prompt_tuning_init=TEXT",)
+_NEEDS: Final = (
+    *(Need(f"peft_type={kind}", _VIRTUAL, "the prompt has a length") for kind in _PROMPTS),
+    Need("prompt_tuning_init=TEXT", ("tokenizer_name_or_path",), "the text is tokenized"),
+    Need("prompt_tuning_init=TEXT", ("prompt_tuning_init_text",), "there is no text"),
+    Need("tokenizer_kwargs", _TEXT, "nothing is tokenized"),
+    Need("peft_type=ADALORA", ("total_step",), "the ranks are cut along a schedule"),
+)
+_TASKLESS: Final = tuple(
+    Need(f"peft_type={kind}", ("task_type",), "the model is wrapped by its task: KeyError: None")
+    for kind in _PROMPTS
+)
+_INITIAL: Final = ("RANDOM", "TEXT", "SAMPLE_VOCAB")
+"""peft 0.10.0 to 0.21.2 tuners/prompt_tuning/config.py `PromptTuningInit`: any other word is none
+of those that `PromptEmbedding` asks for."""
+_ENCODERS: Final = ("MLP", "LSTM")
+_UNREAD: Final = (
+    Need("prompt_tuning_init_text", _TEXT, "the prompt begins at random"),
+    Need("r & peft_type=ADALORA", ("init_r",), "AdaLoRA begins at init_r and ends at target_r"),
+)
+
+
+@rule(
+    "adapter-method-refused",
+    "error",
+    "parse",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.21.2 config.py `PeftConfigMixin.__post_init__`: Invalid task type; "
+            "tuners/prompt_tuning/config.py, adalora/config.py, ia3/config.py, oft/config.py "
+            "`__post_init__`; run: num_virtual_tokens None is a TypeError"
+        ),
+        (
+            "peft 0.21.2, run: PROMPT_TUNING, PREFIX_TUNING, P_TUNING without task_type are a "
+            "KeyError; tuners/p_tuning/model.py `PromptEncoder`; tuners/boft/layer.py "
+            "`update_layer`: must be divisible by boft_block_size; tuners/adalora/layer.py "
+            "`RankAllocator.mask_to_budget`: kthvalue(k=init_bgt - budget)"
+        ),
+        "peft 0.14.0 to 0.21.2 peft_model.py: does not work with gradient checkpointing",
+    ),
+)
+def adapter_method_refused(run: Run) -> Iterator[Finding]:
+    """What an adapter method other than LoRA refuses, or does not read."""
+    for document in run.of("peft"):
+        if document.is_view:
+            continue
+        for need in _NEEDS:
+            yield from refused_alone(run, document, need)
+        for need in _TASKLESS:
+            for found in refused_alone(run, document, need):
+                mended = replace(found, help="write task_type: CAUSAL_LM", consequence="init")
+                yield replace(mended, severity="warning")  # a script may add it
+        for need in _UNREAD:
+            yield from _unread(run, document, need)
+        yield from _words(document)
+        yield from _method_of_prompts(document)
+        yield from _of_adalora(document)
+        yield from _ranks_of_adalora(document)
+        yield from _of_ia3(document)
+        yield from _of_prefixes(run, document)
+    yield from of_blocks(run)
+
+
+def _unread(run: Run, document: Document, need: Need) -> Iterator[Finding]:
+    found = lacking(run, document, need)
+    if found is not None:
+        yield Finding(
+            f"{found[0].path} does nothing without {need.others[0].replace('=', ': ')}",
+            (found[0].label("not read"),),
+            (need.why,),
+            f"write {need.others[0].replace('=', ': ')}, or remove it",
+            severity="warning",
+            consequence="silent",
+        )
+
+
+def _words(document: Document) -> Iterator[Finding]:
+    task = document.get("task_type")
+    if task is not None and isinstance(task.value, str) and task.value not in _TASKS:
+        yield Finding(
+            f"task_type cannot be {task.value}",
+            (task.label("refused"),),
+            (f"taken: {', '.join(_TASKS)}",),
+            "write CAUSAL_LM",
+        )
+
+
+def _method_of_prompts(document: Document) -> Iterator[Finding]:
+    """Words of prompts: one is looked up when the model is wrapped, one is compared and lost."""
+    encoder = document.get("encoder_reparameterization_type")
+    if where(document, "peft_type=P_TUNING") and encoder and encoder.value not in _ENCODERS:
+        yield Finding(
+            f"encoder_reparameterization_type cannot be {encoder.value}",
+            (encoder.label("refused"),),
+            ("Prompt encoder type not recognized",),
+            "write MLP, or LSTM",
+            consequence="init",
+        )
+    begin = document.get("prompt_tuning_init")
+    if begin is None or where(document, "peft_type=PROMPT_TUNING") is None:
+        return
+    if isinstance(begin.value, str) and begin.value not in _INITIAL:
+        is_case = begin.value.upper() in _INITIAL
+        yield Finding(
+            f"prompt_tuning_init {begin.value} is none of {', '.join(_INITIAL)}",
+            (begin.label("read as RANDOM"),),
+            ("the word is compared, and never refused: the prompt begins at random",),
+            f"write {begin.value.upper()}" if is_case else "write TEXT",
+            severity="warning",
+            consequence="silent",
+        )
+
+
+def _ranks_of_adalora(document: Document) -> Iterator[Finding]:
+    """Ranks are cut from init_r to target_r: there has to be something to cut."""
+    first, last = (_number(document.value(key, n)) for key, n in (("init_r", 12), ("target_r", 8)))
+    at = document.get("target_r") or document.get("init_r")
+    if where(document, "peft_type=ADALORA") is None or at is None or not first or not last:
+        return
+    if last >= first:
+        yield Finding(
+            f"AdaLoRA begins at rank {first} and ends at {last}: there is nothing to cut",
+            (at.label("not below init_r"),),
+            (
+                "where a script calls update_and_allocate, kthvalue() is out of range after tinit",
+                "where nobody calls it, as in Trainer, every rank stays init_r",
+            ),
+            f"write target_r below {first}, or init_r above {last}",
+            severity="warning",
+            consequence="step",
+        )
+
+
+def _of_adalora(document: Document) -> Iterator[Finding]:
+    if where(document, "peft_type=ADALORA") is None:
+        return
+    for key in ("use_dora", "loftq_config"):
+        at = where(document, key)
+        if at is not None:
+            yield Finding(f"ADALORA refuses {key}", (at.label("refused"),), (), "remove it")
+    given = [_number(document.value(key, 0)) for key in ("total_step", "tinit", "tfinal")]
+    total, first, last = (each or 0 for each in given)
+    at = document.get("tinit") or document.get("tfinal")
+    if at is not None and None not in given and total and first >= total - last:
+        yield Finding(
+            f"tinit {first} and tfinal {last} leave none of {total} steps",
+            (at.label("refused"),),
+            ("the ranks are cut between the first tinit and the last tfinal steps",),
+            "lower tinit or tfinal",
+        )
+
+
+def _of_ia3(document: Document) -> Iterator[Finding]:
+    inner, targets = document.get("feedforward_modules"), document.get("target_modules")
+    if where(document, "peft_type=IA3") is None or inner is None or targets is None:
+        return
+    if not isinstance(inner.value, list) or not isinstance(targets.value, list):
+        return
+    lost = [each for each in inner.value if each not in targets.value]
+    if lost:
+        yield Finding(
+            f"feedforward_modules holds {lost[0]}, which is no target",
+            (inner.label("refused"), targets.label("", primary=False)),
+            (),
+            f"add {lost[0]} to target_modules",
+        )
+
+
+def _of_prefixes(run: Run, document: Document) -> Iterator[Finding]:
+    """The prefix is a cache of keys and values, which recomputation has no place for."""
+    kind = where(document, "peft_type=PREFIX_TUNING")
+    if kind is None or run.runs("peft>=0.14") is False:
+        return
+    for at in run.each("trainer", "gradient_checkpointing"):
+        if at.value is True:
+            yield Finding(
+                "gradient_checkpointing cannot stand beside prefix tuning",
+                (at.label("refused"), kind.label("", primary=False)),
+                ("Prefix tuning does not work with gradient checkpointing",),
+                "turn it off, or use another method",
+                consequence="init",
+            )
+            return
+
+
+def _number(value: Any) -> int | None:
+    return value if is_whole(value) else None

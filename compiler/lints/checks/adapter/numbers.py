@@ -1,0 +1,373 @@
+"""Numbers of LoRA and of other adapters that PEFT refuses."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.conditions import one_of_two
+from tunec.compiler.lints.facts.counts import is_number, is_whole
+from tunec.compiler.lints.facts.lora import ALL_LINEAR, Lora, is_true, last, loras, number
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_NEEDED: Final = ("r", "lora_alpha", "lora_dropout")
+"""What arithmetic is done with: null is a TypeError."""
+_PATTERNS: Final = ("rank_pattern", "alpha_pattern")
+_PLAIN: Final = ("peft", "glm4")
+"""Kinds whose values are handed to PEFT as they are."""
+_OF_EVA: Final = (("rho", 1.0, None), ("tau", 0.0, 1.0))
+
+
+@rule(
+    "adapter-number-refused",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.21.2, run: LoraConfig takes any value; tuners/lora/layer.py "
+            "`LoraLayer.update_layer`: nn.Linear(in_features, r), lora_alpha / r, "
+            "lora_dropout > 0.0; tuners/tuners_utils.py `replicate_layers`: for start, end in"
+        ),
+        (
+            "peft 0.15.2 to 0.21.2 tuners/lora/config.py `EvaConfig.__post_init__`: `rho` must be "
+            ">= 1.0; utils/loftq_utils.py `loftq_init`: num_bits not in [4, 8], once 2 too"
+        ),
+    ),
+)
+def adapter_number_refused(run: Run) -> Iterator[Finding]:
+    """A number of adapter_config.json that PEFT takes when it is read, and fails on afterwards."""
+    for lora in loras(run):
+        if lora.document.kind not in _PLAIN:
+            continue
+        yield from _of_layers(lora)
+        for name in _PATTERNS:
+            yield from _of_pattern(lora, name)
+        yield from _of_replication(lora)
+        yield from _of_eva(lora)
+        yield from _of_loftq(lora)
+
+
+def _of_layers(lora: Lora) -> Iterator[Finding]:
+    for name in _NEEDED:
+        at = lora.document.get(lora.key(name))
+        if at is not None and at.value is None:
+            yield Finding(
+                f"{name} is null",
+                (at.label("refused"),),
+                ("PEFT has a default only for a key that is not there",),
+                "remove it, or write a number",
+                Fix((at.removed(),), "safe"),
+            )
+    rank = lora.place("r")
+    if rank is not None and isinstance(rank.value, float):
+        yield _not_whole(rank, "the rank")
+
+
+def _of_pattern(lora: Lora, name: str) -> Iterator[Finding]:
+    pattern = lora.place(name)
+    if pattern is None or not isinstance(pattern.value, dict):
+        return
+    prefix = f"{lora.key(name)}."
+    for path, at in lora.document.found.items():
+        if not path.startswith(prefix) or is_whole(at.value):
+            continue
+        if name == "rank_pattern" and isinstance(at.value, float):
+            yield _not_whole(at, "a rank")
+        elif not is_number(at.value):
+            yield Finding(
+                f"{name} holds {at.value!r}, which is no number",
+                (at.label("refused"),),
+                ("what a pattern says is used as it is",),
+                "write a number",
+            )
+
+
+def _of_replication(lora: Lora) -> Iterator[Finding]:
+    at = lora.place("layer_replication")
+    if at is None or not isinstance(at.value, list) or not at.value:
+        return
+    if not all(isinstance(each, list) and len(each) == 2 for each in at.value):
+        yield Finding(
+            "layer_replication is no list of pairs",
+            (at.label("refused"),),
+            ("each item says where a run of layers begins and where it ends",),
+            f"write [{at.value}]" if all(map(is_whole, at.value)) else "write [[0, 16], [8, 24]]",
+        )
+
+
+def _of_eva(lora: Lora) -> Iterator[Finding]:
+    for name, least, most in _OF_EVA:
+        at = lora.document.get(f"{lora.key('eva_config')}.{name}")
+        if at is None or not is_number(at.value):
+            continue
+        if at.value < least or (most is not None and at.value > most):
+            words = f"from {least:g} to {most:g}" if most is not None else f"{least:g} or more"
+            yield _out_of(at, words, "parse")
+
+
+def _of_loftq(lora: Lora) -> Iterator[Finding]:
+    at = lora.document.get(f"{lora.key('loftq_config')}.loftq_bits")
+    if at is None or lora.value("init_lora_weights") != "loftq" or not is_number(at.value):
+        return
+    if at.value not in (2, 4, 8):
+        yield _out_of(at, "4 or 8", "init")
+
+
+def _out_of(at: Place, words: str, when: Consequence) -> Finding:
+    name = at.path.rpartition(".")[2]
+    return Finding(
+        f"{name} is {at.value}, and has to be {words}",
+        (at.label("refused"),),
+        (),
+        f"write {words}",
+        consequence=when,
+    )
+
+
+def _not_whole(at: Place, what: str) -> Finding:
+    number: Any = at.value
+    meant = round(number)
+    return Finding(
+        f"{what} is {number}, and has to be a whole number",
+        (at.label("refused"),),
+        ("it is the size of a matrix: a tuple of ints, but found element of type float",),
+        f"write {meant}",
+        Fix((at.replaced(meant),), "safe") if meant == number else None,
+    )
+
+
+@rule(
+    "lora-alpha-of-zero",
+    "error",
+    "silent",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `LoraLayer.update_layer`: scaling = "
+            "lora_alpha / r; `Linear.forward`"
+        ),
+        "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py: lora_alpha or lora_rank * 2",
+    ),
+)
+def lora_alpha_of_zero(run: Run) -> Iterator[Finding]:
+    """LoRA's alpha is zero or negative."""
+    for lora in loras(run):
+        at = lora.place("lora_alpha")
+        alpha = None if at is None else number(at.value)
+        if at is None or alpha is None or alpha > 0:
+            continue
+        if lora.document.kind == "llamafactory" and alpha == 0:
+            continue  # `lora_alpha or lora_rank * 2`
+        what = "nothing is trained" if alpha == 0 else "adapters push the wrong way at first"
+        yield Finding(
+            f"lora_alpha is {at.value}: {what}",
+            (at.label("scales every adapter"),),
+            ("an adapter adds alpha / r times its product, and its gradient has the same factor",),
+            "write the rank, or twice the rank",
+            severity=None if alpha == 0 else "warning",
+        )
+
+
+@rule(
+    "lora-dropout-out-of-range",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `LoraLayer.update_layer`: Dropout if more "
+            "than 0; torch 2.13.0 nn/modules/dropout.py: has to be between 0 and 1"
+        ),
+    ),
+)
+def lora_dropout_out_of_range(run: Run) -> Iterator[Finding]:
+    """LoRA's dropout is no probability, or drops everything."""
+    for lora in loras(run):
+        at = lora.place("lora_dropout")
+        share = None if at is None else number(at.value)
+        if at is None or share is None or 0 <= share < 1:
+            continue
+        if share < 0:
+            message, consequence = f"lora_dropout is {at.value}, and drops nothing", "silent"
+        elif share == 1:
+            message, consequence = "lora_dropout drops every input: nothing is trained", "silent"
+        else:
+            message, consequence = f"lora_dropout is {at.value}, and no probability", "init"
+        percent = share / 100
+        yield Finding(
+            message,
+            (at.label("a share from 0 to 1"),),
+            (),
+            f"write {percent:g}" if share > 1 else "write 0.05 or 0",
+            Fix((at.replaced(percent),), "unsafe") if share > 1 else None,
+            consequence="init" if consequence == "init" else "silent",
+            severity="warning" if share < 0 else None,
+        )
+
+
+@rule(
+    "lora-rank-not-positive",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `LoraLayer.update_layer`: `r` should be a "
+            "positive integer value"
+        ),
+    ),
+)
+def lora_rank_not_positive(run: Run) -> Iterator[Finding]:
+    """LoRA's rank is zero or less."""
+    for lora in loras(run):
+        for at in _ranks(lora):
+            rank = number(at.value)
+            if rank is not None and rank < 1:
+                yield Finding(
+                    f"LoRA's rank is {at.value}",
+                    (at.label("has to be 1 or more"),),
+                    ("PEFT refuses a rank below 1",),
+                    "write 8 or 16",
+                )
+
+
+def _ranks(lora: Lora) -> Iterator[Place]:
+    if (at := lora.place("r")) is not None:
+        yield at
+    pattern = lora.place("rank_pattern")
+    if pattern is not None and isinstance(pattern.value, dict):
+        for path, place in lora.document.found.items():
+            if path.startswith(f"{lora.key('rank_pattern')}."):
+                yield place
+
+
+@rule(
+    "lora-bias-rejected",
+    "error",
+    "parse",
+    consumers=("peft>=0.14",),
+    sources=(
+        (
+            "peft 0.15.2 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: "
+            "lora_bias=True is "
+            "not supported for DoRA, and only with init_lora_weights True or False"
+        ),
+    ),
+)
+def lora_bias_rejected(run: Run) -> Iterator[Finding]:
+    """Bias terms of LoRA's own beside what cannot have them."""
+    for lora in loras(run):
+        at = lora.place("lora_bias")
+        if lora.document.kind not in ("peft", "glm4") or at is None or at.value is not True:
+            continue
+        dora, init = lora.place("use_dora"), lora.place("init_lora_weights")
+        if dora is not None and is_true(dora.value):
+            other, what = dora, "use_dora"
+        elif init is not None and not isinstance(init.value, bool):
+            other, what = init, f"init_lora_weights {init.value}"
+        else:
+            continue
+        yield Finding(
+            f"lora_bias cannot stand beside {what}",
+            (at.label("refused"), other.label("", primary=False)),
+            ("PEFT refuses the pair while it reads the configuration",),
+            "remove one of the two",
+        )
+
+
+_OF_LAYERS: Final = ("lora_dropout", "use_dora", "lora_bias", "fan_in_fan_out")
+_EMBEDDINGS: Final = ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings")
+
+
+@rule(
+    "lora-pair-refused",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.17.1 to 0.21.2 tuners/lora/layer.py `ParamWrapper.__init__`: does not work "
+            "with lora_dropout != 0, fan_in_fan_out, lora_bias, use_dora; tuners/lora/config.py "
+            "`__post_init__`: must be a list of strings; DoRA does not support megatron_core"
+        ),
+        (
+            "peft 0.21.2, run: All modules were excluded; No `target_modules` passed; "
+            "trainable_token_indices cannot be applied to modules of type lora.layer.Embedding; "
+            "0.15.0 to 0.21.2: The embedding layer is already marked to be trained fully"
+        ),
+        "huggingface/peft#2653",
+    ),
+)
+def lora_pair_refused(run: Run) -> Iterator[Finding]:
+    """Two settings of LoRA that PEFT refuses together, or one that leaves nothing to adapt."""
+    for lora in loras(run):
+        yield from _parameters(lora)
+        yield from _tokens(lora)
+        yield from _saved(run, lora)
+        yield from _nothing_left(lora)
+        megatron, dora = lora.place("megatron_config"), lora.place("use_dora")
+        if dora is not None and is_true(dora.value) and megatron is not None and megatron.value:
+            yield one_of_two(dora, megatron, "DoRA has no form for Megatron's layers")
+
+
+def _parameters(lora: Lora) -> Iterator[Finding]:
+    """Adapters of parameters have no layer of their own."""
+    parameters = lora.place("target_parameters")
+    if parameters is None or not parameters.value:
+        return
+    if isinstance(parameters.value, str):
+        yield Finding(
+            "target_parameters is a text, not a list",
+            (parameters.label("refused"),),
+            (),
+            f"write [{parameters.value}]",
+        )
+        return
+    for name in _OF_LAYERS:
+        at = lora.place(name)
+        if at is not None and at.value not in (False, 0, "false"):
+            yield one_of_two(at, parameters, "an adapter of a parameter has no layer to hold it")
+
+
+def _tokens(lora: Lora) -> Iterator[Finding]:
+    tokens, targets = lora.place("trainable_token_indices"), lora.place("target_modules")
+    named = lora.targets
+    if tokens is None or not tokens.value or targets is None or not isinstance(named, tuple):
+        return
+    layers = set(tokens.value) if isinstance(tokens.value, dict) else set(_EMBEDDINGS)
+    if {last(each) for each in named} & {last(str(each)) for each in layers}:
+        yield one_of_two(tokens, targets, "the embedding has an adapter already")
+
+
+def _saved(run: Run, lora: Lora) -> Iterator[Finding]:
+    """A list of tokens is of the embedding's full name, which modules_to_save never is."""
+    tokens, saved = lora.place("trainable_token_indices"), lora.place("modules_to_save")
+    if tokens is None or saved is None or not isinstance(tokens.value, dict):
+        return
+    if set(tokens.value) & set(lora.saved) and run.runs("peft>=0.15") is not False:
+        yield one_of_two(tokens, saved, "the embedding is already marked to be trained fully")
+
+
+def _nothing_left(lora: Lora) -> Iterator[Finding]:
+    targets, excluded = lora.place("target_modules"), lora.place("exclude_modules")
+    named = lora.targets
+    if lora.value("target_parameters") or targets is None:
+        return
+    if targets.value == [] and lora.document.kind == "peft":
+        yield Finding(
+            "target_modules is empty",
+            (targets.label("adapts nothing"),),
+            ("without the key PEFT takes the usual layers of a known architecture",),
+            "write the names of layers, or all-linear",
+        )
+    if excluded is None or not isinstance(named, tuple) or named == (ALL_LINEAR,):
+        return
+    if named and {last(each) for each in named} <= set(lora.excluded):
+        yield Finding(
+            "exclude_modules takes out every target",
+            (excluded.label("nothing is left"), targets.label("", primary=False)),
+            (),
+            "remove one of the two names",
+        )

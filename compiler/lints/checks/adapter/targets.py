@@ -1,0 +1,351 @@
+"""Targets of LoRA that the model does not have."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.facts.lora import (
+    ALL_LINEAR,
+    Lora,
+    adapters,
+    is_minicpm,
+    is_patched,
+    is_plain,
+    last,
+    loras,
+)
+from tunec.compiler.lints.facts.lora_families import family_of
+from tunec.compiler.lints.facts.module_tree import NoRegex, adapted, leaves, parts, unmatched, usual
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+if TYPE_CHECKING:
+    from tunec.compiler.facts import ResolvedModel
+
+
+@rule(
+    "lora-target-not-a-layer",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/lora/model.py `LoraModel._create_new_module`: Target "
+            "module ... is not supported"
+        ),
+    ),
+)
+def lora_target_not_a_layer(run: Run) -> Iterator[Finding]:
+    """LoRA is to be put on a block or a norm, which PEFT cannot adapt."""
+    if run.model is None:
+        return
+    tree = run.model.architecture
+    layers = leaves(tree, ("linear", "embedding", "conv", "parameter"))
+    for lora in adapters(run):
+        at, targets = lora.place("target_modules"), lora.targets
+        if at is None or not isinstance(targets, tuple) or is_patched(run, lora):
+            continue
+        lost = unmatched(tree, targets)
+        blocks = [each for each in lost if each in parts(tree) and each not in layers]
+        if blocks:
+            yield Finding(
+                f"{lora.method} cannot be put on {quoted(blocks, 'and')} of {run.model.path}",
+                (at.label("a block or a norm, and no linear layer"),),
+                ("PEFT adapts linear layers, embeddings and convolutions",),
+                "name the linear layers inside",
+            )
+
+
+@rule(
+    "lora-target-string-is-a-regex",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`, "
+            "`match_target_against_key`: re.fullmatch for a string"
+        ),
+        (
+            "trl 0.10.1 to 1.16.0 trainer/model_config.py `ModelConfig.__post_init__`: "
+            "lora_target_modules[0] for a list of one; not in 0.8.6"
+        ),
+    ),
+)
+def lora_target_string_is_a_regex(run: Run) -> Iterator[Finding]:
+    """A name is written as a string, which PEFT takes for a regular expression over whole names."""
+    for lora in adapters(run):
+        at = lora.place("target_modules")
+        if at is None or lora.document.kind == "llamafactory":
+            continue
+        if isinstance(lora.targets, str) and lora.targets.lower() != ALL_LINEAR:
+            yield from _as_text(lora, at, lora.targets)
+        elif _is_one_of_trl(run, lora):
+            yield _one(at, (lora.targets or "")[0])
+
+
+def _as_text(lora: Lora, at: Place, text: str) -> Iterator[Finding]:
+    if not is_plain(text) or "." in text:
+        return
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    flags = lora.document.format == "shell" or lora.document.kind in TRL
+    yield Finding(
+        f"target_modules is the text {text}, which matches no module",
+        (at.label("a regular expression over the whole name"),),
+        ("model.layers.0.self_attn.q_proj is not matched by q_proj: only a list matches ends",),
+        f"write a list: [{', '.join(names)}]",
+        None if flags else Fix((at.replaced(names),), "safe"),
+    )
+
+
+def _is_one_of_trl(run: Run, lora: Lora) -> bool:
+    names = lora.targets
+    is_trl = lora.document.kind in TRL and run.runs("trl>=0.10") is not False
+    return is_trl and isinstance(names, tuple) and len(names) == 1 and is_plain(names[0])
+
+
+def _one(at: Place, name: str) -> Finding:
+    return Finding(
+        f"a list of one target, {name}, becomes a regular expression that matches no module",
+        (at.label("unpacked to a string"),),
+        (
+            "TRL replaces a list of one by its item, and PEFT matches a string with whole names",
+            "so written since trl 0.9 or 0.10; 0.8.6 does it to all-linear only",
+        ),
+        f"write the expression itself: .*\\.{name}",
+        Fix((at.replaced([f".*\\.{name}"]),), "safe"),
+    )
+
+
+@rule(
+    "lora-target-unused",
+    "warning",
+    "silent",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: only refuses "
+            "when no module at all matched"
+        ),
+    ),
+)
+def lora_target_unused(run: Run) -> Iterator[Finding]:
+    """Some of LoRA's targets match no module."""
+    if run.model is None:
+        return
+    tree = run.model.architecture
+    for lora in adapters(run):
+        at, targets = lora.place("target_modules"), lora.targets
+        if at is None or not isinstance(targets, tuple) or not all(map(is_plain, targets)):
+            continue
+        if is_patched(run, lora):
+            continue
+        lost = [each for each in unmatched(tree, targets) if each not in parts(tree)]
+        if not lost or len(lost) == len(targets):
+            continue
+        known = leaves(tree, ("linear",))
+        near = dict.fromkeys(name for each in lost for name in nearest(each, known)[:1])
+        yield Finding(
+            f"{quoted(lost, 'and')} of {lora.method}'s targets match no module of {run.model.path}",
+            (at.label("partly unused"),),
+            ("PEFT says nothing as long as one of the targets matches",),
+            f"did you mean {quoted(near)}?" if near else "remove them",
+        )
+
+
+_EVER: Final = frozenset(
+    {
+        *("t5", "mt5", "bart", "gpt2", "bloom", "blip-2", "opt", "gptj", "gpt_neox", "gpt_neo"),
+        *("bert", "roberta", "xlm-roberta", "electra", "deberta-v2", "deberta", "layoutlm"),
+        *("llama", "chatglm", "gpt_bigcode", "mpt", "RefinedWeb", "RefinedWebModel", "falcon"),
+        *("btlm", "codegen", "mistral", "mixtral", "stablelm", "phi", "gemma"),
+    }
+)
+"""peft 0.10.0 to 0.21.2 utils/constants.py
+`TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`."""
+_LATER: Final[Mapping[str, str]] = {
+    "qwen2": "peft>=0.12",
+    "gemma2": "peft>=0.13",
+    **dict.fromkeys(("llama4", "gemma3_text", "qwen3"), "peft>=0.16"),
+    **dict.fromkeys(("rwkv", "rwkv7"), "peft>=0.18"),
+    "gemma4": "peft>=0.19",
+    "nemotron_h": "peft>=0.20",
+}
+"""The same, by the release that brought each."""
+_NAMED: Final[Mapping[str, str]] = {
+    r"/qwen2-vl-": "qwen2_vl",
+    r"/qwen2\.5-vl-": "qwen2_5_vl",
+    r"/qwen3-vl-": "qwen3_vl",
+    r"/qwen3-[\d.]+b-a\d+b": "qwen3_moe",
+    r"/phi-3(\.5)?-(mini|small|medium)|/phi-4$": "phi3",
+    r"/gpt-oss-": "gpt_oss",
+    r"/deepseek-v3|/deepseek-r1$": "deepseek_v3",
+    r"/gemma-2-\d+b": "gemma2",
+    r"/qwen3-[\d.]+b$": "qwen3",
+    r"/qwen2(\.5)?-[\d.]+b": "qwen2",
+}
+"""`model_type` by repository name, for models that are not in the catalogue."""
+
+
+@rule(
+    "lora-targets-left-out",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 utils/constants.py "
+            "`TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`; tuners/tuners_utils.py "
+            "`_prepare_adapter_config`: Please specify `target_modules` in `peft_config`"
+        ),
+        "huggingface/peft#2128; trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`",
+    ),
+)
+def lora_targets_left_out(run: Run) -> Iterator[Finding]:
+    """LoRA's targets are left to PEFT, which has none for this kind of model."""
+    for lora in loras(run):
+        kind = _model_type(run, lora) if _is_left(lora) else None
+        at = lora.start()
+        if kind is None or at is None or kind in _EVER or _has(run, kind):
+            continue
+        yield Finding(
+            f"no targets for LoRA, and PEFT has none of its own for {kind}",
+            (at.label(f"write {lora.key('target_modules')} beside it"),),
+            ("ValueError: please specify `target_modules` in `peft_config`",),
+            f"write {lora.key('target_modules')}: all-linear",
+            severity=None if lora.document.get(lora.key("target_modules")) else "warning",
+        )
+
+
+def _is_left(lora: Lora) -> bool:
+    key = lora.key("target_modules")
+    has_other = lora.place("target_parameters") or lora.document.get("lora_target_parameters")
+    is_own = lora.document.kind in (*TRL, "peft") and key not in lora.document.unknown
+    return is_own and not has_other and lora.targets is None and not is_minicpm(lora.document)
+
+
+def _model_type(run: Run, lora: Lora) -> str | None:
+    if run.model is not None and run.model.card is not None:
+        found = run.model.card.config.get("model_type")
+        return found if isinstance(found, str) else None
+    for key in ("model_name_or_path", "base_model_name_or_path"):
+        said = lora.document.value(key)
+        name = f"/{str(said or '').lower().rpartition('/')[2]}"
+        for pattern, kind in _NAMED.items():
+            if re.search(pattern, name):
+                return kind
+    return None
+
+
+def _has(run: Run, kind: str) -> bool:
+    """Whether the release may have targets of its own for a kind of model."""
+    since = _LATER.get(kind)
+    return since is not None and run.runs(since) is not False
+
+
+@rule(
+    "lora-targets-match-nothing",
+    "error",
+    "init",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: Target "
+            "modules ... not found in the base model; `check_target_module_exists`: a name, a "
+            "suffix after a dot, or a regex over the whole name"
+        ),
+        "peft 0.8.2 utils/constants.py INCLUDE_LINEAR_LAYERS_SHORTHAND; absent in 0.7.1",
+        "OptimalScale/LMFlow#125, huggingface/peft#758, #40; axolotl-ai-cloud/axolotl#2792",
+    ),
+)
+def lora_targets_match_nothing(run: Run) -> Iterator[Finding]:
+    """LoRA's targets are the names of another architecture."""
+    for lora in adapters(run):
+        at = lora.place("target_modules")
+        if at is not None and (shorthand := _shorthand(run, lora, at)) is not None:
+            yield shorthand
+        elif (
+            at is None
+            or lora.targets is None
+            or lora.targets == ALL_LINEAR
+            or is_patched(run, lora)
+        ):
+            continue
+        else:
+            tree = _in_tree(run, run.model, lora, at) if run.model else _in_family(run, lora, at)
+            yield from tree
+
+
+def _shorthand(run: Run, lora: Lora, at: Place) -> Finding | None:
+    """`all-linear` is a word of its own from PEFT 0.8 on, and a name where it stands in a list."""
+    if isinstance(lora.targets, tuple) and ALL_LINEAR in lora.targets:
+        return Finding(
+            f"{ALL_LINEAR} in a list is the name of a module, and none is called so",
+            (at.label("matches nothing"),),
+            ("PEFT takes it for all linear layers only where it stands alone",),
+            f"write {ALL_LINEAR} without the list",
+            Fix((at.replaced(ALL_LINEAR),), "unsafe") if lora.document.kind == "peft" else None,
+            severity=None if len(lora.targets) == 1 else "warning",
+        )
+    if lora.targets == ALL_LINEAR and at.value == ALL_LINEAR and run.runs("peft<0.8"):
+        return Finding(
+            f"{ALL_LINEAR} is a regular expression to PEFT {run.release('peft').version}",
+            (at.label("matches nothing"),),
+            ("the word came with PEFT 0.8.0",),
+            "write the names of the layers, or use PEFT 0.8 and later",
+        )
+    return None
+
+
+def _in_tree(run: Run, model: "ResolvedModel", lora: Lora, at: Place) -> Iterator[Finding]:
+    architecture, targets = model.architecture, lora.targets or ()
+    try:
+        if adapted(architecture, targets) or lora.value("target_parameters"):
+            return
+    except NoRegex as fault:
+        yield Finding(
+            f"the target {targets} is no regular expression: {fault}",
+            (at.label("not compiled"),),
+            ("a string is taken for a regular expression over whole module names",),
+            "mend the expression, or write a list of names",
+        )
+        return
+    if isinstance(targets, str) and is_plain(targets):
+        return  # a bare name as a string is a rule of its own
+    if not isinstance(targets, str) and not all(map(is_plain, targets)):
+        return
+    names = usual(architecture)
+    yield Finding(
+        f"{lora.method}'s targets match no module of {model.path}",
+        (at.label("matches nothing"),),
+        (f"its layers are called {', '.join(names)}",) if names else (),
+        f"write {', '.join(names[:4])}" if names else None,
+        # transformers 4.52 renamed modules of models that see: a regex may fit the other names
+        certain=not (isinstance(targets, str) and architecture.kind == "vision-language")
+        or _has_new_names(run),
+    )
+
+
+def _has_new_names(run: Run) -> bool:
+    """Whether a release is named that has the catalogue's names; Axolotl 0.10 pins 4.52."""
+    return run.runs("transformers>=4.52") is True or run.runs("axolotl>=0.10") is True
+
+
+def _in_family(run: Run, lora: Lora, at: Place) -> Iterator[Finding]:
+    path, targets = run.model_name, lora.targets
+    known = family_of(path) if path is not None else None
+    if known is None or isinstance(targets, str) or targets is None:
+        return
+    family, layers = known
+    if not all(map(is_plain, targets)) or any(last(each) in layers for each in targets):
+        return
+    yield Finding(
+        f"{lora.method}'s targets are no layers of {family}: {', '.join(targets)}",
+        (at.label("matches nothing"),),
+        (f"by its name {path} is {family}, with the layers {', '.join(sorted(layers))}",),
+        "write the names of this architecture, or all-linear",
+    )

@@ -1,0 +1,276 @@
+"""Adapters that are not trained, not saved or not of this run."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.gathering import ungathered
+from tunec.compiler.lints.facts.lora import Lora, adapters, has_adapter, loras, number
+from tunec.compiler.lints.kinds import own_keys
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "inference-mode-in-training",
+    "error",
+    "step",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: "
+            "inference_mode freezes the adapters; peft_model.py `save_pretrained` writes it as true"
+        ),
+    ),
+)
+def inference_mode_in_training(run: Run) -> Iterator[Finding]:
+    """Adapters are configured for inference, and are to be trained."""
+    for lora in adapters(run):
+        at = lora.place("inference_mode")
+        if lora.document.kind not in ("peft", "glm4") or at is None or at.value is not True:
+            continue
+        trains = lora.document.kind == "glm4" or bool(run.of("trainer", "deepspeed", "accelerate"))
+        if trains:
+            yield Finding(
+                "inference_mode is true: every adapter is frozen",
+                (at.label("no parameter is trained"),),
+                (
+                    "PEFT writes true into the adapters that it saves; get_peft_model keeps it",
+                    "PeftModel.from_pretrained(..., is_trainable=True) turns it off again",
+                ),
+                "write inference_mode: false",
+                Fix((at.replaced(value=False),), "safe"),
+                severity=None if lora.document.kind == "glm4" else "warning",
+            )
+
+
+@rule(
+    "adapter-of-another-base",
+    "warning",
+    "load",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 config.py `PeftConfig`: base_model_name_or_path; peft_model.py "
+            "`from_pretrained` does not compare it with the model that it is given"
+        ),
+    ),
+)
+def adapter_of_another_base(run: Run) -> Iterator[Finding]:
+    """The adapter's base is another model than the run's."""
+    trained = _trained(run)
+    for lora in adapters(run):
+        at = lora.document.get("base_model_name_or_path")
+        if lora.document.kind != "peft" or at is None or trained is None:
+            continue
+        if _are_others(at.value, trained.value):
+            yield Finding(
+                f"the adapter is for {at.value}, and the run trains {trained.value}",
+                (at.label("the adapter's base"), trained.label("the run's", primary=False)),
+                ("adapters of another model fit only if every shape does, and mean nothing",),
+                "name one model in both",
+            )
+
+
+def _trained(run: Run) -> Place | None:
+    for kind, key in (
+        ("model", "model_name_or_path"),
+        ("trainer", "model_name_or_path"),
+        ("axolotl", "base_model"),
+    ):
+        for each in run.of(kind):
+            if not each.is_view and (found := each.get(key)) is not None:
+                return found
+    return None
+
+
+def _are_others(base: Any, trained: Any) -> bool:
+    are_names = _is_repository(base) and _is_repository(trained)
+    return are_names and str(base).lower() != str(trained).lower()
+
+
+def _is_repository(value: Any) -> bool:
+    is_text = isinstance(value, str) and value.count("/") == 1
+    return is_text and not value.startswith((".", "/", "~")) and not value.endswith("/")
+
+
+@rule(
+    "adapter-saved-empty",
+    "error",
+    "resume",
+    consumers=("transformers<5",),
+    sources=(
+        (
+            "transformers 4.40.2 to 4.57.6 trainer.py `save_model`: on ValueError `_save` with an "
+            "empty state dict, and `remove_dummy_checkpoint` takes away the model's files only; "
+            "5.0.0 gathers a PeftModel's weights itself"
+        ),
+        "accelerate 0.30.1 to 1.15.0 accelerator.py `get_state_dict`: ValueError, Cannot get 16bit",
+        "peft 0.21.2 peft_model.py `save_pretrained` with an empty state dict: seen, no tensors",
+        "huggingface/peft#1328 (torch.Size([0])), deepspeedai/DeepSpeed#7436",
+    ),
+)
+def adapter_saved_empty(run: Run) -> Iterator[Finding]:
+    """The adapter of a checkpoint at stage 3 holds no tensors."""
+    if not has_adapter(run) or run.deepspeed_reader == "plain":
+        return
+    found = ungathered(
+        run,
+        "the adapter saved at stage 3 holds no tensors: the shards are not gathered on save",
+        "adapters stay in shards",
+        "the trainer writes an empty adapter_model.safetensors, and the shards beside it",
+    )
+    if found is not None:
+        yield found
+
+
+_KEYS: Final = {
+    "sft": (
+        *("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save"),
+        *("use_dora", "use_rslora", "lora_task_type", "lora_target_parameters"),
+    ),
+    "axolotl": (
+        "lora_r",
+        "lora_alpha",
+        "lora_target_modules",
+        "lora_target_linear",
+        "peft_use_dora",
+    ),
+    "llamafactory": ("lora_rank", "lora_alpha", "lora_target", "lora_dropout", "additional_target"),
+    "minicpm-v": ("lora_r", "lora_alpha", "lora_target_modules"),
+}
+_SWITCH: Final = {
+    "sft": ("use_peft", "use_peft: true"),
+    "axolotl": ("adapter", "adapter: lora"),
+    "llamafactory": ("finetuning_type", "finetuning_type: lora"),
+    "minicpm-v": ("use_lora", "use_lora: true"),
+}
+
+
+@rule(
+    "lora-keys-without-adapter",
+    "error",
+    "silent",
+    consumers=("peft",),
+    sources=(
+        "trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`: None unless use_peft",
+        "axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_adapter`: nothing without adapter",
+        "llamafactory 0.9.1 to 0.9.5 model/adapter.py `init_adapter`: by finetuning_type",
+    ),
+)
+def lora_keys_without_adapter(run: Run) -> Iterator[Finding]:
+    """LoRA's keys are written, and nothing asks for LoRA: the whole model is trained."""
+    for document in run.documents:
+        dialect = "sft" if document.kind in ("dpo", "grpo") else document.kind
+        if document.is_view or dialect not in _KEYS or document.unknown:
+            continue
+        if dialect == "sft" and _has_own_switch(document):
+            continue
+        yield from _of(document, dialect)
+
+
+def _has_own_switch(document: Document) -> bool:
+    """Whether a script has a switch of its own.
+
+    MiniCPM-V: `use_lora`; LLaVA: `lora_enable`; PEFT's examples: `use_peft_lora`.
+    """
+    own = own_keys(document.target, document.file, document.root.fields or ())
+    return any("lora" in key or "peft" in key for key in own)
+
+
+def _of(document: Document, dialect: str) -> Iterator[Finding]:
+    switch, help_ = _SWITCH[dialect]
+    said = document.get(switch)
+    if dialect == "llamafactory":
+        if said is None or said.value not in ("full", "freeze"):
+            return
+    elif said is not None and (said.value or said.value is False):
+        return  # on, or turned off in so many words
+    every = [document.get(key) for key in _KEYS[dialect]]
+    found = [each for each in every if each is not None and each.value not in (None, "", [], False)]
+    if len(found) < (1 if dialect == "sft" else 2):
+        return
+    is_leftover = dialect in ("llamafactory", "axolotl")  # often kept from a template of LoRA
+    yield Finding(
+        f"{quoted((each.path for each in found), 'and')} do nothing: no adapter is asked for",
+        (
+            *(each.label("ignored", primary=at == 0) for at, each in enumerate(found)),
+            *([said.label("", primary=False)] if said is not None else []),
+        ),
+        ("the whole model is trained: with Adam about 16 bytes for each parameter",),
+        f"write {help_}, or remove them",
+        severity="warning" if is_leftover else None,
+    )
+
+
+_MOST_FULL: Final = 1.5e-4
+_LEAST_LORA: Final = 5e-6
+_LARGE: Final = 1_000_000_000
+_BEGUN: Final = ("pretraining_dataset", "pretraining")
+_ADAMS: Final = ("adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "adam")
+
+
+@rule(
+    "learning-rate-of-the-other-method",
+    "warning",
+    "silent",
+    consumers=("peft", "transformers"),
+    sources=(
+        (
+            "Thinking Machines Lab, LoRA Without Regret (2025): the best rate of LoRA is about ten "
+            "times that of full fine-tuning"
+        ),
+        (
+            "arXiv 2106.09685 (LoRA) appendix D: 2e-4; arXiv 2305.14314 (QLoRA) table 9: 1e-4 to "
+            "2e-4; meta-llama/llama recipes full fine-tuning 1e-5"
+        ),
+    ),
+)
+def learning_rate_of_the_other_method(run: Run) -> Iterator[Finding]:
+    """A rate for adapters moves the whole model, or one for the whole model moves adapters."""
+    rate, kind = run.observed("optimizer.learning_rate"), run.slot("adapter.kind")
+    at = run.place(rate)
+    value = number(rate.value) if rate is not None else None
+    if at is None or value is None or kind is None or run.value("optimizer.name") not in _ADAMS:
+        return
+    is_full = kind.value == "none" and not list(loras(run)) and not _is_otherwise(run)
+    if is_full and value > _MOST_FULL and _is_large(run):
+        yield Finding(
+            f"learning rate {value:g} for a full fine-tune of {_billions(run)} billion parameters",
+            (at.label("usual for adapters"),),
+            ("full fine-tunes of this size use 5e-6 to 5e-5: a tenth of what LoRA uses",),
+            "write 1e-5 or 2e-5",
+        )
+    elif kind.value == "lora" and 0 < value < _LEAST_LORA and not run.of("dpo", "grpo"):
+        if any(lora.document.value("rl") or _is_preference(lora) for lora in loras(run)):
+            return
+        yield Finding(
+            f"learning rate {value:g} for LoRA",
+            (at.label("usual for whole models"),),
+            ("LoRA uses about ten times the rate of a full fine-tune: 1e-4 to 3e-4 with Adam",),
+            "write 1e-4",
+        )
+
+
+def _is_otherwise(run: Run) -> bool:
+    """What is trained from its beginning, or by a script that puts in adapters by itself."""
+    kinds = ("axolotl", "trainer")
+    said = (each for key in _BEGUN for kind in kinds for each in run.each(kind, key))
+    is_begun = any(each.value for each in said)
+    return is_begun or any(document.get("lora_modules") for document in run.of("hf"))
+
+
+def _is_preference(lora: Lora) -> bool:
+    stage = lora.document.value("stage", "sft")
+    return stage not in ("sft", "pt")
+
+
+def _is_large(run: Run) -> bool:
+    return run.model is not None and run.model.architecture.parameters >= _LARGE
+
+
+def _billions(run: Run) -> str:
+    return f"{run.model.architecture.parameters / 1e9:.1f}" if run.model is not None else ""

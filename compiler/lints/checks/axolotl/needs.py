@@ -1,0 +1,249 @@
+"""Keys that Axolotl refuses without another one."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.conditions import Need, items, refused_alone
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.axolotl import FLASH, configs
+from tunec.compiler.lints.facts.counts import is_positive
+from tunec.compiler.lints.fragments import is_fragment
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_VARLEN: Final = (*FLASH, "flex_attention", "xformers_attention", "sage_attention")
+_VARLEN_WORDS: Final = (
+    *(f"attn_implementation={each}" for each in ("flex_attention", "xformers", "sage")),
+    "attn_implementation~kernels-community/",
+)
+_FLEX: Final = ("attn_implementation=flex_attention", "flex_attention")
+_KERNELS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
+_V2: Final = ("fsdp_version=2", "fsdp_config.fsdp_version=2", "fsdp_config.version=2")
+
+_NEEDS: Final[tuple[Need, ...]] = tuple(
+    Need(*row)
+    for row in (
+        ("push_dataset_to_hub", ("hf_use_auth_token=true",), "", ""),
+        ("do_bench_eval", ("evals_per_epoch", "eval_steps"), "it runs after an evaluation", ""),
+        ("batch_size", ("micro_batch_size", "gradient_accumulation_steps"), "", ""),
+        ("chat_template=jinja", ("chat_template_jinja",), "the template is its text", ""),
+        ("pretraining_dataset", ("max_steps",), "the length of a stream is not known", ""),
+        ("streaming", ("max_steps",), "the length of a stream is not known", "axolotl>=0.13"),
+        ("relora", ("jagged_restart_steps",), "ReLoRA is its restarts", "axolotl>=0.12"),
+        ("relora", ("adapter",), "ReLoRA merges an adapter", ""),
+        ("relora_steps", ("adapter",), "ReLoRA merges an adapter", "axolotl<0.12"),
+        ("early_stopping_patience", ("save_steps",), "", ""),
+        ("early_stopping_patience", ("eval_steps",), "", ""),
+        ("deepcompile", ("deepspeed",), "the engine compiles", "axolotl>=0.12"),
+        ("save_strategy=best", ("metric_for_best_model",), "", "axolotl>=0.16"),
+        ("torch_compile_options", ("torch_compile",), "", "axolotl>=0.18"),
+        ("fp8_config", ("fp8",), "", "axolotl>=0.19"),
+        ("fp8_enable_fsdp_float8_all_gather", _V2, "FSDP2 gathers in 8 bits", "axolotl>=0.12"),
+        ("fp32_norms", ("fsdp_config",), "only FSDP keeps norms apart", "axolotl>=0.17"),
+        (
+            "fp32_norms & fsdp_config",
+            _V2,
+            "a flat parameter of FSDP1 has one dtype",
+            "axolotl>=0.17",
+        ),
+        ("optimizer=muon & fsdp_config", _V2, "FSDP1 flattens the matrices", "axolotl>=0.13"),
+        ("optimizer~flash_ & fsdp_config", _V2, "FSDP1 flattens the parameters", "axolotl>=0.16"),
+        ("optimizer=q_galore_adamw8bit & fsdp_config", _V2, "FSDP1 flattens", "axolotl>=0.17"),
+        ("optimizer=polora", ("adapter",), "it trains the factors of an adapter", "axolotl>=0.19"),
+        ("fsdp_config.cpu_offload_pin_memory=false", _V2, "FSDP1 has no such key", "axolotl>=0.13"),
+        (
+            "fsdp_config.cpu_offload_pin_memory=false",
+            ("fsdp_config.offload_params",),
+            "nothing is offloaded",
+            "axolotl>=0.13",
+        ),
+        (
+            "fsdp_config.auto_wrap_policy=SIZE_BASED_WRAP",
+            ("fsdp_config.min_num_params", "fsdp_config.fsdp_min_num_params"),
+            "the policy is that size",
+            "axolotl>=0.18",
+        ),
+        (
+            "ple_cpu_offload",
+            ("load_in_4bit", "load_in_8bit"),
+            "the base is quantised",
+            "axolotl>=0.19",
+        ),
+        ("quantize_moe_experts", ("load_in_4bit", "load_in_8bit"), "", "axolotl>=0.15"),
+        ("quantize_moe_experts", ("adapter",), "", "axolotl>=0.15"),
+        ("dpo_loss_weights", ("dpo_loss_type",), "a weight belongs to a loss", "axolotl>=0.17"),
+        ("dpo_loss_weights", ("rl=dpo",), "they are DPO's own", "axolotl>=0.17"),
+        ("dpo_loss_type", ("rl=dpo",), "it is DPO's own", "axolotl>=0.17"),
+        ("scaling_softmax", _FLEX, "only flex attention scales", "axolotl>=0.13.1"),
+        ("batch_flattening=true", (*_VARLEN, *_VARLEN_WORDS), "samples would mix", ""),
+        ("context_parallel_size>1", FLASH, "the ring is FlashAttention's", "axolotl>=0.12"),
+        ("sequence_parallel_degree>1", FLASH, "the ring is FlashAttention's", ""),
+        *(
+            (f"{each} & fsdp_config", _V2, "FSDP1 flattens the factors", "axolotl>=0.12")
+            for each in _KERNELS
+        ),
+        (
+            "optimizer=q_galore_adamw8bit & fsdp_config",
+            ("fsdp_config.use_orig_params",),
+            "projections are kept by parameter",
+            "axolotl>=0.17",
+        ),
+        ("optimizer=polora & fsdp_config", _V2, "FSDP1 flattens the factors", "axolotl>=0.19"),
+        (
+            "liger_use_token_scaling & plugins~liger",
+            ("liger_fused_linear_cross_entropy",),
+            "it is that loss which scales",
+            "axolotl>=0.13",
+        ),
+        (
+            "cut_cross_entropy & plugins~cut_cross",
+            ("bf16", "fp16", "bfloat16", "float16"),
+            "its backward pass is for half precision",
+            "",
+        ),
+        (
+            "selective_checkpointing",
+            ("gradient_checkpointing",),
+            "nothing is kept",
+            "axolotl>=0.18",
+        ),
+        ("rl=ebft", ("ebft",), "the method has a section of its own", "axolotl>=0.16"),
+    )
+)
+"""Refused where the condition holds and none of the others."""
+
+
+@rule(
+    "refused-alone",
+    "error",
+    "parse",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 utils/schemas/config.py, 0.13.2 and 0.19.0 utils/schemas/validation.py, "
+            "config.py, fsdp.py: the ValueErrors of its validators, such as "
+            "`check_dataset_or_pretraining_dataset`, `check_batch_size_fields`, "
+            "`check_pretraining_w_max_steps`, `check_early_stopping`, `check_relora`, "
+            "`check_activation_offloading_wo_gc`, `check_fp32_norms`, `check_dpo`, "
+            "`check_multigpu_lora_kernels`, `check_polora`, `check_qgalore`; datasets.py "
+            "`check_chat_template_config`; integrations/liger, cut_cross_entropy args.py"
+        ),
+    ),
+)
+def needs_another_key(run: Run) -> Iterator[Finding]:
+    """A key that Axolotl refuses without another one."""
+    for document in configs(run):
+        yield from _data(document)
+        yield from _templates(document)
+        for need in _NEEDS:
+            yield from refused_alone(run, document, need)
+
+
+def _data(document: Document) -> Iterator[Finding]:
+    model = document.get("base_model")
+    if model is None or is_fragment(document):
+        return
+    if document.unknown & {"datasets", "pretraining_dataset"}:
+        return
+    if document.value("datasets") is None and document.value("pretraining_dataset") is None:
+        yield Finding(
+            "no datasets and no pretraining_dataset",
+            (model.label("nothing to train on"),),
+            (),
+            "write datasets",
+        )
+
+
+def _templates(document: Document) -> Iterator[Finding]:
+    """The template of one data set: its text is a key beside it."""
+    for key in ("datasets", "test_datasets"):
+        said = dict[str, dict[str, Place]]()
+        for name, at in items(document, key):
+            said.setdefault(at.path.rpartition(".")[0], {})[name] = at
+        for each in said.values():
+            template = each.get("chat_template")
+            is_text = template is not None and template.value == "jinja"
+            if template is not None and is_text and "chat_template_jinja" not in each:
+                yield Finding(
+                    "chat_template jinja is refused without chat_template_jinja",
+                    (template.label("refused"),),
+                    ("the template is its text",),
+                    "write chat_template_jinja beside it",
+                )
+
+
+@rule(
+    "cadence-refused",
+    "error",
+    "parse",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 utils/schemas/config.py, 0.13.2 and 0.19.0 utils/schemas/validation.py "
+            "`check_saves`, `check_evals`: save_strategy and save_steps mismatch; eval_steps and "
+            "eval_strategy are not supported with val_set_size == 0; `check_early_stopping`"
+        ),
+    ),
+)
+def cadence_refused(run: Run) -> Iterator[Finding]:
+    """When Axolotl saves and evaluates is said in a way that it refuses."""
+    for document in configs(run):
+        yield from _strategies(document)
+        yield from _without_data(document)
+        yield from _early(document)
+
+
+def _strategies(document: Document) -> Iterator[Finding]:
+    for strategy, interval in (
+        ("save_strategy", "save_steps"),
+        ("eval_strategy", "eval_steps"),
+        ("eval_strategy", "evals_per_epoch"),
+    ):
+        at, word = document.get(interval), document.get(strategy)
+        if at is None or word is None or not at.value or not word.value or word.value == "steps":
+            continue
+        yield Finding(
+            f"{interval} beside {strategy} {word.value}",
+            (at.label("refused"), word.label("", primary=False)),
+            ("an interval in steps goes with the strategy steps alone",),
+            f"write {strategy}: steps, or remove {interval}",
+        )
+
+
+def _without_data(document: Document) -> Iterator[Finding]:
+    share = document.get("val_set_size")
+    if share is None or share.value != 0 or document.value("test_datasets"):
+        return
+    word = document.get("eval_strategy")
+    asked = [each for key in ("eval_steps", "eval_strategy") if (each := document.get(key))]
+    first = next((each for each in asked if each.value), None)
+    if first is not None and (word is None or word.value != "no"):
+        yield Finding(
+            f"{first.path} with val_set_size 0",
+            (first.label("refused"), share.label("nothing to evaluate on", primary=False)),
+            (),
+            f"remove {first.path}, or set val_set_size",
+        )
+
+
+def _early(document: Document) -> Iterator[Finding]:
+    patience = document.get("early_stopping_patience")
+    save, evaluate = document.get("save_steps"), document.get("eval_steps")
+    if patience is None or not patience.value or save is None or evaluate is None:
+        return
+    if (
+        not (is_positive(save.value) and is_positive(evaluate.value))
+        or save.value % evaluate.value == 0
+    ):
+        return
+    yield Finding(
+        f"early stopping with save_steps {save.value}, no multiple of eval_steps {evaluate.value}",
+        (
+            patience.label("refused"),
+            save.label("", primary=False),
+            evaluate.label("", primary=False),
+        ),
+        ("the best model is one that was saved and evaluated",),
+        f"write save_steps: {max(1, round(save.value / evaluate.value)) * evaluate.value}",
+    )

@@ -1,0 +1,387 @@
+"""Keys that Axolotl refuses together."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+from typing import Final
+
+from tunec.compiler.lints.conditions import Pair, is_checked, refused_beside, refused_pair, where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.axolotl import configs
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_LOSSES: Final = (
+    "cut_cross_entropy",
+    "chunked_cross_entropy",
+    "liger_cross_entropy",
+    "liger_fused_linear_cross_entropy",
+)
+_KERNELS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
+_SWITCHES: Final = (
+    "flash_attention",
+    "sdp_attention",
+    "xformers_attention",
+    "sage_attention",
+    "flex_attention",
+    "eager_attention",
+)
+_IN_ORDER: Final = (
+    *("xformers_attention", "sage_attention", "flex_attention", "flash_attention"),
+    *("sdp_attention", "eager_attention", "s2_attention"),
+)
+"""axolotl 0.19.0 utils/schemas/enums.py LEGACY_ATTN_FLAG_TO_IMPL: the first that is set holds."""
+_UNPACKED: Final = "axolotl<0.10"
+_MISTRAL: Final = (
+    "chat_template",
+    "special_tokens",
+    "tokens",
+    "added_tokens_overrides",
+    "processor_kwargs",
+)
+_KERNEL_TWICE: Final = "each replaces the same layers"
+_LIGER: Final = "plugins~liger"
+_NO_IPO: Final = "the fused loss has no IPO"
+_UNTRAINED: Final = "it updates the factors of the adapter and nothing else"
+_OWN_RATES: Final = "it sets the step of each factor itself"
+_BESIDE_FACTORS: Final = (
+    *("lora_modules_to_save", "unfrozen_parameters", "peft_use_dora", "reward_model"),
+    *("peft_trainable_token_indices", "lisa_step_interval", "process_reward_model"),
+)
+_RATES: Final = ("loraplus_lr_ratio", "lr_groups", "embedding_lr", "embedding_lr_scale")
+_RESET: Final = "a restart resets the optimizer's states"
+_BESIDE_RESTARTS: Final = (
+    *(("deepspeed", _RESET), ("fsdp", _RESET)),
+    ("lr_scheduler=one_cycle", "restarts have their own schedule"),
+    ("flash_attn_fuse_qkv", "fused modules have no projections for LoRA"),
+    ("flash_attn_fuse_mlp", "fused modules have no projections for LoRA"),
+)
+"""axolotl 0.8.1 to 0.11.0 `check_relora`: there `relora_steps` turns it on, from 0.12 `relora`."""
+_FROM_ONE: Final = "each follows from the other"
+_NOT_SHARDED: Final = "its trainer does not shard quantised weights by FSDP2"
+_FIRST: Final = "only the first process has quantised weights then"
+_IN_BLOCKS: Final = "its states are of whole tensors"
+_RING: Final = "the ring packs one row"
+
+_PAIRS: Final[tuple[Pair, ...]] = tuple(
+    Pair(*row)
+    for row in (
+        ("sample_packing", "rl", "packing does not work with preference methods", ""),
+        ("eval_sample_packing", "rl=kto", "packing does not work with preference methods", ""),
+        ("batch_flattening=true", "sample_packing", "both do the same", ""),
+        ("warmup_ratio", "warmup_steps", _FROM_ONE, ""),
+        ("warmup_ratio", "rl=simpo", "its trainer takes warmup_steps only", ""),
+        ("save_steps", "saves_per_epoch", _FROM_ONE, ""),
+        ("eval_steps", "evals_per_epoch", _FROM_ONE, ""),
+        ("test_datasets", "val_set_size", "the second takes from the training data", ""),
+        ("val_set_size", "pretraining_dataset", "a stream cannot be split", "axolotl>=0.13"),
+        ("val_set_size", "streaming", "a stream cannot be split", "axolotl>=0.13"),
+        ("include_tokens_per_second", "pretraining_dataset", "a stream cannot be counted", ""),
+        ("batch_size", "gradient_accumulation_steps", _FROM_ONE, ""),
+        ("gpu_memory_limit", "max_memory", "the second says it for each device", ""),
+        ("noisy_embedding_alpha", "neftune_noise_alpha", "the second is its new name", ""),
+        ("loraplus_lr_ratio", "lr_groups", "both make groups of parameters", ""),
+        ("flash_attn_fuse_mlp", "adapter", "fused modules have no projections for LoRA", ""),
+        ("flash_attn_fuse_mlp", "relora", "fused modules have no projections for LoRA", ""),
+        ("use_onebitllms", "adapter", "weights of 1.58 bits are trained in full", "axolotl>=0.17"),
+        ("eval_sample_packing", "do_causal_lm_eval", "its samples are generated one by one", ""),
+        ("load_in_4bit", "model_quantization_config", "each quantises the base", "axolotl>=0.12"),
+        ("load_in_8bit", "model_quantization_config", "each quantises the base", "axolotl>=0.12"),
+        ("revision_of_model", "gptq", "a branch of a GPTQ model is loaded from disk", ""),
+        ("deepspeed", "relora", "a restart resets the optimizer's states", ""),
+        ("fsdp", "relora", "a restart resets the optimizer's states", ""),
+        ("fsdp_config", "relora", "a restart resets the optimizer's states", ""),
+        ("lr_scheduler=one_cycle", "relora", "restarts have their own schedule", ""),
+        *((a, "relora_steps", b, "axolotl<0.12") for a, b in _BESIDE_RESTARTS),
+        ("unfrozen_parameters", "adapter & peft_layers_to_transform", "both choose layers", ""),
+        ("flash_optimum & bf16", "flash_optimum", "BetterTransformer takes no mixed precision", ""),
+        ("flash_optimum & fp16", "flash_optimum", "BetterTransformer takes no mixed precision", ""),
+        ("gradient_checkpointing", "base_model~mpt", "MPT cannot recompute", ""),
+        ("fsdp", "base_model~falcon", "Falcon is not sharded by FSDP", ""),
+        (
+            "lora_dropout",
+            "lora_target_parameters",
+            "PEFT wraps parameters without dropout",
+            "axolotl>=0.15",
+        ),
+        (
+            "lora_target_linear",
+            "quantize_moe_experts",
+            "experts are no linear layers",
+            "axolotl>=0.15",
+        ),
+        ("ple_cpu_offload", "fsdp_config", "both place the parameters", "axolotl>=0.19"),
+        ("ple_cpu_offload", "deepspeed", "both place the parameters", "axolotl>=0.19"),
+        *(
+            (f"{bits} & fsdp_version=2", f"rl={method}", _NOT_SHARDED, "axolotl>=0.12")
+            for bits in ("load_in_4bit", "load_in_8bit")
+            for method in ("dpo", "kto", "orpo", "ipo")
+        ),
+        (
+            "fsdp_config.cpu_ram_efficient_loading & fsdp_version=2",
+            "load_in_4bit",
+            _FIRST,
+            "axolotl>=0.19",
+        ),
+        (
+            "fsdp_config.cpu_ram_efficient_loading",
+            "model_quantization_config=Mxfp4Config",
+            _FIRST,
+            "axolotl>=0.12",
+        ),
+        ("micro_batch_size>1 & sample_packing", "context_parallel_size>1", _RING, "axolotl>=0.12"),
+        ("micro_batch_size>1 & sample_packing", "sequence_parallel_degree>1", _RING, ""),
+        ("s2_attention", "sample_packing", "it sees no ends of samples", "axolotl>=0.10,<0.17"),
+        ("torch_compile", "deepspeed", "it is asked for in the DeepSpeed file", "axolotl<0.13"),
+        ("optimizer=muon", "deepspeed", "Muon needs whole matrices", ""),
+        (
+            "optimizer~flash_",
+            "deepspeed",
+            "flash optimizers run under DDP and FSDP2 only",
+            "axolotl>=0.16",
+        ),
+        ("optimizer=q_galore_adamw8bit", "deepspeed", "it needs whole gradients", "axolotl>=0.17"),
+        (
+            "optimizer=q_galore_adamw8bit",
+            "adapter",
+            "it projects gradients of full weights",
+            "axolotl>=0.17",
+        ),
+        ("optimizer=polora", "deepspeed", "it needs whole factors", "axolotl>=0.19"),
+        *(
+            (each, "trust_remote_code", "the kernels patch known classes", "axolotl>=0.15")
+            for each in _KERNELS
+        ),
+        *(
+            (each, "rl", "the kernels were for the trainer of samples", "axolotl>=0.10,<0.16")
+            for each in _KERNELS
+        ),
+        *((each, "peft_use_dora", "they had no DoRA", "axolotl>=0.12,<0.16") for each in _KERNELS),
+        *(
+            (each, f"unsloth_{each.removesuffix('_kernel')}", _KERNEL_TWICE, "axolotl<0.17")
+            for each in _KERNELS
+        ),
+        ("load_in_4bit", "qat", "quantised weights are not trained", "axolotl>=0.10"),
+        ("load_in_8bit", "qat", "quantised weights are not trained", "axolotl>=0.10"),
+        ("dataset_exact_deduplication", "streaming", "a stream is not compared", "axolotl>=0.13"),
+        (
+            "dataset_exact_deduplication",
+            "pretraining_dataset",
+            "a stream is not compared",
+            "axolotl>=0.13",
+        ),
+        (
+            "dataset_exact_deduplication",
+            "skip_prepare_dataset",
+            "samples are compared where they are prepared",
+            "axolotl>=0.15",
+        ),
+        (
+            "pretrain_multipack_buffer_size",
+            "streaming_multipack_buffer_size",
+            "the second is its new name",
+            "axolotl>=0.13",
+        ),
+        ("dpo_use_liger_kernel", "rl=ipo", _NO_IPO, "axolotl>=0.19"),
+        ("dpo_use_liger_kernel", "dpo_loss_type~['ipo'", _NO_IPO, "axolotl>=0.19"),
+        (
+            f"liger_swiglu & {_LIGER}",
+            "liger_glu_activation",
+            "the second is its new name",
+            "axolotl>=0.10",
+        ),
+        (
+            f"tiled_mlp & {_LIGER} & tiled_mlp_use_original_mlp!=true",
+            "liger_glu_activation",
+            "each replaces the feed-forward layers",
+            "axolotl>=0.12",
+        ),
+        (
+            f"liger_rms_norm & {_LIGER}",
+            "tensor_parallel_size>1",
+            "linkedin/Liger-Kernel#826",
+            "axolotl>=0.12",
+        ),
+        (
+            f"liger_fused_linear_cross_entropy & {_LIGER}",
+            "tensor_parallel_size>1",
+            "the loss wants the whole vocabulary",
+            "axolotl>=0.12",
+        ),
+        *(
+            (f"optimizer={each}", "tensor_parallel_size>1", _IN_BLOCKS, "axolotl>=0.12")
+            for each in ("paged_adamw_8bit", "adamw_8bit", "adamw_bnb_8bit")
+        ),
+        (
+            "selective_checkpointing",
+            "gradient_checkpointing_kwargs.use_reentrant",
+            "only the other kind asks what to keep",
+            "axolotl>=0.18",
+        ),
+        (
+            "selective_checkpointing & activation_offloading!=hidden_states",
+            "activation_offloading",
+            "the offloader takes the place of recomputation",
+            "axolotl>=0.18",
+        ),
+        (
+            "gemma4_hybrid_attn_impl & attn_implementation!=flash_attention_2",
+            "attn_implementation",
+            "windows run by FlashAttention",
+            "axolotl>=0.17",
+        ),
+        (
+            "trl.multi_objective_aggregation=sum_then_normalize",
+            "rl=gdpo",
+            "that sum is GRPO's",
+            "axolotl>=0.13",
+        ),
+        (
+            "fp8_enable_fsdp_float8_all_gather",
+            "fp8_config.recipe=rowwise",
+            "gathered weights have one scale",
+            "axolotl>=0.19",
+        ),
+        *((each, "optimizer=polora", _UNTRAINED, "axolotl>=0.19") for each in _BESIDE_FACTORS),
+        *((each, "optimizer=polora", _OWN_RATES, "axolotl>=0.19") for each in _RATES),
+        *(
+            (each, "attn_implementation", "the second is its new form", "axolotl>=0.17")
+            for each in _SWITCHES
+        ),
+        *(
+            (
+                each,
+                "tokenizer_use_mistral_common",
+                "its tokenizer cannot be changed",
+                "axolotl>=0.13",
+            )
+            for each in _MISTRAL
+        ),
+        *((a, b, "each replaces the loss", "axolotl>=0.13") for a, b in combinations(_LOSSES, 2)),
+    )
+)
+"""Refused where both conditions hold."""
+
+
+@rule(
+    "refused-pair",
+    "error",
+    "parse",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 utils/schemas/config.py, 0.13.2 and 0.19.0 utils/schemas/validation.py, "
+            "config.py, peft.py: the ValueErrors of its validators, such as `check_warmup`, "
+            "`check_saves`, `check_evals`, `check_eval_packing`, `check_relora`, "
+            "`check_cross_entropy_conflicts`, `normalize_attn_implementation`, "
+            "`check_muon_deepspeed_fsdp`, `check_lora_kernels_8bit`"
+        ),
+        (
+            "axolotl 0.10.0 to 0.19.0 utils/schemas/validation.py `check_lora_kernels_rl`, "
+            "`check_lora_kernels_dora` (until 0.15), `check_streaming_w_multiple_datasets`, "
+            "`check_polora`, `check_rl_config_gradient_checkpointing`, config.py "
+            "`check_qat_config`, `check_beta_and_trl_beta_match`, "
+            "`check_deduplication_with_skip_prepare`; integrations/liger/args.py"
+        ),
+        (
+            "axolotl 0.8.1 utils/schemas/config.py `check_sample_packing_w_xformers`, 0.8.1 and "
+            "0.13.2 `check_attention_fields`: Only one of ... must be set; 0.12.0 to 0.19.0 "
+            "`check_tensor_parallel_optimizer`, loaders/utils.py `check_model_config`: Tensor "
+            "parallelism is incompatible with ... tie_word_embeddings"
+        ),
+    ),
+)
+def excludes_another_key(run: Run) -> Iterator[Finding]:
+    """Two keys that Axolotl refuses together."""
+    for document in configs(run):
+        for pair in _PAIRS:
+            yield from refused_pair(run, document, pair)
+        yield from _table(run, document)
+        yield from _attentions(run, document)
+        yield from _packed_streams(run, document)
+        yield from _betas(document)
+        yield from _tied(run, document)
+        yield from _in_processes(run, document)
+
+
+def _attentions(run: Run, document: Document) -> Iterator[Finding]:
+    """Several kernels, or one that could not pack before 0.10."""
+    found = [at for key in _IN_ORDER if (at := where(document, key))]
+    if len(found) > 1:
+        first, *rest = found
+        yield Finding(
+            f"{rest[0].path} cannot stand beside {first.path}",
+            (rest[0].label("refused, or not used"), first.label("", primary=False)),
+            (f"before 0.17 only one must be set; from it on {first.path} is taken and said",),
+            "keep one of them",
+            severity=None if run.runs("axolotl<0.17") else "warning",
+            consequence=None if run.runs("axolotl<0.17") else "silent",
+        )
+    packed, old = where(document, "sample_packing"), where(document, "xformers_attention")
+    if packed is not None and old is not None and run.runs(_UNPACKED) is not False:
+        yield Finding(
+            "sample_packing cannot stand beside xformers_attention before Axolotl 0.10",
+            (packed.label("refused"), old.label("", primary=False)),
+            ("sample_packing not compatible with xformers_attention. Use flash_attention",),
+            "use flash_attention, or a later release",
+            severity=None if run.runs(_UNPACKED) else "warning",
+        )
+
+
+def _table(run: Run, document: Document) -> Iterator[Finding]:
+    """A table of samples beside a packed evaluation."""
+    shown, packed = where(document, "eval_table_size"), where(document, "sample_packing")
+    if shown is None or packed is None or document.value("eval_sample_packing") is False:
+        return
+    why = "samples of a packed evaluation cannot be shown"
+    yield refused_beside(run, shown, packed, (why, ""))
+
+
+def _packed_streams(run: Run, document: Document) -> Iterator[Finding]:
+    stream, packed = where(document, "streaming"), where(document, "sample_packing")
+    named = document.value("datasets")
+    is_several = isinstance(named, list) and len(named) > 1
+    if stream is not None and packed is not None and is_several and is_checked(run, _STREAMS):
+        yield refused_beside(run, packed, stream, ("of one data set alone", _STREAMS))
+
+
+def _tied(run: Run, document: Document) -> Iterator[Finding]:
+    """A head that is the embedding is not split apart from it."""
+    wide, model = where(document, "tensor_parallel_size>1"), document.get("base_model")
+    card = run.model.card if run.model is not None else None
+    is_tied = card is not None and card.config.get("tie_word_embeddings") is True
+    if wide is not None and model is not None and is_tied and is_checked(run, _SINCE_TIED):
+        found = refused_beside(run, wide, model, ("its tie_word_embeddings is true", _SINCE_TIED))
+        yield replace(found, consequence="load", help="remove tensor_parallel_size")
+
+
+def _betas(document: Document) -> Iterator[Finding]:
+    at, inner = where(document, "beta"), where(document, "trl.beta")
+    if at is not None and inner is not None and at.value != inner.value:
+        yield _of_two_numbers(at, inner)
+
+
+def _of_two_numbers(at: Place, inner: Place) -> Finding:
+    """Two numbers for one decision."""
+    return Finding(
+        f"{at.path} {at.value} cannot stand beside {inner.path} {inner.value}",
+        (at.label("refused"), inner.label("", primary=False)),
+        ("both are the weight of the reference",),
+        f"keep {inner.path}",
+    )
+
+
+def _in_processes(run: Run, document: Document) -> Iterator[Finding]:
+    """What several processes of one run may not do."""
+    world = run.world.value if run.world is not None else None
+    at = where(document, "gradient_checkpointing_kwargs.use_reentrant & gradient_checkpointing")
+    method = where(document, "rl & adapter=qlora & load_in_4bit")
+    is_several = isinstance(world, int) and world > 1
+    if at is not None and method is not None and is_several and is_checked(run, _SINCE_RL):
+        yield refused_beside(run, at, method, (f"with {world} processes over QLoRA", _SINCE_RL))
+
+
+_SINCE_TIED: Final = "axolotl>=0.12"
+_STREAMS: Final = "axolotl>=0.13"
+_SINCE_RL: Final = "axolotl>=0.11"

@@ -1,0 +1,339 @@
+"""Settings of an Axolotl file that training does not follow."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Severity
+from tunec.compiler.lints.conditions import Need, lacking, told, where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.axolotl import configs
+from tunec.compiler.lints.facts.counts import is_whole
+from tunec.compiler.lints.fragments import is_fragment
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_OF_THE_BASE: Final = re.compile(r"\^?(model|transformer|lm_head|gpt_neox|backbone|language_model)")
+"""How names of weights begin. Beside an adapter each begins with `base_model.model.`, and a pattern
+has to fit from there: axolotl 0.13.2 and 0.19.0 utils/freeze.py `LayerNamePattern.match`."""
+_ENDS: Final = ("lm_head", "embed_tokens")
+
+
+@rule(
+    "adapter-frozen-with-the-base",
+    "error",
+    "silent",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 to 0.19.0 train.py `setup_model_and_tokenizer`: freeze_layers_except "
+            "after the adapter is there, enable_input_require_grads for lm_head and embed_tokens; "
+            "utils/freeze.py"
+        ),
+        "axolotl-ai-cloud/axolotl#1464",
+    ),
+)
+def adapter_frozen_with_the_base(run: Run) -> Iterator[Finding]:
+    """Patterns of what trains that no weight of an adapter fits: it is frozen with its base."""
+    for document in configs(run):
+        at, adapter = document.get("unfrozen_parameters"), document.get("adapter")
+        if at is None or adapter is None or adapter.value not in ("lora", "qlora"):
+            continue
+        patterns = at.value if isinstance(at.value, list) else []
+        if patterns and all(_OF_THE_BASE.match(str(each)) for each in patterns):
+            yield Finding(
+                f"unfrozen_parameters freezes the adapter {adapter.value} too",
+                (at.label("fits no weight"), adapter.label("", primary=False)),
+                (
+                    "beside an adapter names begin with base_model.model: nothing is left to train",
+                    "a warning says: All parameters are frozen. Model will not be trained",
+                ),
+                "remove it, or write lora_modules_to_save",
+                consequence=_goes_on(document, patterns),
+            )
+
+
+def _goes_on(document: Document, patterns: list[Any]) -> Consequence:
+    """Inputs get a gradient for recomputation, or for either end; else there is none at all."""
+    is_end = any(end in str(each) for each in patterns for end in _ENDS)
+    return "silent" if is_end or document.value("gradient_checkpointing") else "step"
+
+
+_USUAL: Final = {"lora_r": 16, "lora_alpha": 32}
+_NUMBERS: Final = ("lora_r", "lora_alpha")
+_TARGETS: Final = ("lora_target_modules", "lora_target_linear", "lora_target_parameters")
+
+
+@rule(
+    "adapter-without-numbers",
+    "error",
+    "init",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_lora`: r=cfg.lora_r, "
+            "lora_alpha=cfg.lora_alpha, target_modules or []; peft 0.21.2, run: alpha None: "
+            "TypeError; no targets: NoMatchingPeftModuleError"
+        ),
+    ),
+)
+def adapter_without_numbers(run: Run) -> Iterator[Finding]:
+    """An adapter without its rank or its alpha."""
+    for document in run.of("axolotl"):
+        at = document.get("adapter")
+        if document.is_view or at is None or at.value not in ("lora", "qlora"):
+            continue
+        if document.value("lora_model_dir"):
+            continue  # the adapter that is loaded brings its own
+        is_left_out = is_fragment(document) and not any(map(document.get, _NUMBERS + _TARGETS))
+        severity: Severity | None = "warning" if is_left_out else None
+        lost = [key for key in _NUMBERS if document.value(key) is None]
+        lost = [key for key in lost if key not in document.unknown]
+        if lost:
+            yield Finding(
+                f"adapter {at.value} without {' and '.join(lost)}",
+                (at.label("has no numbers"),),
+                ("Axolotl passes nothing on as None, and PEFT divides alpha by the rank",),
+                "write " + ", ".join(f"{key}: {_USUAL[key]}" for key in lost),
+                severity=severity,
+            )
+        if not any(map(document.value, _TARGETS)):
+            yield Finding(
+                f"adapter {at.value} without targets",
+                (at.label("adapts nothing"),),
+                ("an empty list of targets is passed on, which PEFT refuses",),
+                "write lora_target_linear: true",
+                severity=severity,
+            )
+
+
+_INTERVALS: Final = (("save_steps", "saves_per_epoch"), ("eval_steps", "evals_per_epoch"))
+
+
+@rule(
+    "best-model-not-loaded",
+    "warning",
+    "silent",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 core/trainer_builder.py, 0.13.2 and 0.19.0 core/builders/causal.py: "
+            "load_best_model_at_end and (val_set_size or test_datasets) and save_steps and "
+            "eval_steps, or False"
+        ),
+    ),
+)
+def best_model_not_loaded(run: Run) -> Iterator[Finding]:
+    """The best model is to be loaded, and Axolotl turns that off for want of an interval."""
+    for document in configs(run):
+        at = document.get("load_best_model_at_end")
+        lacks = _lacking(document) if at is not None and at.value is True else None
+        if at is None or lacks is None or document.get("rl") is not None:
+            continue
+        other = document.get("save_strategy") or document.get("eval_strategy")
+        yield Finding(
+            f"load_best_model_at_end is turned off without {lacks}",
+            (at.label("becomes False"), *([other.label("", primary=False)] if other else [])),
+            ("Axolotl passes it on only where both intervals are set and there is data to judge",),
+            f"write {lacks}",
+        )
+
+
+def _lacking(document: Document) -> str | None:
+    """What is not there of the intervals in steps, and of data to evaluate on."""
+    for keys in _INTERVALS:
+        if not any(document.value(key) or key in document.unknown for key in keys):
+            return " or ".join(keys)
+    has_split = document.value("val_set_size", 0) or "val_set_size" in document.unknown
+    return None if has_split or document.value("test_datasets") else "val_set_size or test_datasets"
+
+
+_KERNELS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
+_UNTIL: Final = "axolotl<0.16"
+
+
+@rule(
+    "kernels-passed-over",
+    "warning",
+    "silent",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 to 0.15.0 monkeypatch/lora_kernels.py `apply_lora_kernel_patches`: "
+            "can_patch = lora_dropout == 0 and bias == none; 0.16.1 has kernels with dropout"
+        ),
+        "axolotl-ai-cloud/axolotl#2655",
+    ),
+)
+def kernels_passed_over(run: Run) -> Iterator[Finding]:
+    """Kernels of LoRA that Axolotl does not put in where the adapter has dropout."""
+    if not run.runs(_UNTIL):
+        return
+    for document in configs(run):
+        kernels = [at for key in _KERNELS if (at := where(document, key)) is not None]
+        dropout = where(document, "lora_dropout>0")
+        if kernels and dropout is not None:
+            yield Finding(
+                f"the kernels of LoRA are not used with lora_dropout {dropout.value}",
+                (
+                    dropout.label("keeps them out"),
+                    *(each.label("passed over", primary=False) for each in kernels),
+                ),
+                ("Cannot patch layers - requires no dropout and no bias",),
+                "write lora_dropout: 0, or use Axolotl 0.16 and later",
+            )
+
+
+_SIMPO: Final = ("rl=simpo",)
+_KTO: Final = ("rl=kto",)
+_DPO: Final = ("rl=dpo", "rl=ipo")
+_GROUPED: Final = ("rl=grpo", "rl=gdpo", "rl=ebft")
+_NEEDS: Final = (
+    Need("simpo_gamma", _SIMPO, "it is the margin of SimPO"),
+    Need("cpo_alpha", _SIMPO, "it weighs the likelihood in CPO's trainer, which SimPO is run by"),
+    Need("kto_desirable_weight", _KTO, "it is a weight of KTO"),
+    Need("kto_undesirable_weight", _KTO, "it is a weight of KTO"),
+    Need("dpo_use_weighting", _DPO, "it is DPO's own"),
+    Need("dpo_padding_free", _DPO, "it is DPO's own"),
+    Need("dpo_use_logits_to_keep", _DPO, "it is DPO's own"),
+    Need("dpo_label_smoothing", ("rl=dpo",), "it is DPO's own", "axolotl>=0.13"),
+    Need("precompute_ref_log_probs", _DPO, "only DPO's trainer is told", "axolotl>=0.13"),
+    Need("max_prompt_len", ("rl=orpo", "rl=kto"), "only these are told", "axolotl<0.13"),
+    Need("trl.num_generations", _GROUPED, "it is of methods that compare answers to one prompt"),
+    Need("trl.reward_funcs", _GROUPED, "it is of methods that compare answers to one prompt"),
+    Need("rl_beta", ("rl",), "there is no preference method"),
+    Need("orpo_alpha", ("rl",), "there is no preference method"),
+)
+_IN_SPAN: Final = "axolotl<0.13"
+
+
+@rule(
+    "number-of-another-method",
+    "warning",
+    "silent",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 core/trainer_builder.py `HFRLTrainerBuilder`, 0.13.2 and 0.19.0 "
+            "core/builders/rl.py `_build_training_arguments`, core/trainers/dpo/__init__.py "
+            "`set_training_args_kwargs`, core/trainers/grpo/__init__.py: which numbers each "
+            "method's arguments are given"
+        ),
+        "axolotl-ai-cloud/axolotl#3113: max_prompt_len had no effect in GRPO until 0.13",
+    ),
+)
+def number_of_another_method(run: Run) -> Iterator[Finding]:
+    """A number of one preference method in a file of Axolotl that trains by another, or by none."""
+    for document in configs(run):
+        for need in _NEEDS:
+            is_old = need.since == _IN_SPAN and not run.runs(_IN_SPAN)
+            found = None if is_old else lacking(run, document, need)
+            if found is None:
+                continue
+            at, beside = found
+            yield Finding(
+                f"{at.path} is read by nobody without {told(need.others[0])}",
+                (at.label("not read"), *([beside.label("", primary=False)] if beside else [])),
+                (need.why,),
+                f"write {told(need.others[0])}, or remove it",
+            )
+
+
+_PLUGINS: Final = {
+    "liger_": ("liger", "axolotl.integrations.liger.LigerPlugin"),
+    "cut_cross_entropy": (
+        "cut_cross_entropy",
+        "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin",
+    ),
+    "spectrum_": ("spectrum", "axolotl.integrations.spectrum.SpectrumPlugin"),
+    "kd_": ("kd", "axolotl.integrations.kd.KDPlugin"),
+}
+"""How an option begins, what names its plugin in `plugins`, and the whole name."""
+
+
+@rule(
+    "option-without-its-plugin",
+    "warning",
+    "silent",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 to 0.19.0 cli/config.py `prepare_plugins`: cfg['plugins'] alone; "
+            "integrations/liger, cut_cross_entropy, spectrum and kd, args.py; run: 0.19.0 takes "
+            "liger_rope and cut_cross_entropy without them, and drops them"
+        ),
+    ),
+)
+def option_without_its_plugin(run: Run) -> Iterator[Finding]:
+    """An option of one of Axolotl's plugins, which is not among `plugins`."""
+    for document in configs(run):
+        named = document.get("plugins")
+        if "plugins" in document.unknown:
+            continue
+        text = str(named.value).lower() if named is not None else ""
+        for start, (word, plugin) in _PLUGINS.items():
+            said = list(_said(document, start))
+            if said and word.replace("_", "") not in text.replace("_", ""):
+                yield _finding(document, said, named, plugin)
+
+
+def _said(document: Document, start: str) -> Iterator[Place]:
+    return (
+        place
+        for path, place in document.found.items()
+        if path.startswith(start) and "." not in path and place.value not in (None, False)
+    )
+
+
+def _finding(document: Document, said: list[Place], named: Place | None, plugin: str) -> Finding:
+    added = document.added("plugins", [plugin]) if named is None else None
+    return Finding(
+        f"{said[0].path} does nothing without the plugin {plugin}",
+        (
+            *(each.label("not read", primary=at == 0) for at, each in enumerate(said)),
+            *([named.label("", primary=False)] if named is not None else []),
+        ),
+        ("the option is the plugin's own, and only those that `plugins` names are started",),
+        f"write plugins: [{plugin}]",
+        Fix((added,), "unsafe") if added is not None else None,
+    )
+
+
+@rule(
+    "token-mended-and-frozen",
+    "warning",
+    "silent",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.13.2 and 0.19.0 utils/schemas/config.py "
+            "`warn_peft_trainable_token_to_fix_untrained`: the token won't be trained on"
+        ),
+    ),
+)
+def token_mended_and_frozen(run: Run) -> Iterator[Finding]:
+    """A token's embedding is mended at the start, and not among those that are trained."""
+    for document in configs(run):
+        mended = document.get("fix_untrained_tokens")
+        trained = document.get("peft_trainable_token_indices")
+        if mended is None or trained is None or not trained.value:
+            continue
+        lost = sorted(_numbers(mended.value) - _numbers(trained.value))
+        if lost:
+            yield Finding(
+                f"token {lost[0]} is mended and not trained",
+                (mended.label("mended once"), trained.label("not among them", primary=False)),
+                (
+                    "its embedding is set to the mean of the others, and stays there",
+                    f"{len(lost)} of {len(_numbers(mended.value))} mended tokens are not trained",
+                ),
+                f"add {', '.join(map(str, lost))} to peft_trainable_token_indices",
+            )
+
+
+def _numbers(value: Any) -> set[int]:
+    if isinstance(value, dict):
+        return {each for part in value.values() for each in _numbers(part)}
+    given = value if isinstance(value, list) else [value]
+    return {each for each in given if is_whole(each)}

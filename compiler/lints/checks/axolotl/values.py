@@ -1,0 +1,307 @@
+"""Values that Axolotl refuses."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
+from tunec.compiler.lints.conditions import is_checked, items, notes, severity, where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.axolotl import configs
+from tunec.compiler.lints.facts.counts import is_number
+from tunec.compiler.lints.kinds import schema
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+Kinds = frozenset[str]
+
+_TOLD: Final = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+_SWITCHES: Final = frozenset(
+    {"true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n"}
+)
+_ELSEWHERE: Final = frozenset({"datasets", "max_memory", "device_map", "deepspeed", "plugins"})
+"""Keys whose values another rule, or Axolotl itself before its schema, looks at."""
+
+
+@rule(
+    "type-refused",
+    "error",
+    "parse",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py: pydantic models in lax mode; run: "
+            "Input should be a valid list, a valid integer, got a number with a fractional part, "
+            "a valid string"
+        ),
+    ),
+)
+def type_refused(run: Run) -> Iterator[Finding]:
+    """A value of a type that Axolotl's schema does not take."""
+    for document in configs(run):
+        tables = _tables(run, document)
+        for key, at in document.found.items() if tables else ():
+            if "." in key or key in _ELSEWHERE or key in document.unknown:
+                continue
+            kinds = [table.get(key) for table in tables]
+            if all(each and not _fits(at.value, each) for each in kinds):
+                yield _finding(at, kinds[0] or frozenset())
+
+
+def _tables(run: Run, document: Document) -> list[Mapping[str, Kinds]]:
+    """The kinds by key: of the release that is named, or of each that is known."""
+    if document.target is None or document.file is None or document.file.schema is None:
+        return []
+    target, release = document.target, run.release("axolotl")
+    known = [str(release.version)] if release.is_named else target.releases
+    names = (document.file.schema(target.dialect(target.release(each))) for each in known)
+    return [_kinds(name) for name in dict.fromkeys(names) if name is not None]
+
+
+@cache
+def _kinds(name: str) -> Mapping[str, Kinds]:
+    read = schema(name)
+    named: Mapping[str, Any] = read.get("$defs", {})
+    found = {key: _of(rule, named) for key, rule in read.get("properties", {}).items()}
+    return {key: kinds for key, kinds in found.items() if kinds}
+
+
+def _of(rule: Mapping[str, Any], named: Mapping[str, Any]) -> Kinds:
+    """The JSON types of a rule; none where it takes anything."""
+    found: set[str] = set()
+    for part in rule.get("anyOf", (rule,)):
+        meant = named.get(str(part.get("$ref", "")).rpartition("/")[2], part)
+        kind = meant.get("type") or ("string" if "enum" in meant else None)
+        if kind is None:
+            return frozenset()
+        found |= {kind} if isinstance(kind, str) else set(kind)
+    return frozenset(found)
+
+
+def _fits(value: Any, kinds: Kinds) -> bool:
+    """Whether pydantic takes a value for one of the types, as lax as it is."""
+    if value is None:
+        return "null" in kinds
+    if isinstance(value, bool):
+        return bool(kinds & {"boolean", "integer", "number"})
+    if isinstance(value, int | float):
+        is_whole = float(value).is_integer()
+        is_switch = "boolean" in kinds and value in (0, 1)
+        return is_switch or "number" in kinds or ("integer" in kinds and is_whole)
+    if isinstance(value, str):
+        return "string" in kinds or _reads(value.strip().lower(), kinds)
+    return ("array" if isinstance(value, list) else "object") in kinds
+
+
+def _reads(text: str, kinds: Kinds) -> bool:
+    if "boolean" in kinds and text in _SWITCHES:
+        return True
+    try:
+        number = float(text)
+    except ValueError:
+        return False
+    return "number" in kinds or ("integer" in kinds and number.is_integer())
+
+
+def _finding(at: Place, kinds: Kinds) -> Finding:
+    wanted = joined([_TOLD[each] for each in sorted(kinds) if each in _TOLD], "or")
+    is_text = kinds - {"null"} == {"string"} and isinstance(at.value, int | float)
+    return Finding(
+        f"{at.path} is {shown(at.value)}, not {wanted}",
+        (at.label("refused"),),
+        (),
+        f"write {wanted}" if at.value is not None else f"write {wanted}, or remove the key",
+        Fix((at.replaced(str(at.value)),), "unsafe") if is_text else None,
+    )
+
+
+_TRL: Final = "TRL 0.29 has it no more"
+_UNSLOTH: Final = "write lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel"
+_GONE: Final[tuple[tuple[str, str, str, str], ...]] = (
+    ("max_packed_sequence_len", "it is sequence_len with sample_packing", "remove it", ""),
+    (
+        "rope_scaling",
+        "it is a key of the model's own configuration",
+        "write it below overrides_of_model_config",
+        "",
+    ),
+    (
+        "save_safetensors=false",
+        "transformers 5 writes safetensors only",
+        "remove it",
+        "axolotl>=0.14",
+    ),
+    ("s2_attention", "shifted sparse attention is gone", "remove it", "axolotl>=0.17"),
+    ("flash_attn_rms_norm", "the fused norm is gone", "remove it", "axolotl>=0.17"),
+    ("rpo_alpha", _TRL, "remove it", "axolotl>=0.16"),
+    ("dpo_norm_loss", _TRL, "remove it", "axolotl>=0.16"),
+    ("dpo_use_logits_to_keep", _TRL, "remove it", "axolotl>=0.15"),
+    ("dpo_generate_during_eval", _TRL, "remove it", "axolotl>=0.15"),
+    *(
+        (f"unsloth_{each}", "Axolotl has kernels of its own", _UNSLOTH, "axolotl>=0.17")
+        for each in (*("cross_entropy_loss", "lora_mlp", "lora_qkv", "lora_o", "rms_norm", "rope"),)
+    ),
+)
+"""Condition, why, what to write, since when it is refused."""
+_ATTENTION: Final = (
+    *("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4"),
+    *("flash_attention_torch", "flex_attention", "xformers", "sage", "fp8"),
+)
+_SHORT: Final = {"flash": "flash_attention_2", "flex": "flex_attention", "sdp": "sdpa"}
+_ADAPTERS: Final = ("lora", "qlora", "llama-adapter")
+_METRICS: Final = ("sacrebleu", "comet", "ter", "chrf", "perplexity")
+_HEADS: Final = ("auto", "sdpa", "triton_flash")
+_RESIZES: Final = ("bilinear", "bicubic", "lanczos")
+
+
+@rule(
+    "value-refused",
+    "error",
+    "parse",
+    consumers=("axolotl",),
+    sources=(
+        (
+            "axolotl 0.8.1 to 0.19.0 utils/schemas/deprecated.py `DeprecatedParameters`; "
+            "validation.py `deprecate_sharegpt_datasets`, `check_deprecated_unsloth_fields`, "
+            "`check_causal_lm_evals`, `validate_neftune_noise_alpha`; config.py "
+            "`validate_attn_implementation`; peft.py `validate_adapter`; model.py "
+            "`validate_save_safetensors`, `reject_reserved_processor_kwargs`; multimodal.py "
+            "`convert_image_resize_algorithm`"
+        ),
+    ),
+)
+def value_refused(run: Run) -> Iterator[Finding]:
+    """A value that Axolotl takes no more, or never took."""
+    for document in configs(run):
+        yield from _gone(run, document)
+        yield from _words(run, document)
+        yield from _sets(run, document)
+        yield from _amounts(document)
+
+
+def _gone(run: Run, document: Document) -> Iterator[Finding]:
+    for condition, why, mended, since in _GONE:
+        at = where(document, condition)
+        if at is not None and is_checked(run, since):
+            yield Finding(
+                f"{condition.replace('=', ': ')} is refused",
+                (at.label("refused"),),
+                notes(run, why, since),
+                mended,
+                Fix((at.removed(),), "unsafe"),
+                severity=severity(run, since),
+            )
+
+
+def _words(run: Run, document: Document) -> Iterator[Finding]:
+    is_open = bool(document.value("plugins"))
+    for key, words, since in (
+        ("attn_implementation", _ATTENTION, "axolotl>=0.17"),
+        ("adapter", _ADAPTERS, "axolotl>=0.17"),
+        ("image_resize_algorithm", _RESIZES, ""),
+        ("large_head_attention", _HEADS, "axolotl>=0.18"),
+    ):
+        at = document.get(key)
+        if at is None or not isinstance(at.value, str) or at.value.lower() in ("", *words):
+            continue
+        if "/" in at.value or not is_checked(run, since) or (key == "adapter" and is_open):
+            continue
+        near = [_SHORT[at.value]] if at.value in _SHORT else nearest(at.value, words)[:1]
+        yield Finding(
+            f"{key} cannot be {at.value}",
+            (at.label("not taken"),),
+            notes(run, f"taken: {quoted(sorted(words))}", since),
+            f"write {near[0]}" if near else _HELP.get(at.value.lower(), "write one of these"),
+            Fix((at.replaced(near[0]),), "unsafe") if near else None,
+            severity=severity(run, since),
+        )
+
+
+_HELP: Final = {
+    "dora": "write adapter: lora and peft_use_dora: true",
+    "rslora": "write adapter: lora and peft_use_rslora: true",
+}
+
+
+_BUILDERS: Final = {"jsonl": "json", "txt": "text", "tsv": "csv", "md": "text"}
+"""Endings that are taken for the names of builders: axolotl 0.8.1 utils/data/shared.py, 0.19.0
+utils/data/shared.py `_load_from_local_path`: load_dataset(ds_type, data_files=...)."""
+
+
+def _sets(run: Run, document: Document) -> Iterator[Finding]:
+    metrics = document.get("eval_causal_lm_metrics")
+    if metrics is not None and isinstance(metrics.value, list):
+        wrong = [each for each in metrics.value if each not in _METRICS]
+        if wrong:
+            yield Finding(
+                f"eval_causal_lm_metrics cannot hold {wrong[0]}",
+                (metrics.label("refused"),),
+                (f"taken: {quoted(sorted(_METRICS))}",),
+                "remove it",
+            )
+    for name, each in items(document, "datasets"):
+        if name == "ds_type" and str(each.value).lower() in _BUILDERS:
+            yield Finding(
+                f"ds_type {each.value} is no builder of the library datasets",
+                (each.label("refused"),),
+                ("the file is of another ending, and is read by another name",),
+                f"write ds_type: {_BUILDERS[str(each.value).lower()]}",
+                consequence="init",
+            )
+        is_old = run.runs("axolotl<0.5") is True
+        is_shared = name == "type" and str(each.value).startswith("sharegpt")
+        if is_shared and isinstance(each.value, str) and not is_old:
+            yield Finding(
+                f"a data set is of type {each.value}",
+                (each.label("refused"),),
+                ("conversations are read by type chat_template",),
+                "write type: chat_template, with field_messages: conversations",
+                Fix((each.replaced("chat_template"),), "unsafe"),
+            )
+
+
+def _amounts(document: Document) -> Iterator[Finding]:
+    yield from _rate(document)
+    at = document.get("neftune_noise_alpha")
+    if at is not None and is_number(at.value) and at.value <= 0:
+        yield Finding(
+            f"neftune_noise_alpha {at.value} is not above 0",
+            (at.label("refused"),),
+            (),
+            "remove it",
+        )
+    at = document.get("processor_kwargs")
+    given = at.value if at is not None and isinstance(at.value, dict) else {}
+    reserved = sorted({"revision", "trust_remote_code"} & set(given))
+    if at is not None and reserved:
+        yield Finding(
+            f"processor_kwargs cannot hold {reserved[0]}",
+            (at.label("refused"),),
+            (),
+            "write revision_of_model or trust_remote_code at the top",
+        )
+
+
+def _rate(document: Document) -> Iterator[Finding]:
+    """A rate may be a text, as YAML 1.1 reads 2e-4, and is turned into a number."""
+    at = document.get("learning_rate")
+    if at is None or not isinstance(at.value, str) or "learning_rate" in document.unknown:
+        return
+    try:
+        float(at.value)
+    except ValueError:
+        yield Finding(
+            f"learning_rate {at.value} is no number",
+            (at.label("refused"),),
+            ("could not convert string to float",),
+            "write a number, such as 2.0e-4",
+        )

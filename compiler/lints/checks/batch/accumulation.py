@@ -1,0 +1,245 @@
+"""Gradient accumulation and batch sizes that are said twice."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.effective import FILLS, Effective
+from tunec.compiler.lints.facts.counts import engine_of, is_whole
+from tunec.compiler.lints.facts.keys.known import is_whole as is_whole_file
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "accumulation-given-twice",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `create_accelerator_and_postprocess`: "
+            "ValueError, the `AcceleratorConfig`'s `num_steps` is set but "
+            "`gradient_accumulation_steps` is greater than 1"
+        ),
+    ),
+)
+def accumulation_given_twice(run: Run) -> Iterator[Finding]:
+    """Accumulation is given to the trainer and to accelerate's own configuration."""
+    inner = run.said("trainer", "accelerator_config.gradient_accumulation_kwargs.num_steps")
+    outer = run.said("trainer", "gradient_accumulation_steps")
+    if inner is None or outer is None or not is_whole(outer.value) or outer.value <= 1:
+        return
+    yield Finding(
+        f"gradient_accumulation_steps is {outer.value}, and accelerator_config says num_steps "
+        f"{inner.value}",
+        (inner.label("refused beside the other"), outer.label("", primary=False)),
+        ("the trainer takes one of the two, and does not know which is meant",),
+        "remove num_steps",
+        Fix((inner.removed(),), "unsafe"),
+    )
+
+
+_KEY: Final = "gradient_accumulation_steps"
+
+
+@rule(
+    "accumulation-left-out",
+    "error",
+    "silent",
+    consumers=("accelerate<1.8",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: 1 "
+            "where it is not in the config"
+        ),
+        (
+            "accelerate 0.30.1 to 1.7.0 utils/deepspeed.py `DeepSpeedEngineWrapper.backward`: "
+            "engine.step() each time; 1.8.0 to 1.15.0: set_gradient_accumulation_boundary"
+        ),
+        "baichuan-inc/Baichuan-13B#148, huggingface/accelerate#3552",
+    ),
+)
+def accumulation_left_out(run: Run) -> Iterator[Finding]:
+    """The trainer accumulates, and the file of DeepSpeed does not say so."""
+    asked = run.said("trainer", _KEY)
+    if asked is None or not is_whole(asked.value) or asked.value < 2:
+        return
+    for document in run.of("deepspeed"):
+        if not is_whole_file(document) or document.get(_KEY) or _KEY in document.unknown:
+            continue
+        added = None if document.is_view else document.added(_KEY, "auto")
+        yield Finding(
+            f"{_KEY} {asked.value} does not reach DeepSpeed, which steps at every micro batch",
+            (asked.label("not used"), document.lacking(_KEY)),
+            (
+                (
+                    "accelerate puts 1 where the file leaves it out; before 1.8 the engine goes by "
+                    "that alone, and the batch is so many times smaller"
+                ),
+            ),
+            f'write "{_KEY}": "auto" in the DeepSpeed file',
+            Fix((added,), "safe") if added else None,
+        )
+
+
+@rule(
+    "auto-find-batch-size-refused",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.46.3 to 5.23.0 trainer.py `create_accelerator_and_postprocess`: "
+            "ValueError for `auto_find_batch_size` with ZeRO-3; 4.40.2 and 4.44.2 raise for any "
+            "DeepSpeed and for FSDP"
+        ),
+    ),
+)
+def auto_find_batch_size_refused(run: Run) -> Iterator[Finding]:
+    """The trainer is to look for a batch size under an engine that cannot change it."""
+    find = run.said("trainer", "auto_find_batch_size")
+    if find is None or find.value is not True:
+        return
+    engine = engine_of(run)
+    stage = run.effective("deepspeed", "zero_optimization.stage")
+    if engine == "DeepSpeed" and stage.value == 3:
+        name, others = "ZeRO-3", [stage.place]
+    elif engine and run.runs("transformers<4.46"):
+        name, others = engine, [run.said("trainer", "deepspeed", "fsdp")]
+    else:
+        return
+    yield Finding(
+        f"auto_find_batch_size does not go with {name}",
+        (find.label("refused"), *(e.label("", primary=False) for e in others if e is not None)),
+        ("the engine is built for one micro batch; it cannot be wrapped anew",),
+        "remove auto_find_batch_size, and write a batch size that fits",
+    )
+
+
+_FP16_WINS: Final = "axolotl>=0.13"
+"""axolotl 0.13.2 and 0.19.0 utils/config/__init__.py `resolve_dtype`; before, `bf16: auto` wins."""
+
+
+@rule(
+    "deepspeed-and-trainer-differ",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py "
+            "`HfTrainerDeepSpeedConfig.fill_match`, `trainer_config_process`: ValueError, please "
+            "correct the following DeepSpeed config values that mismatch TrainingArguments values"
+        ),
+        "hendrycks/apps#9, hiyouga/LlamaFactory#201, shibing624/MedicalGPT#191",
+    ),
+)
+def deepspeed_and_trainer_differ(run: Run) -> Iterator[Finding]:
+    """A value that DeepSpeed's file and the trainer's arguments both say, and not alike."""
+    if not run.of("trainer"):
+        return
+    for key, (words, fill) in FILLS.items():
+        ours = run.effective("deepspeed", key)
+        if not ours.is_written or ours.value is None or ours.place is None:
+            continue
+        theirs = fill(run)
+        if theirs is not None and not _agree(ours.value, theirs):
+            yield _finding(run, key, ours.place, words, theirs)
+    yield from _left_out(run)
+
+
+def _left_out(run: Run) -> Iterator[Finding]:
+    """fp16 in Axolotl's file turns off the bf16 that is not written, or left to the device."""
+    key = "bf16.enabled"
+    ours = run.effective("deepspeed", key)
+    for document in run.of("axolotl") if run.runs(_FP16_WINS) is not False else ():
+        half, own = document.get("fp16"), document.get("bf16")
+        is_half = half is not None and half.value is True
+        is_open = (own is None or own.value in (None, "auto")) and "bf16" not in document.unknown
+        if half and is_half and is_open and ours.value is True and ours.place is not None:
+            yield Finding(
+                f"`{ours.place.path}` is True, and fp16 turns the trainer's bf16 off",
+                (
+                    half.label("the trainer's bf16 becomes False"),
+                    ours.place.label("by DeepSpeed's file", primary=False),
+                ),
+                (f"the trainer compares `{key}` with its own arguments and refuses to start",),
+                "write bf16: true instead, or enable fp16 in DeepSpeed's file",
+            )
+
+
+def _agree(ours: Any, theirs: Any) -> bool:
+    """As the trainer compares: by ==, so that a text never equals a number."""
+    return bool(ours == theirs)
+
+
+def _finding(run: Run, key: str, place: Place, words: str, theirs: Any) -> Finding:
+    others = _places(run, words)
+    text = f"{place.value!r} (text)" if isinstance(place.value, str) else f"{place.value}"
+    by = "" if others else f", {_default(run, words).by}"
+    return Finding(
+        f"`{place.path}` is {text}, but {words} is {theirs}{by}",
+        (
+            place.label("by DeepSpeed's file"),
+            *(each.label("by the trainer", primary=False) for each in others),
+        ),
+        (f"the trainer compares `{key}` with its own arguments and refuses to start",),
+        f'set `{place.path}` to "auto", or give both one value',
+    )
+
+
+def _places(run: Run, words: str) -> list[Place]:
+    names = words.replace(" or ", ", ").replace(" x ", ", ").split(", ")
+    found = (run.said("trainer", name) for name in names)
+    return [place for place in found if place is not None]
+
+
+def _default(run: Run, words: str) -> Effective:
+    return run.effective("trainer", words.partition(",")[0].partition(" ")[0])
+
+
+@rule(
+    "split-batches-overrides-batch",
+    "error",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: using "
+            "`split_batches=True` will override the `per_device_train_batch_size`"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 data_loader.py `BatchSamplerShard`: ValueError unless the "
+            "batch size is a round multiple of the processes"
+        ),
+    ),
+)
+def split_batches_overrides_batch(run: Run) -> Iterator[Finding]:
+    """A batch per device that is split among the devices."""
+    split = run.said("trainer", "accelerator_config.split_batches", "split_batches")
+    batch = run.effective("trainer", "per_device_train_batch_size")
+    if split is None or split.value is not True:
+        return
+    world = run.data_parallel
+    if world == 1:
+        return
+    count = f"all {world} processes" if world else "all processes"
+    each = batch.value if is_whole(batch.value) else "the batch size"
+    indivisible = bool(world and is_whole(batch.value) and batch.value % world)
+    yield Finding(
+        f"per_device_train_batch_size {each} is what {count} share, as split_batches is on",
+        (
+            split.label("splits each batch"),
+            *([batch.place.label("", primary=False)] if batch.place else []),
+        ),
+        (
+            f"the batch is no multiple of {world}, and refused"
+            if indivisible
+            else "steps, warm-up and DeepSpeed's train_batch_size are counted as if each had all",
+        ),
+        "remove split_batches",
+        severity="error" if indivisible else None if world else "warning",
+        consequence="init" if indivisible else None,
+    )

@@ -1,0 +1,329 @@
+"""Gradient checkpointing beside an engine or frozen weights."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.checkpointing import (
+    checkpointing_place,
+    recomputes,
+    reentrant,
+    reentrant_place,
+)
+from tunec.compiler.lints.facts.counts import engine_of
+from tunec.compiler.lints.facts.lora import has_adapter
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "adalora-recomputed-by-reentrance",
+    "error",
+    "step",
+    consumers=("peft",),
+    sources=(
+        "huggingface/peft#1745: torchrun, use_reentrant true; false trains",
+        "peft 0.10.0 to 0.21.2 tuners/adalora/model.py `AdaLoraModel.forward`: orth_reg_weight",
+        "torch 2.13.0 csrc/distributed/c10d/reducer.cpp: mark a variable ready only once",
+    ),
+)
+def adalora_recomputed_by_reentrance(run: Run) -> Iterator[Finding]:
+    """AdaLoRA's own loss under reentrant checkpointing in several processes."""
+    kind = run.said("peft", "peft_type")
+    if kind is None or kind.value != "ADALORA" or engine_of(run):
+        return
+    place, world = reentrant_place(run) or checkpointing_place(run), run.value("parallel.world")
+    if place is None or reentrant(run) is not True or world == 1:
+        return
+    yield Finding(
+        "AdaLoRA with reentrant checkpointing in several processes",
+        (place.label("reentrant"), kind.label("", primary=False)),
+        (
+            (
+                "AdaLoRA adds a term of its adapters' orthogonality to the loss, outside of the "
+                "layers that are recomputed: DDP sees each adapter ready twice"
+            ),
+            "RuntimeError in the backward pass: expected to mark a variable ready only once",
+        ),
+        "set use_reentrant to false",
+        certain=world is not None,
+    )
+
+
+_BLOCK = "activation_checkpointing"
+
+
+@rule(
+    "contiguous-without-partition",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/activation_checkpointing/checkpointing.py "
+            "`configure`: Contiguous Checkpointing is only available with partitioned activations; "
+            "Must specify the number of layers"
+        ),
+    ),
+)
+def contiguous_without_partition(run: Run) -> Iterator[Finding]:
+    """Contiguous activation checkpoints that are not partitioned, or not counted."""
+    if run.deepspeed_reader == "trainer":
+        return
+    for document in run.of("deepspeed"):
+        place = document.get(f"{_BLOCK}.contiguous_memory_optimization")
+        if place is None or place.value is not True:
+            continue
+        partitioned = document.get(f"{_BLOCK}.partition_activations")
+        counted = document.get(f"{_BLOCK}.number_checkpoints")
+        if partitioned is None or partitioned.value is not True:
+            missing, other = "partition_activations", partitioned
+        elif counted is None or counted.value is None:
+            missing, other = "number_checkpoints", counted
+        else:
+            continue
+        yield Finding(
+            f"contiguous_memory_optimization without {missing}",
+            (
+                place.label(f"needs {missing}"),
+                *([other.label("", primary=False)] if other else []),
+            ),
+            ("deepspeed.checkpointing.configure asserts it",),
+            f"set {missing}, or leave contiguous_memory_optimization out",
+            # Megatron-DeepSpeed counts the layers itself, and passes them to `configure`
+            severity="warning" if missing == "number_checkpoints" else None,
+        )
+
+
+_KEYS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization")
+
+
+@rule(
+    "deepspeed-checkpointing-ignored",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/activation_checkpointing/checkpointing.py "
+            "`configure`, `checkpoint`: called by the model's code"
+        ),
+        "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py, modeling_utils.py: no call",
+    ),
+)
+def deepspeed_checkpointing_ignored(run: Run) -> Iterator[Finding]:
+    """DeepSpeed's activation checkpointing block under the HF Trainer, which never calls it."""
+    if run.deepspeed_reader != "trainer" or not run.of("trainer", "axolotl"):
+        return
+    for document in run.of("deepspeed"):
+        paths = [f"activation_checkpointing.{key}" for key in _KEYS]
+        said = [each for path in paths if (each := document.get(path)) and each.value is True]
+        if not said:
+            continue
+        names = ", ".join(each.path.rpartition(".")[2] for each in said)
+        yield Finding(
+            f"{names} does nothing under the Trainer",
+            tuple(each.label("not called", primary=at == 0) for at, each in enumerate(said)),
+            (
+                (
+                    "the block configures deepspeed.checkpointing, which a model has to call "
+                    "itself; models of transformers call torch's checkpoint"
+                ),
+                *(() if recomputes(run) else ("nothing in this run is recomputed",)),
+            ),
+            "remove the block" + ("" if recomputes(run) else ", and set gradient_checkpointing"),
+        )
+
+
+_SWITCHES: Final = ("gradient_checkpointing", "activation_checkpointing")
+_GATHERED_OWN: Final = (
+    "fsdp_config.activation_checkpointing",
+    "fsdp_config.fsdp_activation_checkpointing",
+)
+_WHOLE: Final = ("full_shard", "hybrid_shard")
+
+
+@rule(
+    "gathered-again-for-recomputation",
+    "warning",
+    "slow",
+    consumers=("transformers<4.53",),
+    sources=(
+        (
+            "transformers 4.44.2 to 5.23.0 training_args.py: use `activation_checkpointing` in "
+            "`fsdp_config`; 4.40.2 to 4.51.3 models/llama/modeling_llama.py: checkpoints "
+            "decoder_layer.__call__, which is FSDP's; 4.57.6 modeling_layers.py "
+            "`GradientCheckpointingLayer` is inside it"
+        ),
+        "huggingface/transformers#30404, pytorch/pytorch#105635",
+    ),
+)
+def gathered_again_for_recomputation(run: Run) -> Iterator[Finding]:
+    """The trainer recomputes activations of a model that FSDP shards."""
+    for document in run.of("trainer"):
+        fsdp, switch = document.get("fsdp"), _switch(document)
+        if fsdp is None or switch is None or document.is_view or not _shards(fsdp.value):
+            continue
+        if document.kind == "llamafactory" or any(document.value(key) for key in _GATHERED_OWN):
+            continue
+        if has_adapter(run):
+            continue  # its frozen layers have to let gradients through, which the trainer sees to
+        yield _finding(switch, fsdp)
+
+
+def _switch(document: Document) -> Place | None:
+    found = (document.get(key) for key in _SWITCHES)
+    return next((at for at in found if at is not None and at.value is True), None)
+
+
+def _shards(said: Any) -> bool:
+    """Whether parameters are given back after each layer."""
+    words = said.replace(",", " ").split() if isinstance(said, str) else said
+    return isinstance(words, list) and any(each in _WHOLE for each in words)
+
+
+def _finding(switch: Place, fsdp: Place) -> Finding:
+    return Finding(
+        f"{switch.path} of a model that FSDP shards: each layer is gathered once more",
+        (switch.label("calls a wrapped layer again"), fsdp.label("", primary=False)),
+        (
+            (
+                "the trainer's recomputation is around FSDP's layer, whose parameters are gathered "
+                "for it and given back; FSDP's own is inside"
+            ),
+            "transformers warns of a redundant AllGather operation in backward pass",
+        ),
+        "write fsdp_config: {activation_checkpointing: true} instead",
+    )
+
+
+_FAILS: Final = "deepspeed<0.19.3"
+_NOT_BY_DEFAULT: Final = "transformers>=5"
+_FORCES: Final = "trl>=0.28"
+_WHY: Final = (
+    "DeepSpeed before 0.19.3 takes frozen weights away again while a layer is recomputed: "
+    "recomputed values have different metadata, of shape [0]"
+)
+
+
+@rule(
+    "non-reentrant-adapter-under-zero-3",
+    "error",
+    "step",
+    consumers=(_FAILS,),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.2 runtime/zero/partitioned_param_coordinator.py "
+            "`release_sub_module`; 0.19.3 keeps what is frozen while a backward runs "
+            "(deepspeedai/DeepSpeed#8148); run: CheckpointError with 0.14.5 and 0.18.9, none with "
+            "0.19.8"
+        ),
+        "huggingface/transformers#47254 (deepspeed 0.19.2), huggingface/trl#2514 (0.15.3)",
+        "transformers 5.0.0 `gradient_checkpointing_enable`: use_reentrant false where it is unset",
+        "trl 0.28.0 to 1.16.0 trainer/sft_trainer.py, dpo_trainer.py: it is forced to True",
+        "axolotl 0.8.1 to 0.19.0 `warn_qlora_zero3_w_use_reentrant` warns of it",
+    ),
+)
+def non_reentrant_adapter_under_zero_3(run: Run) -> Iterator[Finding]:
+    """Non-reentrant checkpointing over weights that are frozen, under ZeRO-3 of older releases."""
+    stage = run.slot("zero.stage")
+    if stage is None or stage.value != 3 or not recomputes(run) or not has_adapter(run):
+        return
+    place, where = _not_reentrant(run), run.place(stage)
+    if place is None or (_is_trl(place) and run.runs(_FORCES) is not False):
+        return
+    yield Finding(
+        "non-reentrant checkpointing of a frozen base under ZeRO stage 3",
+        (
+            place.label("not reentrant"),
+            *([where.label("stage 3", primary=False)] if where else []),
+        ),
+        (_WHY,),
+        "set use_reentrant to true, use stage 2, or DeepSpeed 0.19.3",
+    )
+
+
+def _not_reentrant(run: Run) -> Place | None:
+    """Where a file asks for the variant, or for recomputation where that is the variant."""
+    place = reentrant_place(run)
+    if place is None or place.value is False:
+        return place
+    is_default = place.path.rpartition(".")[2] not in ("use_reentrant", "use_reentrant_gc")
+    is_known = run.runs(_FAILS) and run.runs(_NOT_BY_DEFAULT) and reentrant(run) is False
+    return place if is_default and is_known and not _is_trl(place) else None
+
+
+def _is_trl(place: Place) -> bool:
+    return place.document.kind in TRL
+
+
+_REENTRANT_OWN = (
+    *TRL,
+    *("llamafactory", "axolotl", "simpletuner"),
+    "alpaca-lora",
+)
+"""Trainers that let the input of the first layer require a gradient themselves."""
+
+
+@rule(
+    "reentrant-over-frozen-base",
+    "warning",
+    "step",
+    consumers=("transformers<5", "axolotl>=0.8"),
+    sources=(
+        (
+            "transformers 4.40.2 to 4.57.6 modeling_utils.py `gradient_checkpointing_enable`: "
+            "enable_input_require_grads only for add_adapter's adapters; 5.0.0: for all"
+        ),
+        (
+            "run with peft 0.13.2 and transformers 4.46.3, peft 0.18.1 and 4.57.6: element 0 of "
+            "tensors does not require grad; with 0.21.2 and 5.23.0 gradients flow"
+        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas `check_use_reentrant_mismatch`",
+        "huggingface/peft#1142, huggingface/transformers#26221, locuslab/open-unlearning#178",
+    ),
+)
+def reentrant_over_frozen_base(run: Run) -> Iterator[Finding]:
+    """Reentrant checkpointing over frozen layers, to which no gradient comes."""
+    yield from _partly_frozen(run)
+    if not recomputes(run) or reentrant(run) is not True or not has_adapter(run):
+        return
+    place = reentrant_place(run)
+    if place is None or run.of(*_REENTRANT_OWN) or run.runs("transformers>=5"):
+        return
+    adapter = run.place(run.observed("adapter.kind"))
+    yield Finding(
+        "reentrant checkpointing over a frozen base: no gradient reaches the adapters",
+        (
+            place.label("reentrant"),
+            *([adapter.label("the base is frozen", primary=False)] if adapter else []),
+        ),
+        (
+            (
+                "it recomputes with gradients only if its input requires one, and the output of a "
+                "frozen embedding does not, unless the script calls enable_input_require_grads()"
+            ),
+        ),
+        "set use_reentrant to false",
+    )
+
+
+def _partly_frozen(run: Run) -> Iterator[Finding]:
+    """Axolotl refuses it itself."""
+    for unfrozen in run.each("axolotl", "unfrozen_parameters"):
+        document = unfrozen.document
+        place = document.get("gradient_checkpointing_kwargs.use_reentrant")
+        if unfrozen.value and place is not None and place.value is True:
+            yield _refused(place, unfrozen)
+
+
+def _refused(place: Place, unfrozen: Place) -> Finding:
+    return Finding(
+        "reentrant checkpointing with partly frozen parameters",
+        (place.label("reentrant"), unfrozen.key_label("freezes the rest", primary=False)),
+        ("Axolotl refuses it",),
+        "set use_reentrant to false",
+        severity="error",
+        consequence="parse",
+    )

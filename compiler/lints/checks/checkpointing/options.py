@@ -1,0 +1,301 @@
+"""Options of gradient checkpointing."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.checkpointing import checkpointing_place, recomputes
+from tunec.compiler.lints.facts.schedule import arguments_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_HOLDERS: Final = (
+    ("gradient_checkpointing_kwargs", "gradient_checkpointing"),
+    ("activation_checkpointing_kwargs", "activation_checkpointing"),
+)
+"""The options and their switch; the second is the name from transformers 5.23 on."""
+_OPTION_KEYS: Final = (
+    *("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug"),
+    "early_stop",
+)
+_NOT_REENTRANT: Final = ("context_fn", "determinism_check", "debug", "early_stop")
+
+
+@rule(
+    "checkpointing-option-refused",
+    "error",
+    "step",
+    consumers=("transformers", "torch"),
+    sources=(
+        (
+            "torch 2.13.0 utils/checkpoint.py `checkpoint`: Unexpected keyword arguments; "
+            "transformers 4.40.2 to 5.23.0 modeling_utils.py `gradient_checkpointing_enable`: "
+            "functools.partial(checkpoint, **gradient_checkpointing_kwargs)"
+        ),
+        "trl 1.15.0 and 1.16.0 trainer/sft_trainer.py: `selective` is a TRL-only key",
+    ),
+)
+def checkpointing_option_refused(run: Run) -> Iterator[Finding]:
+    """An option of gradient checkpointing that torch does not have."""
+    for document in run.of("trainer"):
+        for holder, switch in _HOLDERS:
+            held = document.get(holder)
+            if held is not None and document.value(switch, True) is not False:
+                yield from _of(document, holder, held, _known(run, document))
+
+
+_SELECTIVE: Final = "trl>=1.15"
+"""Releases whose trainer of samples takes `selective` out before torch is given the rest."""
+
+
+def _known(run: Run, document: Document) -> tuple[str, ...]:
+    is_trls = document.kind == "sft" and run.runs(_SELECTIVE) is not False
+    return (*_OPTION_KEYS, "selective") if is_trls else _OPTION_KEYS
+
+
+def _of(document: Document, holder: str, held: Place, known: tuple[str, ...]) -> Iterator[Finding]:
+    if _is_no_mapping(held):
+        yield _text(held)
+    names = arguments_of(held) or {}
+    for name in names:
+        place = document.get(f"{holder}.{name}") or held
+        is_odd = names.get("use_reentrant") is True and name in _NOT_REENTRANT
+        if name in known and not is_odd:
+            continue
+        near = (
+            []
+            if is_odd
+            else nearest(name, _OPTION_KEYS)[:1] or ["use_reentrant"] * ("reentrant" in name)
+        )
+        yield Finding(
+            f"gradient checkpointing has no option `{name}`"
+            + (" where it is reentrant" if is_odd else ""),
+            (place.label("refused") if place is held else place.key_label("refused"),),
+            ("torch refuses it in the forward pass of the first step",),
+            did_you_mean(near) or "remove it",
+            Fix((place.renamed(near[0]),), "unsafe") if near and place is not held else None,
+        )
+
+
+def _is_no_mapping(held: Place) -> bool:
+    """Text that the trainer's arguments do not read as JSON: what does not begin with a brace."""
+    text = held.value
+    return isinstance(text, str) and bool(text) and not text.lstrip().startswith("{")
+
+
+def _text(held: Place) -> Finding:
+    return Finding(
+        f"{held.path} is the text {held.value!r}, and no mapping",
+        (held.label("taken as text"),),
+        ("the arguments take it, and the first step hands its letters on as options",),
+        'write {"use_reentrant": false}, in quotes on a command line',
+    )
+
+
+_SWITCH: Final = "gradient_checkpointing"
+_OPTIONS: Final = {
+    "axolotl": ("activation_offloading", "selective_checkpointing"),
+}
+_REFUSED: Final = ("activation_offloading", "selective_checkpointing")
+"""Axolotl stops at these; the rest nobody looks at."""
+
+
+@rule(
+    "checkpointing-options-ignored",
+    "warning",
+    "silent",
+    consumers=("transformers", "axolotl"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `_inner_training_loop`: "
+            "gradient_checkpointing_kwargs are passed under `if args.gradient_checkpointing`"
+        ),
+        (
+            "axolotl 0.13.2 to 0.19.0 utils/schemas/validation.py: activation_offloading requires "
+            "gradient_checkpointing"
+        ),
+    ),
+)
+def checkpointing_options_ignored(run: Run) -> Iterator[Finding]:
+    """Options of a recomputation that is not turned on."""
+    for document in run.of("trainer", "axolotl"):
+        if document.is_view or document.kind == "llamafactory" or not _is_off(run, document):
+            continue
+        for place in _said(document):
+            yield _finding(place, document)
+
+
+def _said(document: Document) -> Iterator[Place]:
+    keys = (f"{_SWITCH}_kwargs", *_OPTIONS.get(document.kind, ()))
+    for key in keys:
+        place = document.get(key)
+        if place is not None and _is_set(place.value):
+            yield place
+
+
+def _is_set(value: Any) -> bool:
+    return value not in (None, False, "", 0, {}, "none", "None")
+
+
+def _is_off(run: Run, document: Document) -> bool:
+    if _SWITCH in document.unknown:
+        return False
+    said = document.get(_SWITCH)
+    if said is not None:
+        return said.value in (False, None)
+    if document.kind == "axolotl":
+        return True
+    return run.effective(document.kind, _SWITCH).value is False
+
+
+def _finding(place: Place, document: Document) -> Finding:
+    switch = document.get(_SWITCH)
+    selective = document.get(f"{_SWITCH}_kwargs.selective")
+    is_selective = document.kind == "sft" and selective is not None and selective.value is True
+    refused = place.path in _REFUSED or is_selective
+    when: Consequence = "init" if is_selective else "parse" if refused else "silent"
+    return Finding(
+        f"{place.path} without {_SWITCH}: nothing is recomputed",
+        (
+            place.key_label("refused" if refused else "does nothing"),
+            *([switch.label("", primary=False)] if switch else []),
+        ),
+        (),
+        f"set {_SWITCH}: true, or remove it",
+        severity="error" if refused else None,
+        consequence=when,
+    )
+
+
+_NAMES: Final = (
+    ("gradient_checkpointing", "activation_checkpointing"),
+    ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
+)
+
+
+@rule(
+    "older-name-overridden",
+    "error",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 5.23.0 training_args.py `__post_init__`: gradient_checkpointing is used "
+            "where activation_checkpointing is None, and then set to it"
+        ),
+    ),
+)
+def older_name_overridden(run: Run) -> Iterator[Finding]:
+    """Activation checkpointing under its older name beside the newer one, which says otherwise."""
+    if run.runs("transformers<=5.15.1"):
+        return  # of which none has the newer name
+    for document in run.of("hf", *TRL):
+        for older, newer in _NAMES:
+            old, new = document.get(older), document.get(newer)
+            if old is None or new is None or None in (old.value, new.value):
+                continue
+            if old.value != new.value:
+                yield Finding(
+                    f"{older} is overridden by {newer}",
+                    (old.label("not read"), new.label("holds", primary=False)),
+                    ("the older name is read where the newer one is left out",),
+                    f"remove {older}",
+                    Fix((old.removed(),), "safe"),
+                )
+
+
+_OWN = "disable_gradient_checkpointing"
+
+
+@rule(
+    "checkpointing-not-turned-off",
+    "warning",
+    "silent",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 model/model_utils/checkpointing.py "
+            "`prepare_model_for_training`: if not model_args.disable_gradient_checkpointing"
+        ),
+        "transformers 4.44.2 to 4.57.6 trainer.py `_inner_training_loop`",
+    ),
+)
+def checkpointing_not_turned_off(run: Run) -> Iterator[Finding]:
+    """LLaMA-Factory recomputes unless its own key turns that off."""
+    for document in run.of("llamafactory"):
+        said, own = document.get("gradient_checkpointing"), document.get(_OWN)
+        if said is None:
+            continue
+        if said.value is False and (own is None or own.value is not True):
+            yield _not_off(document, said, own)
+        elif said.value is True and own is not None and own.value is True:
+            yield _on_again(said, own)
+
+
+def _not_off(document: Document, said: Place, own: Place | None) -> Finding:
+    edit = own.replaced(True) if own else said.renamed(_OWN)
+    edits = (edit,) if own else (edit, said.replaced(True))
+    return Finding(
+        "gradient_checkpointing: false does not turn it off",
+        (said.label("LLaMA-Factory recomputes all the same"),),
+        (f"it looks at {_OWN}, which is false by default",),
+        f"set {_OWN}: true",
+        Fix(edits, "unsafe") if document.format == "yaml" else None,
+    )
+
+
+def _on_again(said: Place, own: Place) -> Finding:
+    return Finding(
+        f"gradient_checkpointing: true turns on what {_OWN} turns off",
+        (own.label("does nothing"), said.label("turns it on", primary=False)),
+        ("the Trainer, of which LLaMA-Factory's is one, does it before the first step",),
+        "remove one of the two",
+    )
+
+
+_CACHE_KEYS: Final = ("use_cache", "model_init_kwargs.use_cache", "model_kwargs.use_cache")
+
+
+@rule(
+    "cache-beside-checkpointing",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 models/llama/modeling_llama.py `forward`: `use_cache=True` is "
+            "incompatible with gradient checkpointing. Setting `use_cache=False`; 5.23.0 "
+            "modeling_layers.py `GradientCheckpointingLayer.__init_subclass__`"
+        ),
+        "huggingface/transformers#28056, #34928",
+    ),
+)
+def cache_beside_checkpointing(run: Run) -> Iterator[Finding]:
+    """A cache of keys and values is asked for where activations are recomputed."""
+    switch = checkpointing_place(run)
+    if switch is None or not recomputes(run):
+        return
+    for at in _asked(run):
+        yield Finding(
+            "use_cache is turned off where activations are recomputed",
+            (at.label("does nothing"), switch.label("", primary=False)),
+            (
+                (
+                    "transformers sets it to False: `use_cache=True` is incompatible with gradient "
+                    "checkpointing; keys that are kept would be there twice when a layer runs again"
+                ),
+            ),
+            "write use_cache: false",
+        )
+
+
+def _asked(run: Run) -> Iterator[Place]:
+    for document in run.of("model", "trainer"):
+        if document.is_view or document.kind == "llamafactory":
+            continue
+        at = next((found for key in _CACHE_KEYS if (found := document.get(key)) is not None), None)
+        if at is not None and at.value is True:
+            yield at

@@ -1,0 +1,400 @@
+"""Settings of the data loader."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import is_whole, trainer_batch
+from tunec.compiler.lints.facts.launch.scripts import batch_of, count, launches, per_node
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_DROP: Final = "dataloader_drop_last"
+_SAMPLING: Final = "data_efficiency.data_sampling."
+_SWITCHES: Final = (
+    f"{_SAMPLING}curriculum_learning.enabled",
+    f"{_SAMPLING}dynamic_batching.enabled",
+)
+
+
+@rule(
+    "deepspeed-loader-unread",
+    "warning",
+    "silent",
+    consumers=("transformers", "accelerate"),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `DeepSpeedEngine.__init__`: deepspeed_io "
+            "where training_data is given; `deepspeed_io`: dataloader_drop_last and the sampler"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 accelerator.py `_prepare_deepspeed`: deepspeed.initialize "
+            "without training_data"
+        ),
+    ),
+)
+def deepspeed_loader_unread(run: Run) -> Iterator[Finding]:
+    """What ds_config.json says of DeepSpeed's own data loader, where the Trainer loads the data."""
+    if run.deepspeed_reader != "trainer":
+        return
+    drops = run.effective("trainer", _DROP).value
+    for document in run.of("deepspeed"):
+        at = document.get(_DROP)
+        if at is not None and at.value is True and drops is not True:
+            mend = f"write {_DROP}: true into the trainer's arguments"
+            yield _deepspeed_finding(at, "an incomplete last batch is not dropped", mend)
+        at = _sampling(document)
+        if at is not None:
+            name = at.path.split(".")[-2]
+            yield _deepspeed_finding(at, f"no {name} takes place", "remove the block")
+
+
+def _sampling(document: Document) -> Place | None:
+    """The switch of a sampler that is turned on, and the blocks around it."""
+    around = [document.get(f"{_SAMPLING}enabled"), document.get("data_efficiency.enabled")]
+    if any(at is None or at.value is not True for at in around):
+        return None
+    asked = (document.get(key) for key in _SWITCHES)
+    return next((at for at in asked if at is not None and at.value is True), None)
+
+
+def _deepspeed_finding(at: Place, what: str, mend: str) -> Finding:
+    return Finding(
+        f"{at.path} is not read under the Trainer: {what}",
+        (at.label("not read"),),
+        ("DeepSpeed builds its own loader of training_data, which the Trainer does not give it",),
+        mend,
+    )
+
+
+@rule(
+    "fewer-samples-than-a-batch",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 5.23.0 trainer.py `set_initial_training_values`: ValueError, "
+            "args.max_steps "
+            "must be set to a positive value if dataloader does not have a length, for an empty one"
+        ),
+        "llamafactory 0.9.1 to 0.9.5 data/loader.py: max_samples of each data set",
+    ),
+)
+def fewer_samples_than_a_batch(run: Run) -> Iterator[Finding]:
+    """There are fewer samples than one step takes."""
+    limit, batch, world = _most(run), trainer_batch(run), run.data_parallel
+    if limit is None or batch is None or world is None:
+        return
+    place, samples = limit
+    micro, steps = (each.value for each in batch)
+    drop = run.effective("trainer", "dataloader_drop_last")
+    if drop.value is True and samples < micro * world:
+        yield _fewer_finding(place, samples, (micro, 1, world), drop.place)
+    elif samples < micro * steps * world:
+        yield _fewer_finding(place, samples, (micro, steps, world), None)
+
+
+def _most(run: Run) -> tuple[Place, int] | None:
+    """The most samples there can be: a limit for each data set, or of all."""
+    place = run.said("llamafactory", "max_samples") or run.said("hf", "max_train_samples")
+    if place is None or not is_whole(place.value) or place.value < 1:
+        return None
+    names = run.said("llamafactory", "dataset")
+    if place.path == "max_samples":
+        sets = _count(None if names is None else names.value)
+        return (place, place.value * sets) if sets else None
+    return place, place.value
+
+
+def _count(names: object) -> int:
+    if isinstance(names, str):
+        return len(names.split(","))
+    return len(names) if isinstance(names, list) else 0
+
+
+def _fewer_finding(
+    place: Place, samples: int, factors: tuple[int, int, int], drop: Place | None
+) -> Finding:
+    micro, steps, world = factors
+    product = micro * steps * world
+    return Finding(
+        f"at most {samples} samples, and one {'batch' if drop else 'step'} takes {product}",
+        (
+            place.label("at most"),
+            *([drop.label("drops the rest", primary=False)] if drop is not None else []),
+        ),
+        (
+            "the only batch is dropped, and no step is left"
+            if drop
+            else "an epoch is one step, on fewer samples than the batch says",
+        ),
+        "use more samples, or a smaller batch",
+        sum=(
+            Term("micro batch", micro, "samples"),
+            Term("accumulation", steps, "micro batches"),
+            Term("data parallel", world, "processes"),
+        ),
+        severity=None if drop else "warning",
+        consequence=None if drop else "silent",
+    )
+
+
+@rule(
+    "grouping-ignored",
+    "error",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 4.57.6 trainer.py `Trainer.__init__`: the `--group_by_length` "
+            "option is only available for `Dataset`, not `IterableDataset`: ValueError"
+        ),
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `_get_train_sampler`: no sampler for a data "
+            "set without a length"
+        ),
+        (
+            "axolotl 0.8.1 to 0.19.0 core/trainers/base.py `_get_train_sampler`: the multipack "
+            "sampler with sample_packing"
+        ),
+    ),
+)
+def grouping_ignored(run: Run) -> Iterator[Finding]:
+    """Samples are to be grouped by length where that does nothing."""
+    group = _asked(run)
+    if group is None:
+        return
+    streams = _true(run, "streaming", "dataset_streaming")
+    packs = _true(run, "packing", "neat_packing", "sample_packing")
+    other = streams or packs
+    if other is None:
+        return
+    why = (
+        "a stream has no length to sort by: its samples come as they stand"
+        if streams
+        else "packed sequences are all as long as the limit"
+    )
+    is_refused = _is_refused(run, group, streams)
+    yield Finding(
+        f"grouping by length does nothing beside {other.path}",
+        (group.label("does nothing"), other.label("", primary=False)),
+        (why,),
+        f"remove {group.path}",
+        severity=None if is_refused and run.runs(_OLD) else "warning",
+        consequence="init" if is_refused else None,
+    )
+
+
+_OLD: Final = "transformers<5"
+
+
+def _is_refused(run: Run, group: Place, streams: Place | None) -> bool:
+    """transformers 4 stops where its own key is given for a stream; later ones have another key."""
+    is_old = streams is not None and group.path == "group_by_length"
+    return is_old and run.runs(_OLD) is not False
+
+
+def _asked(run: Run) -> Place | None:
+    group = run.said("trainer", "group_by_length")
+    if group is not None and group.value is True:
+        return group
+    sampling = run.said("trainer", "train_sampling_strategy")
+    return sampling if sampling is not None and sampling.value == "group_by_length" else None
+
+
+def _true(run: Run, *keys: str) -> Place | None:
+    found = (run.said(kind, key) for key in keys for kind in ("trainer", "axolotl"))
+    return next((each for each in found if each is not None and each.value is True), None)
+
+
+@rule(
+    "more-workers-than-cores",
+    "warning",
+    "slow",
+    consumers=("transformers",),
+    sources=(
+        (
+            "torch 2.13.0 utils/data/dataloader.py `check_worker_number_rationality`: this "
+            "DataLoader "
+            "will create N worker processes in total, the suggested max number is the cores'"
+        ),
+        "Slurm 24.05 sbatch manual page: --cpus-per-task; slurm.conf manual page: DefCpuPerGPU",
+    ),
+    hardware=True,
+)
+def more_workers_than_cores(run: Run) -> Iterator[Finding]:
+    """More loader processes than the node has cores for."""
+    cluster = run.environment.cluster
+    workers = run.said("trainer", "dataloader_num_workers") or run.said(
+        "axolotl", "dataloader_num_workers"
+    )
+    if workers is None or not is_whole(workers.value):
+        return
+    yield from _of_job(run, workers)
+    if cluster is None:
+        return
+    world = run.value("parallel.world") or cluster.device_count
+    nodes = sum(node.count for node in cluster.nodes)
+    each = min(-(-world // nodes), max(node.device_count for node in cluster.nodes))
+    total = each * (workers.value + 1)
+    # two threads a core is what processors offer
+    if workers.value < 1 or run.environment.has_cores(-(-total // 2)):
+        return
+    cores = min(host.cores for host in run.environment.hosts)
+    yield Finding(
+        f"{total} processes load and train on a node of {cores} cores",
+        (workers.label("in each training process"),),
+        ("they take turns, and each holds a copy of the data set's index",),
+        f"write at most {max(2 * cores // each - 1, 0)}",
+        sum=(
+            Term("training processes of a node", each, "processes"),
+            Term("loaders of each", workers.value, "processes"),
+            Term("cores of a node", cores, "cores"),
+        ),
+    )
+
+
+_CORES: Final = ("cpus_per_task", "cpus_per_gpu", "exclusive", "mincpus", "cores_per_socket")
+"""Ways to ask Slurm for cores."""
+
+
+def _unasked(
+    workers: Place, started: tuple[int, Place] | None, batch: Document
+) -> Iterator[Finding]:
+    """A job that asks for one task and no cores has one, unless the cluster gives more."""
+    task = batch.get("ntasks_per_node") or batch.get("ntasks")
+    if task is None or count(task) != 1 or started is None or workers.value < 2:
+        return
+    total = started[0] * (workers.value + 1)
+    yield Finding(
+        f"{total} processes load and train on one core: the job asks for no more",
+        (workers.label("in each training process"), task.label("1 core a task", primary=False)),
+        (
+            "--cpus-per-task is 1 where it is left out",
+            "a cluster may give cores with each device of its own accord (DefCpuPerGPU)",
+        ),
+        f"ask for them: --cpus-per-task={total}",
+    )
+
+
+def _of_job(run: Run, workers: Place) -> Iterator[Finding]:
+    """The cores that a job asks Slurm for, with one task a node."""
+    for document in launches(run, "torchrun", "accelerate", "deepspeed"):
+        batch, started = batch_of(run, document), per_node(document)
+        asked = batch.get("cpus_per_task") if batch is not None else None
+        tasks = count(batch.get("ntasks_per_node")) if batch is not None else None
+        if batch is not None and asked is None and not any(map(batch.get, _CORES)):
+            yield from _unasked(workers, started, batch)
+        cores = count(asked)
+        if asked is None or cores is None or started is None or (tasks or 1) > 1:
+            continue
+        total = started[0] * (workers.value + 1)
+        if workers.value > 0 and total > cores:
+            yield Finding(
+                f"{total} processes load and train on the {cores} cores of the job",
+                (
+                    workers.label("in each training process"),
+                    asked.label(f"{cores} cores", primary=False),
+                ),
+                ("Slurm keeps them to the cores that were asked for",),
+                f"ask for {total} cores, or write fewer loaders",
+                sum=(
+                    Term("training processes of a node", started[0], "processes"),
+                    Term("loaders of each", workers.value, "processes"),
+                    Term("cores of the job on a node", cores, "cores"),
+                ),
+            )
+
+
+_NEEDS: Final = (
+    ("curriculum_learning", "curriculum_metrics", ""),
+    ("dynamic_batching", "max_tokens", "deepspeed>=0.16"),
+)
+"""A block, the key that it needs once it is enabled, and since when that is checked."""
+
+
+@rule(
+    "sampler-settings-missing",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/data_pipeline/config.py `get_curriculum_learning`: "
+            "curriculum_metrics must be specified; 0.16.9 to 0.19.8 `get_dynamic_batching`: "
+            "max_tokens must be specified"
+        ),
+    ),
+)
+def sampler_settings_missing(run: Run) -> Iterator[Finding]:
+    """DeepSpeed's sampler of data is turned on without what it goes by."""
+    for document in run.of("deepspeed"):
+        for block, needed, since in _NEEDS:
+            at = document.get(f"{_SAMPLING}{block}.enabled")
+            if at is None or at.value is not True or (since and run.runs(since) is False):
+                continue
+            if document.get(f"{_SAMPLING}{block}.{needed}") is None:
+                yield Finding(
+                    f"{block} is enabled without {needed}",
+                    (at.label("refused"),),
+                    (f"DeepSpeed asserts that {needed} is there, whatever else is turned off",),
+                    f"write {needed}, or enabled: false",
+                )
+
+
+_WHY: Final = {
+    "dataloader_persistent_workers": "persistent_workers option needs num_workers > 0",
+    "dataloader_prefetch_factor": "it can only be set when data is loaded in another process",
+}
+_WHEN: Final[dict[str, Consequence]] = {
+    "dataloader_persistent_workers": "init",
+    "dataloader_prefetch_factor": "parse",
+}
+
+
+@rule(
+    "workers-missing",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`, `_validate_args`: "
+            "ValueError, --dataloader_prefetch_factor"
+        ),
+        (
+            "torch 2.13.0 utils/data/dataloader.py `DataLoader.__init__`: ValueError, "
+            "persistent_workers option needs num_workers > 0"
+        ),
+    ),
+)
+def workers_missing(run: Run) -> Iterator[Finding]:
+    """Options of loader processes where there are none."""
+    workers = run.effective("trainer", "dataloader_num_workers")
+    if workers.value != 0 or isinstance(workers.value, bool):
+        return
+    for key, why in _WHY.items():
+        for place in run.each("trainer", key):
+            if _asks(key, place.value):
+                yield _workers_finding(key, place, workers.place, why)
+
+
+def _asks(key: str, value: Any) -> bool:
+    return value is True if key.endswith("workers") else value is not None
+
+
+def _workers_finding(key: str, place: Place, workers: Place | None, why: str) -> Finding:
+    return Finding(
+        f"`{place.path}` is {place.value}, and dataloader_num_workers is 0",
+        (
+            place.label("refused"),
+            *([workers.label("", primary=False)] if workers is not None else []),
+        ),
+        (why,),
+        "write dataloader_num_workers, or remove it",
+        Fix((place.removed(),), "safe"),
+        consequence=_WHEN[key],
+    )

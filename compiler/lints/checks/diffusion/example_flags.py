@@ -1,0 +1,257 @@
+"""Single flags of diffusers' example scripts."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import joined, nearest
+from tunec.compiler.lints.conditions import is_unknown, told, where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import is_number, is_whole
+from tunec.compiler.lints.facts.diffusers_examples import (
+    choices,
+    commands,
+    is_flag,
+    is_near,
+    scripts,
+    types,
+)
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_SINGLE: Final = (
+    *("instance_prompt", "class_prompt", "output_dir", "instance_data_dir", "class_data_dir"),
+    *("initializer_token", "placeholder_token", "pretrained_model_name_or_path", "hub_model_id"),
+)
+"""Flags of one word in every script, besides those that are numbers."""
+_PROMPTED: Final = ("train_dreambooth", "textual_inversion", "train_text_to_image_lora")
+"""Whose validation has one prompt: control networks take several."""
+_TOLD: Final = ("resolution", "train_batch_size", "learning_rate", "max_train_steps")
+_WHOLE: Final = 5
+"""Flags of a command that is no part of one: threads show fewer, and no output_dir."""
+_NUMBERS: Final = {"int": "a whole number", "float": "a number"}
+
+
+@rule(
+    "example-flag-refused",
+    "error",
+    "parse",
+    consumers=("diffusers",),
+    sources=(
+        (
+            "huggingface/diffusers 0.27.2 to 0.40.0 and 58eb52c, examples: argparse of each script "
+            "that trains, `parse_args`; schemas/json/diffusers/examples.json"
+        ),
+        "Python 3.11 argparse.py `parse_args`: unrecognized arguments; invalid choice",
+    ),
+)
+def example_flag_refused(run: Run) -> Iterator[Finding]:
+    """A flag that an example script of diffusers does not take, or not so, or cannot do without."""
+    for document, script in commands(run):
+        if script not in scripts():
+            continue
+        flags = scripts()[script]["flags"]
+        for path, place in document.found.items():
+            if is_flag(path, flags):
+                yield from _value(script, path, place)
+            else:
+                yield _unknown(script, place, flags)
+        yield from _lacking(document, script)
+
+
+def _value(script: str, flag: str, place: Place) -> Iterator[Finding]:
+    words, kind, value = choices().get(flag), types().get(flag, "str"), place.value
+    if words and isinstance(value, str) and value not in words:
+        yield Finding(
+            f"{flag} {value} is refused",
+            (place.label("invalid choice"),),
+            (f"the script takes {joined(words)}",),
+            "write one of these",
+        )
+    if kind == "switch" and place.node.written is not None:
+        yield Finding(
+            f"{flag} takes no value",
+            (place.label("unrecognized arguments"),),
+            ("it is a switch: off where it is left out",),
+            f"write --{flag} alone" if str(value).lower() == "true" else "remove it",
+        )
+    is_single = flag in _SINGLE or kind in _NUMBERS
+    if flag == "validation_prompt" and script.startswith(_PROMPTED):
+        is_single = True
+    if isinstance(value, list) and is_single:
+        yield Finding(
+            f"{flag} takes one word, and is given {len(value)}",
+            (place.label("unrecognized arguments"),),
+            ("what stands between blanks is a word of its own, unless quotes are around it",),
+            f"write --{flag} '{' '.join(map(str, value))}'",
+        )
+    is_half = kind == "int" and isinstance(value, float)
+    if kind in _NUMBERS and isinstance(value, str | float) and (not is_number(value) or is_half):
+        yield Finding(
+            f"{flag} {value} is refused",
+            (place.label("invalid value"),),
+            (f"the script takes {_NUMBERS[kind]}",),
+            "write the number alone",
+        )
+
+
+def _unknown(script: str, place: Place, flags: Sequence[str]) -> Finding:
+    near = nearest(place.path, frozenset(flags))[:1]
+    is_alike = is_near(place.path, flags)
+    others = sorted(name for name, each in scripts().items() if place.path in each["flags"])
+    return Finding(
+        f"{script}.py has no flag `{place.path}`",
+        (place.key_label("unrecognized arguments"),),
+        (
+            *((f"{joined(others[:2])} takes it",) if others else ()),
+            *(() if is_alike else ("a script of one's own that is called so may take it",)),
+        ),
+        f"did you mean `{near[0]}`?" if near else "remove it",
+        Fix((place.renamed(near[0]),), "unsafe") if is_alike else None,
+        severity=None if is_alike else "warning",
+    )
+
+
+def _refused_is_whole(document: Document) -> bool:
+    """Whether a command says so much that nothing seems to be left out of it by who shows it."""
+    is_told = any(document.get(each) is not None for each in _TOLD)
+    return len(document.found) >= _WHOLE and is_told and document.get("output_dir") is not None
+
+
+def _lacking(document: Document, script: str) -> Iterator[Finding]:
+    for flag in scripts()[script]["required"]:
+        if document.get(flag) is None and flag not in document.unknown:
+            first = next(iter(document.found.values()), None)
+            if first is not None:
+                yield Finding(
+                    f"{script}.py is not given --{flag}",
+                    (first.key_label("among these flags"),),
+                    ("the following arguments are required",),
+                    f"write --{flag}",
+                    # a part of a command is shown more often than all of it
+                    severity="warning" if _refused_is_whole(document) else "note",
+                )
+
+
+_PROMPTS: Final = (
+    "validation_prompt | validation_prompts | validation_image | final_validation_prompt "
+    "| run_validation | val_image_url"
+)
+_PROVIDED: Final = (
+    (
+        *("class_data_dir", "with_prior_preservation"),
+        "images of the class are read for prior preservation alone",
+    ),
+    (
+        *("class_prompt", "with_prior_preservation"),
+        "the prompt of the class is read for prior preservation alone",
+    ),
+    (
+        *("prior_loss_weight", "with_prior_preservation"),
+        "it weighs the loss of the class's images",
+    ),
+    (
+        *("num_class_images", "with_prior_preservation"),
+        "images of the class are made for prior preservation alone",
+    ),
+    (
+        *("lr_num_cycles", "lr_scheduler=cosine_with_restarts"),
+        "get_scheduler gives cycles to that schedule alone",
+    ),
+    ("lr_power", "lr_scheduler=polynomial", "get_scheduler gives a power to that schedule alone"),
+    ("hub_model_id", "push_to_hub", "nothing is sent"),
+    *(
+        (flag, "optimizer=prodigy | optimizer=Prodigy", "Prodigy alone is given it")
+        for flag in ("prodigy_beta3", "prodigy_use_bias_correction", "prodigy_safeguard_warmup")
+    ),
+    *(
+        (flag, _PROMPTS, "pictures are made where a prompt is given")
+        for flag in ("validation_epochs", "num_validation_images", "validation_steps")
+    ),
+    (
+        *("text_encoder_lr", "train_text_encoder | train_text_encoder_ti"),
+        "the text encoder is frozen",
+    ),
+)
+"""A flag, what it needs, and why."""
+_BESIDE: Final = (
+    (
+        *("use_8bit_adam", "optimizer~prodigy"),
+        "use_8bit_adam is ignored when optimizer is not set to AdamW",
+    ),
+    (
+        *("num_train_epochs", "max_train_steps"),
+        "epochs are counted from max_train_steps where that is given",
+    ),
+    (
+        *("lr_warmup_steps", "lr_scheduler=constant"),
+        "the schedule `constant` has no warm-up: the rate is whole from the first step",
+    ),
+    (
+        *("text_encoder_lr", "optimizer~prodigy"),
+        "with prodigy only learning_rate is used as the initial learning rate",
+    ),
+)
+"""A flag, beside what it does nothing, and why."""
+
+
+@rule(
+    "example-flag-unread",
+    "warning",
+    "silent",
+    consumers=("diffusers",),
+    sources=(
+        (
+            "huggingface/diffusers 0.27.2 to 0.40.0 and 58eb52c, examples/dreambooth/*.py "
+            "`parse_args`: You need not use --class_data_dir without --with_prior_preservation; "
+            "`main`: use_8bit_adam is ignored; args.num_train_epochs = math.ceil(max_train_steps / "
+            "num_update_steps_per_epoch)"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 accelerator.py `_prepare_deepspeed`: Gradient "
+            "accumulation steps mismatch ... Using DeepSpeed's value"
+        ),
+        "diffusers 0.42.1 optimization.py `get_scheduler`: CONSTANT takes no num_warmup_steps",
+    ),
+)
+def example_flag_unread(run: Run) -> Iterator[Finding]:
+    """A flag of diffusers' example scripts that another flag keeps from doing anything."""
+    for document, _ in commands(run):
+        for flag, needed, why in _PROVIDED:
+            others = [each.strip() for each in needed.split("|")]
+            at = where(document, flag)
+            if at is None or any(is_unknown(document, each) for each in others):
+                continue
+            if not any(where(document, each) for each in others):
+                yield Finding(
+                    f"{flag} does nothing without {told(others[0])}",
+                    (at.label("not read"),),
+                    (why,),
+                    f"write --{others[0].replace('=', ' ')}, or remove {flag}",
+                )
+        for flag, other, why in _BESIDE:
+            at, beside = where(document, flag), where(document, other)
+            if at is not None and beside is not None:
+                yield Finding(
+                    f"{flag} does nothing beside {beside.path} {beside.value}",
+                    (at.label("not read"), beside.label("", primary=False)),
+                    (why,),
+                    "remove one of the two",
+                )
+        yield from _accumulated(run, document)
+
+
+def _accumulated(run: Run, document: Document) -> Iterator[Finding]:
+    """DeepSpeed's number wins over the one that the script gives to its Accelerator."""
+    at = document.get("gradient_accumulation_steps")
+    for held in run.each("accelerate", "deepspeed_config.gradient_accumulation_steps"):
+        if at is None or not (is_whole(at.value) and is_whole(held.value)):
+            continue
+        if at.value != held.value:
+            yield Finding(
+                f"gradient_accumulation_steps is {held.value}, and not {at.value}",
+                (at.label("not used"), held.label("DeepSpeed's value", primary=False)),
+                ("Gradient accumulation steps mismatch. Using DeepSpeed's value",),
+                "write the same number in both files",
+            )

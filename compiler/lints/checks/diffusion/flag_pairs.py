@@ -1,0 +1,337 @@
+"""Flags of SimpleTuner that need or exclude each other."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Severity
+from tunec.compiler.lints.conditions import Pair, is_checked, notes, one_of_two, severity
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.simpletuner import amount, configs, family, is_on, said, word
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_FLAGS_LATE: Final = "simpletuner>=4.0"
+_OWN: Final = ("sdnq", "fp8-native", "transformerengine")
+"""simpletuner 4.10.1 helpers/training/quantisation/__init__.py: MANUAL_QUANTIZATION_PRESETS without
+PIPELINE_QUANTIZATION_PRESETS."""
+_PAIRS: Final = (
+    Pair(
+        "fsdp_enable=true",
+        "base_model_precision~quanto",
+        "Quanto's kernels have no rules for sharded tensors, and FSDP is version 2 unless told",
+        _FLAGS_LATE,
+    ),
+    Pair(
+        "validation_adapter_path",
+        "validation_adapter_config",
+        "each names the adapters of validation",
+    ),
+)
+_SKIPPED: Final = ("sd3", "wan", "wan_s2v", "zlab_i1", "moss_image")
+_ENGINES: Final = ("quanto", "torchao")
+_ENCODERS: Final = tuple(f"text_encoder_{number}_precision" for number in range(1, 5))
+_HOOKS: Final = "FSDP v2 CPU parameter offload is not compatible with hooks on each gradient"
+_END: Final = 4e-7
+"""simpletuner 3.1.6 and 4.10.1: lr_end where nobody writes it."""
+
+
+@rule(
+    "flags-at-odds",
+    "error",
+    "parse",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/custom_schedule.py "
+            "`get_polynomial_decay_schedule_with_warmup`: lr_end must be be smaller than initial "
+            "lr; helpers/training/trainer.py `set_model_family`: Cannot enable Quanto and TorchAO "
+            "together"
+        ),
+        (
+            "simpletuner 4.10.1 helpers/configuration/cmd_args.py `parse_cmdline_args`: Quanto "
+            "kernels do not register DTensor sharding strategies; quantize_via=pipeline cannot be "
+            "combined; Provide either --validation_adapter_path or --validation_adapter_config; "
+            "skip-layer guidance is not supported; FSDP v2 CPU parameter offload; "
+            "quantization_config should include any text encoder quantization settings, and is "
+            "intended for pipeline-backed quantization"
+        ),
+    ),
+)
+def flags_at_odds(run: Run) -> Iterator[Finding]:
+    """Two flags of SimpleTuner that it does not take together, or the one not without the other."""
+    for document in configs(run):
+        yield from _pairs(run, document)
+        yield from _end(document)
+        yield from _pipeline(run, document)
+        yield from _engines(document)
+        yield from _layers(document)
+        yield from _configured(run, document)
+        yield from _hooked(run, document)
+
+
+def _pairs(run: Run, document: Document) -> Iterator[Finding]:
+    for pair in _PAIRS:
+        at, beside = _held(document, pair.condition), _held(document, pair.other)
+        if at is None or beside is None or not is_checked(run, pair.since):
+            continue
+        if pair.condition.startswith("fsdp") and amount(said(document, "fsdp_version")) == 1:
+            continue
+        yield _finding(run, at, beside, pair)
+
+
+def _held(document: Document, condition: str) -> Place | None:
+    """The place of a flag that says what a condition of `conditions` asks for."""
+    for sign in ("~", "="):
+        flag, found, wanted = condition.partition(sign)
+        if found:
+            text, at = word(document, flag), said(document, flag)
+            return at if (wanted in text if sign == "~" else text == wanted) else None
+    return said(document, condition)
+
+
+def _finding(run: Run, at: Place, beside: Place, pair: Pair) -> Finding:
+    return Finding(
+        f"{at.path} cannot stand beside {beside.path} {beside.value}",
+        (at.label("refused"), beside.label("", primary=False)),
+        notes(run, pair.why, pair.since),
+        "remove one of the two",
+        severity=severity(run, pair.since),
+    )
+
+
+def _end(document: Document) -> Iterator[Finding]:
+    """A polynomial falls from the rate to its end: the end has to be below."""
+    end, rate = said(document, "lr_end"), said(document, "learning_rate")
+    top, low = amount(rate), amount(end) if end is not None else _END
+    if word(document, "lr_scheduler") != "polynomial" or rate is None or not top or low is None:
+        return
+    if low < top:
+        return
+    told = f"lr_end {end.value}" if end is not None else f"an lr_end of {_END:g}"
+    first = end if end is not None else rate
+    yield Finding(
+        f"{told} is not below learning_rate {rate.value}",
+        (
+            first.label("refused" if end is not None else "not above the end of the schedule"),
+            *([rate.label("", primary=False)] if end is not None else []),
+        ),
+        () if end is not None else (f"lr_end is {_END:g} where nobody writes it",),
+        f"write lr_end: {top / 10:g}",
+        consequence="init",
+    )
+
+
+def _pipeline(run: Run, document: Document) -> Iterator[Finding]:
+    via, form = said(document, "quantize_via"), said(document, "base_model_precision")
+    if via is None or form is None or word(document, "quantize_via") != "pipeline":
+        return
+    if not any(each in word(document, "base_model_precision") for each in _OWN):
+        return
+    if run.runs(_FLAGS_LATE) is False:
+        return
+    yield Finding(
+        f"quantize_via pipeline cannot make base_model_precision {form.value}",
+        (form.label("refused"), via.label("", primary=False)),
+        ("a pipeline of diffusers quantises by bitsandbytes, torchao or quanto",),
+        "write quantize_via: accelerator, or base_model_precision: nf4-bnb",
+    )
+
+
+def _configured(run: Run, document: Document) -> Iterator[Finding]:
+    """quantization_config is of a pipeline, and holds the text encoders too."""
+    at, form = said(document, "quantization_config"), said(document, "base_model_precision")
+    if at is None or run.runs(_FLAGS_LATE) is False:
+        return
+    if form is not None and any(each in str(form.value).lower() for each in _OWN):
+        why = "a pipeline of diffusers quantises by bitsandbytes, torchao or quanto"
+        yield one_of_two(at, form, why)
+    for flag in _ENCODERS:
+        beside = said(document, flag)
+        if beside is not None and beside.value != "no_change":
+            yield one_of_two(beside, at, "quantization_config has an entry for each text encoder")
+
+
+def _hooked(run: Run, document: Document) -> Iterator[Finding]:
+    """Optimizers that step within the backward pass hook tensors that FSDP 2 moves to the host."""
+    offload, fsdp = said(document, "fsdp_cpu_offload"), said(document, "fsdp_enable")
+    if not (is_on(offload) and is_on(fsdp)) or offload is None or run.runs(_FLAGS_LATE) is False:
+        return
+    if amount(said(document, "fsdp_version")) == 1:
+        return
+    released, moved = (
+        said(document, each)
+        for each in ("optimizer_release_gradients", "optimizer_cpu_offload_method")
+    )
+    if is_on(released) and released is not None and "optimi" in word(document, "optimizer"):
+        yield one_of_two(released, offload, _HOOKS)
+    if moved is not None and str(moved.value).lower() == "torchao":
+        yield one_of_two(moved, offload, _HOOKS)
+
+
+def _engines(document: Document) -> Iterator[Finding]:
+    """All that is quantised by SimpleTuner is so by one of quanto and torchao."""
+    base = said(document, "base_model_precision")
+    mine = _engine(base)
+    for flag in _ENCODERS:
+        at = said(document, flag)
+        theirs = _engine(at)
+        if at is not None and base is not None and mine and theirs and mine != theirs:
+            yield Finding(
+                f"{flag} {at.value} cannot stand beside base_model_precision {base.value}",
+                (at.label("refused"), base.label("", primary=False)),
+                ("quanto and torchao are not loaded together",),
+                f"write {at.value}".replace(theirs, mine),
+                consequence="init",
+            )
+
+
+def _engine(at: Place | None) -> str | None:
+    text = str(at.value).lower() if at is not None else ""
+    return next((each for each in _ENGINES if each in text), None)
+
+
+def _layers(document: Document) -> Iterator[Finding]:
+    at, kind = said(document, "validation_guidance_skip_layers"), family(document)
+    if at is not None and kind and kind not in _SKIPPED:
+        yield Finding(
+            f"validation_guidance_skip_layers is not there for {kind}",
+            (at.label("refused"),),
+            (f"it is there for {', '.join(_SKIPPED[:2])} and their kin",),
+            "remove it",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Partner:
+    """A flag, the word that asks for another flag (any, where it is empty), and that flag."""
+
+    flag: str
+    asks: str
+    needed: str
+    consequence: Consequence
+    since: str = ""
+    with_flag: str = ""
+    """A third flag, where the need is looked at beside that one alone."""
+    severity: Severity | None = None
+    """Where the other flag is often left out of what is shown of a file."""
+
+
+_PARTNERS: Final = (
+    _Partner("report_to", "custom-tracker", "custom_tracker", "init"),
+    _Partner("validation_method", "external-script", "validation_external_script", "parse"),
+    _Partner(
+        *("disk_low_action", "script", "disk_low_script", "parse", "simpletuner>=4.1"),
+        with_flag="disk_low_threshold",
+    ),
+    _Partner("init_lora_step", "", "init_lora", "init", "simpletuner>=4.8"),
+    _Partner("lora_type", "lycoris", "lycoris_config", "parse", severity="warning"),
+)
+_PARTNER_LATE: Final = "simpletuner>=4.8"
+_ALONE: Final = "simpletuner<4.4"
+
+
+@rule(
+    "flag-without-its-partner",
+    "error",
+    "parse",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/trainer.py: --custom_tracker must be "
+            "provided when --report_to=custom-tracker; --custom_tracker was provided but "
+            "--report_to is not set; helpers/configuration/cmd_args.py: "
+            "--validation_external_script is required; --lora_type=lycoris requires you to add a "
+            "JSON configuration file location with --lycoris_config"
+        ),
+        (
+            "simpletuner 4.10.1 helpers/configuration/cmd_args.py: --disk_low_script is required; "
+            "helpers/training/trainer.py `_initial_lora_step`: init_lora_step requires init_lora; "
+            "cannot be combined with resume_from_checkpoint"
+        ),
+    ),
+)
+def flag_without_its_partner(run: Run) -> Iterator[Finding]:
+    """A flag of SimpleTuner that is refused without another one, or beside it."""
+    for document in configs(run):
+        for each in _PARTNERS:
+            if not each.since or run.runs(each.since) is not False:
+                yield from _alone(document, each)
+        yield from _tracker(document)
+        yield from _split(run, document)
+        if run.runs(_PARTNER_LATE) is not False:
+            yield from _resumed(document)
+
+
+def _alone(document: Document, each: _Partner) -> Iterator[Finding]:
+    at = said(document, each.flag)
+    if at is None or _is_open(document, each.needed) or said(document, each.needed) is not None:
+        return
+    if each.with_flag and said(document, each.with_flag) is None:
+        return
+    words = [one.strip() for one in word(document, each.flag).replace("_", "-").split(",")]
+    if each.asks in words if each.asks else amount(at):
+        yield Finding(
+            f"{each.flag} {at.value} without {each.needed}",
+            (at.label("refused alone"),),
+            (),
+            f"write {each.needed}, or remove {each.flag}",
+            consequence=each.consequence,
+            severity=each.severity,
+        )
+
+
+def _is_open(document: Document, flag: str) -> bool:
+    return bool({flag, f"--{flag}", "TRAINER_EXTRA_ARGS"} & document.unknown)
+
+
+def _tracker(document: Document) -> Iterator[Finding]:
+    """A tracker of one's own is taken where the reports go there."""
+    at, told = said(document, "custom_tracker"), said(document, "report_to")
+    goes = "custom-tracker" in word(document, "report_to").replace("_", "-")
+    if at is not None and not goes and not _is_open(document, "report_to"):
+        yield _beside(at, told, "report_to: custom-tracker")
+
+
+def _beside(at: Place, told: Place | None, wanted: str) -> Finding:
+    return Finding(
+        f"{at.path} {at.value} without {wanted}",
+        (at.label("refused"), *([told.label("", primary=False)] if told is not None else [])),
+        (),
+        f"write {wanted}, or remove {at.path}",
+        consequence="init",
+    )
+
+
+def _split(run: Run, document: Document) -> Iterator[Finding]:
+    """A sequence is split over processes among which FSDP 2 shards the model."""
+    at, fsdp = said(document, "context_parallel_size"), said(document, "fsdp_enable")
+    if at is None or (amount(at) or 0) <= 1 or _is_open(document, "fsdp_enable"):
+        return
+    if not is_on(fsdp) and run.runs(_ALONE) is not False:
+        yield Finding(
+            f"context_parallel_size {at.value} without fsdp_enable",
+            (at.label("refused alone"), *([fsdp.label("", primary=False)] if fsdp else [])),
+            ("Context parallelism requires FSDP2; releases from 4.4 on take it alone",),
+            "write fsdp_enable: true and fsdp_version: 2",
+            consequence="init",
+            certain=run.runs(_ALONE) is True,
+        )
+
+
+def _resumed(document: Document) -> Iterator[Finding]:
+    """Either the adapter begins at a step, or a checkpoint says where it was."""
+    at, other = said(document, "init_lora_step"), said(document, "resume_from_checkpoint")
+    if at is not None and other is not None and amount(at) and not _is_off(other):
+        yield Finding(
+            "init_lora_step cannot stand beside resume_from_checkpoint",
+            (at.label("refused"), other.label("", primary=False)),
+            ("a checkpoint says itself at which step it was written",),
+            "remove one of the two",
+            consequence="init",
+        )
+
+
+def _is_off(at: Place) -> bool:
+    return not is_on(at) and str(at.value).strip().lower() in ("false", "none", "")

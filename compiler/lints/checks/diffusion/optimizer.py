@@ -1,0 +1,255 @@
+"""SimpleTuner's optimizer and averaged weights."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.simpletuner import (
+    amount,
+    configs,
+    deepspeed_of,
+    is_lora,
+    is_on,
+    said,
+)
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_WORDS: Final = ("true", "false", "none")
+_NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+@rule(
+    "optimizer-config-unreadable",
+    "error",
+    "parse",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/optimizer_param.py "
+            "`convert_arg_to_parameters`: param.split('='), float(param[1]), asked by "
+            "helpers/configuration/cmd_args.py `parse_cmdline_args`"
+        ),
+    ),
+)
+def optimizer_config_unreadable(run: Run) -> Iterator[Finding]:
+    """Settings of the optimizer that SimpleTuner cannot take apart."""
+    for document in configs(run):
+        at = said(document, "optimizer_config")
+        if at is None or not isinstance(at.value, str) or "$" in at.value:
+            continue
+        for part in at.value.split(","):
+            name, sign, value = (each.strip() for each in part.partition("="))
+            if not sign:
+                yield _finding(at, f"`{part}` is no setting: it lacks a sign of equality")
+                break
+            if "." in value and _NUMBER.fullmatch(value) is None:
+                yield _finding(at, f"`{value}` is no number of {name}")
+                break
+            if _is_left_as_text(value):
+                yield _as_text(at, name, value)
+
+
+def _is_left_as_text(value: str) -> bool:
+    """A number that neither a point nor `e-` tells."""
+    is_told = "." in value or value.isdigit() or "e-" in value or value.lower() in _WORDS
+    return not is_told and _NUMBER.fullmatch(value) is not None
+
+
+def _finding(at: Place, what: str) -> Finding:
+    return Finding(
+        f"optimizer_config cannot be taken apart: {what}",
+        (at.label("refused"),),
+        (
+            "it is cut at each comma, and each part at its sign of equality",
+            "betas have flags of their own, optimizer_beta1 and optimizer_beta2",
+        ),
+        "write optimizer_config: weight_decay=0.01,eps=1e-8",
+    )
+
+
+def _as_text(at: Place, name: str, value: str) -> Finding:
+    return Finding(
+        f"{name} of optimizer_config is the text {value!r}, and no number",
+        (at.label("a text"),),
+        ("a number is told by its point or by `e-`, and a whole one by its digits",),
+        f"write {name}={float(value)!r}",
+        consequence="init",
+    )
+
+
+_OWN: Final = "deepspeed_config.optimizer.type"
+_TAKEN: Final = (
+    *("adagrad", "adam", "adamw", "lamb", "lion", "muon", "muadam", "muadamw", "musgd"),
+    *("onebitadam", "onebitlamb", "zerooneadam"),
+)
+_KEPT: Final = ("adamw", "adam", "lion")
+
+
+@rule(
+    "optimizer-replaced-under-deepspeed",
+    "warning",
+    "silent",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/deepspeed_optimizers.py "
+            "`SUPPORTED_OPTIMIZERS`, `sanitize_optimizer_mapping`"
+        ),
+    ),
+)
+def optimizer_replaced_under_deepspeed(run: Run) -> Iterator[Finding]:
+    """SimpleTuner puts another optimizer in DeepSpeed's place."""
+    for document in configs(run):
+        engine, own = said(document, "deepspeed_config"), document.get(_OWN)
+        at = own or said(document, "optimizer")
+        if at is None or engine is None or not engine.value or is_lora(document):
+            continue
+        if (str(at.value).lower() in _TAKEN) if own is not None else _is_kept(at):
+            continue
+        yield Finding(
+            f"{at.value} is replaced by AdamW under DeepSpeed",
+            (at.label("not used"), engine.label("turns DeepSpeed on", primary=False)),
+            ("SimpleTuner writes an optimizer into DeepSpeed's configuration, AdamW for most",),
+            "choose an AdamW, or train without DeepSpeed",
+        )
+
+
+def _is_kept(at: Place) -> bool:
+    name = str(at.value).lower()
+    return any(word in name for word in _KEPT) and "8bit" not in name and "free" not in name
+
+
+@rule(
+    "one-beta-alone",
+    "error",
+    "parse",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: Both "
+            "--optimizer_beta1 and --optimizer_beta2 should be provided"
+        ),
+    ),
+)
+def one_beta_alone(run: Run) -> Iterator[Finding]:
+    """One of the optimizer's two betas is given without the other."""
+    for document in configs(run):
+        found = [said(document, f"optimizer_beta{at}") for at in (1, 2)]
+        present = [each for each in found if each is not None]
+        if len(present) == 1:
+            other = 2 if found[0] is not None else 1
+            yield Finding(
+                f"optimizer_beta{3 - other} is written without optimizer_beta{other}",
+                (present[0].label("refused alone"),),
+                (),
+                f"write optimizer_beta{other} too",
+            )
+
+
+@rule(
+    "averaged-weights-not-possible",
+    "error",
+    "init",
+    consumers=("simpletuner>=4.10",),
+    sources=(
+        (
+            "simpletuner 4.10.1 helpers/training/trainer.py `init_ema_model`: RuntimeError, "
+            "ema_cpu_only is not supported with FSDP2; `_load_initial_lora_ema_state`: ValueError, "
+            "init_lora_ema requires init_lora, use_ema=true; neither is in 3.1.6"
+        ),
+        "simpletuner 4.10.1 helpers/configuration/cmd_args.py: fsdp_version is 2 unless written",
+    ),
+)
+def averaged_weights_not_possible(run: Run) -> Iterator[Finding]:
+    """Averaged weights (EMA) are asked for in a way that SimpleTuner refuses."""
+    for document in configs(run):
+        yield from _on_cpu(document)
+        yield from _without_source(document)
+
+
+def _on_cpu(document: Document) -> Iterator[Finding]:
+    average, cpu, shards = (said(document, k) for k in ("use_ema", "ema_cpu_only", "fsdp_enable"))
+    version = said(document, "fsdp_version")
+    if cpu is None or shards is None or not all(is_on(each) for each in (average, cpu, shards)):
+        return
+    if version is not None and amount(version) != 2:
+        return
+    yield Finding(
+        "averaged weights of FSDP2 cannot be kept on the CPU: ema_cpu_only",
+        (cpu.label("refused"), (version or shards).label("", primary=False)),
+        ("they are sharded like the parameters, and stay on the devices",),
+        "remove ema_cpu_only, and write ema_device: accelerator",
+    )
+
+
+def _without_source(document: Document) -> Iterator[Finding]:
+    start = said(document, "init_lora_ema")
+    if start is None:
+        return
+    for flag, is_there in (
+        ("init_lora", said(document, "init_lora") is not None),
+        ("use_ema", is_on(said(document, "use_ema"))),
+    ):
+        if not is_there:
+            yield _lone(start, flag)
+            return
+
+
+def _lone(start: Place, flag: str) -> Finding:
+    return Finding(
+        f"init_lora_ema without {flag}",
+        (start.label("refused alone"),),
+        ("it is the average that belongs to the adapter of init_lora",),
+        f"write {flag} too, or remove init_lora_ema",
+    )
+
+
+@rule(
+    "averages-validated-under-deepspeed",
+    "error",
+    "init",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/validation.py `Validation.__init__`: "
+            "sys.exit(1), EMA validation is not supported via DeepSpeed; trainer.py "
+            "`init_validations`: none at stage 3, none with validation_disable; ema_validation is "
+            "comparison (field_registry)"
+        ),
+    ),
+)
+def averages_validated_under_deepspeed(run: Run) -> Iterator[Finding]:
+    """SimpleTuner is to show pictures of averaged weights in a run on DeepSpeed."""
+    for document in configs(run):
+        average, how = said(document, "use_ema"), said(document, "ema_validation")
+        at = deepspeed_of(run, document)
+        if average is None or at is None or not is_on(average):
+            continue
+        stage = _stage(run, at)
+        if stage == 3:
+            continue  # where it validates nothing
+        if is_on(said(document, "validation_disable")) or (how is not None and how.value == "none"):
+            continue
+        yield Finding(
+            "averaged weights are to be validated, and DeepSpeed runs the model",
+            ((how or average).label("refused"), at.label("DeepSpeed", primary=False)),
+            (
+                (
+                    "ema_validation is comparison where nobody says, and it ends with: EMA "
+                    "validation is not supported via DeepSpeed"
+                ),
+            ),
+            "write ema_validation: none",
+            severity="warning" if stage is None else None,
+        )
+
+
+def _stage(run: Run, at: Place) -> Any:
+    """ZeRO's, of the mapping in the file or of the file that it names; None: not known."""
+    if isinstance(at.value, dict):
+        block = at.value.get("zero_optimization", {})
+        return block.get("stage", 0) if isinstance(block, dict) else None
+    return run.effective("deepspeed", "zero_optimization.stage").value

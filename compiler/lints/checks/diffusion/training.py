@@ -1,0 +1,284 @@
+"""SimpleTuner's precision, checkpoints and required flags."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.simpletuner import (
+    amount,
+    configs,
+    deepspeed_of,
+    family,
+    is_lora,
+    is_on,
+    said,
+    word,
+)
+from tunec.compiler.lints.facts.simpletuner_env import MORE, extra, is_env_file, variables_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_FAMILIES: Final = frozenset({"flux", "sana", "sdxl", "sd3", "chroma"})
+_NOT_LATER: Final = frozenset({"sdxl", "sd1x", "kolors", "omnigen", "deepfloyd"})
+"""Families that 4.10.1's list leaves out."""
+_STRIDE: Final = "gradient_checkpointing_segment_stride"
+_STRIDES: Final = "simpletuner>=4.8"
+
+
+@rule(
+    "checkpointing-interval-unusable",
+    "error",
+    "init",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 helpers/training/default_settings/safety_check.py: Gradient "
+            "checkpointing interval must be greater than 0; supported models flux, sana, sdxl, "
+            "sd3, chroma; 4.10.1: a list of transformers, without sdxl; segment stride must be at "
+            "least the checkpointing interval, and requires an interval greater than 1"
+        ),
+    ),
+)
+def checkpointing_interval_unusable(run: Run) -> Iterator[Finding]:
+    """An interval of checkpointed blocks is zero or not supported, or its stride is shorter."""
+    for document in configs(run):
+        if run.runs(_STRIDES) is not False:
+            yield from _strides(document)
+        at = said(document, "gradient_checkpointing_interval")
+        every = amount(at)
+        if at is None or every is None:
+            continue
+        if family(document) not in _FAMILIES and run.runs("simpletuner<3.2") is not False:
+            yield _ignored(at, f"{family(document) or 'this family'} has no such interval")
+        elif family(document) in _NOT_LATER and run.runs("simpletuner>=4.0") and every > 1:
+            yield _ignored(at, f"{family(document)} has no such interval any more")
+        elif every == 0:
+            yield Finding(
+                "gradient_checkpointing_interval is 0",
+                (at.label("refused"),),
+                (),
+                "write 1 or more, or remove it",
+            )
+        elif not is_on(said(document, "gradient_checkpointing")) and _says(document):
+            yield _ignored(at, "gradient_checkpointing is off")
+
+
+def _strides(document: Document) -> Iterator[Finding]:
+    """From one checkpointed segment to the next are at least the blocks of a segment."""
+    at, interval = said(document, _STRIDE), said(document, "gradient_checkpointing_interval")
+    stride, every = amount(at), amount(interval)
+    if at is None or stride is None or family(document) in _NOT_LATER:
+        return
+    if every is None or every <= 1:
+        yield Finding(
+            f"{_STRIDE} does nothing without gradient_checkpointing_interval above 1",
+            (at.label("not used"), *([interval.label("", primary=False)] if interval else [])),
+            (),
+            "write gradient_checkpointing_interval: 2, or remove it",
+            severity="warning",
+            consequence="silent",
+        )
+    elif stride < every:
+        yield Finding(
+            f"{_STRIDE} {at.value} is below gradient_checkpointing_interval {every:g}",
+            (at.label("refused"), *([interval.label("", primary=False)] if interval else [])),
+            ("segments of that length would lie on each other",),
+            f"write {every:g} or more",
+        )
+
+
+def _says(document: Document) -> bool:
+    return said(document, "gradient_checkpointing") is not None
+
+
+def _ignored(at: Place, why: str) -> Finding:
+    return Finding(
+        f"gradient_checkpointing_interval does nothing: {why}",
+        (at.label("not used"),),
+        (),
+        "remove it",
+        severity="warning",
+        consequence="silent",
+    )
+
+
+@rule(
+    "fp16-in-simpletuner",
+    "error",
+    "step",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: weight_dtype by "
+            "mixed_precision; torch 2.13.0 amp/grad_scaler.py `_unscale_grads_`: Attempting to "
+            "unscale FP16 gradients"
+        ),
+        "huggingface/diffusers#6086, #10910",
+    ),
+)
+def fp16_in_simpletuner(run: Run) -> Iterator[Finding]:
+    """SimpleTuner is to train fp16 parameters under a gradient scaler."""
+    for document in configs(run):
+        at = said(document, "mixed_precision")
+        if at is None or word(document, "mixed_precision") != "fp16":
+            continue
+        if word(document, "optimizer") in ("adamw_bf16", "adam_bfloat16"):
+            continue  # fails for a reason of its own first
+        yield Finding(
+            "mixed_precision fp16 trains fp16 parameters, whose gradients are not unscaled",
+            (at.label("Attempting to unscale FP16 gradients"),),
+            ("the weights are cast to fp16, and torch's GradScaler wants fp32 gradients",),
+            "write mixed_precision: bf16, or no on a device without bf16",
+            certain=not is_lora(document),
+        )
+
+
+@rule(
+    "lora-with-deepspeed",
+    "error",
+    "parse",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/error_handling.py "
+            "`validate_deepspeed_compat_from_args`: sys.exit(1)"
+        ),
+        "bghira/SimpleTuner#2142",
+    ),
+)
+def lora_with_deepspeed(run: Run) -> Iterator[Finding]:
+    """SimpleTuner is to train LoRA with DeepSpeed."""
+    for document in configs(run):
+        kind = said(document, "model_type")
+        if kind is None or not is_lora(document):
+            continue
+        at = deepspeed_of(run, document)
+        if at is None:
+            continue
+        yield Finding(
+            "SimpleTuner does not train LoRA with DeepSpeed",
+            (at.label("turns DeepSpeed on"), kind.label("adapters", primary=False)),
+            ("it ends with: LoRA can not be trained with DeepSpeed",),
+            "remove deepspeed_config, or train the model itself (model_type full)",
+        )
+
+
+@rule(
+    "sageattention-of-nf4",
+    "error",
+    "init",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/default_settings/safety_check.py: is "
+            "not supported with SageAttention"
+        ),
+    ),
+)
+def sageattention_of_nf4(run: Run) -> Iterator[Finding]:
+    """SageAttention is asked for over an nf4 base."""
+    for document in configs(run):
+        at, base = said(document, "attention_mechanism"), said(document, "base_model_precision")
+        if (
+            at is None
+            or base is None
+            or "sageattention" not in word(document, "attention_mechanism")
+        ):
+            continue
+        if "nf4" in word(document, "base_model_precision"):
+            yield Finding(
+                f"{at.value} does not run over a base in {base.value}",
+                (at.label("refused"), base.label("", primary=False)),
+                (),
+                "quantise to int8 or fp8, or use another attention",
+            )
+
+
+_REQUIRED: Final[Mapping[str, str]] = {
+    "model_family": "flux",
+    "model_type": "lora",
+    "optimizer": "adamw_bf16",
+    "output_dir": "output/models",
+    "data_backend_config": "config/multidatabackend.json",
+}
+"""simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py `_is_required`, with a value."""
+_EVER: Final = ("model_family", "optimizer")
+"""bghira/SimpleTuner v1.0 to v2.2.1 helpers/configuration/cmd_args.py: required=True."""
+_LATE: Final = "simpletuner>=3.0"
+_DATA: Final = "data_backend_config"
+_WHOLE: Final = 10
+"""Keys of a file that is no part of another: threads show up to nine of them, and leave the path of
+the data sets out. The files that SimpleTuner ships have 25 and more."""
+
+
+@rule(
+    "required-flag-missing",
+    "error",
+    "parse",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py `_is_required`: "
+            "model_family, model_type, optimizer, output_dir, data_backend_config; cli_utils.py "
+            "`mapping_to_cli_args`: if raw_value is None: continue; loader.py "
+            "`load_env_variables`: if value and isinstance(value, str)"
+        ),
+    ),
+)
+def required_flag_missing(run: Run) -> Iterator[Finding]:
+    """A flag that SimpleTuner cannot do without is written with nothing, or alone left out."""
+    needed = _EVER if run.runs(_LATE) is False else tuple(_REQUIRED)
+    for document in configs(run):
+        empty = [at for flag in needed for at in _empty(document, flag)]
+        for at in empty:
+            yield _nothing(at)
+        absent = [flag for flag in _REQUIRED if not _is_there(document, flag)]
+        if not empty and len(absent) == 1 and absent[0] in needed and _is_whole(document):
+            yield _left_out(document, absent[0])
+
+
+def _spelt(document: Document, flag: str) -> Iterator[str]:
+    yield from variables_of(flag) if is_env_file(document) else (flag, f"--{flag}")
+
+
+def _empty(document: Document, flag: str) -> Iterator[Place]:
+    """Where a flag is given null or nothing, of which its loader makes no flag."""
+    if said(document, flag) is not None or flag in extra(document):
+        return
+    for name in _spelt(document, flag):
+        at = document.get(name)
+        if at is not None and (at.value is None or not str(at.value).strip()):
+            yield at
+
+
+def _is_there(document: Document, flag: str) -> bool:
+    is_open = {flag, f"--{flag}", MORE, *variables_of(flag)} & document.unknown
+    return bool(is_open) or said(document, flag) is not None
+
+
+def _is_whole(document: Document) -> bool:
+    """Who names the data sets, three of the other four, and much else, shows no part of a file."""
+    return _is_there(document, _DATA) and len(document.root.fields or ()) >= _WHOLE
+
+
+def _nothing(at: Place) -> Finding:
+    return Finding(
+        f"{at.path} is empty, and SimpleTuner asks for it",
+        (at.label("left out"),),
+        ("null and an empty text become no flag: the following arguments are required",),
+        "write its value",
+    )
+
+
+def _left_out(document: Document, flag: str) -> Finding:
+    name = next(_spelt(document, flag), flag)
+    sign = "=" if document.format != "json" else ": "
+    return Finding(
+        f"{document.name} says all that SimpleTuner asks for, but for {name}",
+        (Label("without it", document.start(), flag, True),),
+        ("the following arguments are required",),
+        f"write {name}{sign}{_REQUIRED[flag]}",
+        severity="warning",
+    )

@@ -1,0 +1,390 @@
+"""Choosing and loading the best model."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.effective import Effective
+from tunec.compiler.lints.facts.counts import is_number, is_whole
+from tunec.compiler.lints.facts.evaluation import is_loss, never_evaluates, strategy_of
+from tunec.compiler.lints.kinds import fields_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|frequency|every)\b")
+
+
+@rule(
+    "best-model-cadence",
+    "error",
+    "parse",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
+            "--load_best_model_at_end requires the save and eval strategy to match, a round "
+            "multiple"
+        ),
+    ),
+)
+def best_model_cadence(run: Run) -> Iterator[Finding]:
+    """The best model is to be loaded, and saving does not keep step with evaluation."""
+    for best in run.each("trainer", "load_best_model_at_end"):
+        if best.value is True and not _is_set_by_script(best.document):
+            yield from _cadence(run, best)
+
+
+def _is_set_by_script(document: Document) -> bool:
+    """Whether a script has a flag of its own for how often it saves or evaluates."""
+    if document.format != "shell":
+        return False
+    strange = document.found.keys() - fields_of("hf") - fields_of(document.kind)
+    return any(_OFTEN.search(name) for name in strange)
+
+
+def _cadence(run: Run, best: Place) -> Iterator[Finding]:
+    evaluation = run.said("trainer", "eval_strategy", "evaluation_strategy")
+    save = run.effective("trainer", "save_strategy")
+    asked = _word(evaluation.value) if evaluation else "no"
+    if save.value == "best" or not save.known:
+        return
+    if asked != _word(save.value):
+        labels = [place for place in (evaluation, save.place) if place is not None]
+        yield Finding(
+            f"load_best_model_at_end needs one strategy: evaluation is {asked}, saving "
+            f"{save.value}",
+            (best.label(""), *(each.label("", primary=False) for each in labels)),
+            (),
+            f"write save_strategy: {asked}" if asked != "no" else "write eval_strategy: steps",
+        )
+    elif asked == "steps":
+        yield from _steps(run, best)
+
+
+def _steps(run: Run, best: Place) -> Iterator[Finding]:
+    save, every = run.effective("trainer", "save_steps"), run.effective("trainer", "eval_steps")
+    if every.value is None:
+        every = run.effective("trainer", "logging_steps")
+    if _is_share(save.value) != _is_share(every.value) and _is_known(save, every):
+        yield _mixed(best, save, every)
+    if _is_share(save.value) and _is_share(every.value):
+        yield from _shares(best, save, every)
+    if not (_whole(save.value) and _whole(every.value)) or save.value % every.value == 0:
+        return
+    places = [each.place for each in (save, every) if each.place is not None]
+    down = save.value - save.value % every.value or every.value
+    yield Finding(
+        f"save_steps {save.value} is no multiple of eval_steps {every.value}",
+        (
+            *(each.label("", primary=at == 0) for at, each in enumerate(places)),
+            best.label("", primary=not places),
+        ),
+        ("the best model can only be loaded if every save follows an evaluation",),
+        f"write save_steps: {down}",
+    )
+
+
+_FINE: Final = 1_000_000
+"""transformers 4.40.2 to 5.23.0 `__post_init__`, LARGE_MULTIPLIER: shares become whole numbers."""
+
+
+def _shares(best: Place, save: Effective, every: Effective) -> Iterator[Finding]:
+    step = every.value * _FINE
+    if not step or (save.value * _FINE) % step == 0:
+        return
+    places = [each.place for each in (save, every) if each.place is not None]
+    yield Finding(
+        f"save_steps {save.value} is no multiple of eval_steps {every.value}",
+        (
+            *(each.label("", primary=at == 0) for at, each in enumerate(places)),
+            best.label("", primary=not places),
+        ),
+        ("the best model can only be loaded if every save follows an evaluation",),
+        f"write save_steps: {every.value * max(1, round(save.value / every.value)):g}",
+    )
+
+
+def _mixed(best: Place, save: Effective, every: Effective) -> Finding:
+    places = [each.place for each in (save, every) if each.place is not None]
+    return Finding(
+        f"save_steps {save.value} beside eval_steps {every.value}: one is a share of all steps",
+        (
+            *(each.label("", primary=at == 0) for at, each in enumerate(places)),
+            best.label("", primary=not places),
+        ),
+        ("a number below 1 is a share, and a multiple of the other cannot be told",),
+        "write both as numbers of steps, or both as shares",
+    )
+
+
+def _is_known(*numbers: Effective) -> bool:
+    return all(is_number(each.value) and each.value > 0 for each in numbers)
+
+
+def _is_share(value: Any) -> bool:
+    return is_number(value) and 0 < value < 1
+
+
+def _whole(value: Any) -> bool:
+    return is_whole(value) and value >= 1
+
+
+def _word(value: Any) -> str:
+    return "no" if value is False else str(value)
+
+
+@rule(
+    "best-model-of-weights-only",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 5.23.0 trainer.py `_validate_args`: ValueError, can't be used with "
+            "`save_only_model` along with `load_best_model_at_end`"
+        ),
+        "huggingface/transformers#27751, #28866",
+    ),
+)
+def best_model_of_weights_only(run: Run) -> Iterator[Finding]:
+    """The best model is to be loaded from checkpoints that a sharded engine cannot load."""
+    only, best = (run.said("trainer", key) for key in ("save_only_model", "load_best_model_at_end"))
+    if only is None or best is None or only.value is not True or best.value is not True:
+        return
+    engine = run.of("deepspeed")
+    fsdp = run.said("trainer", "fsdp") or _launched(run)
+    sharded = run.said("trainer", "deepspeed") or (fsdp if fsdp and fsdp.value else None)
+    if engine or sharded:
+        name = "DeepSpeed" if engine or not fsdp else "FSDP"
+        yield Finding(
+            f"save_only_model and load_best_model_at_end under {name}",
+            (
+                only.label(""),
+                best.label("", primary=False),
+                *([sharded.label("", primary=False)] if sharded else []),
+            ),
+            (f"{name} loads a checkpoint with its states, and these hold none",),
+            "drop one of the two",
+        )
+
+
+def _launched(run: Run) -> Place | None:
+    """Where the launcher's file asks for FSDP."""
+    asks = (each for each in run.each("accelerate", "distributed_type") if each.value == "FSDP")
+    return next(asks, None)
+
+
+_LOW: Final = re.compile(
+    r"(?:^|_)(?:loss|wer|cer|ter|perplexity|ppl|rmse|mse|mae|fid|error|error_rate)$"
+)
+_HIGH: Final = re.compile(
+    r"(?:^|_)(?:accuracy|acc|f1|bleu|sacrebleu|rouge(?:1|2|l|lsum)?|precision|recall|auc|roc_auc|"
+    r"exact_match|mcc|matthews_correlation|pearson|spearmanr|map|ndcg|reward)$",
+    re.IGNORECASE,
+)
+
+
+@rule(
+    "best-model-upside-down",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.44.2 to 5.23.0 training_args.py `__post_init__`: greater_is_better = "
+            "not metric_for_best_model.endswith('loss'); 4.40.2: not in ['loss', 'eval_loss']"
+        ),
+        "transformers 5.23.0 trainer.py `_determine_best_metric`: np.greater or np.less",
+    ),
+)
+def best_model_upside_down(run: Run) -> Iterator[Finding]:
+    """The best model is sought at the wrong end of its metric."""
+    for document in run.of("trainer"):
+        metric = document.get("metric_for_best_model")
+        if metric is None or not isinstance(metric.value, str) or not _is_used(document):
+            continue
+        said = document.get("greater_is_better")
+        if "greater_is_better" in document.unknown or (document.is_view and said is None):
+            continue
+        greater = _greater(run, metric.value) if said is None else said.value
+        wanted = _wanted(metric.value)
+        if isinstance(greater, bool) and wanted is not None and greater is not wanted:
+            yield _finding(metric, said, greater)
+
+
+def _is_used(document: Document) -> bool:
+    best = document.value("load_best_model_at_end") is True
+    return best or document.value("save_strategy") == "best"
+
+
+def _wanted(metric: str) -> bool | None:
+    name = metric.lower()
+    if _LOW.search(name):
+        return False
+    return True if _HIGH.search(name) else None
+
+
+def _greater(run: Run, metric: str) -> Any:
+    """The default: greater is better, unless the name ends in loss (in 4.40, is loss)."""
+    if run.runs("transformers<4.41"):
+        return metric not in ("loss", "eval_loss")
+    return not metric.endswith("loss")
+
+
+def _finding(metric: Place, said: Place | None, greater: bool) -> Finding:
+    end = "highest" if greater else "lowest"
+    fix = Fix((said.replaced(not greater),), "safe") if said is not None else None
+    added = None if said is not None else metric.document.added("greater_is_better", not greater)
+    return Finding(
+        f"the best model is the one with the {end} {metric.value}",
+        (
+            *([said.label("the wrong way round")] if said is not None else []),
+            metric.label("", primary=said is None),
+        ),
+        () if said is not None else ("greater is better unless the metric's name ends in loss",),
+        f"write greater_is_better: {str(not greater).lower()}",
+        fix or (Fix((added,), "safe") if added is not None else None),
+        severity="error" if metric.value.endswith("loss") else None,
+    )
+
+
+@rule(
+    "best-save-unguided",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.51.3 to 5.23.0 trainer.py `_validate_args`: ValueError, "
+            "`args.metric_for_best_model` must be provided when using 'best' save_strategy; "
+            "`_maybe_log_save_evaluate`: saves where an evaluation found a new best"
+        ),
+        "transformers 5.23.0 run on CPU without evaluation: 12 steps and no checkpoint",
+    ),
+)
+def best_save_unguided(run: Run) -> Iterator[Finding]:
+    """Only the best model is to be saved, and nothing says which that is."""
+    for document in run.of("trainer"):
+        save = document.get("save_strategy")
+        if save is None or save.value != "best" or document.is_view:
+            continue
+        said, metric = strategy_of(document), document.get("metric_for_best_model")
+        loads = document.value("load_best_model_at_end") is True
+        if metric is None and not loads and "metric_for_best_model" not in document.unknown:
+            yield Finding(
+                "save_strategy best without metric_for_best_model",
+                (save.label("best by what"),),
+                ("the trainer refuses to start; only load_best_model_at_end has a default",),
+                "write metric_for_best_model: loss",
+            )
+        elif never_evaluates(document):
+            yield Finding(
+                "save_strategy best without evaluation saves nothing",
+                (
+                    save.label("never"),
+                    *([said.label("", primary=False)] if said is not None else []),
+                ),
+                ("a model is the best by an evaluation, and there is none",),
+                "write eval_strategy: epoch",
+                consequence="silent",
+            )
+
+
+_OF_TRL: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "sft": (
+        r"mean_token_accuracy|entropy|aux_loss|num_tokens",
+        ("trl>=0.15,<0.22", "trl>=0.27,<1.5"),
+    ),
+    "dpo": (r"(rewards|logps|logits)/.*|mean_token_accuracy|entropy", ("trl>=0.29,<1.5",)),
+    "grpo": (r"reward|reward_std|kl|entropy|(rewards|completions)/.*", ("trl>=0.14,<1.5",)),
+    "rloo": (r"reward|reward_std|kl|entropy|(rewards|completions)/.*", ("trl>=0.22,<1.5",)),
+    "reward": (r"margin|(max|min|mean)_reward", ("trl>=0.27,<1.5",)),
+}
+"""What a trainer counts itself, and the releases that log it and do not hand it back."""
+_TIMES: Final = frozenset({"runtime", "samples_per_second", "steps_per_second"})
+_COMPUTED: Final = ("compute_accuracy", "predict_with_generate")
+_CHOOSING: Final = ("load_best_model_at_end", "save_strategy=best")
+
+
+@rule(
+    "metric-not-returned",
+    "error",
+    "step",
+    consumers=("transformers", "trl", "llamafactory"),
+    sources=(
+        (
+            "transformers 4.57.1 and 5.23.0 trainer.py `_determine_best_metric`: KeyError, not "
+            "found in the evaluation metrics; `evaluate` of several data sets: a prefix for each"
+        ),
+        (
+            "trl 0.15.2 to 0.21.0 and 0.27.2 to 1.4.0 trainer/sft_trainer.py `log`, 0.29.0 to "
+            "1.4.0 dpo_trainer.py, 0.15.2 to 1.4.0 grpo_trainer.py, 0.22.2 to 1.4.0 "
+            "rloo_trainer.py, 0.27.2 to 1.4.0 reward_trainer.py: a new dict; 1.5.0 to 1.16.0: "
+            "logs.update"
+        ),
+        (
+            "llamafactory 0.9.5 train/sft/workflow.py `run_sft`: compute_metrics with "
+            "predict_with_generate or compute_accuracy only; data/data_utils.py `split_dataset`"
+        ),
+        "huggingface/trl#5800, #5811, #3384; huggingface/sentence-transformers#2749",
+    ),
+)
+def metric_not_returned(run: Run) -> Iterator[Finding]:
+    """The best model is chosen by a metric that evaluation does not return."""
+    for document in run.of("llamafactory", *_OF_TRL):
+        if document.is_view or never_evaluates(document):
+            continue
+        metric = document.get("metric_for_best_model")
+        name = str(metric.value).removeprefix("eval_") if metric and metric.value else None
+        if document.kind == "llamafactory":
+            yield from _of_llamafactory(document, metric, name)
+        elif metric is not None and name is not None:
+            yield from _of_trl(run, document, metric, name)
+
+
+def _of_trl(run: Run, document: Document, metric: Place, name: str) -> Iterator[Finding]:
+    names, releases = _OF_TRL[document.kind]
+    if not re.fullmatch(names, name) or not any(run.runs(each) for each in releases):
+        return
+    why = f"{run.release('trl')} adds it to the log, and not to what evaluation returns"
+    yield _missing(metric, why, "write metric_for_best_model: eval_loss, or use trl 1.5")
+
+
+def _of_llamafactory(
+    document: Document, metric: Place | None, name: str | None
+) -> Iterator[Finding]:
+    each = where(document, "eval_on_each_dataset & eval_dataset")
+    choosing = next((at for key in _CHOOSING if (at := where(document, key))), None)
+    if each is not None and (name == "loss" or (name is None and choosing is not None)):
+        at = metric or choosing
+        if at is not None:
+            why = "each data set has metrics of its own: eval_NAME_loss"
+            yield _missing(at, why, "write metric_for_best_model: eval_NAME_loss", each)
+        return
+    if metric is None or name is None or is_loss(name) or name in _TIMES:
+        return
+    is_open = bool(document.unknown & {*_COMPUTED, "stage"}) or where(document, _COMPUTED[0])
+    if is_open or where(document, _COMPUTED[1]) or document.value("stage", "sft") != "sft":
+        return
+    yield _missing(
+        metric,
+        "without compute_accuracy and predict_with_generate evaluation returns the loss alone",
+        "write compute_accuracy: true, or take eval_loss",
+    )
+
+
+def _missing(at: Place, why: str, what: str, beside: Place | None = None) -> Finding:
+    named = at.value if isinstance(at.value, str) and at.path.startswith("metric") else "eval_loss"
+    return Finding(
+        f"the best model is chosen by {named}, which evaluation does not return",
+        (
+            at.label("KeyError at the first evaluation"),
+            *([beside.label("", primary=False)] if beside is not None else []),
+        ),
+        (why,),
+        what,
+    )

@@ -1,0 +1,292 @@
+"""What evaluation computes, keeps and generates."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.effective import Effective
+from tunec.compiler.lints.facts.counts import is_whole
+from tunec.compiler.lints.facts.evaluation import GIB, evaluates, is_loss, never_evaluates
+from tunec.compiler.lints.facts.sequence import longest
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_FAR = 4
+"""From this many times the micro batch on."""
+_FLOAT32 = 4
+
+
+@rule(
+    "evaluation-batch-above-training",
+    "warning",
+    "out-of-memory",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py: per_device_eval_batch_size is 8 by "
+            "default; loss/loss_utils.py `ForCausalLMLoss`: logits.float()"
+        ),
+        "zai-org/GLM-4#281: per_device_eval_batch_size 4 beside a training batch of 1",
+    ),
+    hardware=True,
+)
+def evaluation_batch_above_training(run: Run) -> Iterator[Finding]:
+    """Evaluation takes far more samples at once than training."""
+    train = run.effective("trainer", "per_device_train_batch_size")
+    test = run.effective("trainer", "per_device_eval_batch_size")
+    if not is_whole(train.value) or not is_whole(test.value) or train.place is None:
+        return
+    if train.value < 1 or test.value < _FAR * train.value or not evaluates(run):
+        return
+    terms = _logits(run, test.value)
+    if test.place is None and not terms:
+        return
+    found = _evaluation_finding(train, test, terms)
+    yield replace(found, severity="warning") if terms and _is_too_much(run, terms[-1]) else found
+
+
+def _is_too_much(run: Run, logits: Term) -> bool:
+    """Whether the logits alone are more than a device holds, of a trainer that makes them whole."""
+    device = run.environment.weakest
+    is_whole_there = bool(run.of("hf", "llamafactory")) and not run.of("sft", "dpo")
+    return is_whole_there and device is not None and logits.value > device.memory
+
+
+def _logits(run: Run, batch: int) -> tuple[Term, ...]:
+    """The largest tensor of an evaluation: logits in fp32 of every token."""
+    length, model = longest(run), run.model
+    vocabulary = model.architecture.vocab if model is not None else None
+    if not is_whole(length) or not is_whole(vocabulary) or length < 1:
+        return ()
+    return (
+        Term("samples", batch, "samples"),
+        Term("tokens of each", length, "tokens"),
+        Term("vocabulary", vocabulary, "numbers"),
+        Term("logits in fp32", batch * length * vocabulary * _FLOAT32, "bytes"),
+    )
+
+
+def _evaluation_finding(train: Effective, test: Effective, terms: tuple[Term, ...]) -> Finding:
+    said = f"{test.value}" + ("" if test.place else f", {test.by}")
+    more = f": logits up to {terms[-1].value / GIB:.1f} GiB" if terms else ""
+    labels = [each.place.label("", primary=each is test) for each in (test, train) if each.place]
+    if test.place is None and train.place is not None:
+        labels = [train.place.label("samples in training")]
+    return Finding(
+        f"evaluation takes {said} samples at once, training {train.value}{more}",
+        tuple(labels),
+        (
+            (
+                "no activations are kept in evaluation, but logits of all tokens are, and they "
+                "come on top of the states"
+            ),
+        ),
+        f"write per_device_eval_batch_size: {train.value}",
+        sum=terms,
+        severity="warning" if test.place is not None else "note",
+    )
+
+
+@rule(
+    "generation-beside-loss-only",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer_seq2seq.py `prediction_step`: `if not "
+            "self.args.predict_with_generate or prediction_loss_only`; trainer.py "
+            "`evaluation_loop`: metrics only where there are predictions"
+        ),
+    ),
+)
+def generation_beside_loss_only(run: Run) -> Iterator[Finding]:
+    """Evaluation is to generate, and to return nothing but the loss."""
+    for document in run.of("trainer"):
+        asks, alone = document.get("predict_with_generate"), document.get("prediction_loss_only")
+        if asks is None or alone is None or asks.value is not True or alone.value is not True:
+            continue
+        yield Finding(
+            "predict_with_generate beside prediction_loss_only",
+            (asks.label("asks for answers"), alone.label("the loss alone", primary=False)),
+            ("evaluation then generates nothing, and compute_metrics is never called",),
+            "leave prediction_loss_only out",
+        )
+
+
+_KEYS: Final = ("generation_max_length", "generation_num_beams")
+_ASKS: Final = "predict_with_generate"
+
+
+@rule(
+    "generation-keys-unread",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args_seq2seq.py: predict_with_generate is "
+            "False unless given; trainer_seq2seq.py `prediction_step` goes to the Trainer's own "
+            "step without it"
+        ),
+    ),
+)
+def generation_keys_unread(run: Run) -> Iterator[Finding]:
+    """Evaluation is told how to generate, and does not."""
+    for document in run.of("hf"):
+        if document.is_view or _ASKS in document.unknown or document.value(_ASKS) is True:
+            continue
+        said = [each for key in _KEYS if (each := document.get(key)) and each.value]
+        if not said:
+            continue
+        off = document.get(_ASKS)
+        others = () if off is None else (off.label("off", primary=False),)
+        yield Finding(
+            f"{said[0].path} without predict_with_generate",
+            (said[0].label("how to generate"), *others),
+            ("evaluation and prediction compute a loss and logits, and generate nothing",),
+            f"write predict_with_generate: true, or leave {said[0].path} out",
+        )
+
+
+_LENGTHS: Final = (
+    *("generation_max_length", "generation_config", "max_new_tokens", "val_max_target_length"),
+    *("max_length", "max_target_length"),
+)
+"""The last is a flag of transformers' examples and of THUDM/ChatGLM-6B ptuning/main.py: they take
+it for the length of what is generated."""
+
+
+@rule(
+    "generation-length-missing",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer_seq2seq.py `evaluate`: max_length only where "
+            "generation_max_length is given; 5.23.0 generation/configuration_utils.py: "
+            "max_length 20"
+        ),
+    ),
+)
+def generation_length_missing(run: Run) -> Iterator[Finding]:
+    """Evaluation generates text, and nobody says how long."""
+    if run.effective("deepspeed", "zero_optimization.stage").value == 3:
+        return  # generation under ZeRO-3 is a fault of its own
+    for document in run.of("hf"):
+        asks = document.get("predict_with_generate")
+        if asks is None or asks.value is not True or document.is_view:
+            continue
+        if any(document.get(key) or key in document.unknown for key in _LENGTHS):
+            continue
+        yield Finding(
+            "predict_with_generate without generation_max_length",
+            (asks.label("how long"),),
+            (
+                (
+                    "the model's own generation_config decides; where it says nothing, generation "
+                    "ends at 20 tokens, the prompt of a decoder counted in"
+                ),
+            ),
+            "write generation_max_length, prompt included",
+        )
+
+
+_FREES = ("eval_accumulation_steps", "batch_eval_metrics", "predict_with_generate")
+
+
+@rule(
+    "logits-kept-on-device",
+    "warning",
+    "out-of-memory",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `evaluation_loop`: all_preds.add(logits), "
+            "to_cpu_and_numpy only every eval_accumulation_steps"
+        ),
+    ),
+)
+def logits_kept_on_device(run: Run) -> Iterator[Finding]:
+    """Logits of all evaluation batches are kept on the device."""
+    for document in run.of("hf"):
+        metric = document.get("metric_for_best_model")
+        if metric is None or is_loss(metric.value) or not isinstance(metric.value, str):
+            continue
+        if document.is_view or never_evaluates(document) or _is_freed(document):
+            continue
+        yield _logits_finding(metric, _terms(run))
+
+
+def _is_freed(document: Document) -> bool:
+    return any(document.value(key) or key in document.unknown for key in _FREES)
+
+
+def _terms(run: Run) -> tuple[Term, ...]:
+    batch = run.effective("trainer", "per_device_eval_batch_size").value
+    length, world, model = longest(run), run.data_parallel, run.model
+    vocabulary = model.architecture.vocab if model is not None else None
+    factors = (batch, length, vocabulary)
+    if not all(is_whole(each) and each > 0 for each in factors):
+        return ()
+    count = batch * length * vocabulary * (world or 1)
+    return (
+        Term("samples of a batch", batch * (world or 1), "samples"),
+        Term("tokens of each", length, "tokens"),
+        Term("vocabulary", vocabulary or 0, "numbers"),
+        Term("logits in fp32 of one batch", count * 4, "bytes"),
+    )
+
+
+def _logits_finding(metric: Place, terms: tuple[Term, ...]) -> Finding:
+    each = f", {terms[-1].value / GIB:.1f} GiB for each batch" if terms else ""
+    return Finding(
+        f"whether {metric.value} is computed from logits that stay on the device{each}",
+        (metric.label("needs predictions"),),
+        (
+            (
+                "without eval_accumulation_steps they are gathered from all processes and kept "
+                "on the "
+                "device until the last batch, unless preprocess_logits_for_metrics makes them small"
+            ),
+        ),
+        "write eval_accumulation_steps: 1, or batch_eval_metrics: true",
+        sum=terms,
+        certain=False,
+    )
+
+
+@rule(
+    "metric-of-the-loss-only",
+    "error",
+    "step",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `evaluation_loop`: prediction_loss_only "
+            "returns "
+            "no logits, compute_metrics needs them; 5.23.0 `_determine_best_metric`: KeyError"
+        ),
+    ),
+)
+def metric_of_the_loss_only(run: Run) -> Iterator[Finding]:
+    """A metric is to choose the best model, and predictions are thrown away."""
+    for document in run.of("hf", "llamafactory"):
+        metric, only = (
+            document.get(key) for key in ("metric_for_best_model", "prediction_loss_only")
+        )
+        if metric is None or only is None or only.value is not True or document.is_view:
+            continue
+        if not isinstance(metric.value, str) or is_loss(metric.value) or never_evaluates(document):
+            continue
+        yield Finding(
+            f"metric_for_best_model {metric.value} with prediction_loss_only",
+            (metric.label("never computed"), only.label("", primary=False)),
+            ("KeyError at the first evaluation: it is not found in the evaluation metrics",),
+            "remove prediction_loss_only, or take the loss",
+            Fix((only.removed(),), "unsafe"),
+        )

@@ -1,0 +1,368 @@
+"""FSDP beside other engines, optimizers and releases."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.facts.fsdp import asked, is_false, is_true, offloaded
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "deepspeed-and-fsdp",
+    "error",
+    "parse",
+    consumers=("axolotl", "transformers"),
+    sources=(
+        (
+            "axolotl utils/schemas/validation.py `check_fsdp_deepspeed`: deepspeed and fsdp cannot "
+            "be used together; axolotl-ai-cloud/axolotl#1388"
+        ),
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py: the pair is accepted; trainer.py "
+            "`__init__`: ValueError, Using --fsdp xxx together with --deepspeed is not possible"
+        ),
+    ),
+)
+def deepspeed_and_fsdp(run: Run) -> Iterator[Finding]:
+    """DeepSpeed and FSDP are both asked for."""
+    for document in run.of("trainer", "axolotl"):
+        if document.is_view:
+            continue
+        engine = document.get("deepspeed")
+        shards = document.get("fsdp") or document.get("fsdp_config")
+        if engine is None or shards is None or not engine.value or not shards.value:
+            continue
+        yield Finding(
+            "deepspeed and fsdp are both set",
+            (engine.label(""), shards.key_label("", primary=False)),
+            ("Axolotl refuses it as it reads the file, the trainer when it is set up",),
+            "keep one",
+            consequence="parse" if document.kind == "axolotl" else "init",
+        )
+
+
+@rule(
+    "fsdp-2-before-torch-2-6",
+    "error",
+    "init",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 1.6.0 to 1.15.0 utils/dataclasses.py "
+            "`FullyShardedDataParallelPlugin.__post_init__`, utils/constants.py "
+            "FSDP2_PYTORCH_VERSION"
+        ),
+    ),
+)
+def fsdp_2_before_torch_2_6(run: Run) -> Iterator[Finding]:
+    """FSDP 2 with a release of torch that accelerate does not take it with."""
+    if run.runs("torch<2.6") is not True:
+        return
+    for each in asked(run):
+        if each.version != 2 or each.who == "axolotl":
+            continue
+        at = each.get("version") or each.on
+        yield Finding(
+            f"FSDP 2 needs torch 2.6, and {run.release('torch')} runs",
+            (at.label("version 2"),),
+            ("accelerate: FSDP2 requires PyTorch >= 2.6.0",),
+            "use a newer torch, or fsdp_version 1",
+        )
+
+
+_REFUSED: Final = ("adamw_8bit", "adamw_bnb_8bit")
+"""Those that Axolotl knows of."""
+
+
+@rule(
+    "fsdp-8-bit-optimizer",
+    "error",
+    "step",
+    consumers=(
+        "bitsandbytes",
+        "axolotl",
+    ),
+    sources=(
+        (
+            "axolotl 0.19.0 utils/schemas/validation.py `check_fsdp_offload_w_8bit_optimizer`, "
+            "`check_fsdp2_w_8bit_optimizer`: FSDP Offload not compatible with ...; CUDA ops errors "
+            "with bnb 8bit optimizer + FSDP2"
+        ),
+        (
+            "bitsandbytes-foundation/bitsandbytes#1633, 0.45.5: illegal memory access with FSDP2; "
+            "meta-pytorch/torchtune#1856: a CUDA error of PagedAdamW with FSDP2"
+        ),
+        (
+            "not checked in the code of bitsandbytes/bitsandbytes itself: outside Axolotl it is a "
+            "warning"
+        ),
+    ),
+)
+def fsdp_8_bit_optimizer(run: Run) -> Iterator[Finding]:
+    """An optimizer with 8-bit states whose parameters FSDP shards or offloads."""
+    optim = run.said("trainer", "optim")
+    if optim is None or not _is_bnb(optim.value):
+        return
+    for each in asked(run):
+        away = offloaded(each)
+        if each.version == 2:
+            is_refused = each.who == "axolotl" and optim.value in _REFUSED
+            second: Consequence = "parse" if is_refused else "step"
+            yield _finding(optim.value, "FSDP2", optim, each.on, second)
+        elif away is not None:
+            when: Consequence = "parse" if each.who == "axolotl" else "step"
+            yield _finding(optim.value, "FSDP's offload", optim, away, when)
+
+
+def _is_bnb(name: object) -> bool:
+    return isinstance(name, str) and ("8bit" in name or "paged" in name) and "torch" not in name
+
+
+def _finding(name: str, what: str, optim: Place, other: Place, consequence: Consequence) -> Finding:
+    return Finding(
+        f"{name} does not work with {what}",
+        (optim.label("needs its parameters on the device"), other.label("", primary=False)),
+        ("bitsandbytes steps plain tensors on a CUDA device, by kernels of its own",),
+        "use adamw_torch"
+        if consequence != "parse"
+        else "use adamw_torch_8bit, or adamw_torch with offload",
+        consequence=consequence,
+        severity=None if consequence == "parse" else "warning",
+    )
+
+
+_KEY: Final = "activation_checkpointing_offload"
+
+
+@rule(
+    "fsdp-activation-offload-refused",
+    "error",
+    "init",
+    consumers=("accelerate>=1.15",),
+    sources=(
+        (
+            "accelerate 1.15.0 utils/dataclasses.py `FullyShardedDataParallelPlugin.__post_init__`:"
+            " ValueError, `activation_checkpointing_offload=True` requires ..."
+        ),
+    ),
+)
+def fsdp_activation_offload_refused(run: Run) -> Iterator[Finding]:
+    """Activations are to be offloaded by an FSDP that cannot."""
+    for each in asked(run):
+        place = each.get(_KEY)
+        if each.who != "accelerate" or not is_true(place) or place is None:
+            continue
+        why = None
+        if not is_true(each.get("activation_checkpointing")):
+            why = "fsdp_activation_checkpointing: true"
+        elif each.version != 2:
+            why = "fsdp_version: 2"
+        if why is not None:
+            yield Finding(
+                f"fsdp_{_KEY} needs {why}",
+                (place.label("refused"), each.on.label("", primary=False)),
+                ("what is offloaded is the input of each checkpointed layer",),
+                f"write {why}",
+            )
+
+
+_BY_TRAINER: Final = ("gradient_checkpointing", "activation_checkpointing")
+
+
+@rule(
+    "fsdp-checkpoints-twice",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `create_accelerator_and_postprocess`: "
+            "ValueError, The activation_checkpointing in FSDP config and the gradient_checkpointing"
+            " in training arg can't be set to True simultaneously"
+        ),
+        "huggingface/transformers#30404",
+    ),
+)
+def fsdp_checkpoints_twice(run: Run) -> Iterator[Finding]:
+    """Activations are to be recomputed by the trainer and by FSDP."""
+    own = run.said("trainer", *_BY_TRAINER)
+    if own is None or own.value is not True or own.document.is_view:
+        return
+    for each in asked(run):
+        place = each.get("activation_checkpointing")
+        if each.who != "axolotl" and place is not None and is_true(place):
+            yield Finding(
+                "activation checkpointing is on in fsdp_config and in the trainer",
+                (own.label("refused"), place.label("", primary=False)),
+                ("FSDP's own saves a gather of each layer's parameters in the backward pass",),
+                "keep the one in fsdp_config",
+                Fix((own.removed(),), "safe"),
+            )
+
+
+@rule(
+    "fsdp-loads-without-sync",
+    "error",
+    "init",
+    consumers=(
+        "accelerate",
+        "transformers",
+    ),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: ValueError, When "
+            "using `--fsdp_cpu_ram_efficient_loading` set `--fsdp_sync_module_states` to `True`; "
+            "commands/launch.py: both default to true"
+        ),
+        (
+            "transformers 4.44.2 to 5.6.2 training_args.py: ValueError, `sync_module_states` must "
+            'be "True" if `cpu_ram_efficient_loading` is "True"; 5.15.1: it is turned on instead'
+        ),
+    ),
+)
+def fsdp_loads_without_sync(run: Run) -> Iterator[Finding]:
+    """Only rank 0 loads weights, and they are not to be passed on."""
+    for each in asked(run):
+        sync, load = each.get("sync_module_states"), each.get("cpu_ram_efficient_loading")
+        if sync is None or each.who == "axolotl" or not is_false(sync):
+            continue
+        if each.who == "accelerate" and (sync.value is not False or is_false(load)):
+            continue
+        if each.who == "trainer" and not (is_true(load) and _is_refused(run)):
+            continue
+        yield Finding(
+            "cpu_ram_efficient_loading without sync_module_states: only rank 0 has weights",
+            (
+                sync.label("the other ranks stay empty"),
+                *([load.label("", primary=False)] if load else []),
+            ),
+            () if load else ("accelerate launch loads on rank 0 only unless it is told not to",),
+            "write sync_module_states: true",
+            Fix((sync.replaced(True),), "safe"),
+            consequence="parse" if each.who == "trainer" else None,
+        )
+
+
+def _is_refused(run: Run) -> bool:
+    return run.runs("transformers>=4.44") is True and run.runs("transformers<=5.6.2") is True
+
+
+@rule(
+    "fsdp-of-one-process",
+    "error",
+    "init",
+    consumers=("transformers", "accelerate"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `__init__`: ValueError, Using fsdp only works"
+            " in distributed training"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 state.py `AcceleratorState.__init__`: DistributedType.FSDP"
+            " only where the process state is MULTI_GPU or its like"
+        ),
+    ),
+)
+def fsdp_of_one_process(run: Run) -> Iterator[Finding]:
+    """FSDP is asked for, and one process is started."""
+    world = run.world
+    if world is None or world.rank == Rank.CATALOGUE or world.value != 1:
+        return
+    place = run.place(world)
+    for each in asked(run):
+        if each.who == "accelerate" and place is not None and place.document is each.document:
+            yield Finding(
+                "distributed_type FSDP with one process",
+                (each.on.label("not used"), place.label("", primary=False)),
+                ("accelerate takes one process for no distributed run: nothing is sharded",),
+                "start one process a device, or leave FSDP out",
+                severity="warning",
+                consequence="silent",
+            )
+        if each.who == "trainer":
+            yield Finding(
+                "fsdp with one process",
+                (
+                    each.on.label("refused"),
+                    *([place.label("", primary=False)] if place is not None else []),
+                ),
+                ("there is nobody to shard with",),
+                "start one process a device by torchrun or accelerate launch, or remove fsdp",
+            )
+
+
+@rule(
+    "fsdp-offload-of-sent-weights",
+    "error",
+    "step",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 1.12.0 utils/fsdp_utils.py `fsdp2_load_full_state_dict`; 1.13.0: "
+            "cpu_offload, sharded_tensor.to('cpu')"
+        ),
+        "huggingface/accelerate#3910",
+        (
+            "torch 2.13.0 distributed/fsdp/_fully_shard/_fsdp_param_group.py "
+            "`_validate_cpu_offload_params`"
+        ),
+    ),
+)
+def fsdp_offload_of_sent_weights(run: Run) -> Iterator[Finding]:
+    """FSDP 2 is to keep on the host what accelerate has just sent to the devices."""
+    if run.runs("accelerate<1.13") is not True:
+        return
+    for each in asked(run):
+        load, offload = each.get("cpu_ram_efficient_loading"), each.get("offload_params")
+        loads = not is_false(load) if each.who == "accelerate" else is_true(load)
+        if each.version == 2 and offload is not None and is_true(offload) and loads:
+            yield Finding(
+                "FSDP 2 offloads parameters that are loaded on rank 0 and sent to the others",
+                (
+                    offload.label("wants them on the host"),
+                    *([load.label("leaves them on the devices", primary=False)] if load else []),
+                ),
+                (
+                    "the first forward pass ends in: FSDP parameters should be materialized on CPU",
+                    *(() if load else ("accelerate launch loads so unless it is told not to",)),
+                ),
+                "write cpu_ram_efficient_loading: false, or use accelerate 1.13",
+            )
+
+
+@rule(
+    "generation-under-fsdp-1",
+    "error",
+    "step",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 and 4.44.2 trainer_seq2seq.py `prediction_step`: "
+            "self.model.generate as it is; 4.46.3: FullyShardedDataParallel.summon_full_params "
+            "around it, and synced_gpus"
+        ),
+    ),
+)
+def generation_under_fsdp_1(run: Run) -> Iterator[Finding]:
+    """Text is generated by a model whose parameters FSDP 1 has split and nobody makes whole."""
+    if run.runs("transformers<4.46") is not True:
+        return
+    told = [each for each in asked(run) if each.version == 1]
+    for place in run.each("trainer", "predict_with_generate"):
+        if place.value is not True or not told:
+            continue
+        yield Finding(
+            "evaluation generates under FSDP, whose parameters this release does not make whole",
+            (place.label("generates in evaluation"), told[0].on.label("splits", primary=False)),
+            (
+                (
+                    "generate is called on the wrapped model: what lies outside of its layers, the "
+                    "embedding first, is still one flat share"
+                ),
+            ),
+            "use transformers 4.46 or later, or evaluate by loss",
+        )

@@ -1,0 +1,238 @@
+"""What FSDP saves."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.facts.fsdp import Asked, asked, offloaded
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_BNB: Final = frozenset(
+    {
+        *("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "lion_8bit", "paged_lion_8bit"),
+        *("ademamix_8bit", "paged_ademamix_8bit", "rmsprop_bnb_8bit"),
+    }
+)
+_TORCHAO: Final = frozenset(
+    {
+        *("adamw_torch_8bit", "adamw_torch_4bit"),
+        *("ao_adamw_8bit", "ao_adamw_4bit", "ao_adamw_fp8"),
+    }
+)
+"""transformers 5.23.0 training_args.py `OptimizerNames`; axolotl 0.19.0 utils/schemas/enums.py
+`CustomSupportedOptimizers`."""
+_MENDED: Final = "bitsandbytes>=0.49.2"
+
+
+@rule(
+    "fsdp-8-bit-states-lost",
+    "warning",
+    "save",
+    consumers=("torch", "bitsandbytes", "axolotl"),
+    sources=(
+        (
+            "bitsandbytes-foundation/bitsandbytes#89, #1403, #1732; huggingface/accelerate#1362: "
+            "the optimizer is not saved"
+        ),
+        (
+            "bitsandbytes 0.49.2 and 0.50.2 optim/optimizer.py "
+            "`_FSDP_WRAPPED_QUANT_STATE_KEY`, not in 0.45.0"
+        ),
+        (
+            "pytorch/ao#1185, axolotl-ai-cloud/axolotl#2744; axolotl 0.19.0 "
+            "core/trainers/mixins/checkpoints.py `CheckpointSaveMixin`"
+        ),
+    ),
+)
+def fsdp_8_bit_states_lost(run: Run) -> Iterator[Finding]:
+    """States of a quantised optimizer that FSDP cannot gather for a checkpoint."""
+    optim = run.said("trainer", "optim")
+    if optim is None or not _is_saved(run):
+        return
+    for each in asked(run):
+        why = _why(run, str(optim.value), each)
+        if why:
+            yield _finding(optim, each, why)
+
+
+def _is_saved(run: Run) -> bool:
+    strategy, alone = run.said("trainer", "save_strategy"), run.said("trainer", "save_only_model")
+    is_off = strategy is not None and strategy.value in ("no", False)
+    return not is_off and not (alone is not None and alone.value is True)
+
+
+def _why(run: Run, name: str, each: Asked) -> str:
+    if each.version == 2 or offloaded(each) is not None:
+        return ""  # it does not come so far: `fsdp-8-bit-optimizer`
+    if name in _BNB and run.runs(_MENDED) is not True:
+        return "bitsandbytes before 0.49.2: absmax has another length than the parameter"
+    if name in _TORCHAO and each.version == 1:
+        return "torchao: NotImplementedError, OptimState8bit has no new_zeros"
+    return ""
+
+
+def _finding(optim: Place, each: Asked, why: str) -> Finding:
+    is_caught = each.who == "axolotl" and str(optim.value) in _TORCHAO
+    after = ("Axolotl goes on without the states: no checkpoint can be resumed",)
+    return Finding(
+        f"the states of {optim.value} cannot be gathered by FSDP for a checkpoint",
+        (optim.label("quantised states"), each.on.key_label("", primary=False)),
+        (why, *(after if is_caught else ())),
+        "use adamw_torch_fused, or write save_only_model: true",
+    )
+
+
+_FULL: Final = ("FULL_STATE_DICT", "1")
+
+
+@rule(
+    "fsdp-adapter-of-one-rank",
+    "error",
+    "resume",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 1.10.1 and 1.14.0 utils/fsdp_utils.py `_get_model_state_dict`, "
+            "`_set_model_state_dict`: an adapter's is peft's own, which gathers nothing; 1.15.0: "
+            "get_model_state_dict with ignore_frozen_params"
+        ),
+        (
+            "transformers 4.57.1 trainer.py, 5.23.0 distributed/fsdp.py: adapter_only wherever "
+            "`save_fsdp_model` takes it"
+        ),
+        "huggingface/accelerate#4206",
+    ),
+)
+def fsdp_adapter_of_one_rank(run: Run) -> Iterator[Finding]:
+    """A checkpoint of FSDP 2 holds the part of the adapter that lies on the first process."""
+    if run.runs("accelerate<1.15") is not True or not run.of("trainer"):
+        return
+    if run.value("adapter.kind", "none") == "none":
+        return
+    only = run.said("trainer", "save_only_model")
+    if only is not None and only.value is True:
+        return
+    for each in asked(run):
+        place = each.get("state_dict_type")
+        if each.version != 2 or place is None or str(place.value).upper() not in _FULL:
+            continue
+        yield Finding(
+            "a checkpoint of FSDP 2 holds rank 0's part of the adapter only",
+            (place.label("the other parts are not gathered"),),
+            (
+                "a run that resumes begins with new values for the parts of all other processes",
+                "the model that is saved at the end is whole",
+            ),
+            "write SHARDED_STATE_DICT, or use accelerate 1.15",
+        )
+
+
+_SHARDS: Final = ("SHARDED_STATE_DICT", "LOCAL_STATE_DICT")
+
+
+@rule(
+    "fsdp-model-left-in-shards",
+    "warning",
+    "save",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `save_model`: where FSDP is on, only if "
+            "FULL_STATE_DICT is in state_dict_type"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/fsdp_utils.py `save_fsdp_model`, "
+            "`merge_fsdp_weights`: a folder pytorch_model_fsdp_0 of shards"
+        ),
+        "huggingface/transformers#30491",
+    ),
+)
+def fsdp_model_left_in_shards(run: Run) -> Iterator[Finding]:
+    """Training ends without a model that from_pretrained can load."""
+    saves = run.said("trainer", "save_only_model")
+    if not run.of("trainer") or (saves is not None and saves.value is True):
+        return
+    for each in asked(run):
+        place = each.get("state_dict_type")
+        if place is None or str(place.value).upper() not in _SHARDS or each.who == "axolotl":
+            continue
+        yield Finding(
+            f"with {place.value} the trainer saves shards, and no model at the end",
+            (place.label("nothing to load with from_pretrained"),),
+            (
+                "save_model writes weights for FULL_STATE_DICT only; checkpoints hold shards",
+                "accelerate merge-weights makes a model of a checkpoint's shards",
+            ),
+            "write FULL_STATE_DICT, or merge the shards after training",
+            Fix((place.replaced("FULL_STATE_DICT"),), "unsafe"),
+        )
+
+
+_NAMES: Final = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT", "1", "2", "3")
+
+
+@rule(
+    "fsdp-state-dict-refused",
+    "error",
+    "init",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
+            "`FullyShardedDataParallelPlugin.set_state_dict_type`: StateDictType[name]; FSDP2 does "
+            "not support LOCAL_STATE_DICT"
+        ),
+    ),
+)
+def fsdp_state_dict_refused(run: Run) -> Iterator[Finding]:
+    """A form of checkpoint that FSDP does not have."""
+    for each in asked(run):
+        place = each.get("state_dict_type")
+        if place is None:
+            continue
+        value = str(place.value).upper()
+        if value not in _NAMES:
+            yield Finding(
+                f"state_dict_type {place.value} is none",
+                (place.label("refused"),),
+                (f"the types are {', '.join(_NAMES[:3])}",),
+                "write SHARDED_STATE_DICT or FULL_STATE_DICT",
+            )
+        elif each.version == 2 and value in ("LOCAL_STATE_DICT", "2"):
+            yield Finding(
+                "FSDP2 has no LOCAL_STATE_DICT",
+                (place.label("refused"), each.on.label("", primary=False)),
+                (),
+                "write SHARDED_STATE_DICT",
+                Fix((place.replaced("SHARDED_STATE_DICT"),), "unsafe"),
+            )
+
+
+@rule(
+    "fsdp-weights-only-in-shards",
+    "error",
+    "init",
+    consumers=("transformers>=4.51",),
+    sources=(
+        (
+            "transformers 4.51.3 to 5.23.0 trainer.py: ValueError, save_only_model option is not "
+            "compatible with FSDP state dict type 'SHARDED_STATE_DICT'"
+        ),
+    ),
+)
+def fsdp_weights_only_in_shards(run: Run) -> Iterator[Finding]:
+    """Only the weights are to be saved, and they are saved in shards."""
+    only = run.said("trainer", "save_only_model")
+    if only is None or only.value is not True:
+        return
+    for each in asked(run):
+        place = each.get("state_dict_type")
+        if place is not None and str(place.value).upper() in ("SHARDED_STATE_DICT", "3"):
+            yield Finding(
+                "save_only_model with SHARDED_STATE_DICT is refused",
+                (only.label("refused"), place.label("", primary=False)),
+                ("shards are saved with what resumes them, or not at all",),
+                "write FULL_STATE_DICT, or drop save_only_model",
+            )

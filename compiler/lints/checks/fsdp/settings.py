@@ -1,0 +1,393 @@
+"""Keys and words of FSDP."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.lints.facts.fsdp import TRUTHS, Asked, asked, is_true, words
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "fsdp-config-without-fsdp",
+    "warning",
+    "silent",
+    consumers=("transformers", "axolotl"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py: `fsdp_config` is useful only when "
+            "`fsdp` is specified"
+        ),
+        (
+            "axolotl 0.8.1 core/trainer_builder.py, 0.11.0 core/builders/causal.py: if "
+            "self.cfg.fsdp; 0.12.0 core/builders/base.py: if self.cfg.fsdp_config or self.cfg.fsdp"
+        ),
+    ),
+)
+def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
+    """FSDP is configured, and not turned on."""
+    yield from _in_axolotl(run)
+    if any(True for _ in asked(run)):
+        return
+    for document in run.of("trainer"):
+        config = document.get("fsdp_config")
+        if document.is_view or config is None or not config.node.fields:
+            continue
+        off = document.get("fsdp")
+        yield Finding(
+            "fsdp_config is not read: fsdp is not set",
+            (
+                config.key_label("not read"),
+                *([off.label("", primary=False)] if off is not None else []),
+            ),
+            (),
+            "write fsdp: full_shard auto_wrap",
+        )
+
+
+def _in_axolotl(run: Run) -> Iterator[Finding]:
+    """Until 0.11 the list turns it on; from 0.12 the block alone is enough."""
+    for document in run.of("axolotl") if run.runs("axolotl<0.12") else ():
+        config = document.get("fsdp_config")
+        if document.is_view or config is None or document.value("fsdp"):
+            continue
+        if config.node.fields:
+            yield Finding(
+                "fsdp_config is not read: fsdp is not set",
+                (config.key_label("not read"),),
+                ("Axolotl 0.12 and later take it alone",),
+                "write fsdp: [full_shard, auto_wrap]",
+            )
+
+
+_EVERY: Final = (
+    *("min_num_params", "transformer_layer_cls_to_wrap", "backward_prefetch", "forward_prefetch"),
+    *("sync_module_states", "use_orig_params", "limit_all_gathers", "activation_checkpointing"),
+    *("cpu_ram_efficient_loading", "xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt"),
+    "xla_fsdp_settings",
+)
+_SINCE_5: Final = (
+    *("version", "reshard_after_forward", "auto_wrap_policy", "cpu_offload", "state_dict_type"),
+)
+"""Some of these are read from a release between 5.0 and 5.15 on."""
+_OF_FSDP_2: Final = ("reshard_after_forward", "version")
+_MEANT: Final[Mapping[str, tuple[str, str]]] = {
+    "offload_params": ("write fsdp: full_shard auto_wrap offload", "write cpu_offload: true"),
+    "offload": ("write fsdp: full_shard auto_wrap offload", "write cpu_offload: true"),
+    "cpu_offload": ("write fsdp: full_shard auto_wrap offload", "write cpu_offload: true"),
+    "sharding_strategy": (
+        "write fsdp: full_shard auto_wrap, or shard_grad_op",
+        "write reshard_after_forward",
+    ),
+    "mixed_precision": ("write bf16: true beside fsdp", "write bf16: true beside fsdp"),
+    "mixed_precision_policy": ("write bf16: true beside fsdp", "write bf16: true beside fsdp"),
+}
+"""What is meant, before release 5 and from it on."""
+_OF_XLA: Final = ("xla_fsdp_v2", "xla_fsdp_grad_ckpt", "xla_fsdp_settings")
+
+
+@rule(
+    "fsdp-key-unread",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.6.2 training_args.py `__post_init__`, trainer.py "
+            "`create_accelerator_and_postprocess`; 5.10.1 to 5.23.0 training_args.py "
+            "`_process_fsdp_args`: the keys that are asked for; xla_fsdp_grad_ckpt is useful only "
+            "when xla is set to true"
+        ),
+    ),
+)
+def fsdp_key_unread(run: Run) -> Iterator[Finding]:
+    """A key in the Trainer's fsdp_config that the Trainer does not read."""
+    for each in asked(run):
+        if each.who != "trainer":
+            continue
+        is_old = run.runs("transformers<5") is True
+        known = _EVERY if is_old else (*_EVERY, *_SINCE_5)
+        for name, at in each.keys.items():
+            if "." in name or not at.value or name in _told(each):
+                continue
+            if name in _OF_XLA and not is_true(each.get("xla")):
+                yield _finding(each, at, "it is for xla: true alone", "remove it")
+            elif name not in known and not at.path.startswith("fsdp_min"):
+                meant = _MEANT.get(name, (None, None))[not is_old]
+                near = did_you_mean(nearest(name, known)[:1])
+                yield _finding(each, at, _WHY, meant or near or "remove it")
+
+
+_WHY: Final = "the Trainer looks for its own keys, and passes over the others"
+
+
+def _told(each: Asked) -> tuple[str, ...]:
+    """Keys of which `fsdp-keys-of-another-version` and `fsdp-reshard-refused` speak."""
+    return {1: _OF_FSDP_2, 2: ("sharding_strategy", *_OF_FSDP_2)}.get(each.version or 0, ())
+
+
+def _finding(each: Asked, at: Place, why: str, help: str) -> Finding:
+    return Finding(
+        f"the Trainer does not read {at.path}",
+        (at.key_label("not read"), each.on.label("", primary=False)),
+        (why,),
+        help,
+    )
+
+
+_SAME: Final[Mapping[str, tuple[str, ...]]] = {
+    "sharding_strategy": ("full_shard", "1"),
+    "use_orig_params": ("true",),
+    "sync_module_states": ("true",),
+    "forward_prefetch": ("false",),
+    "backward_prefetch": ("no_prefetch", "none"),
+    "limit_all_gathers": ("true",),
+}
+"""Keys of FSDP1, with the values that FSDP2 has anyway."""
+_NEWER: Final[Mapping[str, tuple[str, ...]]] = {"reshard_after_forward": ("true", "full_shard")}
+"""Keys of FSDP2 that accelerate does not pass on to FSDP1."""
+
+
+@rule(
+    "fsdp-keys-of-another-version",
+    "warning",
+    "silent",
+    consumers=(
+        "accelerate",
+        "transformers",
+    ),
+    sources=(
+        (
+            "accelerate 1.6.0 to 1.15.0 utils/dataclasses.py "
+            "`FullyShardedDataParallelPlugin.__post_init__`: with fsdp_version 2 the environment of"
+            " these keys is not read; with 1 sharding_strategy goes before reshard_after_forward"
+        ),
+        (
+            "accelerate 1.15.0 utils/launch.py `prepare_multi_gpu_env`: FSDP_SHARDING_STRATEGY is "
+            "always set"
+        ),
+        "transformers 5.15.1, 5.23.0 training_args.py `_process_fsdp_args`",
+    ),
+)
+def fsdp_keys_of_another_version(run: Run) -> Iterator[Finding]:
+    """Keys of the other FSDP, which this one does not read."""
+    for each in asked(run):
+        if each.who == "axolotl":
+            continue
+        table = _SAME if each.version == 2 else _NEWER if _is_old(each) else {}
+        said = [
+            place
+            for key, same in table.items()
+            if (place := each.get(key)) and str(place.value).lower() not in same
+        ]
+        if not said:
+            continue
+        names = ", ".join(place.path.rpartition(".")[2] for place in said)
+        yield Finding(
+            f"FSDP{each.version} does not read {names}",
+            (
+                *(place.label("not read", primary=place is said[0]) for place in said),
+                *_version(each),
+            ),
+            (_HOW[each.version or 2],),
+            "write reshard_after_forward: false for the old SHARD_GRAD_OP, and remove the others"
+            if each.version == 2
+            else "write fsdp_sharding_strategy, or use version 2",
+        )
+
+
+_HOW: Final = {
+    1: "accelerate gives FSDP1 its sharding strategy, FULL_SHARD where none is written",
+    2: "FSDP2 shards each parameter by itself: reshard_after_forward alone settles the strategy",
+}
+
+
+def _is_old(each: Asked) -> bool:
+    return each.version == 1 and each.who == "accelerate"
+
+
+def _version(each: Asked) -> tuple[Label, ...]:
+    place = each.get("version") or each.on
+    return (place.label("", primary=False),)
+
+
+_WORDS: Final = ("BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH")
+_NUMBERS: Final = ("1", "2")
+
+
+@rule(
+    "fsdp-prefetch-refused",
+    "error",
+    "init",
+    consumers=("accelerate", "transformers"),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
+            "`FullyShardedDataParallelPlugin.__post_init__`: BackwardPrefetch[word.upper()]"
+        ),
+        "transformers 4.40.2 to 4.57.6 training_args.py: FSDP_BACKWARD_PREFETCH is the word",
+    ),
+)
+def fsdp_prefetch_refused(run: Run) -> Iterator[Finding]:
+    """A word for FSDP's prefetching that there is not."""
+    for each in asked(run):
+        place = each.get("backward_prefetch")
+        if each.who != "trainer" or each.version != 1 or place is None:
+            continue  # of accelerate's own file and flags `word-of-none` speaks
+        word = str(place.value).upper()
+        if word in (*_WORDS, *_NUMBERS):
+            continue
+        yield Finding(
+            f"backward_prefetch {place.value} is no way of prefetching",
+            (place.label("refused"),),
+            (f"the words are {', '.join(_WORDS)}",),
+            "write backward_pre, or leave it out",
+        )
+
+
+_RESHARD_NAMES: Final = (
+    *("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"),
+    *("1", "2", "3", "4", "5"),
+)
+
+
+@rule(
+    "fsdp-reshard-refused",
+    "error",
+    "init",
+    consumers=(
+        "accelerate>=1.6",
+        "transformers",
+    ),
+    sources=(
+        (
+            "accelerate 1.6.0 to 1.15.0 utils/dataclasses.py "
+            "`FullyShardedDataParallelPlugin.__post_init__`: str_to_bool, invalid truth value; "
+            "ShardingStrategy[name]"
+        ),
+        (
+            "transformers 5.0.0 to 5.23.0 training_args.py `_process_fsdp_args`: str_to_bool with "
+            "version 2, the name with version 1"
+        ),
+    ),
+)
+def fsdp_reshard_refused(run: Run) -> Iterator[Finding]:
+    """A way of resharding in the words of the other FSDP."""
+    for each in asked(run):
+        place = each.get("reshard_after_forward")
+        if place is None or each.who == "axolotl":
+            continue
+        value = str(place.value).lower()
+        if each.version == 2 and value not in TRUTHS:
+            keeps = value == "shard_grad_op"
+            fix = Fix((place.replaced(not keeps),), "safe") if value in _RESHARD_NAMES else None
+            yield Finding(
+                f"reshard_after_forward {place.value} is refused: FSDP2 takes true or false",
+                (place.label("refused"),),
+                ("true is the old FULL_SHARD, false the old SHARD_GRAD_OP",),
+                f"write {str(not keeps).lower()}",
+                fix,
+                consequence="parse" if each.who == "trainer" else None,
+            )
+        elif each.version == 1 and _is_truth(each, value) and run.runs("transformers>=5"):
+            yield Finding(
+                f"reshard_after_forward {value} is refused: FSDP1 takes a strategy's name",
+                (place.label("refused"),),
+                (),
+                "write full_shard, or version: 2",
+                consequence="parse",
+            )
+
+
+def _is_truth(each: Asked, value: str) -> bool:
+    return each.who == "trainer" and value not in _RESHARD_NAMES
+
+
+_STRATEGY_NAMES: Final = (
+    "FULL_SHARD",
+    "SHARD_GRAD_OP",
+    "NO_SHARD",
+    "HYBRID_SHARD",
+    "HYBRID_SHARD_ZERO2",
+)
+_OPTIONS: Final = (*(name.lower() for name in _STRATEGY_NAMES), "offload", "auto_wrap")
+_OF_TWO: Final = ("full_shard", "shard_grad_op", "offload", "auto_wrap")
+
+
+@rule(
+    "fsdp-strategy-refused",
+    "error",
+    "init",
+    consumers=(
+        "accelerate",
+        "transformers",
+    ),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
+            "`FullyShardedDataParallelPlugin.__post_init__`: ShardingStrategy(int), "
+            "ShardingStrategy[name]; utils/constants.py FSDP_SHARDING_STRATEGY"
+        ),
+        (
+            "transformers 4.40.2 to 5.6.2 training_args.py: FSDPOption(word); 5.15.1, 5.23.0 "
+            "`_apply_legacy_fsdp_to_config`: Unknown `fsdp` option, is only available with FSDP1"
+        ),
+    ),
+)
+def fsdp_strategy_refused(run: Run) -> Iterator[Finding]:
+    """A sharding strategy that FSDP does not have."""
+    for each in asked(run):
+        if each.who == "trainer":
+            yield from _options(run, each)
+        elif each.who == "accelerate" and each.version == 1:
+            yield from _strategy(each)
+
+
+def _strategy(each: Asked) -> Iterator[Finding]:
+    place = each.get("sharding_strategy")
+    if place is None:
+        return
+    value = str(place.value)
+    if value.upper() in _STRATEGY_NAMES or value in (
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "_HYBRID_SHARD_ZERO2",
+    ):
+        return
+    yield Finding(
+        f"fsdp_sharding_strategy {value} is none",
+        (place.label("refused"),),
+        (f"the strategies are {', '.join(_STRATEGY_NAMES)}, or 1 to 5 in that order",),
+        "write FULL_SHARD, or the one that is meant",
+    )
+
+
+def _options(run: Run, each: Asked) -> Iterator[Finding]:
+    said = words(each.on)
+    known = _OF_TWO if each.version == 2 else _OPTIONS
+    for word in said:
+        if word not in known:
+            yield Finding(
+                f"fsdp option {word} is refused",
+                (each.on.label("refused"),),
+                (
+                    f"the options are {', '.join(known)}, apart by spaces, in lower case",
+                    *(("FSDP2 has no hybrid or unsharded strategy",) if word in _OPTIONS else ()),
+                ),
+                "write full_shard auto_wrap",
+                consequence="parse",
+            )
+    if run.runs("transformers<=5.6.2") is True and said == ("offload",):
+        yield Finding(
+            "fsdp offload stands alone: nothing says how to shard",
+            (each.on.label("refused"),),
+            (),
+            "write full_shard offload",
+            consequence="parse",
+        )

@@ -1,0 +1,387 @@
+"""Which modules FSDP wraps."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.facts.fsdp import Asked, asked, is_true, words
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_KEYS: Final = (
+    ("accelerate", "fsdp_config.fsdp_transformer_layer_cls_to_wrap"),
+    ("trainer", "fsdp_config.transformer_layer_cls_to_wrap"),
+    ("trainer", "fsdp_config.fsdp_transformer_layer_cls_to_wrap"),
+    ("trainer", "fsdp_transformer_layer_cls_to_wrap"),
+    ("axolotl", "fsdp_config.fsdp_transformer_layer_cls_to_wrap"),
+    ("axolotl", "fsdp_config.transformer_layer_cls_to_wrap"),
+)
+
+
+@rule(
+    "fsdp-class-with-a-blank",
+    "error",
+    "init",
+    consumers=("accelerate", "transformers"),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `FullyShardedDataParallelPlugin`: "
+            "FSDP_TRANSFORMER_CLS_TO_WRAP, split(','); `set_auto_wrap_policy`: Could not find the "
+            "transformer layer class"
+        ),
+        "huggingface/accelerate#2872",
+    ),
+)
+def fsdp_class_with_a_blank(run: Run) -> Iterator[Finding]:
+    """Classes to wrap are listed with a blank behind the comma, which stays part of the name."""
+    for kind, key in _KEYS:
+        for document in run.of(kind):
+            at = document.get(key)
+            if document.is_view or at is None or not isinstance(at.value, str):
+                continue
+            names = at.value.split(",")
+            blank = next((each for each in names if each != each.strip() and each.strip()), None)
+            if blank is None or len(names) < 2:
+                continue
+            plain = ",".join(each.strip() for each in names)
+            yield Finding(
+                f"the list of classes to wrap has a blank: {blank!r} is looked for",
+                (at.label("split at the commas alone"),),
+                ("Could not find the transformer layer class in the model",),
+                f"write {plain}",
+                Fix((at.replaced(plain),), "safe"),
+            )
+
+
+_POLICIES: Final = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
+
+
+@rule(
+    "fsdp-policy-refused",
+    "error",
+    "parse",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 5.10.1 to 5.23.0 training_args.py `_process_fsdp_args`: "
+            "`auto_wrap_policy` must be one of; accelerate 1.15.0 utils/constants.py "
+            "FSDP_AUTO_WRAP_POLICY"
+        ),
+    ),
+)
+def fsdp_policy_refused(run: Run) -> Iterator[Finding]:
+    """A policy of wrapping that the Trainer does not have under that name."""
+    is_old = run.runs("transformers<=5.6.2")
+    if is_old is True:
+        return
+    for each in asked(run):
+        at = each.get("auto_wrap_policy")
+        if each.who != "trainer" or at is None or at.value in _POLICIES:
+            continue
+        meant = str(at.value).upper()
+        yield Finding(
+            f"auto_wrap_policy {at.value} is no policy of the Trainer's",
+            (at.label("refused"), each.on.label("", primary=False)),
+            (
+                f"the policies are {', '.join(_POLICIES)}, in capitals",
+                *(("releases up to 5.6.2 do not read the key",) if is_old is None else ()),
+            ),
+            f"write {meant if meant in _POLICIES else _POLICIES[0]}",
+            Fix((at.replaced(meant),), "safe") if meant in _POLICIES else None,
+            severity="warning" if is_old is None else None,
+        )
+
+
+@rule(
+    "fsdp-two-wrap-policies",
+    "error",
+    "parse",
+    consumers=(
+        "transformers",
+        "accelerate",
+    ),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.6.2 training_args.py: ValueError, `min_num_params` and "
+            "`transformer_layer_cls_to_wrap` are mutually exclusive"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
+            "`FullyShardedDataParallelPlugin.__post_init__`: one of the two is read, by the policy"
+        ),
+    ),
+)
+def fsdp_two_wrap_policies(run: Run) -> Iterator[Finding]:
+    """Units are named by class and by size."""
+    for each in asked(run):
+        yield from _size_alone(run, each)
+        size, layer = each.get("min_num_params"), each.get("transformer_layer_cls_to_wrap")
+        policy = each.get("auto_wrap_policy")
+        if size is None or layer is None or not isinstance(size.value, int) or size.value <= 0:
+            continue
+        is_old = run.runs("transformers<=5.6.2")
+        if each.who == "trainer" and is_old is not False:
+            yield Finding(
+                "min_num_params and transformer_layer_cls_to_wrap exclude each other",
+                (size.label("refused"), layer.label("", primary=False)),
+                () if is_old else ("nobody names the version; it holds for transformers<=5.6.2",),
+                "keep transformer_layer_cls_to_wrap",
+                Fix((size.removed(),), "unsafe"),
+                severity=None if is_old else "warning",
+            )
+        elif each.who == "accelerate" and policy is not None:
+            by_class = str(policy.value).upper() == "TRANSFORMER_BASED_WRAP"
+            unread = size if by_class else layer
+            yield Finding(
+                f"{unread.path.rpartition('.')[2]} is not read with {policy.value}",
+                (unread.label("not read"), policy.label("", primary=False)),
+                (),
+                "remove it",
+                Fix((unread.removed(),), "safe"),
+                consequence="silent",
+                severity="note",
+            )
+
+
+def _size_alone(run: Run, each: Asked) -> Iterator[Finding]:
+    """The size of a unit without the policy that goes by it, which is not the default any more."""
+    size, policy = each.get("min_num_params"), each.get("auto_wrap_policy")
+    if each.who != "trainer" or size is None or run.runs("transformers>=5.15") is not True:
+        return
+    by_size = policy is not None and str(policy.value).upper() == "SIZE_BASED_WRAP"
+    if isinstance(size.value, int) and size.value > 0 and not by_size:
+        yield Finding(
+            "min_num_params is not read: units are wrapped by class",
+            (
+                size.label("not read"),
+                *([policy.label("", primary=False)] if policy is not None else []),
+            ),
+            ("auto_wrap_policy is TRANSFORMER_BASED_WRAP where it is left out",),
+            "write auto_wrap_policy: SIZE_BASED_WRAP, or remove min_num_params",
+            severity="warning",
+            consequence="silent",
+        )
+
+
+_LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "llama": ("LlamaDecoderLayer",),
+    "mistral": ("MistralDecoderLayer",),
+    "mixtral": ("MixtralDecoderLayer",),
+    "qwen2": ("Qwen2DecoderLayer",),
+    "qwen2_moe": ("Qwen2MoeDecoderLayer",),
+    "qwen2_vl": ("Qwen2VLDecoderLayer", "Qwen2VLVisionBlock"),
+    "qwen2_5_vl": ("Qwen2_5_VLDecoderLayer", "Qwen2_5_VLVisionBlock"),
+    "qwen3": ("Qwen3DecoderLayer",),
+    "qwen3_moe": ("Qwen3MoeDecoderLayer",),
+    "gemma": ("GemmaDecoderLayer",),
+    "gemma2": ("Gemma2DecoderLayer",),
+    "gemma3_text": ("Gemma3DecoderLayer",),
+    "phi": ("PhiDecoderLayer",),
+    "phi3": ("Phi3DecoderLayer",),
+    "gpt2": ("GPT2Block",),
+    "gpt_neox": ("GPTNeoXLayer",),
+    "falcon": ("FalconDecoderLayer",),
+    "bloom": ("BloomBlock",),
+    "opt": ("OPTDecoderLayer",),
+    "olmo": ("OlmoDecoderLayer",),
+    "olmo2": ("Olmo2DecoderLayer",),
+    "deepseek_v2": ("DeepseekV2DecoderLayer",),
+    "deepseek_v3": ("DeepseekV3DecoderLayer",),
+    "glm": ("GlmDecoderLayer",),
+    "glm4": ("Glm4DecoderLayer",),
+    "starcoder2": ("Starcoder2DecoderLayer",),
+    "stablelm": ("StableLmDecoderLayer",),
+    "cohere": ("CohereDecoderLayer",),
+}
+"""Layer classes of transformers 5.23.0 models/*/modeling_*.py by model_type; models of several
+parts, whose classes depend on those, are left out."""
+_KNOWN: Final = frozenset(name for names in _LAYERS.values() for name in names)
+_SPELT: Final = {name.casefold(): name for name in _KNOWN}
+_MAKERS: Final = (
+    (r"Qwen/Qwen(1\.5|2|2\.5)-(Coder-|Math-)?[\d.]+B(-Instruct|-Chat)?", "qwen2"),
+    (r"Qwen/Qwen3-[\d.]+B(-Base)?", "qwen3"),
+    (r"(meta-llama|huggyllama|NousResearch)/(Meta-)?llama-(2|3|3\.1|3\.3)?-?\d+b.*", "llama"),
+    (r"lmsys/vicuna-\d+b-v1\.[35](-16k)?", "llama"),
+    (r"mistralai/Mistral-7B-.*", "mistral"),
+    (r"mistralai/Mixtral-8x.*", "mixtral"),
+    (r"google/gemma-[27]b(-it)?", "gemma"),
+    (r"google/gemma-2-.*", "gemma2"),
+    (r"facebook/opt-.*", "opt"),
+    (r"bigscience/bloomz?(-.*)?", "bloom"),
+    (r"EleutherAI/(pythia|gpt-neox)-.*", "gpt_neox"),
+    (r"tiiuae/falcon-\d+b(-instruct)?", "falcon"),
+    (r"(openai-community/)?gpt2(-medium|-large|-xl)?", "gpt2"),
+)
+"""Models out of the catalogue by the names that their makers gave them, with the model_type of
+each one's config.json."""
+
+
+@rule(
+    "fsdp-wrap-class-of-another-model",
+    "error",
+    "init",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `set_auto_wrap_policy`: Could not "
+            "find the transformer layer class in the model"
+        ),
+        "transformers 5.23.0 models/*/modeling_*.py: class names",
+    ),
+)
+def fsdp_wrap_class_of_another_model(run: Run) -> Iterator[Finding]:
+    """The layers to wrap are of a class that the model does not have."""
+    path, own = _model(run)
+    for each in asked(run):
+        place = each.get("transformer_layer_cls_to_wrap")
+        policy = each.get("auto_wrap_policy")
+        if place is None or (policy and str(policy.value).upper() != "TRANSFORMER_BASED_WRAP"):
+            continue
+        for name in _names(place.value):
+            meant = own[0] if own else _SPELT.get(name.casefold(), name)
+            if own and name in _KNOWN and name not in own:
+                yield _wrap_class_finding(
+                    f"{path} has no layers of class {name}", place, name, meant
+                )
+            elif name not in _KNOWN and name.casefold() in _SPELT:
+                yield _wrap_class_finding(
+                    f"no model has layers of class {name}", place, name, meant
+                )
+
+
+def _model(run: Run) -> tuple[str, tuple[str, ...]]:
+    """The model with its classes of layers; none where it is not known or is of several parts."""
+    model = run.model
+    if model is not None:
+        own = () if model.components else _LAYERS.get(model.architecture.family, ())
+        return model.path, own
+    path = run.model_name or ""
+    for pattern, family in _MAKERS:
+        if re.fullmatch(pattern, path, re.IGNORECASE):
+            return path, _LAYERS[family]
+    return "", ()
+
+
+def _wrap_class_finding(message: str, place: Place, name: str, meant: str) -> Finding:
+    return Finding(
+        message,
+        (place.label("refused"),),
+        (f"the layers are of class {meant}",),
+        f"write {meant}, or leave the key out: the model names its own",
+        Fix((place.replaced(meant),), "safe") if place.value == name else None,
+    )
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(each.strip() for each in value.split(","))
+    return tuple(each for each in value if isinstance(each, str)) if _is_list(value) else ()
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)
+
+
+_POLICY: Final = "auto_wrap_policy"
+_CLASSES: Final = "transformer_layer_cls_to_wrap"
+_BY_CLASS: Final = "write fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"
+
+
+@rule(
+    "fsdp-wraps-nothing",
+    "warning",
+    "out-of-memory",
+    consumers=(
+        "accelerate",
+        "transformers",
+    ),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `FullyShardedDataParallelPlugin`: "
+            "FSDP_AUTO_WRAP_POLICY is NO_WRAP where absent; `set_auto_wrap_policy`: min_num_params "
+            "0 is None; FSDP_MIN_NUM_PARAMS is 0 where absent"
+        ),
+        (
+            "accelerate 1.6.0 to 1.13.0 utils/fsdp_utils.py `fsdp2_prepare_auto_wrap_policy`: the "
+            "policy is False where transformer_cls_names_to_wrap is None, also for "
+            "`fsdp2_apply_ac`; 1.14.0: the model's _no_split_modules"
+        ),
+        (
+            "transformers 4.40.2 to 5.6.2 training_args.py: a policy is passed on for the option "
+            "auto_wrap only"
+        ),
+    ),
+)
+def fsdp_wraps_nothing(run: Run) -> Iterator[Finding]:
+    """The whole model is one unit, which is gathered whole."""
+    others = list(asked(run))
+    for each in others:
+        if _names_no_class(run, each):
+            yield _of_no_class(each)
+        elif each.who == "accelerate" and not any(one.who == "trainer" for one in others):
+            yield from _accelerate(each)
+        elif (
+            each.who == "trainer" and (words(each.on) or _is_old(run)) and _is_old(run) is not False
+        ):
+            if run.said("trainer", "deepspeed"):
+                continue
+            wraps = "auto_wrap" in words(each.on) or any(one.get(_POLICY) for one in others)
+            if not wraps:
+                yield _wraps_finding(
+                    each.on, "no auto_wrap among the options", "add auto_wrap", _is_old(run)
+                )
+
+
+def _is_old(run: Run) -> bool | None:
+    """Whether the trainer wraps by the option auto_wrap only."""
+    return run.runs("transformers<=5.6.2")
+
+
+def _accelerate(each: Asked) -> Iterator[Finding]:
+    policy, smallest = each.get(_POLICY), each.get("min_num_params")
+    word = "NO_WRAP" if policy is None else str(policy.value).upper()
+    if word == "NO_WRAP":
+        yield _wraps_finding(
+            policy or each.on, "no auto_wrap_policy" if policy is None else "", _BY_CLASS
+        )
+    elif word == "SIZE_BASED_WRAP" and smallest is not None and smallest.value == 0:
+        yield _wraps_finding(smallest, "0 turns wrapping off", _BY_CLASS)
+    elif (
+        word == "SIZE_BASED_WRAP" and smallest is None and policy is not None and each.version == 1
+    ):
+        yield _wraps_finding(policy, "no fsdp_min_num_params, which is then 0", _BY_CLASS)
+
+
+def _names_no_class(run: Run, each: Asked) -> bool:
+    """FSDP2 by class, of which no name is told: accelerate takes the model's own from 1.14 on."""
+    policy = each.get(_POLICY)
+    if policy is None and each.who != "trainer":
+        return False
+    by_class = policy is None or str(policy.value).upper() == "TRANSFORMER_BASED_WRAP"
+    is_told = each.get(_CLASSES) is not None or each.who == "axolotl"
+    return by_class and each.version == 2 and not is_told and run.runs("accelerate<1.14") is True
+
+
+def _of_no_class(each: Asked) -> Finding:
+    place, recomputed = each.get(_POLICY) or each.on, each.get("activation_checkpointing")
+    found = _wraps_finding(place, "no class is named", "write fsdp_transformer_layer_cls_to_wrap")
+    if recomputed is None or not is_true(recomputed):
+        return found
+    label = recomputed.label("no layer is recomputed either", primary=False)
+    return replace(found, labels=(*found.labels, label))
+
+
+def _wraps_finding(place: Place, text: str, change: str, is_old: bool | None = True) -> Finding:
+    return Finding(
+        "FSDP wraps no layer: every device gathers the whole model at once",
+        (place.label(text),),
+        (
+            "each wrapped unit is gathered when it runs, and freed after",
+            "with one unit the parameters are whole during forward and backward",
+            *(("nobody names the version; this holds for transformers<=5.6.2",) * (not is_old)),
+        ),
+        change,
+    )

@@ -1,0 +1,176 @@
+"""The configuration file of GLM-4's scripts."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import PurePath
+from typing import Final
+
+from tunec.compiler.consumers.schemas import class_schema, known_releases
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.lints.conditions import is_checked, notes, severity
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.kinds import schema
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_KIND: Final = "glm4"
+_TODAY: Final = "glm4/3f79b54.json"
+_COMBINED: Final = "transformers>=4.42"
+"""With what came before went scripts that know neither `combine` nor `freezeV`."""
+_NEEDED: Final = ("max_input_length", "max_output_length")
+_NEEDED_TODAY: Final = ("combine", "freezeV")
+_EVALUATION: Final = "data_config.val_file"
+_CLASSES: Final = {"training_args": "seq2seq_training_arguments", "peft_config": "lora_config"}
+
+
+@rule(
+    "glm-4-file-refused",
+    "error",
+    "parse",
+    consumers=("transformers",),
+    sources=(
+        (
+            "zai-org/GLM-4 da2fe37, f6ee34e and 3f79b54, finetune.py and finetune_vision.py "
+            "`FinetuningConfig.from_dict`, `__post_init__`, `_load_datasets`, `main`"
+        ),
+        "zai-org/GLM-4#281, #501 (trainable parameters with those of the tower)",
+    ),
+)
+def glm_4_file_refused(run: Run) -> Iterator[Finding]:
+    """A configuration of GLM-4's scripts that its classes refuse, or that the run dies of."""
+    for document in run.of(_KIND):
+        if document.format == "shell":  # the line that starts the script is the target's file too
+            continue
+        yield from _unknown(run, document)
+        yield from _missing(run, document)
+        yield from _ungenerating(document)
+        yield from _data(document)
+        yield from _frozen(run, document)
+
+
+def _unknown(run: Run, document: Document) -> Iterator[Finding]:
+    """Keys of a block; what stands at the top is told by key-outside-its-block."""
+    for path, place in document.found.items():
+        block, _, key = path.rpartition(".")
+        known = _known(document, block) if block else None
+        if known is not None and key not in known:
+            yield _refused(place, f"in {block}", nearest(key, known))
+        if path in _NEEDED_TODAY and run.runs(_COMBINED) is False:
+            yield _refused(place, f"beside {run.release('transformers')}", ())
+
+
+def _refused(place: Place, where: str, near: Sequence[str]) -> Finding:
+    return Finding(
+        f"GLM-4's scripts know no key `{place.path.rpartition('.')[2]}` {where}",
+        (place.key_label("refused"),),
+        ("TypeError: got an unexpected keyword argument",),
+        did_you_mean(near) or "remove it",
+        Fix((place.renamed(near[0]),), "unsafe") if len(near) == 1 else None,
+    )
+
+
+def _known(document: Document, block: str) -> frozenset[str] | None:
+    """The keys that a block takes; None for a block that is nobody's to tell."""
+    if block == "data_config":
+        return frozenset(schema(_TODAY)["properties"][block]["properties"])
+    stem = _CLASSES.get(block)
+    if stem is None or (block == "peft_config" and not _is_lora(document)):
+        return None
+    return _fields(stem)
+
+
+def _is_lora(document: Document) -> bool:
+    return bool(document.value("peft_config.peft_type") == "LORA")
+
+
+@cache
+def _fields(stem: str) -> frozenset[str]:
+    """The fields of a class in any release: key-of-another-release tells one from another."""
+    releases = known_releases(stem)
+    return frozenset(name for each in releases for name in class_schema(stem, each)["properties"])
+
+
+def _missing(run: Run, document: Document) -> Iterator[Finding]:
+    at = document.get("data_config") or next(iter(document.found.values()), None)
+    is_today = is_checked(run, _COMBINED) and not _may_be_chatglm3(document)
+    today = _NEEDED_TODAY if is_today else ()
+    lacking = [key for key in (*_NEEDED, *today) if document.get(key) is None]
+    if at is None or not lacking:
+        return
+    since = "" if set(lacking) & set(_NEEDED) else _COMBINED
+    yield Finding(
+        f"GLM-4's configuration has no {', '.join(lacking)}",
+        (at.key_label("beside it"),),
+        notes(run, "TypeError: missing required positional arguments", since),
+        f"write {', '.join(lacking)}",
+        severity=severity(run, since),
+    )
+
+
+def _ungenerating(document: Document) -> Iterator[Finding]:
+    block = document.get("training_args")
+    if block is not None and document.get("training_args.generation_config") is None:
+        yield Finding(
+            "training_args has no generation_config",
+            (block.key_label("none in it"),),
+            ("GenerationConfig(**None): TypeError, argument after ** must be a mapping",),
+            "write generation_config: {max_new_tokens: 512}",
+            severity=None if document.get("training_args.predict_with_generate") else "warning",
+        )
+
+
+def _data(document: Document) -> Iterator[Finding]:
+    at = document.get("data_config.train_file")
+    ending = PurePath(at.value).suffix if at is not None and isinstance(at.value, str) else ".jsonl"
+    if at is not None and ending != ".jsonl" and not _may_be_chatglm3(document):
+        yield Finding(
+            f"GLM-4's scripts load no {ending or at.value} files",
+            (at.label("no .jsonl"),),
+            ("_load_datasets: Cannot load dataset in the format",),
+            "write the data as one JSON object a line, in a file named *.jsonl",
+            consequence="init",
+        )
+    when = document.get("training_args.eval_strategy")
+    held = document.get("data_config")
+    if when is None or when.value in ("no", False) or held is None:
+        return
+    if document.value(_EVALUATION) is None and _EVALUATION not in document.unknown:
+        yield Finding(
+            f"eval_strategy {when.value} without a val_file",
+            (when.label("stays as it is"), held.key_label("no val_file", primary=False)),
+            (
+                "the scripts then set evaluation_strategy to no, a name that is no longer read",
+                "the Trainer is to evaluate, and has no data: ValueError",
+            ),
+            "write eval_strategy: 'no', or name a val_file",
+            consequence="init",
+        )
+
+
+def _may_be_chatglm3(document: Document) -> bool:
+    """Whether it may be for ChatGLM3's script, which has neither key and loads what GLM-4's do not.
+
+    zai-org/ChatGLM3 finetune_demo/finetune_hf.py `FinetuningConfig`, `_load_datasets`.
+    """
+    at = document.get("data_config.train_file")
+    is_other = at is not None and PurePath(str(at.value)).suffix in (".json", ".csv")
+    return is_other and not {*_NEEDED_TODAY} & {*document.keys, *document.unknown}
+
+
+def _frozen(run: Run, document: Document) -> Iterator[Finding]:
+    """What is frozen after the adapters are put in is frozen with those of the tower."""
+    at, names = document.get("freezeV"), document.get("peft_config.target_modules")
+    is_seen = run.model is not None and run.model.architecture.kind == "vision-language"
+    if at is None or at.value is not True or names is None or not is_seen:
+        return
+    if "query_key_value" in (names.value if isinstance(names.value, list) else [names.value]):
+        yield Finding(
+            "freezeV freezes the adapters of the vision tower too",
+            (at.label("read after the adapters are put in"), names.label("", primary=False)),
+            ("query_key_value is a layer of the tower too: its adapters stay as they began",),
+            "set freezeV to false, or name the layers of the language model by an expression",
+            severity="warning",
+            consequence="silent",
+        )

@@ -1,0 +1,273 @@
+"""Arithmetic and kernels that a device does not have."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.facts.capability import below, with_capability
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+if TYPE_CHECKING:
+    from tunec.schemas.hardware.profile import Device
+
+
+_PATCHED: Final = re.compile(r"(^|/)(llava|fastchat)/train/train_mem\.py$")
+"""Scripts that put FlashAttention in themselves."""
+_MECHANISM: Final = re.compile(r"flash-attn(?:-([234]))?(?:-varlen)?(?:-hub)?\Z")
+_HOPPER: Final = (9, 0)
+_ASKS: Final = "simpletuner>=4.1"
+_LEAST: Final = {"flash_attention_2": (8, 0), "flash_attention_3": (9, 0)}
+
+
+@rule(
+    "flash-attention-without-hardware",
+    "error",
+    "step",
+    consumers=("transformers",),
+    sources=(
+        (
+            "Dao-AILab/flash-attention 2.8 csrc/flash_attn/flash_api.cpp `mha_fwd`: FlashAttention "
+            "only supports Ampere GPUs or newer; README: FlashAttention-3 needs H100 or H800"
+        ),
+        (
+            "haotian-liu/LLaVA c121f04 llava/train/train_mem.py: attn_implementation="
+            "'flash_attention_2'; lm-sys/FastChat 0e6d3e4 fastchat/train/train_mem.py: "
+            "replace_llama_attn_with_flash_attn; haotian-liu/LLaVA#641"
+        ),
+        (
+            "simpletuner 4.10.1 helpers/training/attention_backend.py: flash-attn-3 is _flash_3; "
+            "`xformers_compute_capability_error`: major >= 9"
+        ),
+        "unslothai/unsloth#2838, huggingface/trl#1230",
+    ),
+    hardware=True,
+)
+def flash_attention_without_hardware(run: Run) -> Iterator[Finding]:
+    """FlashAttention on devices that it has no kernels for."""
+    yield from _xformers(run)
+    found = _asked(run)
+    if found is None:
+        return
+    word, place = found
+    device = below(run, *_LEAST[word])
+    if device is None:
+        return
+    least = ".".join(map(str, _LEAST[word]))
+    is_word = place.value == word
+    yield Finding(
+        f"{with_capability(device)} has no kernels of {word}",
+        (place.label(f"needs {least}"),),
+        ("the first forward pass ends in `FlashAttention only supports Ampere GPUs or newer`",),
+        "use sdpa: torch picks what the device has"
+        if place.path != "script"
+        else "start train.py, or train_xformers.py, of the same folder",
+        Fix((place.replaced("sdpa"),), "safe") if is_word else None,
+    )
+
+
+def _xformers(run: Run) -> Iterator[Finding]:
+    """SimpleTuner asks the device itself, and takes no xformers from Hopper on."""
+    device = run.environment.weakest
+    newest = (device.compute_capability or (0, 0)) if device is not None else (0, 0)
+    for at in run.each("simpletuner", "attention_mechanism"):
+        if device is None or at.value != "xformers" or newest < _HOPPER:
+            continue
+        if run.runs(_ASKS) is not False:
+            yield Finding(
+                f"SimpleTuner takes no xformers on {with_capability(device)}",
+                (at.label("refused"),),
+                ("xformers is not supported on GPUs with compute capability 9.0+",),
+                "use diffusers: torch picks what the device has",
+                Fix((at.replaced("diffusers"),), "safe"),
+                consequence="parse",
+            )
+
+
+def _named(value: object) -> str | None:
+    """The implementation that a word of SimpleTuner's `attention_mechanism` asks for."""
+    found = _MECHANISM.match(str(value))
+    return None if found is None else f"flash_attention_{found[1] or 2}"
+
+
+def _asked(run: Run) -> tuple[str, Place] | None:
+    for each in run.each("simpletuner", "attention_mechanism"):
+        word = _named(each.value)
+        if word in _LEAST:
+            return str(word), each
+    observed = run.observed("attention.implementation")
+    place = run.place(observed)
+    if observed is not None and place is not None and observed.value in _LEAST:
+        return str(observed.value), place
+    for kind in ("model", *TRL, "hf", "axolotl"):
+        for key in ("attn_implementation", "model_init_kwargs.attn_implementation"):
+            for each in run.each(kind, key):
+                if isinstance(each.value, str) and each.value in _LEAST:
+                    return each.value, each
+    started = (each.get("script") for each in run.of("launch"))
+    patched = (at for at in started if at is not None and _PATCHED.search(_first(at)))
+    return next((("flash_attention_2", at) for at in patched), None)
+
+
+def _first(at: Place) -> str:
+    words = at.value if isinstance(at.value, list) else [at.value]
+    return str(words[0]) if words else ""
+
+
+@rule(
+    "fp16-refused-by-deepspeed",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 accelerator/cuda_accelerator.py `is_fp16_supported`; "
+            "runtime/engine.py `_do_sanity_check`"
+        ),
+        "deepspeedai/DeepSpeed 3e94f8c (0.13.0, the check) and 6857061 (0.13.2, the variable)",
+    ),
+    hardware=True,
+)
+def fp16_refused_by_deepspeed(run: Run) -> Iterator[Finding]:
+    """DeepSpeed's fp16 on devices for which it refuses it."""
+    device = below(run, 7)
+    enabled = run.effective("deepspeed", "fp16.enabled")
+    if device is None or enabled.value is not True or enabled.place is None:
+        return
+    if run.runs("deepspeed<0.13") or _is_let_pass(run, device):
+        return
+    yield Finding(
+        f"DeepSpeed refuses fp16 on {with_capability(device)}",
+        (enabled.place.label("needs 7.0"),),
+        (
+            (
+                "DeepSpeed counts fp16 on 6.x as deprecated: `Type fp16 is not supported on your "
+                "device`; DS_ALLOW_DEPRECATED_FP16=1 lets 6.x pass"
+            ),
+        ),
+        "export DS_ALLOW_DEPRECATED_FP16=1 on compute capability 6.x, or train in fp32",
+    )
+
+
+def _is_let_pass(run: Run, device: "Device") -> bool:
+    """Whether the variable is set that counts compute capability 6.x in: read from 0.13.2 on."""
+    allowed = run.said("launch", "environment.DS_ALLOW_DEPRECATED_FP16")
+    if allowed is None or str(allowed.value) != "1" or run.runs("deepspeed<0.13.2"):
+        return False
+    return (device.compute_capability or (0, 0))[0] == 6
+
+
+_KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
+    ("accelerate", "mixed_precision", ("fp8",)),
+    ("launch", "flags.mixed_precision", ("fp8",)),
+    ("simpletuner", "mixed_precision", ("fp8",)),
+    ("simpletuner", "base_model_precision", ("fp8-torchao",)),
+    ("llamafactory", "fp8", (True,)),
+    ("axolotl", "fp8", (True,)),
+)
+
+
+@rule(
+    "fp8-without-hardware",
+    "error",
+    "step",
+    consumers=("torch", "accelerate"),
+    sources=(
+        (
+            "torch 2.13.0 aten/src/ATen/native/cuda/ScaledBlas.cpp `_scaled_mm`: only supported on "
+            "CUDA devices with compute capability >= 9.0 or 8.9"
+        ),
+        "accelerate 1.15.0 utils/transformer_engine.py, utils/ao.py: fp8 recipes",
+        "axolotl 0.13.2 to 0.19.0 utils/schemas/config.py `check_fp8`: not supported on this GPU",
+    ),
+    hardware=True,
+)
+def fp8_without_hardware(run: Run) -> Iterator[Finding]:
+    """fp8 on devices whose tensor cores do not have it."""
+    device = below(run, 8, 9)
+    if device is None:
+        return
+    for kind, key, words in _KEYS:
+        for place in run.each(kind, key):
+            if any(place.value is word or place.value == word for word in words):
+                yield Finding(
+                    f"{with_capability(device)} has no fp8 tensor cores",
+                    (place.label("needs 8.9"),),
+                    ("the first scaled product fails: torch._scaled_mm asks for 8.9 (Ada) or 9.0",),
+                    "use bf16 where the device has it, else fp16",
+                    consequence=_parsed(run) if kind == "axolotl" else None,
+                )
+
+
+def _parsed(run: Run) -> Consequence | None:
+    return None if run.runs("axolotl>=0.13") is False else "parse"
+
+
+_ONE_PRODUCT: Final = "bitsandbytes>=0.45"
+_TRANSFORMERS: Final = "transformers>=5"
+"""It takes no bitsandbytes before 0.46.1."""
+_MIXED: Final = (
+    "bitsandbytes before 0.45 falls back to fp16 products; under autocast the backward pass then "
+    "mixes dtypes: `expected mat1 and mat2 to have the same dtype, but got: c10::Half != float`"
+)
+_SLOW: Final = (
+    "bitsandbytes 0.45 and later have one product for all devices, and say of older ones: Only "
+    "slow 8-bit matmul is supported"
+)
+
+
+@rule(
+    "int8-without-hardware",
+    "error",
+    "step",
+    consumers=("transformers",),
+    sources=(
+        "bitsandbytes README: LLM.int8() needs NVIDIA Turing (compute capability 7.5) or newer",
+        (
+            "bitsandbytes 0.42.0 and 0.44.1 autograd/_functions.py `supports_igemmlt`, "
+            "`MatMul8bitLt`: below 7.5 F.linear, whose output autocast makes fp16"
+        ),
+        (
+            "bitsandbytes 0.45.0 to 0.50.2 autograd/_functions.py `MatMul8bitLt`: cublasLt for all "
+            "devices, the gradient cast to the dtype of the input; diagnostics/cuda.py: Only slow "
+            "8-bit matmul is supported; METADATA of 0.50.2: SM60+ minimum, SM75+ recommended"
+        ),
+        "transformers 5.0.0 to 5.23.0 utils/import_utils.py `BITSANDBYTES_MIN_VERSION`: 0.46.1",
+        "meta-llama/llama-cookbook#715: c10::Half != float beside a GTX 1080 Ti",
+    ),
+    hardware=True,
+)
+def int8_without_hardware(run: Run) -> Iterator[Finding]:
+    """LLM.int8() on devices without int8 tensor cores."""
+    found = run.observed("quantization.format")
+    place, device = run.place(found), below(run, 7, 5)
+    if found is None or found.value != "int8" or place is None or device is None:
+        return
+    if place.document.kind == "simpletuner":
+        return
+    is_slow = _has_one_product(run)
+    yield Finding(
+        f"{with_capability(device)} has no int8 tensor cores for LLM.int8()",
+        (place.label("needs 7.5"),),
+        (_SLOW,) if is_slow else (_MIXED, *((_SLOW,) if is_slow is None else ())),
+        "use 4 bits, which every device can expand, or an fp16 base",
+        severity=None if is_slow is False and _is_in_fp16(run) else "warning",
+        consequence="slow" if is_slow else None,
+    )
+
+
+def _has_one_product(run: Run) -> bool | None:
+    """Whether bitsandbytes multiplies alike on every device; None where nothing tells."""
+    if run.runs(_TRANSFORMERS) is True:
+        return True
+    return run.runs(_ONE_PRODUCT)
+
+
+def _is_in_fp16(run: Run) -> bool:
+    if run.value("precision.compute") == "fp16":
+        return True
+    return any(where(each, "use_fp16") for each in run.of("llama-cookbook"))

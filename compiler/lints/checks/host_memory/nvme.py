@@ -1,0 +1,267 @@
+"""Offload to NVMe: its buffers and its space."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.facts.counts import is_number
+from tunec.compiler.lints.facts.host import GIB, node_of, parameters, trains_all
+from tunec.compiler.lints.facts.zero import also, stage_of
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_BUFFER_SIZE: Final = "zero_optimization.offload_param.buffer_size"
+_DEVICE: Final = "zero_optimization.offload_param.device"
+_KEPT: Final = "zero_optimization.stage3_param_persistence_threshold"
+
+
+@rule(
+    "nvme-buffer-below-parameter",
+    "error",
+    "step",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/partitioned_param_swapper.py "
+            "`reserve_available_buffers`, `swap_in`: More elements than buffer size"
+        ),
+        "deepspeedai/DeepSpeed#3062",
+    ),
+)
+def nvme_buffer_below_parameter(run: Run) -> Iterator[Finding]:
+    """A parameter may not fit the buffers through which it goes to NVMe."""
+    device, size, stage = (
+        run.effective("deepspeed", key) for key in (_DEVICE, _BUFFER_SIZE, _STAGE)
+    )
+    if device.value != "nvme" or device.place is None or stage.value != 3:
+        return
+    buffer = size.value if size.known else _DEFAULT
+    if not is_number(buffer):
+        return
+    if run.model is None:
+        if size.place is not None:
+            yield Finding(
+                f"whether every parameter's shard fits a buffer of {buffer:,.0f} elements",
+                (size.place.label("the largest has to fit"), *also(device.place)),
+                ("a shard that is larger stops the run when it is first read",),
+                "name the model with --model",
+                certain=False,
+            )
+        return
+    largest = max((_elements(each) for each in run.model.architecture.modules), default=0)
+    world = run.value("parallel.world")
+    shard = -(-largest // world) if isinstance(world, int) else None
+    if largest <= buffer or (shard is not None and shard <= buffer):
+        return
+    place = size.place or device.place
+    yield Finding(
+        f"the largest parameter has {shard or largest:,} elements a process, "
+        f"and a buffer {buffer:,.0f}",
+        (place.label("too small"), *also(device.place if size.place else None)),
+        ("each shard goes to NVMe through one buffer",),
+        f"write buffer_size: {shard or largest}",
+        sum=(
+            Term("elements of the largest parameter", largest, "elements"),
+            Term("processes", world or 0, "processes"),
+        ),
+        certain=shard is not None,
+    )
+
+
+_STAGE: Final = "zero_optimization.stage"
+_DEFAULT: Final = 100_000_000
+"""deepspeed 0.14.5 to 0.19.8 runtime/zero/offload_config.py `buffer_size`."""
+
+
+def _elements(module: Any) -> int:
+    return int(module.parameters // max(module.copies, 1)) - int(module.bias)
+
+
+_SHARE: Final = 0.5
+_FILL_BLOCK: Final = "zero_optimization.offload_param"
+_COUNT: Final = 5
+_FILL_SIZE: Final = 100_000_000
+_WIDTH: Final = 2
+"""deepspeed 0.14.5 to 0.19.8 runtime/zero/offload_config.py: defaults; elements are of 16 bits."""
+
+
+@rule(
+    "nvme-buffers-fill-memory",
+    "error",
+    "out-of-memory",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/partitioned_param_swapper.py "
+            "`_configure_aio`: torch.empty(buffer_size * buffer_count), pinned"
+        ),
+        (
+            "zoedolan/Vybn#2294: 4 buffers of 1e9 elements killed the process; "
+            "deepspeedai/DeepSpeed#3000"
+        ),
+    ),
+    hardware=True,
+)
+def nvme_buffers_fill_memory(run: Run) -> Iterator[Finding]:
+    """Buffers on the way to NVMe take a large share of the RAM."""
+    device = run.effective("deepspeed", f"{_FILL_BLOCK}.device")
+    if device.value != "nvme" or stage_of(run).value != 3:
+        return
+    node = node_of(run)
+    if node is None:
+        return
+    size, count = (
+        run.said("deepspeed", f"{_FILL_BLOCK}.buffer_size"),
+        run.said("deepspeed", f"{_FILL_BLOCK}.buffer_count"),
+    )
+    place = size or count
+    elements, buffers = (size.value if size else _FILL_SIZE), (count.value if count else _COUNT)
+    if place is None or not is_number(elements) or not is_number(buffers):
+        return
+    taken = _WIDTH * elements * buffers * node.processes
+    if taken <= _SHARE * node.memory:
+        return
+    yield Finding(
+        f"NVMe buffers take {taken / GIB:.0f} GiB of {node.memory / GIB:.0f} of a node's RAM",
+        (place.label("allocated, and pinned, by each process"), *also(device.place)),
+        ("pinned memory cannot be swapped out",),
+        "write a buffer_size that holds the largest shard, and no more",
+        sum=(
+            Term("elements of a buffer", elements, "elements"),
+            Term("buffers", buffers, ""),
+            Term("processes of a node", node.processes, "processes"),
+            Term("bytes of an element", _WIDTH, "bytes"),
+        ),
+        severity=None if taken > node.memory else "warning",
+    )
+
+
+_OPTIMIZER_BLOCK: Final = "zero_optimization.offload_optimizer"
+_STATES: Final = 4
+"""Parameter, gradient, momentum and variance. Adagrad and Lion have one state less."""
+_ONE_LESS: Final = ("adagrad", "lion")
+_WHY: Final = (
+    "a shard is read with its gradient and its states at once, each into a buffer of its own: "
+    "`assert pinned_buffers is not None`"
+)
+
+
+@rule(
+    "nvme-optimizer-buffers-too-few",
+    "error",
+    "step",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/partitioned_optimizer_swapper.py "
+            "`swap_in_optimizer_state`: required_buffer_count; runtime/swap_tensor/utils.py "
+            "`SwapBufferManager.allocate`: None where fewer are free"
+        ),
+        (
+            "deepspeed 0.19.8 runtime/zero/offload_config.py `buffer_count`: at least the number "
+            "of states, of which Adam has 4"
+        ),
+    ),
+)
+def nvme_optimizer_buffers_too_few(run: Run) -> Iterator[Finding]:
+    """Fewer buffers for the optimizer's states on NVMe than Adam has states."""
+    device = run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.device")
+    if device.value != "nvme" or stage_of(run).value != 3:
+        return
+    kind = run.said("deepspeed", "optimizer.type")
+    is_less = kind is not None and str(kind.value).lower() in _ONE_LESS
+    needed = _STATES - is_less
+    for count in run.each("deepspeed", f"{_OPTIMIZER_BLOCK}.buffer_count"):
+        if type(count.value) is int and 0 <= count.value < needed:
+            yield Finding(
+                f"{count.value} buffers for the {needed} tensors of each parameter on NVMe",
+                (count.label("runs out"), *also(kind or device.place)),
+                (_WHY,),
+                f"write buffer_count: {needed}",
+                Fix((count.replaced(needed),), "safe"),
+            )
+
+
+_BLOCKS: Final = ("offload_optimizer", "offload_param")
+
+
+@rule(
+    "nvme-settings-unused",
+    "note",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py `_configure_offloading`, "
+            "runtime/zero/parameter_offload.py: nvme_path and aio are read for device nvme only"
+        ),
+    ),
+)
+def nvme_settings_unused(run: Run) -> Iterator[Finding]:
+    """NVMe is configured, and nothing goes there."""
+    devices = [run.effective("deepspeed", f"zero_optimization.{name}.device") for name in _BLOCKS]
+    if not run.of("deepspeed") or any(each.value == "nvme" for each in devices):
+        return
+    for document in run.of("deepspeed"):
+        said = [document.get(f"zero_optimization.{name}.nvme_path") for name in _BLOCKS]
+        said = [each for each in said if each is not None and each.value not in (None, "none")]
+        aio = document.get("aio")
+        places = [*said, *([aio] if aio is not None and aio.node.fields else [])]
+        for place in (each for each in places if each is not None):
+            yield Finding(
+                f"{place.path.rpartition('.')[2]} is not used: nothing is offloaded to NVMe",
+                (place.key_label("not used"),),
+                (),
+                "write device: nvme, or remove it",
+                Fix((place.removed(),), "safe") if not document.is_view else None,
+            )
+
+
+_OPTIMIZER: Final = 16
+"""Bytes a parameter: fp32 copy, its gradient and Adam's two moments."""
+_PARAM: Final = 2
+
+
+@rule(
+    "offload-beyond-nvme",
+    "error",
+    "out-of-memory",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/partitioned_optimizer_swapper.py: one "
+            "file for each state of each sub group; optimizer_utils.py `_swap_out_gradients`: and "
+            "for its gradient"
+        ),
+    ),
+    hardware=True,
+)
+def offload_beyond_nvme(run: Run) -> Iterator[Finding]:
+    """What is offloaded does not fit the NVMe of a node."""
+    blocks = {
+        name: run.effective("deepspeed", f"zero_optimization.{name}.device")
+        for name in ("offload_optimizer", "offload_param")
+    }
+    away = [each for each in blocks.values() if each.value == "nvme" and each.place is not None]
+    if not away or stage_of(run).value != 3:
+        return
+    node, count = node_of(run), parameters(run)
+    if node is None or node.nvme is None or not count:
+        return
+    width = _PARAM if blocks["offload_param"].value == "nvme" else 0
+    if blocks["offload_optimizer"].value == "nvme" and trains_all(run):
+        width += _OPTIMIZER
+    taken = width * count / node.nodes
+    if taken <= node.nvme or away[0].place is None:
+        return
+    yield Finding(
+        f"offload takes {taken / GIB:.0f} GiB of {node.nvme / GIB:.0f} of a node's NVMe",
+        (away[0].place.label("kept on NVMe"),),
+        (),
+        "spread over more nodes",
+        sum=(
+            Term("parameters", count, "parameters"),
+            Term("bytes of a parameter", width, "bytes"),
+            Term("nodes", node.nodes, "nodes"),
+        ),
+    )

@@ -1,0 +1,255 @@
+"""Fields that a release does not have."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.keys.came import came_later
+from tunec.compiler.lints.facts.keys.former import former
+from tunec.compiler.lints.facts.keys.known import fields_of
+from tunec.compiler.lints.facts.keys.tools import (
+    CLASSES,
+    around,
+    having,
+    keys_ever,
+    of_unknown,
+    package_of,
+    releases_of,
+)
+from tunec.compiler.lints.facts.keys.trl_fields import no_more, not_yet
+from tunec.compiler.lints.facts.trl import is_started_by_trl
+from tunec.compiler.lints.kinds import OF_SCRIPTS, own_keys
+from tunec.compiler.lints.kinds import fields_of as class_fields
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_RENAMED: Final = {
+    "max_seq_length": "max_length",
+    "max_length": "max_seq_length",
+    "use_liger": "use_liger_kernel",
+    "vllm_max_model_len": "vllm_max_model_length",
+    "vllm_guided_decoding_regex": "vllm_structured_outputs_regex",
+    "wandb_log_unique_prompts": "log_unique_prompts",
+    "padding_value": "pad_token",
+    "evaluation_strategy": "eval_strategy",
+    "image_dir": "media_dir",
+    "train_mm_proj_only": "freeze_multi_modal_projector",
+    "new_special_tokens": "add_special_tokens",
+    "relora_steps": "jagged_restart_steps",
+    "relora_warmup_steps": "jagged_restart_warmup_steps",
+    "relora_anneal_steps": "jagged_restart_anneal_steps",
+    "context_parallel_size": "sequence_parallel_degree",
+}
+_EARLIER: Final = {
+    "context_parallel_size": "sequence_parallel_degree",
+    "jagged_restart_steps": "relora_steps",
+    "pref_beta": "dpo_beta",
+    "pref_loss": "dpo_loss",
+}
+"""What a key was called before, by those of Axolotl until 0.12 and LLaMA-Factory until 0.8."""
+_SAME: Final = frozenset(
+    {"max_seq_length", "max_length", "use_liger", "evaluation_strategy", "image_dir"}
+    | {"vllm_max_model_len"}
+)
+"""Renamed with the same meaning and the same kind of value."""
+_ELSEWHERE: Final = frozenset({"trust_remote_code", "activation_offloading", "loss_type"})
+"""Fields that other classes of the same file have too: trl 0.8.6 to 1.16.0 trainer/model_config.py
+and the script arguments."""
+_OWN: Final = 3
+"""Flags of its own with which a script is not TRL's."""
+_KINDS: Final = (*CLASSES, "llamafactory", "axolotl", "accelerate")
+_REFUSED: Final = "unsloth_"
+"""How the keys begin that Axolotl refuses by name: axolotl 0.17.0 to 0.19.0
+utils/schemas/validation.py `check_deprecated_unsloth_fields` (`value-refused`)."""
+
+
+@rule(
+    "field-of-another-release",
+    "error",
+    "parse",
+    consumers=("trl", "llamafactory", "axolotl", "accelerate"),
+    sources=(
+        (
+            "trl 0.10.1 to 1.16.0 trainer/sft_config.py, dpo_config.py, grpo_config.py: fields by "
+            "release; scripts/utils.py `TrlParser.parse_args_and_config`: unknown arguments from "
+            "config file (before 0.19 they are dropped); "
+            "trainer/model_config.py: torch_dtype until 0.26, dtype from 0.25 on"
+        ),
+        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`: HfArgumentParser.parse_dict",
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py `AxolotlInputConfig`: extra keys are left",
+        (
+            "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py "
+            "`BaseConfig.from_yaml_file`: ValueError, the config file has unknown keys"
+        ),
+    ),
+)
+def field_of_another_release(run: Run) -> Iterator[Finding]:
+    """A key of TRL, LLaMA-Factory, Axolotl or accelerate that the release which runs has not."""
+    for kind in _KINDS:
+        here = around(run, kind)
+        for document in run.of(kind):
+            if _is_of_another_script(document):
+                continue
+            if here and not document.is_view:
+                yield from _of_document(run, document, here)
+            if kind in CLASSES and run.runs(_WITHOUT_TORCH):
+                yield from _of_the_model(run, document)
+
+
+def _of_document(run: Run, document: Document, here: tuple[str, ...]) -> Iterator[Finding]:
+    kind = document.kind
+    for path, place in document.found.items():
+        is_off = place.value is None or place.value is False
+        if "." in path or path in _ELSEWHERE:
+            continue
+        if kind == "axolotl" and (is_off or path.startswith(_REFUSED)):
+            continue
+        if not (having(kind, path, here) or _is_of_trainer(run, kind, path)):
+            yield from _not_here(run, place)
+        elif came := came_later(run, kind, path) or not_yet(run, kind, path):
+            yield _too_new(run, place, came)
+        elif gone := no_more(run, kind, path):
+            yield _too_old(run, place, gone)
+
+
+def _too_new(run: Run, place: Place, came: str) -> Finding:
+    """A key that came between the releases whose schemas are known, after the one that runs."""
+    kind, path = place.document.kind, place.path
+    consequence = of_unknown(run, place.document)
+    new = _EARLIER.get(path)
+    return Finding(
+        f"{run.release(package_of(kind))} has no key `{path}`",
+        (place.key_label("not in this release"),),
+        (
+            f"it came with {came}",
+            _DROPPED if consequence == "silent" else "a key that no class has is refused",
+        ),
+        f"write `{new}`, or use {came}" if new else f"use {came} or later, or remove it",
+        consequence=consequence,
+    )
+
+
+def _too_old(run: Run, place: Place, gone: str) -> Finding:
+    """A key that went between the releases whose schemas are known, before the one that runs."""
+    kind, path = place.document.kind, place.path
+    found = _finding(run, kind, path, place, releases_of(kind)[:1])
+    went = f"it went with {package_of(kind)} {gone}"
+    return replace(found, notes=(went, *found.notes[1:]))
+
+
+def _not_here(run: Run, place: Place) -> Iterator[Finding]:
+    """A key that the class of the release does not have, if it is known whose it is."""
+    kind, path = place.document.kind, place.path
+    known = having(kind, path, releases_of(kind))
+    if known:
+        yield _finding(run, kind, path, place, known)
+    elif found := former(kind, path):
+        yield from _of_before(run, place, *found)
+    elif kind in CLASSES and _is_trls(run, place.document):
+        yield from _of_another_method(run, place)
+
+
+def _of_before(run: Run, place: Place, since: str, new: str | None) -> Iterator[Finding]:
+    """A key of the classes that were before: a recipe of the handbook's own is read by those."""
+    runs = run.runs(since)
+    if runs or (runs is None and place.document.kind == "ppo"):
+        yield Finding(
+            f"{place.document.kind} has no key `{place.path}`",
+            (place.key_label("of the classes that were before"),),
+            ("a key that no class of the script has is refused",),
+            f"write `{new}`" if new else "remove it",
+            consequence=of_unknown(run, place.document),
+            severity=None if runs else "warning",
+        )
+
+
+def _of_another_method(run: Run, place: Place) -> Iterator[Finding]:
+    """A key that only the class of another method has: no class of this script takes it."""
+    owners = [each for each in CLASSES if place.path in keys_ever(each)]
+    if not owners or place.path in _SHARED:
+        return
+    yield Finding(
+        f"{place.document.kind} has no key `{place.path}`",
+        (place.key_label("of another method"),),
+        (f"it is one of {', '.join(owners)}", "a key that no class of the script has is refused"),
+        "remove it",
+        severity="warning",
+        consequence=of_unknown(run, place.document),
+    )
+
+
+def _is_trls(run: Run, document: Document) -> bool:
+    return document.format != "shell" or is_started_by_trl(run, document)
+
+
+_SHARED: Final = frozenset({"reward_model_path", "sft_model_path", "missing_eos_penalty"})
+"""Of PPO and RLOO, whose releases before 0.20 nobody reads here."""
+_WITHOUT_TORCH: Final = "trl>=0.27"
+
+
+def _of_the_model(run: Run, document: Document) -> Iterator[Finding]:
+    """`torch_dtype` of ModelConfig, which the scripts of TRL read from the same file."""
+    at = document.get("torch_dtype")
+    if at is None or document.is_view or not _is_trls(run, document):
+        return
+    is_free = document.get("dtype") is None
+    yield Finding(
+        f"{run.release('trl')} has no key `torch_dtype`",
+        (at.key_label("not in this release"),),
+        ("0.25 and 0.26 have both names", "a key that no class of the script has is refused"),
+        "write `dtype`" if is_free else "remove it",
+        Fix((at.renamed("dtype"),), "safe") if is_free else None,
+        consequence=of_unknown(run, document),
+    )
+
+
+def _is_of_another_script(document: Document) -> bool:
+    """Keys of which several are nobody's: InternVL and Firefly have a max_seq_length of their own.
+
+    A file, which has more of a program's keys than flags, needs a field that only TRL's class has.
+    """
+    if document.kind not in CLASSES:
+        return False
+    keys = frozenset(key for key in document.found if "." not in key)
+    if len(own_keys(document.target, document.file, keys)) < _OWN:
+        return False
+    of_trl = class_fields(document.kind) - class_fields("hf") - OF_SCRIPTS
+    return document.format == "shell" or not keys & of_trl
+
+
+def _is_of_trainer(run: Run, kind: str, path: str) -> bool:
+    """TRL's classes inherit the trainer's fields, which come and go with its releases.
+
+    LLaMA-Factory's do too: `key-of-another-release` speaks of them where somebody names that.
+    """
+    is_beside = kind == "llamafactory" and run.release("transformers").is_named
+    if kind not in CLASSES and not is_beside:
+        return False
+    return any(path in fields_of("training_arguments", each) for each in ("4.40.2", "5.23.0"))
+
+
+def _finding(run: Run, kind: str, path: str, place: Place, known: tuple[str, ...]) -> Finding:
+    release = run.release(package_of(kind))
+    new, consequence = _RENAMED.get(path), of_unknown(run, place.document)
+    if new is not None and (
+        not having(kind, new, around(run, kind)) or new in place.document.found
+    ):
+        new = None
+    return Finding(
+        f"{release} has no key `{path}`",
+        (place.key_label("not in this release"),),
+        (
+            f"of the releases that were read, {known[0]} to {known[-1]} have it",
+            _DROPPED if kind == "axolotl" else "a key that no class of the script has is refused",
+        ),
+        f"write `{new}`" if new else "remove it",
+        Fix((place.renamed(new),), "safe") if new and path in _SAME else None,
+        severity=None if release.is_named else "warning",
+        consequence=consequence,
+    )
+
+
+_DROPPED: Final = "it is dropped without a word"

@@ -1,0 +1,336 @@
+"""Numbers and truth values that are text."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import TRAINERS, TRL, Document
+from tunec.compiler.lints.effective import CLASSES
+from tunec.compiler.lints.facts.keys.known import fields_of, kind_behind
+from tunec.compiler.lints.facts.keys.read_late import read_late
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.schemas import Fault, faults, kinds_of
+
+_WORDS: Final = {"true": True, "false": False}
+WORDS: Final = {
+    **_WORDS,
+    **dict.fromkeys(("yes", "y", "on"), True),
+    **dict.fromkeys(("no", "n", "off"), False),
+}
+"""What people mean by a text in the arguments of a trainer, where none is made a truth value."""
+_PLAIN: Final = (
+    *("activation_checkpointing", "optimizer", "scheduler", "checkpoint", "pipeline", "autotuning"),
+    *("flops_profiler", "datastates", "nebula"),
+)
+"""Sections of ds_config.json that are plain mappings to DeepSpeed; its other blocks read "true" and
+"false" as what they say (pydantic)."""
+_ADDED: Final = ("wall_clock_breakdown", "flops_profiler.enabled")
+"""deepspeed 0.14.5 to 0.19.8 runtime/config.py: `get_wall_clock_breakdown(param_dict) |
+self.flops_profiler_config.enabled`, a TypeError for a text."""
+
+
+_SWITCHES: Final = frozenset(
+    {
+        *("crop", "disabled", "disable", "default", "prepend_instance_prompt"),
+        *("only_instance_prompt", "is_regularisation_data", "is_regularization_data"),
+        *("vae_cache_clear_each_epoch", "vae_cache_ondemand", "vae_cache_disable"),
+        *("preserve_data_backend_cache", "scan_for_errors", "hash_filenames"),
+    }
+)
+"""simpletuner 3.1.6 and 4.10.1 helpers/data_backend/config/image.py `from_dict`, factory.py: read
+as `backend_dict.get("crop", False)` and asked `if crop`."""
+
+
+_OPTIONS: Final = tuple(
+    f"{holder}_checkpointing_kwargs.{name}"
+    for holder in ("gradient", "activation")
+    for name in ("use_reentrant", "preserve_rng_state")
+)
+"""Options that torch 2.13.0 utils/checkpoint.py `checkpoint` asks as they are."""
+
+
+@rule(
+    "boolean-as-text",
+    "error",
+    "silent",
+    consumers=("transformers", "deepspeed", "peft"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 hf_argparser.py `HfArgumentParser.parse_dict`: values "
+            "are taken as they are; 5.23.0 run: TrainingArguments(bf16='false').bf16 is 'false'"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `get_zero_allow_untested_optimizer` and "
+            "others: get_scalar_param, without a conversion"
+        ),
+        "peft 0.21.2, run: LoraConfig(use_rslora='false') scales by the root of the rank",
+    ),
+)
+def boolean_as_text(run: Run) -> Iterator[Finding]:
+    """A yes or no that is text, and so always yes."""
+    for document in run.of("simpletuner-data"):
+        for path, at in document.found.items():
+            meant = _WORDS.get(at.value.strip().lower()) if isinstance(at.value, str) else None
+            if meant is not None and path.rpartition(".")[2] in _SWITCHES:
+                yield _as_text(path, at, meant=meant)
+    for document in run.of("deepspeed", "hf", *TRL, "llamafactory", "peft"):
+        if document.format == "shell" or document.is_view:
+            continue
+        yield from _of_options(document)
+        for fault in faults(run, document):
+            value = fault.place.value
+            if fault.what != "type" or not isinstance(value, str):
+                continue
+            words = _WORDS if document.kind == "deepspeed" else WORDS
+            meant = words.get(value.strip().lower())
+            if meant is None or "boolean" not in kinds_of(fault.schema):
+                continue
+            if document.kind == "deepspeed" and _boolean_is_read(fault):
+                continue
+            yield _boolean_finding(fault, meant=meant)
+
+
+def _of_options(document: Document) -> Iterator[Finding]:
+    for path in _OPTIONS if document.kind in ("hf", *TRL) else ():
+        at = document.get(path)
+        meant = _WORDS.get(at.word.strip().lower()) if at is not None and at.word else None
+        if at is not None and meant is not None:
+            yield _as_text(path, at, meant=meant)
+
+
+def _boolean_is_read(fault: Fault) -> bool:
+    holder, dot, _ = fault.path.partition(".")
+    return bool(dot) and holder not in _PLAIN
+
+
+def _boolean_finding(fault: Fault, *, meant: bool) -> Finding:
+    told = _as_text(fault.path, fault.place, meant=meant)
+    return replace(told, severity=None, consequence="init") if fault.path in _ADDED else told
+
+
+def _as_text(path: str, at: Place, *, meant: bool) -> Finding:
+    return Finding(
+        f"`{path}` is the text {at.value!r}" + ("" if meant else ", and that counts as true"),
+        (at.label("text"),),
+        ("nothing makes a truth value of it, and any text but an empty one is true",),
+        f"write {str(meant).lower()} without quotes",
+        Fix((at.replaced(meant),), "safe"),
+        severity="warning" if meant else None,
+    )
+
+
+_NUMBER: Final = re.compile(r"[-+]?(\d[\d_]*)(\.\d*)?([eE][-+]?\d+)?|[-+]?\.\d+([eE][-+]?\d+)?")
+_EXPONENT: Final = re.compile(r"[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+")
+_COERCED: Final = frozenset({"llamafactory", "axolotl"})
+"""Dialects whose reader makes numbers of such text: OmegaConf's loader, pydantic's lax mode."""
+_BY_PYYAML: Final = "llamafactory<0.9.4"
+"""llamafactory 0.9.1 to 0.9.3 hparams/parser.py `read_args`: yaml.safe_load; 0.9.4 and 0.9.5:
+OmegaConf.load, which reads 1e-4 as a number, and leaves text in quotes as it is."""
+
+
+_YAML_1_2: Final = "glm4"
+"""Whose reader takes such a number for one: GLM-4 3f79b54 finetune/finetune.py reads its file with
+ruamel.yaml, by YAML 1.2."""
+
+_LATER: Final[Mapping[str, Consequence]] = {
+    "save_total_limit": "save",
+    "neftune_noise_alpha": "step",
+    "per_device_eval_batch_size": "step",
+    "eval_accumulation_steps": "step",
+    **dict.fromkeys(("fp16.hysteresis", "fp16.loss_scale_window", "fp16.min_loss_scale"), "step"),
+}
+"""Fields that the trainer first looks at when it saves, steps or evaluates: transformers 4.40.2 to
+5.23.0 `rotate_checkpoints` (trainer.py, trainer_utils.py): save_total_limit <= 0."""
+
+
+def number_of(text: str) -> int | float | None:
+    """The number that a text is, or None."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    value = float(text.replace("_", ""))
+    return int(value) if value.is_integer() else value
+
+
+@rule(
+    "number-as-text",
+    "error",
+    "init",
+    consumers=("deepspeed", "transformers"),
+    sources=(
+        (
+            "deepspeed 0.19.8 runtime/config.py `_batch_assertion`: TypeError, '>' not supported "
+            "between 'str' and 'int'; runtime/zero/config.py: int_parsing for '5e8'"
+        ),
+        "PyYAML 6.0.3 resolver.py: the pattern of a float has a point",
+        "hiyouga/LlamaFactory#1116, FlyMyAI/flymyai-lora-trainer#40",
+    ),
+)
+def number_as_text(run: Run) -> Iterator[Finding]:
+    """A number that is text: in quotes, or of a form that YAML 1.1 does not read as one."""
+    yield from _stage(run)
+    for document in run.of("llamafactory"):
+        if document.format != "shell" and not document.is_view:
+            yield from _in_llamafactory(run, document)
+    for document in run.of("accelerate"):
+        if document.format == "yaml":
+            yield from _bare(document)
+    for document in run.of("deepspeed", *TRAINERS, "peft"):
+        if {document.kind, kind_behind(document)} & _COERCED or document.format == "shell":
+            continue
+        checked = document.kind == "deepspeed" or document.kind in CLASSES
+        for fault in faults(run, document) if checked else ():
+            value = fault.place.value
+            number = number_of(value) if fault.what == "type" and isinstance(value, str) else None
+            wanted = set(kinds_of(fault.schema)) & {"integer", "number"}
+            if number is None or not wanted or _number_is_read(run, document, fault):
+                continue
+            if not (kind_behind(document) == _YAML_1_2 and fault.place.node.written is not None):
+                found = _number_finding(fault.place, fault.path, value, number)
+                late = read_late(run, fault.path) if document.kind == "deepspeed" else None
+                yield replace(found, consequence=late or _LATER.get(fault.path))
+
+
+_OWN: Final[Mapping[str, Consequence]] = {
+    "lora_rank": "load",
+    "lora_alpha": "load",
+    "lora_dropout": "load",
+    "quantization_bit": "load",
+    "cutoff_len": "init",
+    "max_samples": "init",
+    "val_size": "init",
+}
+"""Fields of LLaMA-Factory's own classes, none of which checks its values, and where each is first
+compared: peft's LoraConfig, model_utils/quantization.py, data/processor, data/loader.py."""
+
+
+def _in_llamafactory(run: Run, document: Document) -> Iterator[Finding]:
+    """Fields of the trainer, which is given them as they are read, and some of its own."""
+    for path, consequence in _OWN.items():
+        at = document.get(path)
+        is_text = at is not None and isinstance(at.value, str) and at.node.written is None
+        own = number_of(at.value) if at is not None and is_text else None
+        if at is not None and own is not None:
+            yield replace(_number_finding(at, path, at.value, own), consequence=consequence)
+    of_trainer = fields_of("training_arguments", str(run.release("transformers").version))
+    for fault in faults(run, document):
+        value = fault.place.value
+        number = number_of(value) if fault.what == "type" and isinstance(value, str) else None
+        wanted = {"integer", "number"} & set(kinds_of(fault.schema))
+        if number is None or not wanted or fault.path not in of_trainer:
+            continue
+        is_bare = fault.place.node.written is not None
+        is_old = run.runs(_BY_PYYAML)
+        if is_bare and is_old is False:
+            continue
+        found = _number_finding(fault.place, fault.path, value, number)
+        yield replace(
+            found,
+            consequence=_LATER.get(fault.path),
+            severity="warning" if is_bare and is_old is None else None,
+            notes=(*found.notes, *(("0.9.4 and later read it as a number",) if is_bare else ())),
+        )
+
+
+def _stage(run: Run) -> Iterator[Finding]:
+    """DeepSpeed's block reads the digits; the trainer compares the stage that is written with 3."""
+    is_old, is_plain = run.runs("deepspeed<0.15"), run.deepspeed_reader == "plain"
+    for document in run.of("deepspeed"):
+        at = document.get("zero_optimization.stage")
+        if at is None or document.is_view or not isinstance(at.value, str):
+            continue
+        if at.value in ("0", "1", "2", "3") and is_old:
+            # pydantic 1 has no such word among the stages
+            yield _number_finding(at, at.path, at.value, int(at.value))
+        elif at.value in ("2", "3") and not is_plain:
+            yield replace(
+                _number_finding(at, at.path, at.value, int(at.value)),
+                notes=(
+                    "transformers and accelerate compare it with 2 and 3 as numbers: it is neither",
+                    *(
+                        ("the model is loaded whole, and saved as one rank's part",)
+                        if at.value == "3"
+                        else ()
+                    ),
+                ),
+                consequence="silent",
+                certain=run.deepspeed_reader == "trainer",
+            )
+
+
+def _bare(document: Document) -> Iterator[Finding]:
+    """Numbers with an exponent in a file whose schema does not tell what is a number."""
+    for path, place in document.found.items():
+        text = place.node.written
+        if isinstance(place.value, str) and text and _EXPONENT.fullmatch(text):
+            yield _number_finding(place, path, text, number_of(text) or 0)
+
+
+def _number_is_read(run: Run, document: Document, fault: Fault) -> bool:
+    """Whether DeepSpeed's block reads the text as a number: an integer's digits, by pydantic."""
+    if document.kind != "deepspeed":
+        return False
+    is_half = fault.path.startswith(("fp16.", "bf16."))
+    if is_half and document.value(f"{fault.path[:4]}.enabled") is False:
+        return True  # nobody looks at it
+    is_checked = is_half and fault.is_checked
+    if not is_checked and not fault.path.startswith(("zero_optimization.", "aio.")):
+        return False
+    kinds = kinds_of(fault.schema)
+    text = str(fault.place.value).strip().lstrip("+-")
+    if run.runs("deepspeed<0.15") is not True:  # pydantic 2 takes 8.0 for 8, also in quotes
+        text = re.sub(r"\.0*\Z", "", text)
+    return "number" in kinds or text.isdigit()
+
+
+def _number_finding(place: Place, path: str, text: str, number: int | float) -> Finding:
+    is_bare = place.node.written is not None
+    why = (
+        "YAML 1.1 reads a number with an exponent only with a point and a sign: 5.0e+8"
+        if is_bare
+        else "in quotes it is text"
+    )
+    return Finding(
+        f"`{path}` is the text {text!r}, and not the number {number:g}",
+        (place.label("text"),),
+        (why, "a message of the reader shows both alike: 8 and 8"),
+        f"write {number}",
+        Fix((place.replaced(number),), "safe"),
+    )
+
+
+_KEYS: Final = ("eval_strategy", "evaluation_strategy", "save_strategy", "logging_strategy")
+
+
+@rule(
+    "no-read-as-false",
+    "error",
+    "parse",
+    consumers=("transformers", "axolotl"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
+            "IntervalStrategy(False) raises ValueError"
+        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py: save_strategy, eval_strategy: str",
+        "YAML 1.1 type repository, bool (yaml.org/type/bool.html)",
+    ),
+)
+def no_read_as_false(run: Run) -> Iterator[Finding]:
+    """`no` without quotes, which YAML 1.1 reads as false."""
+    for document in run.of("hf", *TRL, "llamafactory", "axolotl"):
+        if document.is_view:
+            continue
+        for key in _KEYS:
+            place = document.get(key)
+            if place is not None and place.value is False and document.format == "yaml":
+                yield Finding(
+                    f"`{key}` is false, and not the word no",
+                    (place.label("read as false"),),
+                    ("YAML 1.1 reads an unquoted no as false, and false is no strategy",),
+                    'write "no"',
+                    Fix((place.replaced("no"),), "safe"),
+                )

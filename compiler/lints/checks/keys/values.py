@@ -1,0 +1,396 @@
+"""Values outside what the reader takes, and `auto`."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from packaging.version import Version
+
+from tunec.compiler.consumers.schemas import class_schema, known_releases
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
+from tunec.compiler.lints.checks.keys.texts import number_of
+from tunec.compiler.lints.document import TRAINERS, TRL, Document
+from tunec.compiler.lints.effective import (
+    AUTO_OF_DEEPSPEED,
+    CLASSES,
+    default_of,
+    filled_keys,
+    is_launched_by_accelerate,
+)
+from tunec.compiler.lints.facts.keys.known import is_whole
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.schemas import Fault, faults, is_in_range, kinds_of, paths_of, schemas
+
+_KINDS: Final = ("hf", *TRL, "llamafactory")
+
+
+@rule(
+    "value-out-of-range",
+    "error",
+    "init",
+    consumers=("deepspeed", "transformers", "peft"),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py, offload_config.py: enumerations "
+            "and bounds; runtime/config.py `get_gradient_clipping`; runtime/zero/stage_1_and_2.py, "
+            "stage3.py: clip_grad > 0"
+        ),
+        "transformers 5.23.0 trainer_utils.py, training_args.py: enumerations",
+    ),
+)
+def value_out_of_range(run: Run) -> Iterator[Finding]:
+    """A value that is none of the words, or outside the range, that its reader takes."""
+    for document in run.of("deepspeed", *_KINDS, "peft"):
+        if not is_whole(document):
+            continue
+        for fault in faults(run, document):
+            is_out = fault.what == "value" or _is_beyond_as_number(document, fault)
+            if is_out and not _is_taken(fault):
+                found = _value_finding(fault, _elsewhere(run, document, fault))
+                if document.kind in _KINDS:
+                    found = replace(found, consequence="parse")
+                yield _unchecked(found, fault.path) if document.kind == "deepspeed" else found
+
+
+_UNCHECKED: Final = {"gradient_clipping": "no gradient is clipped by a norm below 0"}
+"""Keys of ds_config.json whose value nothing compares with its bounds, and what comes of it."""
+
+
+def _unchecked(found: Finding, path: str) -> Finding:
+    if path not in _UNCHECKED:
+        return found
+    return replace(found, notes=(*found.notes, _UNCHECKED[path]), consequence="silent")
+
+
+def _is_beyond_as_number(document: Document, fault: Fault) -> bool:
+    """Whether pydantic makes a number of a text, and refuses that: `sub_group_size: "-1"`."""
+    value = fault.place.value
+    number = number_of(value) if isinstance(value, str) and fault.is_checked else None
+    choices = [each for each in fault.schema.get("anyOf", (fault.schema,)) if kinds_of(each)]
+    if document.kind != "deepspeed" or number is None or not choices:
+        return False
+    return not any(is_in_range(number, each) for each in choices)
+
+
+def _is_taken(fault: Fault) -> bool:
+    """Whether it is taken although the schema has no word for it.
+
+    peft 0.10.0 to 0.21.2 tuners/lora/layer.py: `pissa_niter_[number]`; gaussian and olora in any
+    letters; tuners/tuners_utils.py: `boft_only` and its like are the biases of other methods.
+    """
+    value, name = fault.place.value, fault.path.rpartition(".")[2]
+    is_unchecked = fault.path == "fp16.loss_scale" and not fault.is_checked
+    is_listed = fault.path == "debug" and isinstance(value, list)  # `word-refused-later`
+    if isinstance(value, bool) or is_unchecked or is_listed:
+        return True
+    if fault.path == "bias" and isinstance(value, str) and value.endswith("_only"):
+        return True
+    if name != "init_lora_weights" or not isinstance(value, str):
+        return False
+    is_pissa = value.startswith("pissa_niter_") and value.removeprefix("pissa_niter_").isdigit()
+    return is_pissa or value.lower() in ("gaussian", "olora")
+
+
+def _elsewhere(run: Run, document: Document, fault: Fault) -> tuple[str, ...]:
+    """Where nobody names the release: the known ones that take the value, oldest first."""
+    stem, package = next(iter(CLASSES.get(document.kind, ())), ("", ""))
+    if not stem or run.release(package).is_named:
+        return ()
+    known = sorted(known_releases(stem), key=Version)
+    fields = ((each, class_schema(stem, each)["properties"].get(fault.path, {})) for each in known)
+    return tuple(
+        f"{package} {each}" for each, field in fields if fault.place.value in _words(field)
+    )
+
+
+def _value_finding(fault: Fault, elsewhere: tuple[str, ...]) -> Finding:
+    words = [str(each) for each in _words(fault.schema)]
+    value = _refused(fault.place.value, words)
+    near = nearest(value, words) if isinstance(value, str) else []
+    allowed = quoted(words) if words else _range(fault.schema)
+    return Finding(
+        f"`{fault.path}` cannot be {shown(value)}",
+        (fault.place.label("not taken"),),
+        (
+            f"taken: {allowed}",
+            *(
+                (f"nobody names the version; {joined(elsewhere, 'and')} take it",)
+                if elsewhere
+                else ()
+            ),
+        ),
+        f"did you mean {quoted(near)}?" if near else ("write one of these" if words else None),
+        Fix((fault.place.replaced(near[0]),), "unsafe")
+        if len(near) == 1 and value == fault.place.value
+        else None,
+        severity="warning" if elsewhere else None,
+    )
+
+
+def _refused(value: Any, words: list[str]) -> Any:
+    """The value, or of a list the first word that is none of those."""
+    items = value if isinstance(value, list) else ()
+    return next((each for each in items if isinstance(each, str) and each not in words), value)
+
+
+def _words(schema: Mapping[str, Any]) -> list[Any]:
+    choices = (*schema.get("anyOf", ()), *((schema["items"],) if "items" in schema else ()))
+    inner = [word for each in choices for word in _words(each)]
+    return [*inner, *(word for word in schema.get("enum", ()) if word is not None)]
+
+
+def _range(schema: Mapping[str, Any]) -> str:
+    signs = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
+    own = joined(
+        (f"{sign} {schema[word]}" for word, sign in signs.items() if word in schema), "and"
+    )
+    choices = dict.fromkeys(filter(None, map(_range, schema.get("anyOf", ()))))
+    return own or joined(choices, "or")
+
+
+_COUNTS: Final = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+)
+
+
+@rule(
+    "auto-in-plain-deepspeed",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_batch_assertion`: TypeError, '>' not "
+            "supported between 'str' and 'int'; runtime/config_utils.py "
+            "`DeepSpeedConfigModel.__init__` drops auto"
+        ),
+        "Roblox/FAI-RL#72",
+    ),
+)
+def auto_in_plain_deepspeed(run: Run) -> Iterator[Finding]:
+    """`auto` in a file that DeepSpeed reads itself."""
+    if run.deepspeed_reader == "trainer":
+        return
+    is_plain = run.deepspeed_reader == "plain"
+    for document in run.of("deepspeed"):
+        if document.is_view:
+            continue
+        said = document.where(_plain_is_auto)
+        if said and is_plain:
+            for path, place in said.items():
+                yield _one(run, path, place)
+        elif said:
+            yield _maybe(said)
+
+
+def _plain_is_auto(path: str, value: Any) -> bool:
+    return bool(value == "auto") and not path.startswith(AUTO_OF_DEEPSPEED)
+
+
+def _one(run: Run, path: str, place: Place) -> Finding:
+    default = default_of(run, "deepspeed", path)
+    drops = "." in path and not path.startswith(("optimizer.", "scheduler."))
+    value = f"{default.value}" if default.known else "its default"
+    note = f"the block drops it, so {value} holds" if drops else "it is used as the word that it is"
+    return Finding(
+        f"nobody fills in `{path}`: auto",
+        (place.label("auto"),),
+        (note,),
+        "write the value, or let the Trainer read the file",
+        consequence="silent" if drops else "init",
+    )
+
+
+def _maybe(said: Mapping[str, Place]) -> Finding:
+    labels: list[Label] = []
+    for place in said.values():
+        labels.append(place.label("auto", primary=not labels))
+    names = ", ".join(said)
+    return Finding(
+        f"whether anybody fills in auto: {names}",
+        tuple(labels),
+        ("the Trainer fills auto in; deepspeed.initialize fails on it or takes its default",),
+        "name the reader with --from huggingface or --from deepspeed",
+        certain=False,
+        consequence="unclear",
+    )
+
+
+_ACCELERATE: Final = frozenset(
+    {
+        *("gradient_accumulation_steps", "gradient_clipping", "zero_optimization.stage"),
+        *(
+            f"zero_optimization.offload_{what}.{key}"
+            for what in ("optimizer", "param")
+            for key in ("device", "nvme_path")
+        ),
+        "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+        *("fp16.enabled", "bf16.enabled", "train_batch_size", "train_micro_batch_size_per_gpu"),
+        "steps_per_print",
+    }
+)
+"""accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`,
+`set_mixed_precision`; accelerator.py `_prepare_deepspeed`."""
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "zero_optimization.stage": "2",
+    **{
+        f"zero_optimization.offload_{what}.{key}": "none"
+        for what in ("optimizer", "param")
+        for key in ("device", "nvme_path")
+    },
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": "false",
+}
+"""What accelerate puts there where its launcher gave it no flag: there `os.environ.get` of
+ACCELERATE_DEEPSPEED_ZERO_STAGE and its like."""
+_BLOCKS: Final = (
+    *("zero_optimization.", "fp16.", "bf16.", "aio.", "flops_profiler.", "comms_logger."),
+    *("tensorboard.", "wandb.", "csv_monitor."),
+)
+"""Blocks that drop "auto": they are DeepSpeedConfigModel."""
+_HANDED_ON: Final = ("optimizer.", "scheduler.")
+_OFFLOADS: Final = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")
+_OWN: Final = (*AUTO_OF_DEEPSPEED, "data_types.keep_in_fp32_modules")
+"""Where nobody has to fill it in."""
+
+
+@rule(
+    "auto-never-filled",
+    "error",
+    "silent",
+    consumers=("transformers", "deepspeed"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `trainer_config_process`, "
+            "`trainer_config_finalize`: the keys that are filled in"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: "
+            "fill_match of its own fields, zero_stage 2 by default"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/config_utils.py `DeepSpeedConfigModel.__init__`: "
+            "drops auto; runtime/engine.py `_configure_basic_optimizer`"
+        ),
+    ),
+)
+def auto_never_filled(run: Run) -> Iterator[Finding]:
+    """`auto` at a key that no trainer fills in."""
+    if run.deepspeed_reader != "trainer":
+        return
+    for document in run.of("deepspeed"):
+        for path, place in _automatic(document).items():
+            if path in _ACCELERATE or path.startswith(_OWN):
+                if path in _DEFAULTS and not is_launched_by_accelerate(run):
+                    yield _defaulted(path, place)
+                continue
+            if path not in filled_keys(run) and not _is_unknown(run, document, path):
+                found, is_read = _never_finding(run, path, place), _is_read(run, document, path)
+                yield found if is_read else replace(found, consequence="silent")
+
+
+def _automatic(document: Document) -> Mapping[str, Place]:
+    """The keys that say auto; accelerate fills in those of its own block and of its flags."""
+    holder = document.origin
+    if holder is not None and holder.kind not in TRAINERS:
+        return {}
+    return document.where(_never_is_auto)
+
+
+def _never_is_auto(_: str, value: Any) -> bool:
+    return bool(value == "auto")
+
+
+def _is_unknown(run: Run, document: Document, path: str) -> bool:
+    """Whether it is, or lies under, a key that DeepSpeed does not know: another rule tells that."""
+    unknown = (each.path for each in faults(run, document) if each.what == "unknown")
+    return any(path == each or path.startswith(f"{each}.") for each in unknown)
+
+
+def _is_read(run: Run, document: Document, path: str) -> bool:
+    """Whether DeepSpeed has such a key; what an optimizer is given is read by its class."""
+    return path.startswith(_HANDED_ON) or any(
+        path in paths_of(each) for each in schemas(run, document)
+    )
+
+
+def _defaulted(path: str, place: Place) -> Finding:
+    name, value = path.rpartition(".")[2], _DEFAULTS[path]
+    return Finding(
+        f"`{path}`: auto comes to {value}",
+        (place.label("auto"),),
+        ("no argument of the trainer stands for it: it is the default of accelerate's plugin",),
+        f"write what {name} is to be",
+        severity="warning",
+    )
+
+
+def _never_finding(run: Run, path: str, place: Place) -> Finding:
+    default = default_of(run, "deepspeed", path)
+    drops = path.startswith(_BLOCKS)
+    is_truth = "." not in path and isinstance(default.value, bool)
+    then = "its default" if default.value is None else f"{default.value}, its default,"
+    note = f"the block drops it, and {then} holds" if drops else "it is used as the word that it is"
+    if is_truth:
+        note = "any word counts as true"
+    return Finding(
+        f"nobody fills in `{path}`: auto",
+        (place.label("auto"),),
+        (note, f"{run.release('transformers')} fills in other keys"),
+        "write the value, or remove it",
+        # accelerate looks into these two for the device
+        consequence="parse" if path in _OFFLOADS else "silent" if drops or is_truth else "init",
+        severity="warning" if drops and default.value is not None else None,
+    )
+
+
+_KEYS: Final[tuple[tuple[str, str, Consequence, str], ...]] = (
+    ("trainer", "eval_accumulation_steps", "step", "at the first evaluation"),
+    ("trainer", "torch_empty_cache_steps", "parse", "when the arguments are read"),
+    ("deepspeed", "steps_per_print", "step", "at the end of the first step"),
+)
+
+
+@rule(
+    "divided-by-zero",
+    "error",
+    "step",
+    consumers=("transformers", "deepspeed"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `evaluation_loop`: (step + 1) % "
+            "args.eval_accumulation_steps; training_args.py: torch_empty_cache_steps must be an "
+            "integer bigger than 0"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_take_model_step`: (self.global_steps + "
+            "1) % self.steps_per_print()"
+        ),
+    ),
+)
+def divided_by_zero(run: Run) -> Iterator[Finding]:
+    """A number of steps that is 0, and that a count of steps is divided by."""
+    for kind, key, consequence, when in _KEYS:
+        for place in run.each(kind, key):
+            if kind == "deepspeed" and run.deepspeed_reader == "trainer":
+                continue  # accelerate writes inf over it
+            is_number = type(place.value) in (int, float)
+            if is_number and (place.value == 0 or (consequence == "parse" and place.value < 0)):
+                yield _divided_finding(place, consequence, when)
+
+
+def _divided_finding(place: Place, consequence: Consequence, when: str) -> Finding:
+    reason = "refused" if consequence == "parse" else "ZeroDivisionError"
+    return Finding(
+        f"`{place.path}` is {place.value}: the run fails {when}",
+        (place.label(reason),),
+        ("the number of steps is divided by it",)
+        if place.value == 0
+        else ("it must be above 0, or left out",),
+        "leave it out where nothing is to be done",
+        consequence=consequence,
+    )

@@ -1,0 +1,202 @@
+"""Variables of NCCL and gloo."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.scripts import launches, variable
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_FAST: Final = ("nvlink", "nvswitch")
+_PEER: Final = {"NCCL_P2P_DISABLE": ("1",), "NCCL_P2P_LEVEL": ("loc", "0")}
+_SHARED: Final = {"NCCL_SHM_DISABLE": ("1",)}
+_FABRIC: Final = {"NCCL_IB_DISABLE": ("1",), "NCCL_NET": ("socket",)}
+
+
+@rule(
+    "fast-link-turned-off",
+    "warning",
+    "slow",
+    consumers=("torch",),
+    sources=(
+        (
+            "NVIDIA NCCL 2.27 documentation, Environment Variables: NCCL_P2P_DISABLE (direct "
+            "access "
+            "over NVLink or PCI), NCCL_P2P_LEVEL (LOC: never), NCCL_SHM_DISABLE (the network "
+            "instead), NCCL_IB_DISABLE (IP sockets instead), NCCL_NET (the module by its name)"
+        ),
+    ),
+    hardware=True,
+)
+def fast_link_turned_off(run: Run) -> Iterator[Finding]:
+    """NCCL is kept from the fastest link that the hardware has."""
+    cluster = run.environment.cluster
+    if cluster is None or cluster.device_count < 2:
+        return
+    links = [node.link.kind for node in cluster.nodes if node.link is not None]
+    network = cluster.network
+    for document in launches(run):
+        fast = next((kind for kind in links if kind in _FAST), None)
+        peer = _told(document, _PEER)
+        if peer is not None and fast is not None:
+            yield _fast_finding(peer, f"{fast} between the devices of a node")
+        shared = _told(document, _SHARED)
+        if shared is not None and (peer is not None or fast is None):
+            yield _fast_finding(shared, "shared memory between the processes of a node")
+        several = sum(node.count for node in cluster.nodes) > 1
+        rdma = network.kind if network and network.kind in ("infiniband", "roce") else None
+        fabric = _told(document, _FABRIC) if several and rdma is not None else None
+        if fabric is not None:
+            yield _fast_finding(fabric, f"{rdma} between the nodes")
+
+
+def _told(document: Document, ways: Mapping[str, tuple[str, ...]]) -> Place | None:
+    """The first of these variables that is set to one of its words."""
+    for name, words in ways.items():
+        place = variable(document, name)
+        if place is not None and str(place.value).lower() in words:
+            return place
+    return None
+
+
+def _fast_finding(place: Place, what: str) -> Finding:
+    name = place.path.rpartition(".")[2]
+    return Finding(
+        f"{name}={place.value} leaves {what} unused",
+        (place.label("turns it off"),),
+        ("NCCL then goes through host memory or TCP, which is ten times as slow and more",),
+        "remove it: it is for cards without peer access and networks without RDMA",
+    )
+
+
+@rule(
+    "gloo-between-devices",
+    "warning",
+    "slow",
+    consumers=("transformers",),
+    sources=(
+        (
+            "torch 2.13 documentation, torch.distributed, Which backend to use: NCCL for "
+            "distributed training with CUDA GPUs, Gloo with CPUs"
+        ),
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `_setup_devices`: ddp_backend goes to "
+            "PartialState(backend=...)"
+        ),
+    ),
+    hardware=True,
+)
+def gloo_between_devices(run: Run) -> Iterator[Finding]:
+    """Processes with devices of their own talk by gloo, over host memory."""
+    devices, world = run.environment.devices, run.value("parallel.world")
+    if run.said("trainer", "use_cpu", "no_cuda") is not None or world == 1:
+        return
+    nvidia = [each.title for each in devices.values() if each.compute_capability]
+    for place in run.each("trainer", "ddp_backend"):
+        if place.value == "gloo" and (nvidia or not devices):
+            whose = nvidia[0] if nvidia else "the devices"
+            yield Finding(
+                f"gradients of {whose} go through host memory by gloo",
+                (place.label("for processors"),),
+                (
+                    "gloo copies each bucket to the host, sums it there, and copies it back",
+                    "it is the backend for processors; NCCL reduces on the devices",
+                ),
+                "write nccl, or remove it: nccl is what devices get",
+                Fix((place.replaced("nccl"),), "safe"),
+                certain=bool(nvidia),
+            )
+
+
+_NUMBERS: Final = frozenset(
+    {
+        *("NCCL_P2P_DISABLE", "NCCL_P2P_DIRECT_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"),
+        *("NCCL_CUMEM_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_COLLNET_ENABLE", "NCCL_MNNVL_ENABLE"),
+        *("NCCL_IGNORE_CPU_AFFINITY", "NCCL_NET_GDR_READ", "NCCL_NET_DISABLE_INTRA"),
+        *("NCCL_IB_GID_INDEX", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT", "NCCL_IB_TC", "NCCL_IB_SL"),
+        *("NCCL_IB_QPS_PER_CONNECTION", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"),
+        *("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD", "NCCL_NTHREADS", "NCCL_CROSS_NIC"),
+    }
+)
+_NUMBER: Final = re.compile(r"\s*[-+]?\d")
+_NUMBER_SWITCHES: Final = ("_DISABLE", "_ENABLE", "_AFFINITY")
+_NO: Final = ("", "false", "no", "off", "n", "f")
+"""Words for what 0 does anyway."""
+
+
+@rule(
+    "number-variable-in-words",
+    "error",
+    "silent",
+    consumers=("nccl",),
+    sources=(
+        "NVIDIA/nccl 2.18 to 2.27 src/misc/param.cc `ncclLoadParam`: strtoll, and errno alone",
+        "NCCL 2.21 user guide, Environment Variables: values accepted are 0 and 1",
+    ),
+)
+def number_variable_in_words(run: Run) -> Iterator[Finding]:
+    """A variable of NCCL that is read as a number, and given as a word."""
+    seen = set[str]()
+    for document in launches(run):
+        for key, place in document.found.items():
+            name = key.removeprefix("environment.")
+            if name not in _NUMBERS or key == name or str(place.span) in seen:
+                continue
+            text = str(place.value)
+            if not _NUMBER.match(text) and text.strip().lower() not in _NO:
+                seen.add(str(place.span))
+                yield _number_finding(place, name, text)
+
+
+def _number_finding(place: Place, name: str, text: str) -> Finding:
+    return Finding(
+        f"{name}={text} is read as 0",
+        (place.label("not a number"),),
+        ("NCCL reads it by strtoll, which makes 0 of a word and reports nothing",),
+        f"write {name}=1" if name.endswith(_NUMBER_SWITCHES) else "write the number that is meant",
+    )
+
+
+_PEER_SWITCHES: Final = ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE")
+_WHY: Final = (
+    "accelerate then stops with an error; `accelerate launch` sets both by itself, newer drivers "
+    "need neither"
+)
+
+
+@rule(
+    "peer-access-on-rtx-40",
+    "error",
+    "init",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 state.py `PartialState.__init__`; utils/environment.py "
+            "`check_cuda_p2p_ib_support`: driver 550.40.07"
+        ),
+    ),
+    hardware=True,
+)
+def peer_access_on_rtx_40(run: Run) -> Iterator[Finding]:
+    """RTX 40 cards without the switches that old drivers need."""
+    devices = run.environment.devices.values()
+    card = next((each for each in devices if "RTX 40" in each.title), None)
+    cluster = run.environment.cluster
+    if card is None or cluster is None or cluster.device_count < 2:
+        return
+    for document in launches(run, "torchrun", "deepspeed"):
+        missing = [name for name in _PEER_SWITCHES if variable(document, name) is None]
+        place = document.get("launcher")
+        if not missing or place is None or not run.of("trainer", "accelerate"):
+            continue
+        yield Finding(
+            f"{card.title} without {' and '.join(missing)}, under a driver before 550.40.07",
+            (place.label("passes the environment on as it is"),),
+            (_WHY,),
+            f"export {' '.join(f'{name}=1' for name in missing)}, or update the driver",
+            certain=False,
+        )

@@ -1,0 +1,314 @@
+"""Environment variables that do not reach the run."""
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from typing import Final
+
+from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.frontend.shell_words import Command, Word
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.hosts import hostfiles
+from tunec.compiler.lints.facts.launch.lines import (
+    ASSIGNED,
+    at_line,
+    at_offset,
+    lines,
+    scripts,
+    told,
+)
+from tunec.compiler.lints.facts.launch.scripts import count, launches
+from tunec.compiler.lints.facts.launch.variables import KNOWN, is_read_by_programs
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_TAKEN: Final = ("MLFLOW", "PYTHON", "MV2", "UCX", "NCCL")
+"""Beginnings of the names that it exports on every node."""
+_OWN: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+"""What it sets itself, or what concerns the devices of one node."""
+_OTHERWISE: Final = ("flags.no_ssh", "flags.no_ssh_check")
+
+
+@rule(
+    "variable-left-behind",
+    "warning",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py EXPORT_ENVS, `main`: "
+            "var.startswith(name) for name in exports; .deepspeed_env; "
+            "accelerator/cuda_accelerator.py `export_envs`: NCCL; launcher/multinode_runner.py"
+        ),
+    ),
+)
+def variable_left_behind(run: Run) -> Iterator[Finding]:
+    """A variable that the deepspeed launcher does not take along to the nodes."""
+    for document in launches(run, "deepspeed"):
+        hosts = _hosts(run, document)
+        by_slurm = str(document.value("flags.launcher", "pdsh")).lower() == "slurm"
+        if hosts is None or by_slurm or any(document.get(key) for key in _OTHERWISE):
+            continue
+        for path, place in document.found.items():
+            holder, _, name = path.partition(".")
+            if holder == "environment" and _stays(name):
+                yield _left_finding(name, place, hosts)
+
+
+def _stays(name: str) -> bool:
+    return is_read_by_programs(name) and not name.startswith(_TAKEN) and name not in _OWN
+
+
+def _hosts(run: Run, document: Document) -> Place | None:
+    """Where the command asks for several nodes."""
+    nodes = document.get("flags.num_nodes")
+    if nodes is not None:
+        return nodes if (count(nodes) or 0) > 1 else None
+    several = any(len(entries) > 1 for _, entries in hostfiles(run))
+    return document.get("flags.hostfile") or document.get("hostfile") if several else None
+
+
+def _left_finding(name: str, place: Place, hosts: Place) -> Finding:
+    return Finding(
+        f"{name} is set for the launcher, and not for the processes that it starts",
+        (place.label("stays here"), hosts.label("by ssh, this node too", primary=False)),
+        (f"it exports names that begin with {', '.join(_TAKEN)}, and those of .deepspeed_env",),
+        f"write {name}={place.value} into .deepspeed_env, beside the script or in the home folder",
+    )
+
+
+_VARIABLES_LIKE: Final = 0.93
+_OF_OTHERS: Final = ("HCCL_", "RCCL_", "ACCL_", "MCCL_", "CNCL_", "BKCL_")
+"""Libraries of other devices, whose variables are called as NCCL's are (Ascend/pytorch 2.1
+docs: HCCL_ASYNC_ERROR_HANDLING)."""
+
+
+@rule(
+    "variable-misspelt",
+    "error",
+    "silent",
+    consumers=("torch", "nccl"),
+    sources=(
+        (
+            "CUDA C++ Programming Guide 12.6, CUDA Environment Variables; NCCL 2.21 user guide, "
+            "Environment Variables; torch 2.13.0 distributed/run.py, c10/core/AllocatorConfig, "
+            "distributed/distributed_c10d.py `init_process_group`: timeout"
+        ),
+    ),
+)
+def variable_misspelt(run: Run) -> Iterator[Finding]:
+    """A variable of the environment whose name is nearly one that programs read."""
+    seen = set[tuple[str, str]]()
+    for document in launches(run):
+        for key, place in document.found.items():
+            holder, _, name = key.partition(".")
+            if holder != "environment" or not name or (document.name, name) in seen:
+                continue
+            if name in _NOBODY_S and (document.name, name) not in seen:
+                seen.add((document.name, name))
+                yield _of_nobody(place, name)
+            near = _variables_near(name)
+            if near is None:
+                continue
+            seen.add((document.name, name))
+            yield Finding(
+                f"no program reads {name}",
+                (place.key_label("not a variable that is read"),),
+                (),
+                f"did you mean {near}?",
+            )
+
+
+_NOBODY_S: Final[Mapping[str, str]] = {
+    "NCCL_TIMEOUT": "give the trainer --ddp_timeout, in seconds",
+}
+"""Names that people set and that neither NCCL nor torch has; a script may read them itself."""
+
+
+def _of_nobody(place: Place, name: str) -> Finding:
+    return Finding(
+        f"neither NCCL nor torch reads {name}",
+        (place.key_label("not a variable that is read"),),
+        ("how long a collective may take is said where the process group is made: 30 minutes",),
+        _NOBODY_S[name],
+        severity="warning",
+    )
+
+
+def _variables_near(name: str) -> str | None:
+    if name in KNOWN or not name.isupper() or name.startswith(_OF_OTHERS):
+        return None
+    for each in nearest(name, KNOWN)[:1]:
+        if SequenceMatcher(None, name, each).ratio() >= _VARIABLES_LIKE:
+            return each
+    return None
+
+
+_EXPORTS_ALL: Final = re.compile(r"^\s*set\s+(-a|-o\s+allexport)\b", re.MULTILINE)
+_DECLARING: Final = ("export", "declare", "typeset", "local")
+
+
+@rule(
+    "variable-not-exported",
+    "warning",
+    "silent",
+    consumers=("bash",),
+    sources=(
+        (
+            "Bash reference manual 5.2, 3.7.4 Environment: a command is given the variables that "
+            "are marked for export, and assignments before its name"
+        ),
+    ),
+)
+def variable_not_exported(run: Run) -> Iterator[Finding]:
+    """A variable that programs read is set for the shell alone."""
+    for document in scripts(run):
+        if _EXPORTS_ALL.search(document.text):
+            continue
+        for word, name in _held_back(document):
+            is_used = re.search(rf"\$\{{?{name}\b", document.text) is not None
+            if is_read_by_programs(name) and not is_used:
+                yield _exported_finding(document, word, name)
+
+
+def _held_back(document: Document) -> Iterator[tuple[Word, str]]:
+    """Variables that a command sets for the shell, and that none exports."""
+    found = told(document)
+    exported = {name for each in found for name in _exported(each)}
+    for command in found:
+        names = [_name(word) for word in command.words]
+        for word, name in zip(command.words, names, strict=True):
+            if None not in names and name is not None and name not in exported:
+                yield word, name
+
+
+def _exported(command: Command) -> Iterator[str]:
+    if not command.words or command.words[0].written.text not in _DECLARING:
+        return
+    for word in command.words[1:]:
+        yield _name(word) or word.written.text
+
+
+def _name(word: Word) -> str | None:
+    found = ASSIGNED.match(word.written.text)
+    return None if found is None else found[1]
+
+
+def _exported_finding(document: Document, word: Word, name: str) -> Finding:
+    return Finding(
+        f"{name} is set for the shell only: no program that the script starts is told",
+        (at_offset(document, word.written.at[0], len(name), "not exported"),),
+        ("it holds for programs only where the caller's own environment already has the variable",),
+        f"write export {name}=..., or put it on the line of the command",
+    )
+
+
+_EXPORTED: Final = re.compile(r"\s*export\s+([A-Z][A-Z0-9_]*)=")
+_NOTHING: Final = re.compile(r"\s*(?:#.*|(?:export\s+)?\w+=\S*|(?:echo|date|wait)\b.*|)")
+
+
+@rule(
+    "variable-set-too-late",
+    "error",
+    "silent",
+    consumers=("torch", "nccl"),
+    sources=(
+        "Bash reference manual 5.2, 3.7.4 Environment: given to a command when it is invoked",
+    ),
+)
+def variable_set_too_late(run: Run) -> Iterator[Finding]:
+    """A variable of the environment that is exported behind the last run of the script."""
+    for document in scripts(run):
+        last = max(_lines_of_runs(run, document), default=0)
+        seen = set[str]()
+        for number, line in lines(document):
+            found = _EXPORTED.match(line)
+            if found is None or not is_read_by_programs(found[1]):
+                continue
+            is_new = found[1] not in seen and f"{found[1]}=" not in _until(document, last)
+            if number > last > 0 and is_new and _starts_nothing(document, number):
+                yield Finding(
+                    f"{found[1]} is exported behind the run that it is for",
+                    (at_line(document, number, found.start(1), len(found[1]), "too late"),),
+                    ("a program is given the variables that are set when it is started",),
+                    "move the line above the command",
+                )
+            seen.add(found[1])
+
+
+def _lines_of_runs(run: Run, document: Document) -> Iterator[int]:
+    for each in run.of("launch"):
+        at = each.get("script") or each.get("launcher")
+        if each.name == document.name and at is not None:
+            yield at.span.end_line
+
+
+def _starts_nothing(document: Document, number: int) -> bool:
+    """Whether no command follows: one may start a run by a variable that is set above."""
+    return all(_NOTHING.fullmatch(each) for each in document.text.split("\n")[number:])
+
+
+def _until(document: Document, last: int) -> str:
+    return "\n".join(document.text.split("\n")[:last])
+
+
+_SET: Final = re.compile(r"(?:^|[\s;({])([A-Za-z_]\w*)(?:\[\w*\])?\+?=", re.MULTILINE)
+_LOOPED: Final = re.compile(r"\b(?:for|select)\s+([A-Za-z_]\w*)\b")
+_NAMED: Final = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
+"""A variable in any form: `$A`, `${A[@]}`, `${A:-otherwise}`."""
+_USED: Final = re.compile(r"(?<!\\)\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+"""One that stands for its value alone."""
+_ELSEWHERE: Final = re.compile(
+    r"^\s*(?:source|\.)\s|\beval\b|\bread\b|\bgetopts\b|\bdeclare\b|\bmapfile\b", re.MULTILINE
+)
+_DIGITS: Final = re.compile(r"\d")
+"""Names that differ in their numbers alone are of two things."""
+_SCRIPT_LIKE: Final = 0.85
+
+
+@rule(
+    "script-variable-misspelt",
+    "warning",
+    "parse",
+    consumers=("bash",),
+    sources=(
+        (
+            "Bash reference manual 5.2, 3.5.3 Shell Parameter Expansion: an unset parameter is the "
+            "null string; 3.5.7 Word Splitting: an unquoted null argument is removed"
+        ),
+    ),
+)
+def script_variable_misspelt(run: Run) -> Iterator[Finding]:
+    """A variable that a script sets under one name and uses under another."""
+    for document in scripts(run):
+        if _ELSEWHERE.search(document.text) is None:
+            yield from _of(document)
+
+
+def _of(document: Document) -> Iterator[Finding]:
+    """Names that nothing sets, beside a like one that nothing uses."""
+    assigned = {*_SET.findall(document.text), *_LOOPED.findall(document.text)}
+    used = [(found, found[1] or found[2]) for found in _USED.finditer(document.text)]
+    idle = assigned - set(_NAMED.findall(document.text)) - KNOWN
+    told = set[str]()
+    for found, name in used:
+        near = (
+            _script_near(name, idle) if name not in assigned and name not in KNOWN | told else None
+        )
+        if near is not None:
+            told.add(name)
+            yield Finding(
+                f"${name} is not set, and {near} is not used",
+                (at_offset(document, found.start(), len(found[0]), "nothing"),),
+                ("the shell puts nothing there: the flag before it takes the next word, or none",),
+                f"did you mean ${near}?",
+            )
+
+
+def _script_near(name: str, idle: set[str]) -> str | None:
+    for each in nearest(name, sorted(idle))[:1]:
+        are_alike = SequenceMatcher(None, name.lower(), each.lower()).ratio() >= _SCRIPT_LIKE
+        if are_alike and _DIGITS.sub("", name) != _DIGITS.sub("", each):
+            return each
+    return None

@@ -1,0 +1,146 @@
+"""The deepspeed launcher's hostfile."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.hosts import Entry, hostfiles
+from tunec.compiler.lints.facts.launch.scripts import count, launches
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "hostfile-refused",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `_parse_hostfile`: Hostfile contains a "
+            "bad entry, Hostfile contains multiple entries, Hostfile is empty: ValueError"
+        ),
+        "deepspeedai/DeepSpeed#3669",
+    ),
+)
+def hostfile_refused(run: Run) -> Iterator[Finding]:
+    """A line of the hostfile that the deepspeed launcher does not take."""
+    for document, entries in hostfiles(run):
+        seen: dict[str, Label] = {}
+        for each in entries:
+            if each.slots is None:
+                yield Finding(
+                    f"the hostfile's line `{each.place.value}` is not HOST slots=NUMBER",
+                    (each.label("refused"),),
+                    ("Hostfile contains a bad entry: nothing is started",),
+                    f"write {each.host} slots=8, with as many as the host has devices",
+                )
+            elif each.host in seen:
+                yield Finding(
+                    f"the hostfile names {each.host} twice",
+                    (each.label("refused"), seen[each.host]),
+                    ("Hostfile contains multiple entries: nothing is started",),
+                    "give each host one line with all of its devices",
+                )
+            seen.setdefault(each.host, each.label("", primary=False))
+        if not entries:
+            yield Finding(
+                "the hostfile names no host",
+                (Label("no line of the form HOST slots=NUMBER", document.start()),),
+                (),
+                "write a line for each host",
+            )
+
+
+@rule(
+    "more-processes-than-slots",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`, 0.19.8 "
+            "`apply_num_nodes_and_gpus`: active_resources[hostname] = list(range(num_gpus)) for "
+            "each host; num_nodes stops after that many hosts"
+        ),
+        "deepspeedai/DeepSpeedExamples#893",
+    ),
+)
+def more_processes_than_slots(run: Run) -> Iterator[Finding]:
+    """The deepspeed launcher is asked for more than its hostfile has."""
+    files = tuple(hostfiles(run))
+    if len(files) != 1:
+        return
+    entries = files[0][1]
+    if not entries or any(each.slots is None for each in entries):
+        return
+    for document in launches(run, "deepspeed"):
+        if document.get("hostfile") is not None:
+            yield from _of(document, entries)
+
+
+def _of(document: Document, entries: tuple[Entry, ...]) -> Iterator[Finding]:
+    devices = document.get("flags.num_gpus") or document.get("flags.num_accelerators")
+    wanted = count(devices)
+    short = next((each for each in entries if wanted and wanted > (each.slots or 0)), None)
+    if devices is not None and short is not None:
+        yield _devices(devices, short, len(entries))
+    nodes = document.get("flags.num_nodes")
+    if nodes is not None and (count(nodes) or 0) > len(entries):
+        yield Finding(
+            f"--num_nodes {nodes.value} of a hostfile with {len(entries)}",
+            (nodes.label("never reached"), entries[-1].label("the last host", primary=False)),
+            (f"the launcher takes the {len(entries)} that there are, and says nothing",),
+            f"write --num_nodes {len(entries)}, or name the other hosts in the hostfile",
+            consequence="silent",
+        )
+
+
+def _devices(devices: Place, short: Entry, hosts: int) -> Finding:
+    is_total = isinstance(devices.value, int) and devices.value == hosts * (short.slots or 0)
+    return Finding(
+        f"--num_gpus {devices.value}, and {short.host} has {short.slots} slots",
+        (devices.label("processes on each host"), short.label("", primary=False)),
+        (
+            (
+                "num_gpus is for each host, and is not held against its slots: a process is "
+                "started for each, and those beyond the devices fail (invalid device ordinal)"
+            ),
+            *((f"{devices.value} is the number over all {hosts} hosts",) if is_total else ()),
+        ),
+        f"write --num_gpus {short.slots}, or leave it out: the hostfile says it",
+    )
+
+
+@rule(
+    "nodes-without-hostfile",
+    "warning",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `fetch_hostfile`: Unable to find "
+            "hostfile, "
+            "will proceed with training with local resources only; DLTS_HOSTFILE is /job/hostfile"
+        ),
+        "deepspeedai/DeepSpeedExamples#145, deepspeedai/DeepSpeed#5221",
+    ),
+)
+def nodes_without_hostfile(run: Run) -> Iterator[Finding]:
+    """Several nodes for the deepspeed launcher, which knows of none but its own."""
+    for document in launches(run, "deepspeed"):
+        nodes = document.get("flags.num_nodes")
+        if nodes is None or (count(nodes) or 0) < 2 or document.get("hostfile"):
+            continue
+        if any(document.get(f"flags.{key}") for key in ("hostfile", "H", "no_ssh", "launcher")):
+            continue
+        yield Finding(
+            f"{nodes.value} nodes, and no hostfile that names them",
+            (nodes.label("only this node"),),
+            (
+                "without a hostfile the launcher takes the devices of its own machine",
+                "/job/hostfile is read where it is there",
+            ),
+            "give the launcher --hostfile with a line `NAME slots=8` for each node",
+        )

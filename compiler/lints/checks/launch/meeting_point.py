@@ -1,0 +1,296 @@
+"""Address and port at which processes meet."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.lines import at_offset, scripts
+from tunec.compiler.lints.facts.launch.scripts import count, launches, variable
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_ADDRESS_FLAGS: Final = ("flags.master_addr", "flags.main_process_ip", "environment.MASTER_ADDR")
+_FORMS: Final = (
+    (re.compile(r"\w+://.*"), "it begins with a scheme"),
+    (re.compile(r"[^@\s]+@\S+"), "a user stands before it"),
+    (re.compile(r"[^:\s]+:\d+"), "a port stands behind it, which has a setting of its own"),
+    (re.compile(r"\S+/.*"), "a path stands behind it"),
+    (re.compile(r".*\s.*"), "it has a blank"),
+)
+
+
+@rule(
+    "address-refused",
+    "error",
+    "init",
+    consumers=("torch",),
+    sources=(
+        (
+            "torch 2.13.0 distributed/elastic/rendezvous/static_tcp_rendezvous.py, "
+            "distributed/rendezvous.py: TCPStore(MASTER_ADDR, ...), by getaddrinfo"
+        ),
+        "huggingface/accelerate#1317 (main_process_ip with a user)",
+    ),
+)
+def address_refused(run: Run) -> Iterator[Finding]:
+    """The address of the first node is no name of a host."""
+    places = [*run.each("accelerate", "main_process_ip")]
+    places += [place for flag in _ADDRESS_FLAGS for place in run.each("launch", flag)]
+    for place in places:
+        why = _why(place)
+        if why is not None:
+            yield Finding(
+                f"{place.path.rpartition('.')[2]} {place.value} is no address: {why}",
+                (place.label("cannot be resolved"),),
+                ("every process looks this name up to meet the others",),
+                "write the host's name or number alone",
+            )
+
+
+def _why(place: Place) -> str | None:
+    text = place.word or ""
+    if "$" in text or text.count(":") > 1:  # not known, or a number of version 6
+        return None
+    return next((why for form, why in _FORMS if form.fullmatch(text)), None)
+
+
+_DRAWN: Final = re.compile(
+    r"--rdzv[_-]id[= ]\"?(\$\{?RANDOM\}?|\$\$|\$\((?:date|uuidgen|hostname)\b[^)]*\)|`date[^`]*`)"
+)
+"""What a shell says otherwise on each node, or at each start."""
+_OWN_PLACE: Final = re.compile(
+    r"\bsrun\b[^\n']*\b(?:ba|z)?sh\s+-l?c\s+'[^']*"
+    r"--(?P<flag>rdzv[_-]endpoint|master[_-]addr)[= ](?P<host>\$\(hostname[^)]*\)|\$\{?HOSTNAME\}?)"
+)
+"""In single quotes: the shell of each node says the name, and not the one that calls srun."""
+
+
+@rule(
+    "meeting-of-another-name",
+    "error",
+    "hang",
+    consumers=("torch",),
+    sources=(
+        (
+            "torch 2.13.0 distributed/run.py: --rdzv-id is a unique job id, shared by all nodes "
+            "participating in the job; --rdzv-endpoint is one place for all"
+        ),
+        "GNU Bash 5.2 manual, 3.1.2.2 Single Quotes: nothing is put in within them",
+    ),
+)
+def meeting_of_another_name(run: Run) -> Iterator[Finding]:
+    """Nodes meet under an id, or at an address, that each of them says otherwise."""
+    batches = {each.name for each in run.of("slurm")}
+    for document in scripts(run):
+        if document.name not in batches and _has_nodes(run, document):
+            yield from _drawn(document)
+        yield from _own_place(document)
+
+
+def _has_nodes(run: Run, document: Document) -> bool:
+    mine = (each for each in launches(run, "torchrun") if each.name == document.name)
+    return any((count(each.get("nodes")) or 0) > 1 for each in mine)
+
+
+def _drawn(document: Document) -> Iterator[Finding]:
+    """A batch script is run once, and srun hands its words to all nodes; others are run on each."""
+    for found in _DRAWN.finditer(document.text):
+        yield Finding(
+            f"--rdzv_id {found[1]} is another one on each node",
+            (
+                _meeting_label(
+                    document, found.start(1), found[1], "rdzv_id", "each node draws its own"
+                ),
+            ),
+            ("nodes of one run have the same id; each waits for others under its own",),
+            "write the same word for all nodes",
+        )
+
+
+def _own_place(document: Document) -> Iterator[Finding]:
+    for found in _OWN_PLACE.finditer(document.text):
+        host, flag = found["host"], found["flag"].replace("-", "_")
+        yield Finding(
+            f"--{flag} {host} is the name of each node itself",
+            (_meeting_label(document, found.start("host"), host, flag, "said on each node"),),
+            (
+                (
+                    "srun starts this shell on every node, and in single quotes that shell puts "
+                    "the name in: each node waits for the others at itself"
+                ),
+            ),
+            "set the first node's name before srun: $(scontrol show hostnames | head -n 1)",
+        )
+
+
+def _meeting_label(document: Document, start: int, word: str, flag: str, text: str) -> Label:
+    return replace(at_offset(document, start, len(word), text), path=f"flags.{flag}")
+
+
+_KEYS: Final = ("flags.master_port", "flags.main_process_port")
+_FIRST: Final = 1_024
+"""Linux ip-sysctl, ip_unprivileged_port_start."""
+_MOST: Final = 65_535
+_DEFAULT: Final = 29_500
+_BEHIND: Final = re.compile(r"(?<![&>|<])&(?![&>])[ \t]*(?:\n|$|;|#)")
+"""A command that the shell does not wait for."""
+
+
+@rule(
+    "port-taken",
+    "error",
+    "init",
+    consumers=("torch", "deepspeed", "accelerate"),
+    sources=(
+        (
+            "torch 2.13.0 distributed/run.py `run`: --master_port is 29500 where there are several "
+            "nodes, and a free port with one; deepspeed 0.19.8 "
+            "launcher/constants.py `TORCH_DISTRIBUTED_DEFAULT_PORT`; accelerate 1.15.0 "
+            "utils/launch.py `prepare_multi_gpu_env`: Tried to launch distributed communication on "
+            "port, but another process is utilizing it"
+        ),
+        "pytorch/pytorch#126510; thu-coai/CDial-GPT#103 (--master_port 66660)",
+    ),
+)
+def port_taken(run: Run) -> Iterator[Finding]:
+    """Two runs of one machine that meet at the same port, or a port that there is not."""
+    for place in _ports(run):
+        if type(place.value) is int and not 0 <= place.value <= _MOST:
+            yield Finding(
+                f"{place.value} is no port: the last is {_MOST}",
+                (place.label("refused"),),
+                (),
+                "write a number from 1024 to 65535",
+            )
+        elif type(place.value) is int and 0 < place.value < _FIRST:
+            yield Finding(
+                f"port {place.value} is one of the system's",
+                (place.label("refused to users"),),
+                (f"ports below {_FIRST} are for root: Permission denied, where root may not",),
+                "write a number from 1024 to 65535",
+                severity="warning",
+            )
+    for document in {each.name: each for each in launches(run)}.values():
+        yield from _shared(run, document)
+
+
+def _ports(run: Run) -> Iterator[Place]:
+    for document in launches(run):
+        yield from (place for key in _KEYS if (place := document.get(key)) is not None)
+    yield from run.each("accelerate", "main_process_port")
+
+
+def _shared(run: Run, script: Document) -> Iterator[Finding]:
+    """Runs that one script starts at once."""
+    mine = [
+        each
+        for each in launches(run, "torchrun", "deepspeed", "accelerate")
+        if each.name == script.name and not _meets_elsewhere(each)
+    ]
+    if len(mine) < 2 or len(_BEHIND.findall(script.text)) < 1:
+        return
+    taken: dict[int, Document] = {}
+    for document in mine:
+        port = _port(document)
+        if port in taken:
+            is_left_out = _takes_a_free_port(document) or _takes_a_free_port(taken[port])
+            if not (is_left_out and run.runs("torch>=2.13")):
+                yield _finding(taken[port], document, port, is_left_out=is_left_out)
+        elif port is not None:
+            taken[port] = document
+
+
+def _meets_elsewhere(document: Document) -> bool:
+    """Whether it chooses a free port, or is one of several nodes."""
+    free = ("flags.standalone", "flags.rdzv_endpoint", "flags.rdzv_backend", "hostfile")
+    return any(document.get(key) for key in free) or (count(document.get("nodes")) or 1) > 1
+
+
+def _port(document: Document) -> int | None:
+    place = next((place for key in _KEYS if (place := document.get(key)) is not None), None)
+    if place is None:
+        return None if any(key in document.unknown for key in _KEYS) else _DEFAULT
+    return place.value if type(place.value) is int and place.value else None
+
+
+def _takes_a_free_port(document: Document) -> bool:
+    """Whether a newer torchrun starts it, on one node, at a port that it chooses itself."""
+    return document.value("launcher") == "torchrun" and not any(map(document.get, _KEYS))
+
+
+def _finding(first: Document, second: Document, port: int, *, is_left_out: bool) -> Finding:
+    return Finding(
+        f"two runs that are started at once meet at port {port}",
+        (
+            _taken_label(second, "the port is taken", primary=True),
+            _taken_label(first, "", primary=False),
+        ),
+        (
+            f"{_DEFAULT} is the port where none is said",
+            "the second fails, or joins the first: address already in use",
+            *(("torchrun of torch 2.13 takes a free port instead",) * is_left_out),
+        ),
+        "give each run a port of its own",
+        severity="warning" if is_left_out else None,
+    )
+
+
+def _taken_label(document: Document, text: str, *, primary: bool) -> Label:
+    place = next((place for key in _KEYS if (place := document.get(key)) is not None), None)
+    place = place or document.get("launcher")
+    return (
+        place.label(text, primary=primary) if place else Label(text, document.start(), "", primary)
+    )
+
+
+_VARIABLE_FLAGS: Final = {
+    "MASTER_PORT": ("master_port", "29500"),
+    "MASTER_ADDR": ("master_addr", "127.0.0.1"),
+}
+_ELSEWHERE: Final = ("flags.standalone", "flags.rdzv_endpoint", "flags.rdzv_backend", "hostfile")
+
+
+@rule(
+    "port-variable-not-read",
+    "warning",
+    "silent",
+    consumers=("torch", "deepspeed"),
+    sources=(
+        (
+            "torch 2.13.0 distributed/run.py: --master-port is PET_MASTER_PORT or left out; `run`: "
+            "then 29500, or with one node a free port; the agent sets MASTER_PORT"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.19.8 launcher/launch.py: "
+            'current_env["MASTER_PORT"] = str(args.master_port)'
+        ),
+    ),
+)
+def port_variable_not_read(run: Run) -> Iterator[Finding]:
+    """A variable for the meeting point is set, and the launcher sets it itself."""
+    for document in launches(run, "torchrun", "deepspeed"):
+        if "$" in " ".join(_words(document)) or document.unknown:
+            continue
+        for name, (flag, otherwise) in _VARIABLE_FLAGS.items():
+            place = variable(document, name)
+            if place is None or str(place.value) == otherwise or place.value == "localhost":
+                continue
+            if document.get(f"flags.{flag}") or any(map(document.get, _ELSEWHERE)):
+                continue
+            launcher = document.value("launcher")
+            taken = "29500 or a free port" if launcher == "torchrun" else otherwise
+            met = taken if flag == "master_port" else otherwise
+            yield Finding(
+                f"{launcher} does not read {name}: processes meet at {met}",
+                (place.label(f"overwritten by --{flag}"),),
+                ("the launcher sets the variable for the processes that it starts",),
+                f"write --{flag} {place.value}",
+            )
+
+
+def _words(document: Document) -> list[str]:
+    return [str(each) for each in document.value("script", [])]

@@ -1,0 +1,252 @@
+"""Variables of the allocator, of threads and for debugging."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.scripts import count, launches, per_node, variable
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_NAMES: Final = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+_SWITCHES: Final = (
+    *("expandable_segments", "release_lock_on_cudamalloc", "pinned_use_cuda_host_register"),
+    "pinned_use_background_threads",
+)
+_LEAST_SPLIT: Final = 20
+_SINCE: Final = (("expandable_segments", "2.1"), ("pinned_use_background_threads", "2.5"))
+"""Settings, and a release before which none has them: pytorch/pytorch#135524, which brought the
+second, was opened in September 2024, behind torch 2.4."""
+
+
+@rule(
+    "allocator-setting-refused",
+    "error",
+    "load",
+    consumers=("torch",),
+    sources=(
+        (
+            "torch 2.13.0 c10/core/AllocatorConfig.cpp, AllocatorConfig.h `ConfigTokenizer`, "
+            "docs notes/cuda.rst: Optimizing memory usage with PYTORCH_CUDA_ALLOC_CONF"
+        ),
+        (
+            "torch 2.0.1 c10/cuda/CUDACachingAllocator.cpp `parseArgs`: Unrecognized "
+            "CachingAllocator option; jkulhanek/wild-gaussians#16"
+        ),
+    ),
+)
+def allocator_setting_refused(run: Run) -> Iterator[Finding]:
+    """A setting of torch's allocator that it does not take."""
+    seen = set[str]()
+    for document in launches(run):
+        for name in _NAMES:
+            place = variable(document, name)
+            if place is None or not isinstance(place.value, str) or str(place.span) in seen:
+                continue
+            seen.add(str(place.span))
+            for part in place.value.split(","):
+                why = _why(part.strip()) if "[" not in place.value else None
+                why = why or _too_new(run, part.partition(":")[0].strip())
+                if why is not None:
+                    yield _finding(place, name, *why)
+
+
+def _why(part: str) -> tuple[str, str] | None:
+    """What is wrong with one setting, and what it should be."""
+    key, given, value = part.partition(":")
+    if not part:
+        return None
+    if not given:
+        key, _, value = part.partition("=")
+        return f"`{part}` has no colon", f"{key}:{value or 'VALUE'}"
+    key, value = key.strip(), value.strip()
+    if key in _SWITCHES and value not in ("True", "False"):
+        return f"{key} is True or False, and not {value}", f"{key}:{value.title()}"
+    if key == "max_split_size_mb" and value.isdigit() and int(value) < _LEAST_SPLIT:
+        return f"{key} {value} is below {_LEAST_SPLIT}", f"{key}:128"
+    if key == "garbage_collection_threshold" and not _is_share(value):
+        return f"{key} {value} does not lie between 0 and 1", f"{key}:0.8"
+    return None
+
+
+def _too_new(run: Run, key: str) -> tuple[str, str] | None:
+    """What is wrong with a setting that the release that runs does not have."""
+    for name, since in _SINCE:
+        if key == name and run.runs(f"torch<{since}") is True:
+            return (
+                f"{run.release('torch')} has no {key}",
+                "max_split_size_mb:128, or take a newer one",
+            )
+    return None
+
+
+def _is_share(value: str) -> bool:
+    try:
+        return 0 < float(value) < 1
+    except ValueError:
+        return False
+
+
+def _finding(place: Place, name: str, why: str, mend: str) -> Finding:
+    return Finding(
+        f"{name}: {why}",
+        (place.label("refused"),),
+        ("it is read when the first tensor is put on a device",),
+        f"write {mend}",
+    )
+
+
+@rule(
+    "cpu-optimizer-on-one-thread",
+    "warning",
+    "slow",
+    consumers=("torch", "deepspeed"),
+    sources=(
+        (
+            "torch 2.13.0 distributed/run.py `config_from_args`: OMP_NUM_THREADS is set to 1 where "
+            "it is unset and nproc_per_node > 1"
+        ),
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py: num_cpu_threads_per_process, 1",
+        "deepspeed 0.19.8 csrc/includes/cpu_adam.h: #pragma omp parallel for",
+    ),
+)
+def cpu_optimizer_on_one_thread(run: Run) -> Iterator[Finding]:
+    """The optimizer runs on the CPU, and each process has one thread for it."""
+    offload = run.slot("zero.offload_optimizer")
+    where = run.place(offload)
+    if offload is None or offload.value not in ("cpu", "nvme"):
+        return
+    for document in launches(run, "torchrun", "accelerate", "deepspeed"):
+        place = _single(document)
+        if place is None:
+            continue
+        yield Finding(
+            "the offloaded optimizer gets one thread of each process",
+            (
+                place.label("OMP_NUM_THREADS is 1"),
+                *([where.label("steps on the CPU", primary=False)] if where else []),
+            ),
+            (
+                (
+                    "DeepSpeedCPUAdam shares its step among the threads of OpenMP: with one, the "
+                    "step takes as many times longer as there are cores for a process"
+                ),
+            ),
+            "export OMP_NUM_THREADS as cores divided by processes",
+        )
+
+
+def _single(document: Document) -> Place | None:
+    """Where it comes about that there is one thread."""
+    said = variable(document, "OMP_NUM_THREADS")
+    if said is not None:
+        return said if count(said) == 1 else None
+    if "environment.OMP_NUM_THREADS" in document.unknown or _leaves_threads(document):
+        return None
+    if document.value("launcher") == "accelerate":
+        threads = document.get("flags.num_cpu_threads_per_process")
+        is_one = threads is None or count(threads) == 1
+        return (threads or document.get("launcher")) if is_one else None
+    started = per_node(document)
+    return started[1] if started is not None and started[0] > 1 else None
+
+
+def _leaves_threads(document: Document) -> bool:
+    """deepspeed 0.14.5 to 0.19.8 launcher/launch.py sets the variable only to bind cores."""
+    return bool(document.value("launcher") == "deepspeed")
+
+
+_SHAPES: Final = "before each collective the processes gather the shapes of all, to compare them"
+
+_WHAT: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "CUDA_LAUNCH_BLOCKING": (("1",), "each kernel is waited for before the next is launched"),
+    "TORCH_DISTRIBUTED_DEBUG": (
+        ("detail",),
+        "each collective is checked by further ones among all processes before it runs",
+    ),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": (
+        ("1",),
+        "each tensor is allocated and freed by the driver, which waits for the device",
+    ),
+    "ACCELERATE_DEBUG_MODE": (("1", "true", "yes", "on", "y", "t"), _SHAPES),
+}
+
+
+@rule(
+    "debugging-left-on",
+    "warning",
+    "slow",
+    consumers=("torch", "accelerate"),
+    sources=(
+        "NVIDIA CUDA C++ Programming Guide 12.6, CUDA_LAUNCH_BLOCKING",
+        (
+            "torch 2.13 documentation, distributed, TORCH_DISTRIBUTED_DEBUG: DETAIL may impact the "
+            "performance; notes/cuda, PYTORCH_NO_CUDA_MEMORY_CACHING"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/launch.py: ACCELERATE_DEBUG_MODE by --debug; "
+            "utils/operations.py `verify_operation`"
+        ),
+    ),
+)
+def debugging_left_on(run: Run) -> Iterator[Finding]:
+    """A variable that is for finding faults is set for a whole run."""
+    yield from _of_accelerate(run)
+    for document in launches(run):
+        for name, (words, why) in _WHAT.items():
+            place = variable(document, name)
+            if place is not None and str(place.value).lower() in words:
+                yield Finding(
+                    f"{name}={place.value} slows the whole run",
+                    (place.label("left on"),),
+                    (why,),
+                    "remove it when the fault is found",
+                )
+
+
+def _of_accelerate(run: Run) -> Iterator[Finding]:
+    """The same variable by accelerate's file or flag, of which `no` by itself has no effect."""
+    places = (*run.each("accelerate", "debug"), *run.each("launch", "flags.debug"))
+    for place in places:
+        is_several = place.document.value("distributed_type") not in ("NO", "no", False)
+        is_text = place.document.kind == "accelerate" and isinstance(place.value, str)
+        if (place.value is True or (is_text and place.value)) and is_several:
+            yield Finding(
+                f"{place.path.removeprefix('flags.')} slows the whole run",
+                (place.label("left on"),),
+                (_SHAPES, *(("the launcher asks only whether something is written",) * is_text)),
+                "remove it when the fault is found",
+            )
+
+
+_NEW: Final = "PYTORCH_ALLOC_CONF"
+_OLD: Final = "PYTORCH_CUDA_ALLOC_CONF"
+
+
+@rule(
+    "variable-of-a-newer-torch",
+    "error",
+    "silent",
+    consumers=("torch",),
+    sources=(
+        "torch 2.0 to 2.7 c10/cuda/CUDAAllocatorConfig.cpp: PYTORCH_CUDA_ALLOC_CONF alone",
+        "torch 2.13.0 c10/core/AllocatorConfig.cpp: both names; pytorch/pytorch#183387",
+    ),
+)
+def variable_of_a_newer_torch(run: Run) -> Iterator[Finding]:
+    """The allocator's new variable, with a torch that reads the old one alone."""
+    if run.runs("torch<2.8") is not True:
+        return
+    seen = set[str]()
+    for document in launches(run):
+        place = variable(document, _NEW)
+        if place is None or variable(document, _OLD) is not None or str(place.span) in seen:
+            continue
+        seen.add(str(place.span))
+        yield Finding(
+            f"{run.release('torch')} does not read {_NEW}",
+            (place.key_label("not a variable that is read"),),
+            (f"the allocator's variable is {_OLD}; the other name is younger",),
+            f"write {_OLD}",
+        )

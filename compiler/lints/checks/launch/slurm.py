@@ -1,0 +1,306 @@
+"""Directives of a Slurm batch script."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.wording import nearly
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.lines import at_line, lines
+from tunec.compiler.lints.facts.launch.scripts import (
+    batch_of,
+    count,
+    is_unknown,
+    launches,
+    per_node,
+)
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_DIRECTIVE_OPTIONS: Final = re.compile(r"#SBATCH[ \t]+(\S.*)")
+_APART: Final = re.compile(r"#[ \t]+SBATCH[ \t]+--?([a-z][\w-]*)")
+_TEXT: Final = re.compile(r"""(?<!<)<<-?\s*["'\\]?([A-Za-z_]\w*)""")
+_VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
+
+
+@rule(
+    "batch-directive-not-read",
+    "error",
+    "silent",
+    consumers=("slurm",),
+    sources=(
+        (
+            "Slurm 24.05 sbatch manual page, DESCRIPTION: options preceded with #SBATCH before any "
+            "executable commands; processing stops at the first non-comment non-whitespace line"
+        ),
+    ),
+)
+def batch_directive_not_read(run: Run) -> Iterator[Finding]:
+    """A line of options for Slurm that sbatch does not read, or not as it is meant."""
+    for document in run.of("slurm"):
+        began: tuple[int, str] | None = None
+        for number, line in _of_the_script(lines(document)):
+            options = _DIRECTIVE_OPTIONS.match(line)
+            if options is None:
+                apart = _APART.match(line)
+                if began is None and apart is not None:
+                    yield from _apart(document, number, line, apart[1])
+                if began is None and line.strip() and not line.lstrip().startswith("#"):
+                    began = number, line
+                continue
+            if began is not None:
+                yield _late(document, number, line, began)
+            elif (variable := _VARIABLE.search(options[1])) is not None:
+                yield _literal(document, number, line, variable[0])
+
+
+def _of_the_script(every: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The lines without texts that the script writes elsewhere, as another job's script is."""
+    end: str | None = None
+    for number, line in every:
+        if end is not None:
+            end = None if line.strip() == end else end
+            continue
+        yield number, line
+        begun = None if line.lstrip().startswith("#") else _TEXT.search(line)
+        end = begun[1] if begun is not None else None
+
+
+def _late(document: Document, number: int, line: str, began: tuple[int, str]) -> Finding:
+    return Finding(
+        f"`{line.strip()}` stands behind the first command, and sbatch does not read it",
+        (
+            at_line(document, number, 0, len(line), "a comment"),
+            at_line(document, began[0], 0, len(began[1]), "the first command", primary=False),
+        ),
+        ("sbatch stops looking for options at the first line that is neither empty nor a comment",),
+        "move every #SBATCH line above the first command",
+    )
+
+
+def _apart(document: Document, number: int, line: str, option: str) -> Iterator[Finding]:
+    """`# SBATCH`, unless another line says the option, and this one is out of use."""
+    if document.get(option.replace("-", "_")) is None:
+        yield Finding(
+            f"`{line.strip()}` is a comment: sbatch reads #SBATCH without a blank",
+            (at_line(document, number, 0, len(line), "not read"),),
+            (),
+            "write #SBATCH, or remove the line",
+            severity="warning",
+        )
+
+
+def _literal(document: Document, number: int, line: str, name: str) -> Finding:
+    return Finding(
+        f"`{line.strip()}` is taken literally: sbatch does not put in {name}",
+        (at_line(document, number, line.index(name), len(name), "not replaced"),),
+        ("sbatch reads the options before any shell runs the script",),
+        "write the value itself, or give the option to sbatch on the command line",
+        consequence="init",
+    )
+
+
+_MISSPELT_OPTIONS: Final = frozenset(
+    {
+        *("account", "acctg_freq", "array", "batch", "begin", "chdir", "cluster_constraint"),
+        *("bb", "bbf", "clusters", "comment", "constraint", "container", "container_id"),
+        *("contiguous", "core_spec"),
+        *("cores_per_socket", "cpu_freq", "cpus_per_gpu", "cpus_per_task", "deadline"),
+        *("delay_boot", "dependency", "distribution", "error", "exclude", "exclusive", "export"),
+        *("export_file", "extra", "extra_node_info", "get_user_env", "gid", "gpu_bind"),
+        *("gpu_freq", "gpus", "gpus_per_node", "gpus_per_socket", "gpus_per_task", "gres"),
+        *("gres_flags", "help", "hint", "hold", "ignore_pbs", "input", "job_name"),
+        *("kill_on_invalid_dep", "licenses", "mail_type", "mail_user", "mcs_label", "mem"),
+        *("mem_bind", "mem_per_cpu", "mem_per_gpu", "mincpus", "network", "nice", "no_kill"),
+        *("no_requeue", "nodefile", "nodelist", "nodes", "ntasks", "ntasks_per_core"),
+        *("ntasks_per_gpu", "ntasks_per_node", "ntasks_per_socket", "ntasks_per_tres"),
+        *("oom_kill_step", "open_mode", "output"),
+        *("overcommit", "oversubscribe", "parsable", "partition", "power", "prefer", "priority"),
+        *("profile", "propagate", "qos", "quiet", "reboot", "requeue", "reservation"),
+        *("resv_ports", "segment", "signal", "sockets_per_node", "spread_job", "stepmgr"),
+        *("switches", "test_only", "thread_spec", "threads_per_core", "time", "time_min", "tmp"),
+        *("tres_bind", "tres_per_task", "uid", "usage", "use_min_nodes", "verbose", "wait"),
+        *("wait_all_nodes", "wckey", "wrap"),
+    }
+)
+_LIKE: Final = 0.85
+
+
+@rule(
+    "batch-option-misspelt",
+    "error",
+    "parse",
+    consumers=("slurm",),
+    sources=("Slurm 24.05 sbatch manual page, OPTIONS; getopt_long takes the beginning of a name",),
+)
+def batch_option_misspelt(run: Run) -> Iterator[Finding]:
+    """An option for Slurm that is nearly one of sbatch's."""
+    for document in run.of("slurm"):
+        for name, place in document.found.items():
+            near = _near(name) if "." not in name else None
+            if near is not None:
+                yield _option_finding(place, near)
+
+
+def _near(name: str) -> str | None:
+    """The option that is meant; None for a known one, its beginning, or one of a plugin's."""
+    if any(each.startswith(name) for each in _MISSPELT_OPTIONS):
+        return None
+    return nearly(name, _MISSPELT_OPTIONS, _LIKE)
+
+
+def _option_finding(place: Place, near: str) -> Finding:
+    name = place.path.replace("_", "-")
+    return Finding(
+        f"sbatch has no option --{name}",
+        (place.key_label("not known"),),
+        (f"sbatch: unrecognized option '--{name}': the job is not taken",),
+        f"did you mean --{near.replace('_', '-')}?",
+    )
+
+
+_DEVICES: Final = re.compile(r"(?:(?:gres/)?gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,6})(?:\(.*\))?")
+
+
+@rule(
+    "more-than-allocated",
+    "error",
+    "init",
+    consumers=("torch", "accelerate", "deepspeed"),
+    sources=(
+        (
+            "Slurm 24.05 sbatch manual page: --gres, --gpus-per-node, --gpus, --gpus-per-task, "
+            "--nodes; gres.conf manual page: CUDA_VISIBLE_DEVICES is set to the devices of the job"
+        ),
+        "torch 2.13.0 distributed/run.py: --nnodes, --nproc_per_node",
+    ),
+)
+def more_than_allocated(run: Run) -> Iterator[Finding]:
+    """A launcher starts more processes or nodes than Slurm gives the job."""
+    for document in launches(run, "torchrun", "accelerate", "deepspeed"):
+        batch = batch_of(run, document)
+        if batch is None:
+            continue
+        started, given = per_node(document) or of_file(run, document), _given(run, batch)
+        if started is not None and given is not None and started[0] > given[0]:
+            yield _devices(*started, *given)
+        nodes, allocated = document.get("nodes"), batch.get("nodes")
+        wanted, have = count(nodes), count(allocated)
+        if nodes and allocated and wanted and have and wanted > have:
+            yield _nodes(nodes, allocated)
+
+
+def of_file(run: Run, document: Document) -> tuple[int, Place] | None:
+    """Processes of a node by accelerate's file, where its command says no number."""
+    files = run.of("accelerate") if document.value("launcher") == "accelerate" else ()
+    said = ("processes", "flags.num_processes", "nodes", "flags.num_machines")
+    if len(files) != 1 or any(document.get(key) or is_unknown(document, key) for key in said):
+        return None
+    place = files[0].get("num_processes")
+    number, nodes = count(place), count(files[0].get("num_machines")) or 1
+    return (number // nodes, place) if number and place and number % nodes == 0 else None
+
+
+def _given(run: Run, batch: Document) -> tuple[int, Place] | None:
+    """Devices of a node in the step that srun starts, else in the job."""
+    steps = [each for each in launches(run, "srun") if each.name == batch.name]
+    for place in (each.get(f"flags.{key}") for each in steps for key in ("gpus_per_node", "gres")):
+        found = _DEVICES.fullmatch(str(place.value)) if place is not None else None
+        if place is not None and found is not None and len(steps) == 1:
+            return int(found[1]), place
+    return given_to(batch)
+
+
+def given_to(batch: Document) -> tuple[int, Place] | None:
+    """Devices of a node."""
+    for key in ("gpus_per_node", "gres"):
+        place = batch.get(key)
+        found = _DEVICES.fullmatch(str(place.value)) if place else None
+        if place is not None and found is not None and (key != "gres" or "gpu" in str(place.value)):
+            return int(found[1]), place
+    return _of_job(batch) or _of_task(batch)
+
+
+def _of_job(batch: Document) -> tuple[int, Place] | None:
+    """`--gpus`: devices of the whole job."""
+    place, nodes = batch.get("gpus"), count(batch.get("nodes"))
+    found = _DEVICES.fullmatch(str(place.value)) if place else None
+    if place is None or found is None or nodes is None or int(found[1]) % nodes:
+        return None
+    return int(found[1]) // nodes, place
+
+
+def _of_task(batch: Document) -> tuple[int, Place] | None:
+    """`--gpus-per-task`: what the one task of a node sees."""
+    place, tasks = batch.get("gpus_per_task"), batch.get("ntasks_per_node")
+    found = _DEVICES.fullmatch(str(place.value)) if place else None
+    if place is None or found is None or tasks is None or count(tasks) != 1:
+        return None
+    return int(found[1]), place
+
+
+def _devices(number: int, place: Place, have: int, given: Place) -> Finding:
+    return Finding(
+        f"{number} processes on a node, and Slurm gives {have} devices",
+        (place.label(f"{number} processes"), given.label(f"{have} devices", primary=False)),
+        ("process n takes device n of the job: none is there, or it is taken",),
+        f"ask for {number} devices, or start {have} processes",
+    )
+
+
+def _nodes(nodes: Place, allocated: Place) -> Finding:
+    return Finding(
+        f"{nodes.value} nodes are waited for, and Slurm gives {allocated.value}",
+        (nodes.label("waits for all"), allocated.label("nodes of the job", primary=False)),
+        ("the rendezvous waits for nodes that never come",),
+        "say the same number",
+        consequence="hang",
+    )
+
+
+_ASKING: Final = (
+    *("gres", "gpus", "gpus_per_node", "gpus_per_task", "gpus_per_socket", "tres_per_node"),
+    *("tres_per_task", "exclusive"),
+)
+
+
+@rule(
+    "no-device-asked-for",
+    "warning",
+    "init",
+    consumers=("slurm",),
+    sources=(
+        (
+            "Slurm 24.05 gres.conf and sbatch manual pages: a job is given no generic resources "
+            "unless it requests them with --gres or --gpus"
+        ),
+    ),
+)
+def no_device_asked_for(run: Run) -> Iterator[Finding]:
+    """A job that trains on several devices and asks Slurm for none."""
+    for document in launches(run, "torchrun", "accelerate", "deepspeed"):
+        batch, started = batch_of(run, document), per_node(document)
+        if batch is None or started is None or started[0] < 2:
+            continue
+        if any(batch.get(key) for key in _ASKING) or _asks(run, document.name):
+            continue
+        if document.get("flags.cpu") or document.value("flags.use_cpu"):
+            continue
+        yield _device_finding(batch, *started)
+
+
+def _asks(run: Run, name: str) -> bool:
+    """Whether a step asks for itself."""
+    steps = (each for each in launches(run, "srun") if each.name == name)
+    return any(each.get(f"flags.{key}") for each in steps for key in _ASKING)
+
+
+def _device_finding(batch: Document, number: int, place: Place) -> Finding:
+    first = next(iter(batch.found.values()))
+    return Finding(
+        f"{number} processes on a node, and no device is asked for",
+        (place.label(f"{number} processes"), first.key_label("asks for none", primary=False)),
+        ("a job sees the devices that it asks for; some partitions give some unasked",),
+        f"add #SBATCH --gres=gpu:{number}",
+    )

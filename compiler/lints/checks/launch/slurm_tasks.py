@@ -1,0 +1,415 @@
+"""Tasks, srun and requeuing under Slurm."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.frontend.shell_launch import STARTERS
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.launch.lines import at_line, lines
+from tunec.compiler.lints.facts.launch.scripts import (
+    batch_of,
+    count,
+    launches,
+    may_start,
+    per_node,
+    variable,
+)
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_REMOTE: Final = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush|parallel|ray|orterun)\b")
+
+
+@rule(
+    "nodes-without-srun",
+    "error",
+    "silent",
+    consumers=("slurm",),
+    sources=(
+        (
+            "Slurm 24.05 sbatch manual page, DESCRIPTION: when the job allocation is granted, "
+            "Slurm "
+            "runs a single copy of the batch script on the first node in the set of allocated nodes"
+        ),
+    ),
+)
+def nodes_without_srun(run: Run) -> Iterator[Finding]:
+    """A job of several nodes whose script starts its command on the first one only."""
+    for document in launches(run, "torchrun", "accelerate", "python"):
+        batch = batch_of(run, document)
+        nodes = batch.get("nodes") if batch is not None else None
+        if nodes is None or (count(nodes) or 0) < 2 or _REMOTE.search(_commands(document.text)):
+            continue
+        launcher, own = document.get("launcher"), count(document.get("nodes")) or 1
+        yield Finding(
+            f"{nodes.value} nodes, and the command runs on the first only",
+            (
+                *([launcher.label("on the first node")] if launcher else []),
+                nodes.label(f"{nodes.value} nodes", primary=False),
+            ),
+            (
+                "a batch script runs on the first node of its job; srun starts a command on all",
+                *(
+                    ("the first node waits for the others",)
+                    if own > 1
+                    else ("the other nodes stay idle",)
+                ),
+            ),
+            "write srun before it",
+            consequence="hang" if own > 1 else None,
+        )
+
+
+def _commands(text: str) -> str:
+    """The lines that are no comments."""
+    return "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
+
+
+_LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
+_HOSTS: Final = ("flags.H", "flags.host", "flags.hosts")
+_OF_HOSTS: Final = ("hostfile", "flags.map_by")
+_VARIABLE: Final = re.compile(
+    r"--nproc[-_]per[-_]node[= ]\"?\$\{?(SLURM_(?:NTASKS_PER_NODE|GPUS_PER_NODE|GPUS_ON_NODE))\b"
+)
+_PROCESSES_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "SLURM_NTASKS_PER_NODE": ("ntasks_per_node",),
+    "SLURM_GPUS_PER_NODE": ("gpus_per_node",),
+    "SLURM_GPUS_ON_NODE": ("gpus_per_node", "gres"),
+}
+"""Slurm 24.05 sbatch manual page, output environment variables: the options that set each."""
+_ONE_A_NODE: Final = {"srun": "--ntasks-per-node 1", "mpirun": "-npernode 1"}
+
+
+@rule(
+    "processes-started-twice",
+    "error",
+    "hang",
+    consumers=("torch", "accelerate", "deepspeed"),
+    sources=(
+        "Slurm 24.05 srun manual page: --ntasks-per-node, SLURM_NTASKS_PER_NODE from sbatch",
+        "Open MPI 5.0 mpirun manual page: -np copies of the program, -npernode on each node",
+        "torch 2.13.0 distributed/run.py: one agent a node, which starts nproc_per_node workers",
+    ),
+)
+def processes_started_twice(run: Run) -> Iterator[Finding]:
+    """Slurm or MPI starts a launcher for each device, and the launcher a process for each again."""
+    yield from _within(run)
+    for document in launches(run, *STARTERS):
+        inner = next(
+            (each for each in launches(run, *_LAUNCHERS) if may_start(document, each)), None
+        )
+        started = (per_node(inner) or _by_variable(run, inner)) if inner else None
+        tasks = _processes_tasks(run, document, inner)
+        if tasks is None or started is None or tasks[0] < 2 or started[0] < 2:
+            continue
+        yield _processes_finding(str(document.value("launcher")), tasks, started)
+
+
+def _by_variable(run: Run, inner: Document) -> tuple[int, Place] | None:
+    """Processes by a variable that Slurm sets from the batch script's own options."""
+    batch, said, at = batch_of(run, inner), _VARIABLE.search(inner.text), inner.get("launcher")
+    if batch is None or said is None or at is None:
+        return None
+    number = next(
+        (each for key in _PROCESSES_OPTIONS[said[1]] if (each := count(batch.get(key)))), None
+    )
+    return None if number is None else (number, at)
+
+
+def _processes_finding(
+    starter: str, tasks: tuple[int, Place], started: tuple[int, Place]
+) -> Finding:
+    every = tasks[0] * started[0]
+    return Finding(
+        f"{starter} starts {tasks[0]} tasks on a node, and each starts {started[0]} processes",
+        (
+            tasks[1].label(f"{tasks[0]} launchers"),
+            started[1].label(f"{started[0]} processes each", primary=False),
+        ),
+        (
+            (
+                f"{tasks[0]} x {started[0]} = {every} processes on a node, and the launchers wait "
+                "for each other's port"
+            ),
+        ),
+        f"use {_ONE_A_NODE[starter]} with the launcher, or {starter} without it",
+    )
+
+
+def _within(run: Run) -> Iterator[Finding]:
+    """A launcher whose script is a launcher, once for each process."""
+    for document in launches(run, *_LAUNCHERS):
+        script, number = document.get("script"), per_node(document)
+        words = script.value if script is not None and isinstance(script.value, list) else []
+        if script is None or not words or str(words[0]) not in _LAUNCHERS:
+            continue
+        times = f"{number[0]} times on a node" if number else "once for each device"
+        yield Finding(
+            f"{document.value('launcher')} starts {words[0]} {times}",
+            (script.label("a launcher by itself"),),
+            ("each starts its processes, and all want the same port and devices",)
+            if document.get("flags.no_python")
+            else (f"python says: can't open file '{words[0]}'",),
+            f"leave one of them out: {document.value('launcher')} starts the script itself",
+            consequence=None if document.get("flags.no_python") else "parse",
+        )
+
+
+def _processes_tasks(
+    run: Run, document: Document, inner: Document | None
+) -> tuple[int, Place] | None:
+    """Tasks on a node, by the starter's own flags or else by the batch script's."""
+    if document.value("launcher") == "mpirun":
+        return _of_mpi(document, inner)
+    own = per_node(document)
+    if own is not None or document.get("processes") is not None:
+        return own
+    batch = batch_of(run, document)
+    if batch is None:
+        return None
+    place = batch.get("ntasks_per_node")
+    number = count(place)
+    if place is not None:
+        return (number, place) if number else None
+    place, nodes = batch.get("ntasks"), count(batch.get("nodes")) or 1
+    number = count(place)
+    return (number // nodes, place) if number and place else None
+
+
+def _of_mpi(document: Document, inner: Document | None) -> tuple[int, Place] | None:
+    """Copies on a node: `-npernode`, or all over the hosts that it or the launcher names."""
+    place = document.get("per_node")
+    number = count(place)
+    if place is not None:
+        return (number, place) if number else None
+    place = document.get("processes")
+    number, nodes = count(place), _nodes(document, inner)
+    return (number // nodes, place) if number and place and nodes else None
+
+
+def _nodes(document: Document, inner: Document | None) -> int | None:
+    """Nodes of the run; None where a file says it that was not read."""
+    hosts = next((each for key in _HOSTS if (each := document.value(key))), None)
+    if isinstance(hosts, str):
+        return len(hosts.split(","))
+    said = count(inner.get("nodes")) if inner is not None else None
+    if said is not None:
+        return said
+    return None if any(document.get(key) for key in _OF_HOSTS) else 1
+
+
+_RESUME = ("resume_from_checkpoint", "auto_resume_from_checkpoints", "auto_resume_from_checkpoint")
+
+
+@rule(
+    "requeued-from-the-start",
+    "warning",
+    "silent",
+    consumers=("transformers", "axolotl", "llamafactory"),
+    sources=(
+        "Slurm 24.05 sbatch manual page: --requeue, the batch script is initiated from its start",
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `resume_from_checkpoint`: not used by "
+            "Trainer directly, meant for the scripts; trainer.py `train`: anew without it"
+        ),
+        (
+            "llamafactory 0.9.5 hparams/parser.py `get_train_args`: get_last_checkpoint unless "
+            "overwrite_output_dir; axolotl 0.19.0 train.py `determine_resume_checkpoint`"
+        ),
+    ),
+)
+def requeued_from_the_start(run: Run) -> Iterator[Finding]:
+    """Slurm starts a job again that does not go on where it was."""
+    for batch in run.of("slurm"):
+        again = batch.get("requeue")
+        if again is None or again.value is False:
+            continue
+        documents = run.of("hf", *TRL, "llamafactory", "axolotl")
+        mine = [each for each in documents if not each.is_view]
+        if any(_resumes(each) for each in mine):
+            continue
+        for document in mine:
+            found = _anew(document)
+            if found is not None:
+                yield _requeued_finding(again, *found)
+                break
+
+
+def _resumes(document: Document) -> bool:
+    said = (document.value(key) for key in _RESUME)
+    return any(each not in (None, False, "") for each in said) or bool(
+        document.unknown & set(_RESUME)
+    )
+
+
+def _anew(document: Document) -> tuple[Place | None, str] | None:
+    """What makes it begin again, and why; None where its program looks for a checkpoint."""
+    over, saves = document.get("overwrite_output_dir"), document.get("save_strategy")
+    if over is not None and over.value is True:
+        return over, "the directory is written over: no checkpoint in it is looked for"
+    if saves is not None and saves.value in ("no", False):
+        return saves, "no checkpoint is ever written"
+    if document.kind == "llamafactory":
+        return None  # it takes the last checkpoint of output_dir by itself
+    if document.kind == "axolotl":
+        return None, "Axolotl resumes only where auto_resume_from_checkpoints asks for it"
+    return None, "the trainer resumes only where it is told, unless the script does"
+
+
+def _requeued_finding(again: Place, beside: Place | None, why: str) -> Finding:
+    return Finding(
+        "the job is requeued, and begins from the start each time",
+        (
+            again.key_label("Slurm runs the script again from its first line"),
+            *([beside.label("", primary=False)] if beside is not None else []),
+        ),
+        (why, "hours of work are lost at each preemption, and nothing reports it"),
+        "resume: resume_from_checkpoint, or auto_resume_from_checkpoints: true for Axolotl",
+    )
+
+
+_USED: Final = re.compile(r"\$(?:\{(SLURM_\w+)\}|(SLURM_\w+))")
+_FLAG: Final = re.compile(r"--([\w-]+)[= ]\"?\Z")
+_IDLE: Final = re.compile(r"\s*(?:#|(?:echo|printf|if|elif|while|test|\[\[?)(?:\s|\Z))")
+"""Lines that start nothing with what a variable holds: they show it, or ask for it."""
+_SLURM_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "SLURM_GPUS_PER_NODE": (("gpus_per_node",), ("gres", "gpus", "gpus_per_task")),
+    "SLURM_GPUS": (("gpus",), ("gres", "gpus_per_node", "gpus_per_task")),
+    "SLURM_GPUS_PER_TASK": (("gpus_per_task",), ("gres", "gpus", "gpus_per_node")),
+    "SLURM_NTASKS_PER_NODE": (("ntasks_per_node",), ("ntasks",)),
+}
+"""Of each variable the options that set it, and those by which the same is asked for otherwise."""
+
+
+@rule(
+    "slurm-variable-unset",
+    "error",
+    "init",
+    consumers=("slurm",),
+    sources=(
+        (
+            "Slurm 24.05 sbatch manual page, OUTPUT ENVIRONMENT VARIABLES: SLURM_GPUS_PER_NODE, "
+            "SLURM_GPUS, SLURM_GPUS_PER_TASK, SLURM_NTASKS_PER_NODE: only set if the option is "
+            "specified"
+        ),
+        "torch 2.13.0 distributed/run.py: Unsupported nproc_per_node value",
+    ),
+)
+def slurm_variable_unset(run: Run) -> Iterator[Finding]:
+    """A script takes a number from a variable that Slurm sets for an option which is not given."""
+    for document in run.of("launch"):
+        batch = batch_of(run, document)
+        if batch is None or document is not _first(run, document):
+            continue
+        for number, line in lines(document):
+            if not _IDLE.match(line):
+                yield from _of_line(document, batch, number, line)
+
+
+def _first(run: Run, document: Document) -> Document:
+    return next(each for each in run.of("launch") if each.name == document.name)
+
+
+def _of_line(document: Document, batch: Document, number: int, line: str) -> Iterator[Finding]:
+    for found in _USED.finditer(line):
+        name = found[1] or found[2]
+        given, otherwise = _SLURM_OPTIONS.get(name, ((), ()))
+        instead = next((key for key in otherwise if batch.get(key)), None)
+        is_given = not given or any(batch.get(key) for key in given) or f"{name}=" in document.text
+        if is_given or instead is None or _is_of_a_step(document.text, line, found.start()):
+            continue
+        option = given[0].replace("_", "-")
+        yield Finding(
+            f"{name} is not set: the job asks by --{instead.replace('_', '-')}",
+            (_label(document, number, line, found),),
+            (f"Slurm sets it where --{option} is given",),
+            f"write #SBATCH --{option}=..., or the number itself",
+        )
+
+
+def _label(document: Document, number: int, line: str, found: re.Match[str]) -> Label:
+    """A label at the variable, under the name of the flag that it is given to."""
+    label = at_line(document, number, found.start(), len(found[0]), "empty")
+    flag = _FLAG.search(line[: found.start()])
+    return label if flag is None else replace(label, path=f"flags.{flag[1].replace('-', '_')}")
+
+
+def _is_of_a_step(text: str, line: str, at: int) -> bool:
+    """Whether srun gives the option itself, or the variable is only put in within single quotes."""
+    is_quoted = line.count("'", 0, at) % 2 == 1
+    return is_quoted or re.search(r"\bsrun\b[^\n]*--(gpus|ntasks)", text) is not None
+
+
+_TASKS: Final = ("ntasks_per_node", "ntasks")
+_RANKS: Final = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+_TOLD: Final = ("SLURM_PROCID", "SLURM_LOCALID", "RANK=", "init_distributed", "PMI_")
+"""Words of a script that tells the processes their numbers in another way."""
+
+
+@rule(
+    "tasks-train-apart",
+    "error",
+    "silent",
+    consumers=("accelerate", "transformers"),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 state.py `PartialState`: distributed where LOCAL_RANK is "
+            "set (or, on the CPU, the variables of an MPI)"
+        ),
+        "Slurm 24.05 srun manual page, output environment variables: SLURM_PROCID, SLURM_LOCALID",
+    ),
+)
+def tasks_train_apart(run: Run) -> Iterator[Finding]:
+    """Slurm or MPI starts several tasks that do not know of each other."""
+    starters = tuple(launches(run, *STARTERS))
+    for document in launches(run, "python"):
+        trainers = [each for each in run.of("trainer") if each.name == document.name]
+        starter = next((each for each in starters if may_start(each, document)), None)
+        place = document.get("launcher")
+        tasks = _tasks_apart(run, starter) if starter is not None else None
+        if starter is None or not trainers or tasks is None or place is None:
+            continue
+        is_mpi = starter.value("launcher") == "mpirun"
+        if is_mpi and (run.of("deepspeed") or _meet_by_mpi(trainers)):
+            continue
+        if any(variable(document, name) for name in _RANKS) or _is_told(document):
+            continue
+        yield Finding(
+            f"{tasks.value} tasks run the script, each as a run of its own",
+            (place.label("has no RANK"), tasks.label("", primary=False)),
+            (
+                (
+                    "the Trainer takes its number from RANK and LOCAL_RANK, which "
+                    f"{starter.value('launcher')} does not set"
+                ),
+                "each task trains on all samples, and writes to the same directory",
+            ),
+            "start the processes of a node by torchrun --nproc_per_node"
+            if is_mpi
+            else "start one task a node, and torchrun in it: "
+            "srun --ntasks-per-node=1 torchrun --nproc_per_node ...",
+        )
+
+
+def _meet_by_mpi(trainers: list[Document]) -> bool:
+    """Whether processes of MPI may find each other: on the CPU, or by DeepSpeed's engine."""
+    keys = ("use_cpu", "no_cuda", "use_ipex", "ddp_backend", "deepspeed")
+    return any(each.value(key) for each in trainers for key in keys)
+
+
+def _tasks_apart(run: Run, document: Document) -> Place | None:
+    """Where several tasks are asked for."""
+    if document.value("launcher") == "mpirun":
+        counts = (document.get(key) for key in ("processes", "per_node"))
+        return next((each for each in counts if (count(each) or 1) > 1), None)
+    batch = batch_of(run, document)
+    found = (batch.get(key) for key in _TASKS) if batch is not None else ()
+    return next((each for each in found if (count(each) or 1) > 1), None)
+
+
+def _is_told(document: Document) -> bool:
+    return any(word in document.text for word in _TOLD)

@@ -1,0 +1,262 @@
+"""Chat templates and data of LLaMA-Factory."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.llamafactory.template_names import since, template_names
+from tunec.compiler.lints.facts.llamafactory.templates import sees, templates_of
+from tunec.compiler.lints.facts.lora import last, loras
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "template-of-another-family",
+    "warning",
+    "silent",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 extras/constants.py `register_model_group`; "
+            "data/template.py `get_template_and_fix_tokenizer`; data/mm_plugin.py: This model "
+            "does not support image input"
+        ),
+    ),
+)
+def template_of_another_family(run: Run) -> Iterator[Finding]:
+    """The template is another family's."""
+    for document in run.of("llamafactory"):
+        at, model = document.get("template"), document.get("model_name_or_path")
+        if document.is_view or at is None or model is None or document.value("stage") == "pt":
+            continue
+        fitting = templates_of(model.value) if isinstance(model.value, str) else ()
+        if not fitting or at.value in fitting or not isinstance(at.value, str):
+            continue
+        note = (
+            "this one handles images: others refuse them"
+            if sees(fitting[0])
+            else "turns end in other tokens than the model was tuned to, also when it is served"
+        )
+        yield Finding(
+            f"template {at.value} for {model.value}",
+            (at.label("another family's"), model.label("", primary=False)),
+            (f"LLaMA-Factory's own template for this model is {fitting[0]}", note),
+            f"write template: {fitting[0]}",
+            Fix((at.replaced(fitting[0]),), "unsafe"),
+        )
+
+
+@rule(
+    "template-of-another-release",
+    "error",
+    "load",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.8.3 to 0.9.5 data/template.py `get_template_and_fix_tokenizer`: "
+            "Template ... does not exist; `register_template`"
+        ),
+    ),
+)
+def template_of_another_release(run: Run) -> Iterator[Finding]:
+    """A template that the release of LLaMA-Factory does not have."""
+    for document in run.of("llamafactory"):
+        at = document.get("template")
+        if document.is_view or at is None or not isinstance(at.value, str):
+            continue
+        release = run.release("llamafactory")
+        names = template_names(str(release.version))
+        is_early = run.runs("llamafactory<0.8.3")
+        # a later release may have brought what is like no name that is known
+        is_slip = since(at.value) is None and bool(nearest(at.value, names))
+        if at.value not in names and not is_early and (release.is_named or is_slip):
+            yield _release_finding(run, at, at.value, names)
+
+
+def _release_finding(run: Run, at: Place, name: str, names: frozenset[str]) -> Finding:
+    brought = since(name)
+    near = nearest(name, names)[:1] if brought is None else ()
+    notes = (f"LLaMA-Factory {brought} brought it",) if brought else ()
+    own = ("unless it is registered by code of your own",) if brought is None else ()
+    return Finding(
+        f"{run.release('llamafactory')} has no template `{name}`",
+        (at.label("does not exist"),),
+        (*notes, *own),
+        did_you_mean(near) or "use a template that the release has",
+        Fix((at.replaced(near[0]),), "unsafe") if near else None,
+        severity="warning" if brought is None else None,
+    )
+
+
+_BASE: Final = re.compile(r"/(meta-)?llama-3(\.[12])?-\d+b$")
+"""Base models of Llama 3, whose rows of `<|eot_id|>` and its like were never trained."""
+_WORDS: Final = ("llama3",)
+_EMBEDDINGS: Final = frozenset({"embed_tokens", "lm_head"})
+
+
+@rule(
+    "turn-words-untrained",
+    "warning",
+    "silent",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "hiyouga/LlamaFactory#5593 (the maintainer: use `default` template for llama3 base "
+            "models), #3813, #5145"
+        ),
+        (
+            "llamafactory 0.9.5 extras/constants.py `register_model_group`: a template of its own "
+            "is set only for names with -Chat, -Distill, -Instruct or -Thinking"
+        ),
+    ),
+)
+def turn_words_untrained(run: Run) -> Iterator[Finding]:
+    """An adapter is to speak in turns whose marks the base model has never seen."""
+    for lora in loras(run):
+        document = lora.document
+        at, model = document.get("template"), document.get("model_name_or_path")
+        if document.kind != "llamafactory" or at is None or at.value not in _WORDS or not model:
+            continue
+        name = f"/{str(model.value).lower().rpartition('/')[2]}"
+        is_learnt = bool(_EMBEDDINGS & {last(each) for each in lora.saved})
+        if document.value("stage", "sft") != "pt" and _BASE.search(name) and not is_learnt:
+            yield Finding(
+                f"template {at.value} for a base model whose embeddings are not trained",
+                (at.label("its marks are untrained"), model.label("a base model", primary=False)),
+                ("nothing has taught it to end a turn by <|eot_id|>: answers go on and repeat",),
+                "write template: default, tune the Instruct model, or add "
+                "additional_target: embed_tokens,lm_head",
+            )
+
+
+@rule(
+    "packing-lets-samples-mix",
+    "warning",
+    "silent",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 data/processor/supervised.py "
+            "`PackedSupervisedDatasetProcessor`: attention masks count samples only with "
+            "neat_packing; hparams/parser.py: block_diag_attn = neat_packing"
+        ),
+    ),
+)
+def packing_lets_samples_mix(run: Run) -> Iterator[Finding]:
+    """Samples are packed without keeping them apart."""
+    for document in run.of("llamafactory"):
+        at, neat = document.get("packing"), document.get("neat_packing")
+        is_sft = document.value("stage", "sft") == "sft"
+        if document.is_view or at is None or at.value is not True or not is_sft:
+            continue
+        if neat is not None and neat.value is True:
+            continue
+        yield Finding(
+            "packing without neat_packing: samples of one sequence see each other",
+            (at.label("several samples in one"),),
+            ("plain packing is meant for pre-training; neat_packing masks them from each other",),
+            "write neat_packing: true",
+            Fix((at.renamed("neat_packing"),), "unsafe") if neat is None else None,
+        )
+
+
+_BEFORE: Final = ("dispatch_batches", "split_batches")
+"""Keys of releases before, which say who reads."""
+
+
+@rule(
+    "streamed-batches-handed-out",
+    "error",
+    "step",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams: nobody sets accelerator_config; "
+            "data/collator.py: each batch is padded to its longest"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 data_loader.py `prepare_data_loader`: dispatch_batches of "
+            "an IterableDataset; `DataLoaderDispatcher._fetch_batches`: You can't use batches of "
+            "different size with `dispatch_batches=True`"
+        ),
+        "hiyouga/LlamaFactory#2763",
+    ),
+)
+def streamed_batches_handed_out(run: Run) -> Iterator[Finding]:
+    """One process reads a stream for all, and joins batches of several lengths."""
+    world = run.world.value if run.world is not None else None
+    if not isinstance(world, int) or world < 2:
+        return
+    for document in run.of("llamafactory"):
+        stream = where(document, "streaming")
+        if document.is_view or stream is None or _is_even(document) or _is_told(document):
+            continue
+        yield Finding(
+            f"one of {world} processes reads for all, and joins batches of several lengths",
+            (stream.label("batches are joined"),),
+            (
+                "each is padded to its own longest sample: batches of different size are refused",
+                "accelerate does so for every stream, unless it is told otherwise",
+            ),
+            "write accelerator_config: {dispatch_batches: false}",
+        )
+
+
+def _is_even(document: Document) -> bool:
+    """Packed samples are of one length; pre-training packs unless it is told not to."""
+    packed = document.value("packing")
+    is_packed = packed if packed is not None else document.value("stage") == "pt"
+    return bool(is_packed or document.value("neat_packing"))
+
+
+def _is_told(document: Document) -> bool:
+    said = document.get("accelerator_config")
+    if said is not None and said.node.fields is None:
+        return True  # a file that is not read here
+    if any(document.get(key) is not None for key in _BEFORE):
+        return True
+    is_apart = document.value("accelerator_config.dispatch_batches") is False
+    return is_apart or document.value("accelerator_config.split_batches") is True
+
+
+@rule(
+    "validation-split-refused",
+    "error",
+    "parse",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `__post_init__`: Cannot specify "
+            "`val_size` if `eval_dataset` is not None; Streaming mode should have an integer val "
+            "size"
+        ),
+    ),
+)
+def validation_split_refused(run: Run) -> Iterator[Finding]:
+    """A validation share beside what it cannot stand with."""
+    for document in run.of("llamafactory"):
+        share = document.get("val_size")
+        if document.is_view or share is None or not isinstance(share.value, int | float):
+            continue
+        if isinstance(share.value, bool) or share.value <= 1e-6:
+            continue
+        own, stream = document.get("eval_dataset"), document.get("streaming")
+        if own is not None and own.value:
+            yield _validation_finding(share, own, "eval_dataset", "keep one of them")
+        elif stream is not None and stream.value is True and share.value < 1:
+            yield _validation_finding(share, stream, "streaming", "write a number of samples")
+
+
+def _validation_finding(share: Place, other: Place, name: str, mended: str) -> Finding:
+    return Finding(
+        f"val_size {share.value} is refused beside {name}",
+        (share.label("refused"), other.label("", primary=False)),
+        (),
+        mended,
+    )

@@ -1,0 +1,310 @@
+"""Keys that LLaMA-Factory refuses together, or alone."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.lints.conditions import (
+    Need,
+    Pair,
+    refused_alone,
+    refused_beside,
+    refused_pair,
+    where,
+)
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.fragments import is_fragment
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_POLICY: Final = "its adapter is one of the policy"
+_ONE: Final = "each is an optimizer of its own"
+_PAIRS: Final = (
+    Pair("max_samples", "streaming", "a stream is not counted"),
+    Pair("mask_history", "train_on_prompt", "the first learns the last turn, the other all"),
+    Pair("use_llama_pro", "finetuning_type=full", "it trains added blocks only"),
+    Pair("use_galore", "use_apollo", _ONE),
+    Pair("use_galore", "use_badam", _ONE),
+    Pair("use_apollo", "use_badam", _ONE),
+    Pair("shift_attn", "stage=ppo"),
+    Pair("infer_backend!=huggingface", "do_train=true", "it only serves"),
+    Pair("reward_model_type=lora & stage=ppo", "finetuning_type=full", _POLICY),
+    Pair("reward_model_type=lora & stage=ppo", "finetuning_type=freeze", _POLICY),
+    Pair("do_train=false", "stage=ppo", "PPO only trains"),
+    Pair("compute_accuracy", "predict_with_generate", "one needs logits, the other text"),
+    Pair("use_unsloth & stage=ppo", "reward_model_type=lora", "its kernels hold one adapter"),
+    Pair("use_kt & stage=ppo", "reward_model_type=lora", "its kernels hold one adapter"),
+    Pair("reward_model_type=oft & stage=ppo", "finetuning_type=lora", _POLICY),
+    Pair("use_galore", "deepspeed", "the engine holds the gradients"),
+    Pair("use_apollo", "deepspeed", "the engine holds the gradients"),
+    Pair(
+        "gradient_accumulation_steps>1",
+        "galore_layerwise & use_galore",
+        "it steps while it goes back",
+    ),
+    Pair(
+        "gradient_accumulation_steps>1",
+        "apollo_layerwise & use_apollo",
+        "it steps while it goes back",
+    ),
+)
+_UNDER_3: Final = {
+    "predict_with_generate": "a sharded model does not generate",
+    "pissa_init": "the weights are in shards when they are decomposed",
+    "use_unsloth": "its kernels want whole weights",
+    "use_kt": "its kernels want whole weights",
+}
+_LAYERWISE: Final = (
+    ("galore_layerwise", "use_galore"),
+    ("apollo_layerwise", "use_apollo"),
+)
+"""Refused where several processes train: hparams/parser.py, Distributed training does not support
+layer-wise GaLore."""
+_UNMASKED: Final = ("gpt-oss", "gpt_oss", "gemma-4", "gemma4")
+"""data/collator.py `SFTDataCollatorWith4DAttentionMask`: Neat packing is not supported for gemma4,
+gpt_oss models."""
+_LOGGERS: Final = ("wandb", "tensorboard", "trackio", "none")
+
+
+@rule(
+    "refused-together",
+    "error",
+    "parse",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: incompatible with "
+            "DeepSpeed ZeRO-3; GaLore and APOLLO are incompatible with DeepSpeed yet; PPO only "
+            "accepts ...; hparams/data_args.py, finetuning_args.py `__post_init__`: is "
+            "incompatible with; Cannot use PiSSA for current training stage; train/trainer_utils.py"
+            ": Per-layer GaLore does not support gradient accumulation"
+        ),
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py: Distributed training does not support "
+            "layer-wise GaLore; Unsloth does not support lora reward model; data/loader.py "
+            "`get_dataset`; 0.9.5 data/collator.py"
+        ),
+    ),
+)
+def refused_together(run: Run) -> Iterator[Finding]:
+    """Two keys that LLaMA-Factory refuses together."""
+    for document in run.of("llamafactory"):
+        if document.is_view:
+            continue
+        for pair in _PAIRS:
+            yield from refused_pair(run, document, pair)
+        yield from _in_dpo(run, document)
+        yield from _in_ppo(run, document)
+        yield from _under_3(run, document)
+        yield from _expanded(run, document)
+        yield from _in_processes(run, document)
+        yield from _packed_early(run, document)
+        yield from _packed(document)
+        yield from _kept(document)
+
+
+def _in_dpo(run: Run, document: Document) -> Iterator[Finding]:
+    """PiSSA changes the base, which is DPO's reference."""
+    at, stage = where(document, "pissa_init"), where(document, "stage=dpo")
+    if (
+        at is not None
+        and stage is not None
+        and document.value("pref_loss") not in ("orpo", "simpo")
+    ):
+        yield refused_beside(run, at, stage, ("the reference would be the changed base", ""))
+
+
+def _in_ppo(run: Run, document: Document) -> Iterator[Finding]:
+    at, stage = document.get("report_to"), where(document, "stage=ppo")
+    named = at.value if at is not None else None
+    words = named if isinstance(named, list) else [named]
+    if at is not None and stage is not None and named and not set(map(str, words)) <= {*_LOGGERS}:
+        yield refused_beside(run, at, stage, ("PPO reports to wandb, tensorboard or trackio", ""))
+    method, reward = document.get("finetuning_type"), document.get("reward_model_type")
+    is_whole = method is not None and method.value in ("full", "freeze")
+    if stage is not None and method is not None and is_whole and reward is None:
+        is_given = document.get("reward_model") is not None
+        if is_given and "reward_model_type" not in document.unknown:
+            yield Finding(
+                f"the reward model is an adapter by default, and finetuning_type is {method.value}",
+                (method.label("refused"), stage.label("", primary=False)),
+                ("`reward_model_type` is lora where it is not said",),
+                "write reward_model_type: full",
+                severity="warning",
+            )
+
+
+def _expanded(run: Run, document: Document) -> Iterator[Finding]:
+    """Blocks are added between equal groups of layers."""
+    pro, count = where(document, "use_llama_pro"), document.get("freeze_trainable_layers")
+    number = abs(count.value) if count is not None and isinstance(count.value, int) else 2
+    layers = max((s.layers for s in run.model.architecture.stacks), default=0) if run.model else 0
+    if pro is not None and number and layers and layers % number:
+        yield Finding(
+            f"{layers} layers cannot be divided by freeze_trainable_layers {number}",
+            ((count or pro).label("refused"), *([pro.label("", primary=False)] if count else [])),
+            ("num_layers should be divisible by num_layer_trainable",),
+            f"write {next(each for each in range(number, 0, -1) if layers % each == 0)}",
+            consequence="init",
+        )
+
+
+def _under_3(run: Run, document: Document) -> Iterator[Finding]:
+    stage = stage_of(run)
+    for key, why in _UNDER_3.items() if stage.value == 3 and stage.place is not None else ():
+        at = where(document, key)
+        if at is not None and stage.place is not None:
+            yield Finding(
+                f"{key} is refused under ZeRO stage 3",
+                (at.label("refused"), stage.place.label("", primary=False)),
+                (why,),
+                f"remove {key}, or use stage 2",
+            )
+
+
+def _in_processes(run: Run, document: Document) -> Iterator[Finding]:
+    world = run.world.value if run.world is not None else None
+    for condition, switch in _LAYERWISE if isinstance(world, int) and world > 1 else ():
+        at, on = where(document, condition), where(document, switch)
+        if at is not None and on is not None:
+            yield Finding(
+                f"{condition} is refused with {world} processes",
+                (at.label("refused"), on.label("", primary=False)),
+                ("each parameter is stepped before its gradient is reduced",),
+                f"remove {condition}, or train with one process",
+            )
+
+
+_PACKED: Final = frozenset(
+    {"cohere", "falcon", "gemma", "gemma2", "llama", "mistral", "phi", "phi3", "qwen2"}
+    | {"starcoder2"}
+)
+"""llamafactory 0.9.1 extras/constants.py `SUPPORTED_CLASS_FOR_BLOCK_DIAG_ATTN`."""
+
+
+def _packed_early(run: Run, document: Document) -> Iterator[Finding]:
+    """Before 0.9.2 only some models could be packed neatly, and none that sees."""
+    packed, named = where(document, "neat_packing"), document.get("model_name_or_path")
+    if packed is None or named is None or not run.runs("llamafactory<0.9.2"):
+        return
+    card = run.model.card if run.model is not None else None
+    kind = card.config.get("model_type") if card is not None else None
+    sees = "-vl-" in str(named.value).lower() or "llava" in str(named.value).lower()
+    if sees or (isinstance(kind, str) and kind not in _PACKED):
+        told = "Current model does not support block diagonal attention"
+        remedy = "remove neat_packing, or use LLaMA-Factory 0.9.2 and later"
+        yield _unpacked(packed, named, told, remedy)
+
+
+def _packed(document: Document) -> Iterator[Finding]:
+    """Neat packing needs a mask by blocks, which two families do not take in FlashAttention."""
+    packed, kernel = where(document, "neat_packing"), where(document, "flash_attn=fa2")
+    name = document.get("model_name_or_path")
+    said = str(name.value).lower() if name is not None else ""
+    if packed is None or kernel is None or name is None:
+        return
+    if any(each in said for each in _UNMASKED):
+        told = "Neat packing is not supported for gemma4, gpt_oss models"
+        yield _unpacked(packed, name, told, "remove neat_packing")
+
+
+def _unpacked(packed: Place, model: Place, told: str, remedy: str) -> Finding:
+    return Finding(
+        f"neat_packing is refused for {model.value}",
+        (packed.label("refused"), model.label("", primary=False)),
+        (told,),
+        remedy,
+        consequence="load",
+    )
+
+
+def _kept(document: Document) -> Iterator[Finding]:
+    stream, path = where(document, "streaming"), where(document, "tokenized_path")
+    if stream is not None and path is not None:
+        yield Finding(
+            "tokenized_path cannot stand beside streaming",
+            (path.label("refused where it is not there yet"), stream.label("", primary=False)),
+            ("Turn off `streaming` when saving dataset to disk",),
+            "remove one of the two",
+            consequence="load",
+        )
+
+
+_EVALUATED: Final = ("val_size", "eval_dataset")
+_NO_DATA: Final = "there is nothing to evaluate on"
+_WHOLE: Final = "the projector is trained whole, and an adapter trains nothing whole"
+_OF_DATA: Final = (
+    Need("do_train", ("dataset",), "there is nothing to train on"),
+    Need("val_size", ("dataset",), "it is a share of that"),
+)
+"""Asked of whole files alone: what a part leaves out is not known."""
+_NEEDS: Final = (
+    Need("interleave_probs", ("mix_strategy~interleave",), "concatenated data is not drawn"),
+    Need("streaming", ("max_steps",), "the length of a stream is not known"),
+    Need("do_eval", _EVALUATED, _NO_DATA),
+    Need("predict_with_generate", _EVALUATED, _NO_DATA),
+    Need("do_predict", _EVALUATED, _NO_DATA),
+    Need("eval_strategy!=no", _EVALUATED, _NO_DATA),
+    Need("evaluation_strategy!=no", _EVALUATED, _NO_DATA),
+    Need("do_predict & stage=sft", ("predict_with_generate",), "predictions are texts"),
+    Need("train_mm_proj_only", ("finetuning_type=full",), _WHOLE, "llamafactory<0.9.2"),
+    Need("export_quantization_bit", ("export_quantization_dataset",), "it is calibrated by data"),
+)
+
+
+@rule(
+    "refused-without",
+    "error",
+    "parse",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: Please specify "
+            "`max_steps` in streaming mode; Please specify dataset for training; 0.9.5: Please "
+            "make sure eval_dataset be provided or val_size >1e-6 (do_eval follows from "
+            "eval_strategy), before it transformers' Trainer asks for an eval_dataset; "
+            "hparams/data_args.py `__post_init__`: is only valid for interleaved mixing; 0.9.1 "
+            "hparams/finetuning_args.py: `train_mm_proj_only` is only valid for full training"
+        ),
+        "hiyouga/LlamaFactory#584, #744, #5948",
+    ),
+)
+def refused_without(run: Run) -> Iterator[Finding]:
+    """A key that LLaMA-Factory refuses without another one."""
+    for document in run.of("llamafactory"):
+        if document.is_view:
+            continue
+        told: set[str] = set()
+        is_part = is_fragment(document)
+        for need in _NEEDS if is_part else (*_OF_DATA, *_NEEDS):
+            is_left_out = is_part and need.why == _NO_DATA and document.get("dataset") is None
+            for found in refused_alone(run, document, need):
+                if need.why not in told:
+                    yield replace(found, severity="warning") if is_left_out else found
+                told.add(need.why)
+        yield from _shares(document)
+
+
+def _shares(document: Document) -> Iterator[Finding]:
+    """As many shares as data sets."""
+    shares = where(document, "interleave_probs")
+    count = _count(shares)
+    for key in ("dataset", "eval_dataset"):
+        named = where(document, key)
+        if shares is None or named is None or _count(named) in (0, count) or not count:
+            continue
+        yield Finding(
+            f"{count} interleave_probs for {_count(named)} of {key}",
+            (shares.label("one for each"), named.label("", primary=False)),
+            (),
+            f"write {_count(named)} numbers",
+        )
+
+
+def _count(at: Place | None) -> int:
+    value = at.value if at is not None else None
+    if isinstance(value, list):
+        return len(value)
+    return len([part for part in value.split(",") if part.strip()]) if isinstance(value, str) else 0

@@ -1,0 +1,281 @@
+"""Options of another stage or method of LLaMA-Factory."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.conditions import Need, lacking, told, where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.fragments import is_fragment
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_ONLY_SFT: Final = ("neat_packing", "train_on_prompt", "mask_history", "predict_with_generate")
+
+
+@rule(
+    "refused-outside-its-stage",
+    "error",
+    "parse",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: cannot be set as "
+            "True except SFT; RM and PPO stages do not support `load_best_model_at_end`; "
+            "hparams/finetuning_args.py `__post_init__`: `reward_model` is necessary for PPO "
+            "training; Cannot use PiSSA for current training stage"
+        ),
+    ),
+)
+def refused_outside_its_stage(run: Run) -> Iterator[Finding]:
+    """An option that LLaMA-Factory takes in one stage only."""
+    for document in run.of("llamafactory"):
+        stage = document.get("stage")
+        if document.is_view or stage is None or stage.value == "sft":
+            continue
+        for key in _ONLY_SFT:
+            at = document.get(key)
+            if at is not None and at.value is True:
+                yield _refused_finding(at, f"{key} is refused in stage {stage.value}", stage)
+        best = document.get("load_best_model_at_end")
+        if stage.value in ("rm", "ppo") and best is not None and best.value is True:
+            yield _refused_finding(
+                best, f"load_best_model_at_end is refused in stage {stage.value}", stage
+            )
+        if stage.value == "ppo" and document.get("reward_model") is None:
+            found = _refused_finding(stage, "stage ppo has no reward_model", None)
+            yield replace(found, severity="warning") if is_fragment(document) else found
+        pissa = document.get("pissa_init")
+        if stage.value in ("ppo", "kto") and pissa is not None and pissa.value is True:
+            yield _refused_finding(pissa, f"pissa_init is refused in stage {stage.value}", stage)
+
+
+def _refused_finding(at: Place, message: str, stage: Place | None) -> Finding:
+    return Finding(
+        message,
+        (
+            at.label("refused" if stage is not None else "needs one"),
+            *([stage.label("", primary=False)] if stage is not None else []),
+        ),
+        (),
+        "remove it" if stage is not None else "name the reward model",
+    )
+
+
+_LATE: Final = "llamafactory>=0.9.4"
+_ASKED: Final = "trl>=0.20"
+_OTHERS: Final = ("hinge", "ipo")
+"""Of LLaMA-Factory's words: sigmoid is computed by default, orpo and simpo by itself; of kto_pair
+`dpo-loss-unknown` speaks."""
+
+
+@rule(
+    "preference-loss-not-computed",
+    "error",
+    "silent",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 train/dpo/trainer.py `compute_preference_loss`: "
+            "self.dpo_loss of four tensors; extras/misc.py `check_dependencies`: "
+            "trl>=0.8.6,<=0.9.6 until 0.9.3, trl>=0.18.0,<=0.24.0 from 0.9.4 on"
+        ),
+        (
+            "trl 0.9.6 to 0.19.0 trainer/dpo_trainer.py `DPOTrainer.dpo_loss`: self.loss_type; "
+            "0.20.0 to 0.24.0: the argument loss_type, sigmoid by default"
+        ),
+    ),
+)
+def preference_loss_not_computed(run: Run) -> Iterator[Finding]:
+    """A loss of preferences that LLaMA-Factory takes and that TRL does not compute."""
+    for document in run.of("llamafactory"):
+        at, stage = document.get("pref_loss"), document.value("stage")
+        if at is None or document.is_view or stage != "dpo" or at.value not in _OTHERS:
+            continue
+        if run.runs(_LATE) is not False and run.runs(_ASKED) is not False:
+            yield _as_sigmoid(run, at)
+
+
+def _as_sigmoid(run: Run, at: Place) -> Finding:
+    is_named = run.runs(_LATE) is True
+    late = () if is_named else ("so from LLaMA-Factory 0.9.4 on: nobody names its version",)
+    return Finding(
+        f"pref_loss {at.value} is trained as sigmoid",
+        (at.label("not handed on"),),
+        (
+            "from 0.20 on TRL's dpo_loss is told the loss by an argument, sigmoid where it is not",
+            "LLaMA-Factory calls it without one",
+            *late,
+        ),
+        "use LLaMA-Factory 0.9.3, or TRL below 0.20",
+        severity=None if is_named else "warning",
+    )
+
+
+_FREEZE: Final = ("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules")
+_OFT: Final = ("oft_rank", "oft_block_size", "oft_target")
+_PPO: Final = ("buffer_size", "epochs", "score_norm", "target", "whiten_rewards")
+_GALORE: Final = ("target", "rank", "update_interval", "scale", "proj_type", "layerwise")
+_APOLLO: Final = (*_GALORE, "proj", "scale_type", "scale_front")
+_BADAM: Final = (
+    *("mode", "start_block", "switch_mode", "switch_interval", "update_ratio", "mask_mode"),
+    "verbose",
+)
+_FOUR: Final = "Unsloth loads 4 bits, or the weights as they are"
+_PAIRED: Final = ("stage=dpo", "stage=kto")
+
+_NEEDS: Final = (
+    *(Need(key, ("finetuning_type=freeze", "use_llama_pro")) for key in _FREEZE),
+    *(Need(key, ("finetuning_type=oft",)) for key in _OFT),
+    *(Need(f"ppo_{key}", ("stage=ppo",)) for key in _PPO),
+    *(Need(f"galore_{key}", ("use_galore",)) for key in _GALORE),
+    *(Need(f"apollo_{key}", ("use_apollo",)) for key in _APOLLO),
+    *(Need(f"badam_{key}", ("use_badam",)) for key in _BADAM),
+    Need("reward_model", ("stage=ppo",)),
+    Need("kto_chosen_weight", ("stage=kto",)),
+    Need("kto_rejected_weight", ("stage=kto",)),
+    Need("pref_loss", ("stage=dpo",)),
+    Need("pref_beta", _PAIRED),
+    Need("pref_ftx", _PAIRED),
+    Need("pref_bco_weight", ("stage=dpo",)),
+    Need("simpo_gamma", ("pref_loss=simpo",)),
+    Need("loraplus_lr_embedding", ("loraplus_lr_ratio",)),
+    Need("pissa_iter", ("pissa_init",)),
+    Need("pissa_convert", ("pissa_init",)),
+    Need("packing=false & neat_packing", ("neat_packing=false",), "neat packing turns it on"),
+    Need("packing=true & stage=dpo", ("stage=sft", "stage=pt"), "pairs are not packed"),
+    Need("packing=true & stage=kto", ("stage=sft", "stage=pt"), "pairs are not packed"),
+    Need("packing=true & stage=rm", ("stage=sft", "stage=pt"), "pairs are not packed"),
+    Need("ref_model_adapters", ("ref_model",), "without ref_model the reference is the base"),
+    Need("ref_model_quantization_bit", ("ref_model",), "a reference made of the base is as it is"),
+    Need("reward_model_adapters", ("reward_model",)),
+    Need("reward_model_quantization_bit", ("reward_model",)),
+    Need(
+        "use_unsloth_gc & disable_gradient_checkpointing=true",
+        ("disable_gradient_checkpointing=false",),
+        "nothing is recomputed",
+    ),
+    Need(
+        "use_reentrant_gc & disable_gradient_checkpointing=true",
+        ("disable_gradient_checkpointing=false",),
+        "nothing is recomputed",
+    ),
+    Need("quantization_bit=8 & use_unsloth", ("use_unsloth=false",), _FOUR),
+    Need("fp8_enable_fsdp_float8_all_gather", ("fp8",)),
+    Need("fp8_backend", ("fp8",)),
+    Need("quantization_type & quantization_bit", ("quantization_bit=4",), "8 bits have one kind"),
+    Need(
+        "double_quantization=true & quantization_bit", ("quantization_bit=4",), "8 bits have none"
+    ),
+)
+"""Read only where one of the others holds."""
+
+
+@rule(
+    "option-of-another-choice",
+    "warning",
+    "silent",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_freeze_tuning`, "
+            "`_setup_lora_tuning`; train/trainer_utils.py `_create_galore_optimizer`, "
+            "`_create_apollo_optimizer`, `_create_badam_optimizer`, `_create_loraplus_optimizer`; "
+            "train/dpo/trainer.py, train/kto/trainer.py, train/ppo/workflow.py: each reads its own "
+            "keys; hparams/finetuning_args.py `use_ref_model`; data/loader.py `_get_preprocessed_"
+            "dataset`: packing of sft and pt alone; model/model_utils/quantization.py, "
+            "unsloth.py `_get_unsloth_kwargs`, checkpointing.py `prepare_model_for_training`; "
+            "train/trainer_utils.py `create_ref_model`; hparams/parser.py `get_train_args`"
+        ),
+    ),
+)
+def option_of_another_choice(run: Run) -> Iterator[Finding]:
+    """An option of a method, loss or optimizer that is not the one that was chosen."""
+    for document in run.of("llamafactory"):
+        if document.is_view:
+            continue
+        for need in _NEEDS:
+            yield from _of(run, document, need)
+        yield from _resumed(document)
+        reference, loss = where(document, "ref_model & stage=dpo"), document.get("pref_loss")
+        if reference is not None and loss is not None and loss.value in ("orpo", "simpo"):
+            yield Finding(
+                f"ref_model does nothing with pref_loss {loss.value}",
+                (reference.label("not loaded"), loss.label("", primary=False)),
+                ("that loss has no reference",),
+                "remove it",
+                Fix((reference.removed(),), "safe"),
+            )
+
+
+def _resumed(document: Document) -> Iterator[Finding]:
+    """Reward models and PPO begin anew, unless it is an adapter that goes on."""
+    at, stage = where(document, "resume_from_checkpoint"), document.get("stage")
+    kind = document.value("finetuning_type", "lora")
+    if at is None or stage is None or stage.value not in ("rm", "ppo"):
+        return
+    if kind in ("full", "freeze"):
+        yield Finding(
+            f"resume_from_checkpoint does nothing in stage {stage.value} of {kind}",
+            (at.label("training begins anew"), stage.label("", primary=False)),
+            ("Cannot resume from checkpoint in current stage",),
+            "name the checkpoint as model_name_or_path",
+        )
+
+
+def _of(run: Run, document: Document, need: Need) -> Iterator[Finding]:
+    found = lacking(run, document, need)
+    if found is None:
+        return
+    at, beside = found
+    yield Finding(
+        f"{at.path} does nothing without {' or '.join(told(each) for each in need.others[:2])}",
+        (at.label("not read"), *([beside.label("", primary=False)] if beside else [])),
+        (need.why,) if need.why else (),
+        f"remove it, or write {told(need.others[0])}",
+    )
+
+
+_ONLY_LORA: Final = ("use_rslora", "use_dora", "pissa_init", "loraplus_lr_ratio")
+_FULL: Final = ("use_galore", "use_apollo", "use_badam")
+
+
+@rule(
+    "lora-options-of-another-method",
+    "error",
+    "parse",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `__post_init__`: is only "
+            "valid for LoRA training; Cannot use LoRA with GaLore, APOLLO or BAdam together; "
+            "hparams/parser.py: Adapter is only valid for the LoRA method"
+        ),
+    ),
+)
+def lora_options_of_another_method(run: Run) -> Iterator[Finding]:
+    """An option for LoRA beside another kind of fine-tuning."""
+    for document in run.of("llamafactory"):
+        if document.is_view:
+            continue
+        kind = document.get("finetuning_type")
+        word = kind.value if kind is not None else "lora"
+        keys = _FULL if word == "lora" else _ONLY_LORA if word in ("full", "freeze") else ()
+        for key in keys:
+            at = document.get(key)
+            if at is not None and at.value not in (None, False):
+                yield _options_finding(key, at, kind, str(word))
+        loaded = document.get("adapter_name_or_path")
+        if word in ("full", "freeze") and loaded is not None and loaded.value:
+            yield _options_finding("adapter_name_or_path", loaded, kind, str(word))
+
+
+def _options_finding(key: str, at: Place, kind: Place | None, word: str) -> Finding:
+    return Finding(
+        f"{key} is refused with finetuning_type {word}",
+        (at.label("refused"), *([kind.label("", primary=False)] if kind is not None else [])),
+        (),
+        "remove it, or change finetuning_type",
+    )

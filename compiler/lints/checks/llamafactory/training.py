@@ -1,0 +1,282 @@
+"""Settings of LLaMA-Factory that training does not follow."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.scripts import launches, listed, variable
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+if TYPE_CHECKING:
+    from tunec.schemas.models.architecture import Architecture
+
+
+_FORCED = ("FORCE_TORCHRUN", "USE_MCA")
+_ON = ("1", "true", "y")
+
+
+@rule(
+    "deepspeed-without-torchrun",
+    "error",
+    "parse",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: Please use "
+            "`FORCE_TORCHRUN=1` to launch DeepSpeed training; launcher.py `launch`: torchrun for "
+            "more than one device; extras/misc.py `is_env_enabled`"
+        ),
+    ),
+    hardware=True,
+)
+def deepspeed_without_torchrun(run: Run) -> Iterator[Finding]:
+    """LLaMA-Factory starts one process without torchrun, and DeepSpeed is asked for."""
+    for launcher in launches(run, "llamafactory"):
+        at, seen = _asked(run), _seen(run, launcher)
+        place = launcher.get("launcher")
+        if at is None or place is None or seen is None or seen[0] != 1 or _is_forced(launcher):
+            continue
+        yield Finding(
+            "deepspeed is refused: llamafactory-cli starts one process by itself for one device",
+            (
+                at.label("refused"),
+                place.label("", primary=False),
+                *([seen[1].label("one device", primary=False)] if seen[1] else []),
+            ),
+            ("Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training",),
+            "write FORCE_TORCHRUN=1 before the command",
+        )
+
+
+def _asked(run: Run) -> Place | None:
+    for document in run.of("llamafactory"):
+        at = document.get("deepspeed")
+        if at is not None and at.value and not document.is_view:
+            return at
+    return None
+
+
+def _is_forced(launcher: Document) -> bool:
+    if launcher.unknown & {"environment"}:
+        return True
+    said = (variable(launcher, name) for name in _FORCED)
+    return any(each is not None and str(each.value).lower() in _ON for each in said)
+
+
+def _seen(run: Run, launcher: Document) -> tuple[int, Place | None] | None:
+    """Devices that the command sees, and what says so; None: unknown."""
+    visible = variable(launcher, "CUDA_VISIBLE_DEVICES")
+    names = listed(visible)
+    if names is not None:
+        return len(names), visible
+    cluster = run.environment.cluster
+    return (max(n.device_count for n in cluster.nodes), None) if cluster else None
+
+
+_INDEX: Final = re.compile(r"\.\{\}\.")
+
+
+@rule(
+    "frozen-modules-missing",
+    "error",
+    "load",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_freeze_tuning`: Module ... is "
+            "not found, please choose from (the names after the first index of a parameter)"
+        ),
+        (
+            "llamafactory 0.9.2 to 0.9.5 model/model_utils/misc.py `find_all_linear_modules`, "
+            "visual.py `patch_target_modules`, `get_forbidden_modules`; hiyouga/LlamaFactory#8804"
+        ),
+    ),
+)
+def frozen_modules_missing(run: Run) -> Iterator[Finding]:
+    """Freeze-tuning or LoRA is asked for parts of the model that are not there, or are frozen."""
+    for document in run.of("llamafactory"):
+        if document.is_view:
+            continue
+        if document.value("finetuning_type") == "freeze" and run.model is not None:
+            yield from _named(document, run.model.architecture)
+        yield from _frozen(run, document)
+
+
+def _named(document: Document, architecture: "Architecture") -> Iterator[Finding]:
+    """The names that stand directly below a layer: `self_attn`, and no `q_proj`."""
+    yield from _beside_layers(document, architecture)
+    at = where(document, "freeze_trainable_modules")
+    blocks = _blocks(architecture)
+    if at is None or not blocks:
+        return
+    lost = [each for each in _names(at) if each != "all" and each not in blocks]
+    if lost:
+        near = nearest(lost[0], blocks)[:1]
+        yield Finding(
+            f"no layer has a module {quoted(lost, 'or')}",
+            (at.label("not found"),),
+            (f"a layer is made of {', '.join(sorted(blocks))}",),
+            f"write {near[0]}" if near else "write all, or one of these",
+        )
+
+
+def _beside_layers(document: Document, architecture: "Architecture") -> Iterator[Finding]:
+    """Modules outside of the layers: the embeddings, the last norm, the head."""
+    at = where(document, "freeze_extra_modules")
+    outside = {each.path for each in architecture.modules if not _INDEX.search(each.path)}
+    names = {path.rpartition(".")[2] for path in {*outside, architecture.head or ""} if path}
+    lost = [each for each in _names(at) if each not in names] if at is not None else []
+    if at is not None and names and lost:
+        yield Finding(
+            f"no module outside of the layers is called {quoted(lost, 'or')}",
+            (at.label("not found"),),
+            (f"there are {', '.join(sorted(names))}",),
+            "write one of these",
+        )
+
+
+def _blocks(architecture: "Architecture") -> frozenset[str]:
+    paths = (each.path for each in architecture.modules if _INDEX.search(each.path))
+    return frozenset(_INDEX.split(path, maxsplit=1)[1].partition(".")[0] for path in paths)
+
+
+def _names(at: Place) -> list[str]:
+    value = at.value if isinstance(at.value, list) else str(at.value).split(",")
+    return [str(each).strip() for each in value if str(each).strip()]
+
+
+def _frozen(run: Run, document: Document) -> Iterator[Finding]:
+    """All linear layers of a model with eyes whose language model is frozen.
+
+    Those of its tower are frozen by default, and the projector never counts among them.
+    """
+    at = where(document, "freeze_language_model=true & finetuning_type=lora")
+    eyes = document.get("freeze_vision_tower")
+    targets = document.get("lora_target")
+    is_all = targets is None or targets.value == "all"
+    sees = run.model is not None and run.model.architecture.kind == "vision-language"
+    if at is None or not is_all or not sees or (eyes is not None and eyes.value is False):
+        return
+    yield Finding(
+        "the language model and the vision tower are frozen: LoRA has no layer left",
+        (
+            at.label("frozen"),
+            *([eyes.label("", primary=False)] if eyes else []),
+            *([targets.label("", primary=False)] if targets else []),
+        ),
+        (
+            "freeze_vision_tower is true where it is left out",
+            "lora_target all leaves the projector out",
+        ),
+        "write freeze_vision_tower: false, or train the projector by finetuning_type: full",
+        consequence="init",
+    )
+
+
+_EARLY: Final = frozenset(
+    {"gemma", "gemma2", "llama", "mistral", "mixtral", "phi3", "qwen2", "qwen2_vl"}
+)
+_LATER: Final = frozenset(
+    {"gemma3", "gemma3_text", "glm", "glm4", "glm4v", "granite", "llava", "mllama", "olmo2"}
+    | {"paligemma", "qwen2_5_vl", "qwen3", "qwen3_moe", "qwen3_next", "qwen3_5", "gpt_oss"}
+)
+"""Kinds of models from 0.9.2 to 0.9.5 on."""
+_FIRST: Final = "llamafactory<0.9.2"
+
+
+@rule(
+    "liger-not-for-the-model",
+    "warning",
+    "silent",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.0 to 0.9.5 model/model_utils/liger_kernel.py `apply_liger_kernel`: "
+            "Current model does not support liger kernel"
+        ),
+    ),
+)
+def liger_not_for_the_model(run: Run) -> Iterator[Finding]:
+    """Liger's kernels are asked for in a model that LLaMA-Factory has none for."""
+    card = run.model.card if run.model is not None else None
+    kind = card.config.get("model_type") if card is not None else None
+    if not isinstance(kind, str) or kind in _EARLY:
+        return
+    if kind in _LATER and not run.runs(_FIRST):
+        return
+    for document in run.of("llamafactory"):
+        at = document.get("enable_liger_kernel")
+        if at is not None and at.value is True and not document.is_view:
+            yield Finding(
+                f"enable_liger_kernel does nothing in a model of kind {kind}",
+                (at.label("left out"),),
+                ("Current model does not support liger kernel: a line of the log says so",),
+                "remove it",
+                Fix((at.removed(),), "safe"),
+            )
+
+
+_PATCHED: Final = "llama"
+
+
+@rule(
+    "shifted-attention-ignored",
+    "warning",
+    "silent",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.5 model/model_utils/longlora.py `configure_longlora`: Current model "
+            "does not support shift short attention; extras/constants.py "
+            "`SUPPORTED_CLASS_FOR_S2ATTN`"
+        ),
+    ),
+)
+def shifted_attention_ignored(run: Run) -> Iterator[Finding]:
+    """Shifted short attention is asked for in a model that LLaMA-Factory cannot give it to."""
+    model = run.model
+    for document in run.of("llamafactory"):
+        at = document.get("shift_attn")
+        if at is None or at.value is not True or model is None:
+            continue
+        if model.architecture.family == _PATCHED:
+            continue
+        yield Finding(
+            f"shift_attn does nothing in {model.path} ({model.architecture.family})",
+            (at.label("left out"),),
+            ("only Llama's attention is patched; a line of the log says so",),
+            "remove it",
+            Fix((at.removed(),), "safe"),
+        )
+
+
+@rule(
+    "unsloth-on-several-devices",
+    "warning",
+    "step",
+    consumers=("llamafactory",),
+    sources=(
+        "hiyouga/LlamaFactory#4667, #5635, #6940; unslothai/unsloth#724, #1142: RuntimeError",
+        "llamafactory 0.9.1 to 0.9.5 model/model_utils/unsloth.py: FastLanguageModel",
+    ),
+)
+def unsloth_on_several_devices(run: Run) -> Iterator[Finding]:
+    """Unsloth is to train on several devices."""
+    world = run.world.value if run.world is not None else None
+    if not isinstance(world, int) or world < 2:
+        return
+    for document in run.of("llamafactory"):
+        at = where(document, "use_unsloth=true")
+        if at is not None and not document.is_view:
+            yield Finding(
+                f"use_unsloth with {world} processes",
+                (at.label("for one device"),),
+                ("Unsloth currently does not support multi GPU setups, its free version says",),
+                "write enable_liger_kernel: true in its place, or train on one device",
+            )

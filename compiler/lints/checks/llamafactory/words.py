@@ -1,0 +1,202 @@
+"""Words and keys that LLaMA-Factory does not know."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Final
+
+from tunec.compiler.consumers.schemas import known_releases
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.checks.keys.names import is_near
+from tunec.compiler.lints.checks.keys.other_tools import foreign
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.keys.known import fields_of
+from tunec.compiler.lints.facts.keys.tools import keys_ever, releases_of
+from tunec.compiler.lints.facts.llamafactory.choices import LATE, choices, is_taken
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_KINDS: Final = ("llamafactory", "simpletuner", "axolotl")
+_LATE: Final = "a file's words are not compared with the choices: it fails where the word is used"
+
+_USED: Final[Mapping[str, Consequence]] = {
+    "finetuning_type": "parse",
+    "stage": "parse",
+    "mix_strategy": "init",
+}
+"""llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `__post_init__`: assert, Invalid
+fine-tuning method; train/tuner.py `run_exp`: Unknown task, before anything is loaded;
+data/data_utils.py `merge_dataset`. Others are looked at while the model is loaded, but for
+pref_loss, which is the loss's (`preference-loss-not-computed`)."""
+
+
+@rule(
+    "word-not-taken",
+    "error",
+    "parse",
+    consumers=("llamafactory", "simpletuner", "axolotl"),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams: Literal fields; hparams/parser.py `_parse_args`: "
+            "parse_dict takes a file's words as they are, argparse compares flags; "
+            "model/model_utils/attention.py: unknown attention type"
+        ),
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: choices of each "
+            "flag; run: Optimizer adam_bfloat16 not found"
+        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/enums.py ChatTemplate, RLType: Input should be",
+    ),
+)
+def word_not_taken(run: Run) -> Iterator[Finding]:
+    """A word that its reader does not know."""
+    for document in run.documents:
+        if document.kind in _KINDS and document.target is not None and _is_written(document):
+            yield from _of(run, document)
+
+
+def _is_written(document: Document) -> bool:
+    """Whether its words are as somebody wrote them: those of `config.env` become flags as well."""
+    is_flags = document.kind == "simpletuner" and document.format == "shell"
+    return is_flags or not document.is_view
+
+
+def _of(run: Run, document: Document) -> Iterator[Finding]:
+    words = choices(run, document)
+    for name, at in document.found.items():
+        known = words.get(name.removeprefix("--"))
+        if known is None or not _is_word(document, at.value):
+            continue
+        said = str(at.value)
+        if is_taken(said, known):
+            continue
+        near = nearest(said, known)[:1]
+        is_late = document.kind == "llamafactory" and document.format != "shell"
+        yield Finding(
+            f"{name} cannot be {at.value}",
+            (at.label("not taken"),),
+            (f"taken: {quoted(sorted(known))}", *((_LATE,) if is_late else ())),
+            f"did you mean {quoted(near)}?" if near else "write one of these",
+            Fix((at.replaced(near[0]),), "unsafe") if near else None,
+            consequence=_used(run, name) if is_late else _when(run, document, name),
+        )
+
+
+def _used(run: Run, name: str) -> Consequence:
+    """Where LLaMA-Factory first uses a word of its file."""
+    if name == "pref_loss":
+        return "step" if run.runs("llamafactory<0.9.4") else "silent"
+    return _USED.get(name, "load")
+
+
+def _when(run: Run, document: Document, name: str) -> Consequence | None:
+    """A word that the reader passes on is refused by TrainingArguments."""
+    is_passed = document.kind == "axolotl" and name in LATE
+    return "init" if is_passed and run.runs("axolotl<0.19") is not True else None
+
+
+def _is_word(document: Document, value: object) -> bool:
+    """A text; in LLaMA-Factory's own words also a switch, and a number that SimpleTuner lists."""
+    if document.kind == "llamafactory" and value is True:
+        return True
+    if document.kind == "simpletuner" and type(value) is int:
+        return True
+    return isinstance(value, str) and value not in ("", "None")
+
+
+@rule(
+    "key-of-no-release",
+    "error",
+    "parse",
+    consumers=("llamafactory", "axolotl"),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_parse_args`: parse_yaml_file, "
+            "parse_dict with allow_extra_keys false unless ALLOW_EXTRA_ARGS: ValueError"
+        ),
+        "hiyouga/LlamaFactory#2800, #7677",
+        (
+            "axolotl 0.8.1 to 0.19.0 utils/config/__init__.py `validate_config`: what the classes "
+            "do not have is not in what they give back; cli/config.py `prepare_plugins`"
+        ),
+    ),
+)
+def key_of_no_release(run: Run) -> Iterator[Finding]:
+    """A key of LLaMA-Factory's or Axolotl's file that none of its classes has in any release."""
+    yield from _in_axolotl(run)
+    if run.runs("llamafactory<0.9"):
+        return
+    for document in run.of("llamafactory"):
+        if _ELSEWHERE & set(document.found):
+            continue
+        for path, place in document.found.items():
+            if "." in path or document.is_view or path in _known():
+                continue
+            if is_near(path, _known() - frozenset(document.found)):
+                continue
+            if any(True for _ in foreign(run, document, path, place)):
+                continue  # told as another tool's
+            yield Finding(
+                f"LLaMA-Factory has no key `{path}`",
+                (place.key_label("refused"),),
+                ("Some keys are not used by the HfArgumentParser: the run stops at the file",),
+                "remove it",
+                severity=None if _is_read(run) else "warning",
+            )
+
+
+def _in_axolotl(run: Run) -> Iterator[Finding]:
+    """Keys that Axolotl leaves where it reads its file; a plugin that is named has some too."""
+    every = keys_ever("axolotl")
+    for document in run.of("axolotl"):
+        if document.is_view or run.runs("axolotl<0.8") or document.get("plugins") is not None:
+            continue
+        for path, place in document.found.items():
+            is_off = place.value is None or place.value is False
+            if "." in path or path in every or is_off or path.startswith(_PLUGINS):
+                continue
+            if is_near(path, every) or any(True for _ in foreign(run, document, path, place)):
+                continue
+            yield Finding(
+                f"Axolotl has no key `{path}`",
+                (place.key_label("not read"),),
+                ("it is dropped without a word",),
+                "remove it",
+                severity="warning",
+                consequence="silent",
+            )
+
+
+def _is_read(run: Run) -> bool:
+    """Whether the release is named, and one of those whose keys are known."""
+    release = run.release("llamafactory")
+    return release.is_named and str(release.version) in releases_of("llamafactory")
+
+
+_PLUGINS: Final = ("liger_", "cut_cross_entropy", "spectrum_", "kd_")
+"""How the options of plugins begin that are told as theirs (`option-without-its-plugin`)."""
+
+
+@cache
+def _known() -> frozenset[str]:
+    """The fields of its own classes and of the trainer's in every release that is known."""
+    trainers = (fields_of("training_arguments", each) for each in _trainers())
+    return keys_ever("llamafactory").union(*trainers, _MEANT_FOR_THE_CLI)
+
+
+@cache
+def _trainers() -> tuple[str, ...]:
+    return tuple(known_releases("training_arguments"))
+
+
+_ELSEWHERE: Final = frozenset(
+    {
+        *("use_kt", "kt_optimize_rule", "cpu_infer", "use_mca", "tensor_model_parallel_size"),
+        *("pipeline_model_parallel_size", "expert_model_parallel_size", "recompute_granularity"),
+    }
+)
+"""Files of KTransformers, in releases after 0.9.3, and of Megatron, with the variable USE_MCA."""
+_MEANT_FOR_THE_CLI: Final = frozenset(
+    {"config", "nproc_per_node", "predict_with_generate", "min_pixels", "max_pixels"}
+)
+"""Also Seq2SeqTrainingArguments, and what forks for Qwen's models read."""

@@ -1,0 +1,308 @@
+"""Numbers and arguments of the optimizer."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.facts.counts import is_number, is_positive
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "adam-is-adamw",
+    "note",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: optimizer "
+            "name of Adam forces AdamW logic unless adam_w_mode is explicitly set; "
+            "runtime/config.py ADAM_W_MODE_DEFAULT = True"
+        ),
+    ),
+)
+def adam_is_adamw(run: Run) -> Iterator[Finding]:
+    """DeepSpeed's Adam decays weights as AdamW does."""
+    kind = run.said("deepspeed", "optimizer.type")
+    word = kind.value.lower() if kind is not None and isinstance(kind.value, str) else ""
+    if kind is not None and word == "adamw":
+        yield from _decoupled_anyway(run, kind)
+    if kind is None or word != "adam":
+        return
+    decay = run.effective("deepspeed", "optimizer.params.weight_decay")
+    if run.said("deepspeed", "optimizer.params.adam_w_mode") or not is_positive(decay.value):
+        return
+    yield Finding(
+        f"{kind.value} with weight decay {decay.value} runs as AdamW",
+        (
+            kind.label("AdamW"),
+            *([decay.place.label("", primary=False)] if decay.place is not None else []),
+        ),
+        (
+            (
+                "adam_w_mode is true unless it is written: the decay is taken from the weights, "
+                "and not added to the gradient"
+            ),
+        ),
+        'write "type": "AdamW", or "adam_w_mode": false for L2 regularisation',
+    )
+
+
+def _decoupled_anyway(run: Run, kind: Place) -> Iterator[Finding]:
+    mode = run.said("deepspeed", "optimizer.params.adam_w_mode")
+    if mode is not None and mode.value is False:
+        yield Finding(
+            f"adam_w_mode false does nothing for {kind.value}",
+            (mode.label("not read"), kind.label("AdamW by its name", primary=False)),
+            ("the name AdamW decides: the decay is taken from the weights",),
+            'write "type": "Adam" for L2 regularisation, or remove adam_w_mode',
+            severity="warning",
+        )
+
+
+_BETAS: Final = ("adam_beta1", "adam_beta2")
+_EVERY: Final = (*_BETAS, "adam_epsilon")
+_NONE: Final = frozenset(
+    {
+        *("adafactor", "sgd", "adagrad", "rmsprop", "rmsprop_bnb", "rmsprop_bnb_8bit"),
+        *("rmsprop_bnb_32bit", "galore_adafactor", "galore_adafactor_layerwise", "lomo", "adalomo"),
+        "schedule_free_sgd",
+    }
+)
+"""Optimizers that are given none of the three."""
+_LION: Final = frozenset({"lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_lion_32bit"})
+"""Optimizers that are given the betas alone."""
+
+
+@rule(
+    "adam-numbers-unread",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `get_optimizer_cls_and_kwargs`, 5.6.2 to "
+            "5.23.0 trainer_optimizer.py `_get_adafactor`, `_get_sgd`, `_get_adagrad`, "
+            "`_get_rmsprop`, `_get_lomo_optimizer`: adam_kwargs are passed on for the others; "
+            "`_get_bitsandbytes_optimizer`: betas alone for lion"
+        ),
+        "axolotl 0.19.0 utils/schemas/validation.py `check_adamw_optimizer_params`",
+    ),
+)
+def adam_numbers_unread(run: Run) -> Iterator[Finding]:
+    """Numbers of Adam beside an optimizer that is none."""
+    if run.said("deepspeed", "optimizer.type") is not None:
+        return  # that one is used
+    for document in run.of("trainer"):
+        optim = document.get("optim")
+        if optim is None or not isinstance(optim.value, str):
+            continue
+        lost = _EVERY if optim.word in _NONE else _EVERY[2:] if optim.word in _LION else ()
+        for key in lost:
+            at = document.get(key)
+            if at is not None and at.value is not None:
+                yield Finding(
+                    f"{at.path} does nothing: {optim.value} is not given it",
+                    (at.label("not read"), optim.label("", primary=False)),
+                    (),
+                    "remove it",
+                    None if document.is_view else Fix((at.removed(),), "safe"),
+                )
+
+
+_UNREAD: Final = frozenset(
+    {
+        *("adafactor", "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_8bit"),
+        *("adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "lion_8bit", "lion_32bit"),
+        *("paged_lion_8bit", "paged_lion_32bit"),
+    }
+)
+"""Optimizers whose builder looks at no word of `optim_args`: transformers 4.40.2 to 5.23.0
+trainer.py `get_optimizer_cls_and_kwargs`, 5.6.2 to 5.23.0 trainer_optimizer.py."""
+
+
+@rule(
+    "optimizer-arguments",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 5.23.0 trainer_optimizer.py `_parse_optim_args`: key, value = "
+            "mapping.split('='); `_get_adamw_torch`, `_get_bitsandbytes_optimizer`, "
+            "`_get_adafactor`"
+        ),
+        "transformers 4.40.2, 4.57.6 trainer.py `get_optimizer_cls_and_kwargs`",
+    ),
+)
+def optimizer_arguments(run: Run) -> Iterator[Finding]:
+    """Arguments for an optimizer that does not read them, or that cannot be read."""
+    for document in run.of("trainer"):
+        place, optim = document.get("optim_args"), document.get("optim")
+        if place is None or document.is_view or not isinstance(place.value, str):
+            continue
+        parts = place.value.replace(" ", "").split(",")
+        if place.value and any(part.count("=") != 1 for part in parts):
+            yield _unreadable(place)
+        elif place.value and "optim" not in document.unknown and _is_unread(optim):
+            yield _unread(place, optim)
+
+
+def _is_unread(optim: Place | None) -> bool:
+    return optim is None or optim.word in _UNREAD
+
+
+def _unreadable(place: Place) -> Finding:
+    return Finding(
+        f"optim_args {place.value!r} is not read",
+        (place.label("key=value,key=value"),),
+        ("ValueError when the optimizer is built: not enough values to unpack",),
+        "write key=value pairs with commas between them",
+    )
+
+
+def _unread(place: Place, optim: Place | None) -> Finding:
+    name = "the default optimizer" if optim is None else str(optim.value)
+    return Finding(
+        f"optim_args {place.value!r} does nothing: {name} takes none",
+        (
+            place.label("not looked at"),
+            *([optim.label("", primary=False)] if optim is not None else []),
+        ),
+        ("betas, epsilon and weight decay have keys of their own: adam_beta1, adam_epsilon, ...",),
+        "remove it",
+        Fix((place.removed(),), "safe"),
+        severity="warning",
+        consequence="silent",
+    )
+
+
+@rule(
+    "optimizer-given-twice",
+    "error",
+    "silent",
+    consumers=("transformers<5",),
+    sources=(
+        (
+            "transformers 4.40.2 to 4.57.6 training_args.py `__post_init__`: if self.adafactor: "
+            "self.optim = OptimizerNames.ADAFACTOR"
+        ),
+    ),
+)
+def optimizer_given_twice(run: Run) -> Iterator[Finding]:
+    """`adafactor: true` beside another optimizer, which it replaces."""
+    for document in run.of("trainer"):
+        old, new = document.get("adafactor"), document.get("optim")
+        if old is None or new is None or old.value is not True or new.value == "adafactor":
+            continue
+        if run.runs("transformers>=5") is True or document.is_view:
+            continue
+        yield Finding(
+            f"adafactor: true replaces optim {new.value}",
+            (new.label("not used"), old.label("used", primary=False)),
+            ("the older key sets optim once more, whatever it says",),
+            "remove adafactor, or write optim: adafactor",
+            Fix((old.removed(),), "unsafe"),
+        )
+
+
+_OF_TORCH: Final = ("SGD", "Adafactor", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop")
+_FLOORS: Final = ("learning_rate", "adam_epsilon")
+_BELOW: Final = "optimizer.params."
+_UNPACKED: Final = "which are taken apart"
+"""deepspeed 0.19.8 ops/adam/fused_adam.py `FusedAdam.step`: beta1, beta2 = group["betas"];
+cpu_adam.py `DeepSpeedCPUAdam.__init__`: betas[1]."""
+
+
+@rule(
+    "optimizer-number-refused",
+    "error",
+    "init",
+    consumers=("transformers", "deepspeed"),
+    sources=(
+        (
+            "torch 2.13.0 optim/adam.py `Adam.__init__`: ValueError, invalid learning rate, "
+            "invalid epsilon value, invalid beta parameter at index 0"
+        ),
+        "torch 2.13.0 optim/sgd.py `SGD.__init__`: requires a momentum and zero dampening",
+    ),
+)
+def optimizer_number_refused(run: Run) -> Iterator[Finding]:
+    """A rate, a decay of moments or an epsilon that no optimizer takes."""
+    for key in _BETAS:
+        for place in run.each("trainer", key):
+            if is_number(place.value) and not 0 <= place.value < 1:
+                yield _finding(place, "a decay lies in [0, 1)")
+    yield from _below(run)
+    yield from _of_sgd(run)
+    for place in run.each("deepspeed", f"{_BELOW}betas"):
+        why = None if place.value == "auto" else _of_betas(place.value)
+        if why is not None:
+            is_late = why.endswith(_UNPACKED) and not _is_offloaded(run)
+            found = _finding(place, why)
+            yield replace(found, consequence="step") if is_late else found
+
+
+def _is_offloaded(run: Run) -> bool:
+    device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
+    return device.value in ("cpu", "nvme")
+
+
+def _below(run: Run) -> Iterator[Finding]:
+    for kind, keys in (("trainer", _FLOORS), ("deepspeed", (f"{_BELOW}lr", f"{_BELOW}eps"))):
+        for key in keys:
+            for place in run.each(kind, key):
+                if is_number(place.value) and place.value < 0:
+                    yield _finding(place, "it cannot be negative")
+                elif key == f"{_BELOW}eps" and _is_of_adafactor(place):
+                    yield _finding(place, "torch's Adafactor has a pair of them")
+                elif kind == "deepspeed" and _is_text_to_torch(place):
+                    yield _finding(place, "a text is not compared with 0")
+
+
+def _of_sgd(run: Run) -> Iterator[Finding]:
+    """Nesterov's momentum is one of a momentum above zero, which nothing dampens."""
+    for place in run.each("deepspeed", f"{_BELOW}nesterov"):
+        numbers = [place.document.value(f"{_BELOW}{key}", 0) for key in ("momentum", "dampening")]
+        is_of_sgd = place.document.value("optimizer.type") == "SGD"
+        if not is_of_sgd or place.value is not True or not all(map(is_number, numbers)):
+            continue
+        if numbers[0] <= 0 or numbers[1] != 0:
+            why = "Nesterov momentum requires a momentum and zero dampening"
+            yield _finding(place, why, "write momentum, such as 0.9, and no dampening")
+
+
+def _is_of_adafactor(place: Place) -> bool:
+    is_pair = isinstance(place.value, list)
+    return place.document.value("optimizer.type") == "Adafactor" and not is_pair
+
+
+def _is_text_to_torch(place: Place) -> bool:
+    """A text beside an optimizer of torch's own name: number-as-text tells it of DeepSpeed's."""
+    kind = place.document.value("optimizer.type")
+    is_text = isinstance(place.value, str) and place.value != "auto"
+    return is_text and isinstance(kind, str) and kind in _OF_TORCH
+
+
+def _of_betas(value: Any) -> str | None:
+    if not isinstance(value, list):
+        return "it is a list of two numbers"
+    if len(value) != 2:
+        return f"it is a list of two numbers, {_UNPACKED}"
+    if not all(is_number(each) for each in value):
+        return "its items are numbers, and no text: a text is not compared with 0"
+    if not all(0 <= each < 1 for each in value):
+        return "a decay lies in [0, 1)"
+    return None
+
+
+def _finding(place: Place, why: str, mend: str = "write another number") -> Finding:
+    return Finding(
+        f"`{place.path}` cannot be {place.value}",
+        (place.label("refused"),),
+        (f"{why}; the optimizer is built when training starts",),
+        "write betas as [0.9, 0.999]" if place.path.endswith("betas") else mend,
+    )

@@ -1,0 +1,344 @@
+"""Training in bf16, and tf32."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.dtype_words import loaded_in, on_deepspeed
+from tunec.compiler.lints.facts.lora import has_adapter
+from tunec.compiler.lints.facts.precision import device_name, turned_on
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_HALF_STEP: Final = 2.0**-9
+"""A number of bf16 changes only if something of at least this share of it is added: it has 8 bits
+of precision, and a tie goes to the even neighbour."""
+_TYPICAL: Final = 0.02
+"""Standard deviation with which transformers initialises weights (`initializer_range`)."""
+_ROUNDS_UP: Final = ("adamw_bf16", "stochastic", "optimi", "kahan", "anyprecision")
+
+
+@rule(
+    "bf16-updates-lost",
+    "warning",
+    "silent",
+    consumers=("torch",),
+    sources=(
+        "bfloat16: 8 bits of significand (Intel, BFLOAT16 hardware numerics definition, 2018)",
+        (
+            "arXiv 2010.06192 (Zamirai and others, Revisiting BFloat16 Training): nearest rounding "
+            "cancels small weight updates"
+        ),
+        "NVIDIA-NeMo/Automodel#3444, vllm-project/speculators#765: weights that stand still",
+        "arXiv 1412.6980 (Adam) section 2.1: a step is bounded by about the learning rate",
+        "llamafactory 0.9.5 model/adapter.py `init_adapter`: pure_bf16 leaves bf16",
+    ),
+)
+def bf16_updates_lost(run: Run) -> Iterator[Finding]:
+    """Weights in bf16 without fp32 copies, at a learning rate that rounds away."""
+    weights = _pure(run)
+    rate = run.effective("trainer", "learning_rate")
+    if weights is None or not isinstance(rate.value, int | float) or rate.value <= 0:
+        return
+    least = rate.value / _HALF_STEP
+    if least >= _TYPICAL or _keeps_copies(run) or _rounds_well(run):
+        return
+    label: list[Label] = [weights.label("trained in bf16", primary=rate.place is None)]
+    if rate.place is not None:
+        label.insert(0, rate.place.label("a step of Adam is about this large"))
+    yield Finding(
+        f"at learning rate {rate.value:g} weights above {least:.2g} do not move in bf16",
+        tuple(label),
+        (
+            (
+                f"bf16 has 8 bits: what is less than 1/512 of a weight rounds away; {rate.value:g} "
+                f"x "
+                f"512 = {least:.2g}, and weights are around {_TYPICAL}"
+            ),
+        ),
+        "load what is trained in fp32 and compute in bf16, or use a rate ten times as high",
+    )
+
+
+def _pure(run: Run) -> Place | None:
+    """Where a file says that the trained weights are bf16."""
+    if has_adapter(run):
+        return None
+    for kind, key in (("llamafactory", "pure_bf16"), ("axolotl", "bfloat16")):
+        for place in run.each(kind, key):
+            if place.value is True:
+                return place
+    return next(loaded_in(run, "bf16"), None)
+
+
+def _keeps_copies(run: Run) -> bool:
+    """DeepSpeed keeps fp32 copies; FSDP may, which is for its own rule."""
+    fsdp = any(each.value == "FSDP" for each in run.each("accelerate", "distributed_type"))
+    return on_deepspeed(run) or fsdp or run.said("trainer", "fsdp", "fsdp_config") is not None
+
+
+def _rounds_well(run: Run) -> bool:
+    name = run.effective("trainer", "optim").value
+    return isinstance(name, str) and any(word in name for word in _ROUNDS_UP)
+
+
+_KEYS: Final = (
+    ("trainer", "bf16"),
+    ("hf", "bf16"),
+    ("trainer", "bf16_full_eval"),
+    ("llamafactory", "pure_bf16"),
+    ("deepspeed", "bf16.enabled"),
+    ("deepspeed", "bfloat16.enabled"),
+    ("accelerate", "mixed_precision"),
+    ("launch", "flags.mixed_precision"),
+    ("launch", "environment.ACCELERATE_MIXED_PRECISION"),
+    ("simpletuner", "mixed_precision"),
+    ("axolotl", "bf16"),
+    ("diffusers", "mixed_precision"),
+    ("llama-cookbook", "fsdp_config.pure_bf16"),
+)
+
+_ENGINES: Final = ("deepspeed", "sat")
+
+
+@rule(
+    "bf16-without-hardware",
+    "error",
+    "parse",
+    consumers=("transformers", "deepspeed", "accelerate", "simpletuner", "diffusers"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
+            "ValueError, your setup doesn't support bf16/gpu"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_sanity_check`: Type bf16 is not "
+            "supported on your device; accelerate 0.30.1 to 1.15.0 commands/launch.py "
+            "`_validate_launch_command`: bf16 mixed precision requires a supported device"
+        ),
+        "trl 0.20.0 to 1.16.0 trainer/sft_config.py, base_config.py `__post_init__`: bf16",
+        "llama-cookbook 0.0.5.post1 finetuning.py `main`: float16 if use_fp16 else bfloat16",
+        "torch 2.13.0 cuda/__init__.py `is_bf16_supported`, including_emulation",
+        "lm-sys/FastChat#399, databrickslabs/dolly#11, unslothai/unsloth#2783",
+    ),
+    hardware=True,
+)
+def bf16_without_hardware(run: Run) -> Iterator[Finding]:
+    """bf16 on devices whose arithmetic units do not have it."""
+    device = run.environment.weakest
+    if device is None or device.supports("bf16"):
+        return
+    places = turned_on(run, _KEYS, "bf16")
+    if not places:
+        yield from _by_default(run, device_name(device))
+        yield from _loaded(run, device_name(device))
+        return
+    labels = [each.label("bf16", primary=at == 0) for at, each in enumerate(places)]
+    yield Finding(
+        f"{device_name(device)} has no bf16 arithmetic",
+        tuple(labels),
+        (
+            (
+                "transformers refuses it where torch says that it is unsupported; from torch 2.4 "
+                "on torch counts emulation as support, and the run goes on many times slower"
+            ),
+        ),
+        "use fp16 with fp32 master weights, or hardware of compute capability 8.0 and more",
+        consequence=_when(run, places),
+    )
+
+
+def _when(run: Run, places: Sequence[Place]) -> Consequence | None:
+    """DeepSpeed looks at the device when its engine is made; the others, when they read.
+
+    A torch that counts emulation as support is asked by all of them.
+    """
+    if run.runs("torch>=2.4"):
+        return "slow"
+    return "init" if all(each.document.kind in _ENGINES for each in places) else None
+
+
+def _by_default(run: Run, device: str) -> Iterator[Finding]:
+    """TRL turns bf16 on where its file says nothing of a precision."""
+    for document in run.of(*TRL):
+        is_own = document.target is not None and document.target.name == "trl"
+        is_said = any(document.get(key) or key in document.unknown for key in ("bf16", "fp16"))
+        first = next(iter(document.found.values()), None)
+        if document.is_view or not is_own or is_said or first is None:
+            continue
+        if run.runs("trl>=0.20"):
+            yield Finding(
+                f"{device} has no bf16 arithmetic, and TRL turns bf16 on where nobody says",
+                (first.label("bf16 is left out, and is true"),),
+                ("bf16 is `not fp16` where it is left out, from TRL 0.20 on",),
+                "write fp16: true, or bf16: false",
+            )
+
+
+def _loaded(run: Run, device: str) -> Iterator[Finding]:
+    """llama-cookbook has no flag for bf16: what is not fp16 is loaded in it."""
+    for document in run.of("llama-cookbook"):
+        first = document.get("model_name") or next(iter(document.found.values()), None)
+        if first is not None and "use_fp16" not in {*document.keys, *document.unknown}:
+            yield Finding(
+                f"{device} has no bf16 arithmetic, and llama-cookbook loads the model in bf16",
+                (first.label("bf16, where use_fp16 is left out"),),
+                ("nothing refuses it: torch emulates bf16, many times slower",),
+                "write --use_fp16",
+                severity="warning",
+                consequence="slow",
+            )
+
+
+@rule(
+    "optimizer-of-bf16-only",
+    "error",
+    "step",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/optimizers/adamw_bfloat16/__init__.py "
+            "`AdamWBF16.step`: assert p.dtype == torch.bfloat16"
+        ),
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/optimizer_param.py "
+            "`determine_optimizer_class_with_config`"
+        ),
+        "bghira/SimpleTuner#755",
+    ),
+)
+def optimizer_of_bf16_only(run: Run) -> Iterator[Finding]:
+    """SimpleTuner's adamw_bf16 over weights that are not bf16."""
+    for document in run.of("simpletuner"):
+        optimizer = document.get("optimizer")
+        if optimizer is None or optimizer.value != "adamw_bf16":
+            continue
+        if document.value("base_model_precision", "no_change") != "no_change":
+            yield from _quantised(document, optimizer)
+        else:
+            yield from _whole(document, optimizer)
+
+
+def _whole(document: Document, optimizer: Place) -> Iterator[Finding]:
+    mixed = document.get("mixed_precision")
+    if mixed is None or mixed.value not in ("fp16", "no", False):
+        return
+    yield Finding(
+        f"adamw_bf16 over weights that are not bf16: mixed_precision is {_word(mixed)}",
+        (mixed.label("not bf16"), optimizer.label("takes bf16 only", primary=False)),
+        ("its first step ends in `only bfloat 16 is supported`",),
+        "use mixed_precision bf16, or optimi-adamw",
+    )
+
+
+def _word(place: Place) -> str:
+    return place.value if isinstance(place.value, str) else "no"
+
+
+def _quantised(document: Document, optimizer: Place) -> Iterator[Finding]:
+    base = document.get("base_model_default_dtype")
+    if base is None or base.value != "fp32":
+        return
+    yield Finding(
+        "adamw_bf16 over a quantised base in fp32 becomes optimi-adamw",
+        (optimizer.label("replaced"), base.label("fp32", primary=False)),
+        ("SimpleTuner logs an error and goes on with the other optimizer",),
+        "use base_model_default_dtype bf16, or say optimi-adamw",
+        consequence="silent",
+    )
+
+
+@rule(
+    "pure-bf16-refused",
+    "error",
+    "parse",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: ValueError; "
+            "compute_dtype is bfloat16 with pure_bf16, whatever fp16 says"
+        ),
+        (
+            "torch 2.13.0 amp/grad_scaler.py `_unscale_grads_`: "
+            "_amp_foreach_non_finite_check_and_unscale_cuda not implemented for BFloat16"
+        ),
+    ),
+)
+def pure_bf16_refused(run: Run) -> Iterator[Finding]:
+    """LLaMA-Factory's pure_bf16 beside what it cannot be combined with."""
+    for document in run.of("llamafactory"):
+        pure = document.get("pure_bf16")
+        if pure is None or pure.value is not True:
+            continue
+        yield from _with_fp16(document, pure)
+        yield from _with_zero_3(run, pure)
+
+
+def _with_fp16(document: Document, pure: Place) -> Iterator[Finding]:
+    half = document.get("fp16")
+    if half is not None and half.value is True:
+        yield Finding(
+            "pure_bf16 with fp16: weights in bf16 under fp16 loss scaling",
+            (half.label("scales the loss"), pure.label("weights in bf16", primary=False)),
+            ("torch's GradScaler has no kernel for gradients in bf16",),
+            "remove fp16",
+            consequence="step",
+        )
+
+
+def _with_zero_3(run: Run, pure: Place) -> Iterator[Finding]:
+    stage = run.slot("zero.stage")
+    place = run.place(stage)
+    if stage is not None and stage.value == 3 and place is not None:
+        yield Finding(
+            "pure_bf16 under ZeRO stage 3",
+            (pure.label("refused"), place.label("stage 3", primary=False)),
+            ("LLaMA-Factory: `pure_bf16` is incompatible with DeepSpeed ZeRO-3",),
+            "use bf16: true; the fp32 copies of stage 3 are sharded",
+        )
+
+
+@rule(
+    "tf32-without-hardware",
+    "error",
+    "parse",
+    consumers=("transformers", "diffusers"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py: ValueError, --tf32 requires Ampere or "
+            "a newer GPU arch; utils/import_utils.py `is_torch_tf32_available`: major < 8, or "
+            "torch.version.cuda is None"
+        ),
+        (
+            "huggingface/diffusers 58eb52c examples: torch.backends.cuda.matmul.allow_tf32 = True; "
+            "torch 2.13.0 docs: TensorFloat-32 on Ampere (and later) CUDA devices"
+        ),
+    ),
+    hardware=True,
+)
+def tf32_without_hardware(run: Run) -> Iterator[Finding]:
+    """TF32 on devices that do not have it."""
+    device = run.environment.weakest
+    if device is None or (device.vendor == "nvidia" and device.supports("tf32")):
+        return
+    for place in turned_on(run, (("trainer", "tf32"), ("hf", "tf32")), "tf32"):
+        yield Finding(
+            f"{device_name(device)} has no TF32"
+            if device.vendor == "nvidia"
+            else f"TF32 is asked for on {device_name(device)}, where torch has no CUDA",
+            (place.label("refused"),),
+            (),
+            "remove it",
+            Fix((place.removed(),), "safe") if place.document.format != "shell" else None,
+        )
+    for place in run.each("diffusers", "allow_tf32"):
+        yield Finding(
+            f"allow_tf32 does nothing on {device_name(device)}",
+            (place.label("no TF32"),),
+            ("matrices are multiplied in fp32 as before",),
+            "remove it",
+            severity="warning",
+            consequence="silent",
+        )

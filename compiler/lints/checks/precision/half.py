@@ -1,0 +1,347 @@
+"""Training in fp16."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.diffusers_examples import commands
+from tunec.compiler.lints.facts.dtype_words import dtype_of, loaded_in, on_deepspeed
+from tunec.compiler.lints.facts.keys.known import kind_behind
+from tunec.compiler.lints.facts.lora import has_adapter
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_T5: Final = re.compile(
+    r"((google|google-t5|bigscience)/)?((flan-|m|long-|u)?t5\b.*|T0(_?3B|pp?)?)"
+)
+"""T5 and what was trained on from it, whose files hold fp32 and whose activations were bf16."""
+_OVERFLOWS: Final = re.compile(r"(^|[/_-])gemma-?[234]n?\b", re.IGNORECASE)
+"""Models whose activations are seen to leave fp16, so that hardware without bf16 is no way out."""
+
+
+@rule(
+    "bf16-model-in-fp16",
+    "warning",
+    "step",
+    consumers=("torch",),
+    sources=(
+        (
+            "huggingface/transformers#5651 (T5: 66246 in a feed-forward layer, beyond fp16), "
+            "#9295; google-research/text-to-text-transfer-transformer#539 (bf16 activations)"
+        ),
+        "huggingface/transformers#36822, #37226 (Gemma 3), unslothai/unsloth#5092 (Gemma 4)",
+        "torch 2.13.0 finfo: float16 max 65504, bfloat16 max 3.39e38",
+    ),
+    hardware=True,
+)
+def bf16_model_in_fp16(run: Run) -> Iterator[Finding]:
+    """A model that was trained in bf16 is fine-tuned in fp16."""
+    yield from _model_of_examples(run)
+    computed = run.observed("precision.compute")
+    place, model = run.place(computed), run.model
+    if computed is None or computed.value != "fp16" or place is None:
+        return
+    path = (run.model_name or "") if model is None else model.path
+    if model is not None and model.stored_dtype != "bf16":
+        return
+    if model is not None or _T5.fullmatch(path):
+        asked = (each for each in run.each("trainer", "fp16") if str(each.value).lower() == "true")
+        yield _model_finding(run, path, next(asked, place))
+
+
+def _model_of_examples(run: Run) -> Iterator[Finding]:
+    """Scripts of diffusers, which name their model and precision as flags of their own."""
+    for document in run.of("diffusers"):
+        place, named = (
+            document.get(key) for key in ("mixed_precision", "pretrained_model_name_or_path")
+        )
+        if (
+            place is None
+            or place.value != "fp16"
+            or named is None
+            or not isinstance(named.value, str)
+        ):
+            continue
+        model = run.environment.model or run.resolve_model(named.value)
+        if model is not None and model.stored_dtype == "bf16":
+            yield _model_finding(run, model.path, place)
+
+
+def _model_finding(run: Run, path: str, place: Place) -> Finding:
+    device = run.environment.weakest
+    cannot = device is not None and not device.supports("bf16")
+    is_seen = _T5.fullmatch(path) is not None or _OVERFLOWS.search(path) is not None
+    return Finding(
+        f"{path} was trained in bf16, and the run computes in fp16",
+        (place.label("fp16"),),
+        (
+            (
+                "bf16 reaches 3.4e38, fp16 65504: activations that were learnt in bf16 may "
+                "overflow, and the loss turns nan"
+            ),
+            *((f"{device.title} has no bf16 arithmetic",) if device and cannot else ()),
+        ),
+        "watch the loss scale; fp32 for the layers that overflow" if cannot else "use bf16",
+        severity="note" if cannot and not is_seen else None,
+    )
+
+
+_PAIRS: Final = (
+    (("trainer",), "fp16", "bf16"),
+    (("trainer",), "fp16_full_eval", "bf16_full_eval"),
+    (("deepspeed",), "fp16.enabled", "bf16.enabled"),
+    (("axolotl",), "fp16", "bf16"),
+)
+
+
+@rule(
+    "fp16-and-bf16",
+    "error",
+    "parse",
+    consumers=("transformers", "deepspeed", "axolotl"),
+    sources=(
+        "transformers 4.40.2 to 5.23.0 training_args.py: ValueError, at most one of fp16 and bf16",
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_initialize_params`: bfloat16 and fp16 "
+            "modes cannot be simultaneously enabled"
+        ),
+    ),
+)
+def fp16_and_bf16(run: Run) -> Iterator[Finding]:
+    """fp16 and bf16 are both turned on."""
+    yield from _filled(run)
+    yield from _by_its_old_name(run)
+    for kinds, half, brain in _PAIRS:
+        for document in run.of(*kinds):
+            if not document.is_view or kind_behind(document) != "axolotl":
+                yield from _both(document, half, brain)
+
+
+def _by_its_old_name(run: Run) -> Iterator[Finding]:
+    """`bfloat16` is read where there is no `bf16`."""
+    for document in run.of("deepspeed"):
+        if document.get("bf16") is None:
+            yield from _both(document, "fp16.enabled", "bfloat16.enabled")
+
+
+def _filled(run: Run) -> Iterator[Finding]:
+    """Both `auto`, and the trainer turns on both: one for training, the other for evaluation."""
+    half, brain = (run.effective("deepspeed", f"{each}.enabled") for each in ("fp16", "bf16"))
+    if "filled" not in (half.source, brain.source) or half.value is not True:
+        return
+    said = {name for each in ("fp16", "bf16") for name in (each, f"{each}_full_eval")}
+    written = {name for name in said if (at := run.said("trainer", name)) and at.value is True}
+    if brain.value is not True or len({name[:4] for name in written}) < 2:
+        return  # a default of TRL's classes alone does not count
+    yield Finding(
+        "the trainer fills in both fp16.enabled and bf16.enabled",
+        tuple(
+            each.place.label("true", primary=each is half) for each in (half, brain) if each.place
+        ),
+        ("fp16 and fp16_full_eval fill in the one, bf16 and bf16_full_eval the other",),
+        "train and evaluate in the same precision",
+        consequence="init",
+    )
+
+
+def _both(document: Document, half: str, brain: str) -> Iterator[Finding]:
+    first, second = document.get(half), document.get(brain)
+    if first is None or second is None or first.value is not True or second.value is not True:
+        return
+    yield Finding(
+        f"`{half}` and `{brain}` are both true",
+        (first.label(""), second.label("", primary=False)),
+        (),
+        "keep one: bf16 where the hardware has it",
+        consequence="init" if document.kind == "deepspeed" else None,
+    )
+
+
+_OFF: Final = ("use_cpu", "no_cuda")
+"""transformers 4.34 calls no_cuda use_cpu; 5.0 drops the old name."""
+
+
+@rule(
+    "fp16-on-cpu",
+    "warning",
+    "silent",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.31.0 to 1.15.0 accelerator.py `Accelerator.__init__`: native_amp and the "
+            'scaler for fp16 where device.type != "cpu"; run with 1.15.0: native_amp False'
+        ),
+        "transformers 5.23.0 training_args.py: fp16 with use_cpu is accepted",
+    ),
+)
+def fp16_on_cpu(run: Run) -> Iterator[Finding]:
+    """fp16 is asked for in a run that is kept off the GPUs."""
+    for document in run.of("trainer", "accelerate"):
+        half, off = _half(document), _kept_off(document)
+        if half is None or off is None or document.is_view:
+            continue
+        yield Finding(
+            f"fp16 with {off.path}: the run computes in fp32",
+            (half.label("not taken up"), off.label("no GPU", primary=False)),
+            ("Accelerate turns on no autocast in fp16 and no loss scaling on a CPU",),
+            "remove fp16, or use bf16, which a CPU computes in",
+        )
+
+
+def _half(document: Document) -> Place | None:
+    if document.kind == "accelerate":
+        word = document.get("mixed_precision")
+        return word if word is not None and word.value == "fp16" else None
+    flag = document.get("fp16")
+    return flag if flag is not None and flag.value is True else None
+
+
+def _kept_off(document: Document) -> Place | None:
+    found = (document.get(key) for key in _OFF)
+    return next((at for at in found if at is not None and at.value is True), None)
+
+
+_CASTS = "peft>=0.12"
+"""From then on `get_peft_model` turns adapters in fp16 and bf16 to fp32."""
+
+
+@rule(
+    "fp16-trainable-weights",
+    "error",
+    "step",
+    consumers=("torch", "peft", "diffusers"),
+    sources=(
+        "torch 2.13.0 amp/grad_scaler.py `GradScaler._unscale_grads_`: ValueError",
+        (
+            "meta-llama/llama-cookbook 0e00335 finetuning.py `main`: torch_dtype=torch.float16; "
+            "utils/train_utils.py `train`: GradScaler; meta-llama/llama-cookbook#715"
+        ),
+        "peft 0.12.0 to 0.21.2 mapping.py `get_peft_model`: autocast_adapter_dtype=True",
+        "torch 2.13.0 finfo(float16).smallest_normal 6.1e-5, smallest subnormal 6e-8",
+        "diffusers 0.27.2 to 0.40.0 examples, `main`: cast_training_params; diffusers#6363",
+        "huggingface/diffusers#6086, haotian-liu/LLaVA#363, 2U1/Qwen-VL-Series-Finetune#184",
+    ),
+)
+def fp16_trainable_weights(run: Run) -> Iterator[Finding]:
+    """fp16 with loss scaling over trained weights that are fp16 themselves."""
+    yield from _trainable_of_examples(run)
+    yield from _of_cookbook(run)
+    yield from _unscaled(run)
+    scaled = _scaled(run)
+    if scaled is None or on_deepspeed(run) or _is_quantised(run):
+        return
+    for place in loaded_in(run, "fp16"):
+        is_certain = _is_certain(run, place)
+        if is_certain is not None:
+            found = _trainable_finding(
+                place, scaled, is_certain=is_certain or _is_whole(run, place)
+            )
+            yield found if is_certain else replace(found, severity="warning")
+
+
+def _trainable_of_examples(run: Run) -> Iterator[Finding]:
+    """LoRA scripts of diffusers turn adapters to fp32 where their own flag says fp16."""
+    launched = run.said("launch", "flags.mixed_precision") or run.said(
+        "accelerate", "mixed_precision"
+    )
+    if launched is None or launched.value != "fp16":
+        return
+    for document, script in commands(run):
+        is_open = "mixed_precision" in document.unknown
+        if "lora" in script and document.get("mixed_precision") is None and not is_open:
+            yield Finding(
+                f"the launcher says fp16, and {script}.py is not told",
+                (launched.label("the adapters are made in fp16"),),
+                (
+                    "the first step ends in `Attempting to unscale FP16 gradients`",
+                    "it turns adapters to fp32 only where its own flag is fp16",
+                ),
+                "write --mixed_precision fp16 behind the script too",
+            )
+
+
+def _of_cookbook(run: Run) -> Iterator[Finding]:
+    """llama-cookbook loads in fp16 and scales the loss; ShardedGradScaler of FSDP takes fp16."""
+    for document in run.of("llama-cookbook"):
+        half = where(document, "use_fp16")
+        others = ("use_peft", "enable_fsdp", "quantization")
+        if half is None or any(document.get(key) or key in document.unknown for key in others):
+            continue
+        yield _trainable_finding(half, half, is_certain=True)
+
+
+def _unscaled(run: Run) -> Iterator[Finding]:
+    """Weights in fp16 that a run in bf16 trains, whose small gradients nobody scales."""
+    half = run.said("trainer", "bf16")
+    if half is None or half.value is not True or on_deepspeed(run) or _is_quantised(run):
+        return
+    if has_adapter(run):
+        return
+    for place in loaded_in(run, "fp16"):
+        if place.document.kind in (*TRL, "model") and place.document.format != "shell":
+            yield Finding(
+                "bf16 over weights that are loaded and trained in fp16",
+                (place.label("trained in fp16"), half.label("scales no loss", primary=False)),
+                (
+                    (
+                        "their gradients are fp16, where what is below 6e-8 is 0, and autocast in "
+                        "bf16 comes without a scale for the loss"
+                    ),
+                ),
+                "load in float32, or in bfloat16",
+                severity="warning",
+                consequence="silent",
+            )
+
+
+def _scaled(run: Run) -> Place | None:
+    """Where fp16 with torch's GradScaler is turned on."""
+    for kind, key, word in (
+        ("trainer", "fp16", True),
+        ("accelerate", "mixed_precision", "fp16"),
+        ("launch", "flags.mixed_precision", "fp16"),
+    ):
+        for place in run.each(kind, key):
+            if place.value is word or place.value == word:
+                return place
+    return None
+
+
+def _is_quantised(run: Run) -> bool:
+    return run.value("quantization.format", "none") not in (None, "none")
+
+
+def _is_certain(run: Run, place: Place) -> bool | None:
+    """Whether the trained weights are fp16: True, it depends (False), or they are not (None)."""
+    if dtype_of(run.effective("peft", "adapter_dtype").value) == "fp16":
+        return True
+    if run.value("adapter.kind", "none") == "lora" or run.of("peft"):
+        casts = run.runs(_CASTS)
+        return None if casts else casts is False
+    # a script's own flags, and the code around `model_args.yaml`, may yet add an adapter
+    return place.document.kind in TRL and place.document.format != "shell"
+
+
+def _is_whole(run: Run, place: Place) -> bool:
+    """Whether the files that say how the model is loaded know of no adapter."""
+    return place.document.kind == "model" and not run.of("peft")
+
+
+def _trainable_finding(place: Place, scaled: Place, *, is_certain: bool) -> Finding:
+    return Finding(
+        "fp16 with loss scaling over trained weights in fp16",
+        (
+            place.label("trained in fp16"),
+            *([scaled.label("scales the loss", primary=False)] if scaled != place else []),
+        ),
+        (
+            "the first step ends in `Attempting to unscale FP16 gradients`",
+            "get_peft_model turns adapters to fp32 (peft 0.12); add_adapter of diffusers does not",
+        ),
+        "load in float32 what is trained; fp16 then only computes",
+        certain=is_certain,
+    )

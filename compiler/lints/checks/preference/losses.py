@@ -1,0 +1,294 @@
+"""Numbers and words of preference losses."""
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Final
+
+from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.trl import GROUPED, preferences, real, trl
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_KEYS: Final = {
+    "dpo": ("beta",),
+    "kto": ("beta",),
+    "llamafactory": ("pref_beta",),
+    "axolotl": ("rl_beta", "dpo_beta"),
+}
+_METHODS: Final = ("dpo", "kto", "orpo", "simpo")
+
+
+@rule(
+    "beta-of-zero",
+    "error",
+    "silent",
+    consumers=("trl", "llamafactory", "axolotl"),
+    sources=(
+        (
+            "trl 1.16.0 trainer/dpo_trainer.py `_compute_loss`: per_sequence_loss = "
+            "-logsigmoid(self.beta * delta_score); trl 0.12.2 trainer/orpo_trainer.py, "
+            "kto_trainer.py: the same product"
+        ),
+    ),
+)
+def beta_of_zero(run: Run) -> Iterator[Finding]:
+    """A preference loss whose beta is zero or less: nothing is learnt, or the opposite."""
+    for document, name in preferences(run):
+        if name not in _METHODS:
+            continue
+        for key in _KEYS.get(document.kind, ()):
+            at = document.get(key)
+            beta = real(at.value) if at is not None else None
+            if at is not None and beta is not None and beta <= 0:
+                yield _beta_finding(at, beta, name)
+
+
+def _beta_finding(at: Place, beta: float, name: str) -> Finding:
+    is_zero = beta == 0
+    return Finding(
+        f"{at.path} {at.value}: {name.upper()} "
+        + ("has no gradient" if is_zero else "prefers what was rejected"),
+        (at.label("multiplies the difference of the pair"),),
+        (
+            "the loss is a function of beta times the difference of the log-ratios",
+            *(("some readers take 0 for absent, and use their default",) if is_zero else ()),
+        ),
+        "write 0.1",
+    )
+
+
+_EPSILON = 0.2
+"""trl 0.17.0 to 1.16.0 grpo_config.py `epsilon`."""
+
+
+@rule(
+    "clip-bounds-crossed",
+    "warning",
+    "silent",
+    consumers=("trl",),
+    sources=(
+        (
+            "trl 0.17.0 to 1.16.0 trainer/grpo_trainer.py `_compute_loss`: torch.clamp(coef_1, "
+            "1 - epsilon_low, 1 + epsilon_high), clamp(coef_1, max=delta); taken as it is by "
+            "1.16.0; grpo_config.py: delta is recommended to be greater than 1 + epsilon"
+        ),
+        "arXiv 2503.14476 (DAPO), 3.1: epsilon_high 0.28 above epsilon_low 0.2",
+    ),
+)
+def clip_bounds_crossed(run: Run) -> Iterator[Finding]:
+    """The ratio of a policy's update is cut at a bound that is on the wrong side."""
+    for document, method in preferences(run):
+        if method in GROUPED:
+            yield from _of(document)
+
+
+def _of(document: Document) -> Iterator[Finding]:
+    low_at, high_at = trl(document, "epsilon"), trl(document, "epsilon_high")
+    low = real(low_at.value) if low_at is not None else _EPSILON
+    high = real(high_at.value) if high_at is not None else None
+    if high_at is not None and low is not None and high is not None and high < low:
+        yield _clip_finding(
+            high_at,
+            low_at,
+            f"epsilon_high {high:g} is below epsilon {low:g}",
+            "what raises a likely answer is cut sooner than what lowers it; DAPO has 0.28 over 0.2",
+            "write 0.28, or remove epsilon_high",
+        )
+    top_at = trl(document, "delta")
+    top, above = real(top_at.value) if top_at else None, high if high is not None else low
+    if top_at is not None and top is not None and above is not None and top <= 1 + above:
+        yield _clip_finding(
+            top_at,
+            high_at or low_at,
+            f"delta {top:g} is not above 1 + {above:g}",
+            "the second bound of the two-sided loss lies beyond the first",
+            "write 4.0, or remove delta",
+        )
+
+
+def _clip_finding(at: Place, beside: Place | None, what: str, why: str, mended: str) -> Finding:
+    return Finding(
+        what,
+        (at.label("cuts first"), *([beside.label("", primary=False)] if beside else [])),
+        (why,),
+        mended,
+    )
+
+
+_LOSSES: Final = ("sigmoid", "hinge", "ipo", "simpo", "alphapo")
+_SMOOTHED: Final = ("sigmoid", "simpo", "alphapo")
+_MARGIN: Final = ("simpo", "alphapo")
+_MARKS: Final = ("cpo_alpha", "simpo_gamma")
+
+
+@rule(
+    "cpo-loss-unfit",
+    "warning",
+    "silent",
+    consumers=("trl",),
+    sources=(
+        (
+            "trl 0.12.2 to 0.24.0 trainer/cpo_trainer.py, 1.16.0 experimental/cpo/cpo_trainer.py "
+            "`cpo_loss`: simpo_gamma only for simpo, label_smoothing for sigmoid and simpo, "
+            "Unknown loss type; `get_batch_loss_metrics`: losses.mean() + cpo_alpha * "
+            "policy_nll_loss; cpo_config.py: cpo_alpha 1.0"
+        ),
+    ),
+)
+def cpo_loss_unfit(run: Run) -> Iterator[Finding]:
+    """Numbers of TRL's CPO that its loss does not read, or that change the loss that is named."""
+    for document in run.of("hf"):
+        if not document.is_view and any(document.get(key) for key in _MARKS):
+            yield from _of_cpo(document)
+
+
+def _of_cpo(document: Document) -> Iterator[Finding]:
+    loss, gamma = document.get("loss_type"), document.get("simpo_gamma")
+    word = loss.value if loss is not None else "sigmoid"
+    if loss is not None and word not in _LOSSES:
+        yield Finding(
+            f"loss_type cannot be {word} in CPO",
+            (loss.label("not known"),),
+            ("it is looked up at the first step",),
+            "write sigmoid, hinge, ipo or simpo",
+            severity="error",
+            consequence="step",
+        )
+    elif gamma is not None and word not in _MARGIN:
+        yield Finding(
+            f"simpo_gamma does nothing for the loss {word}",
+            (gamma.label("not read"), *([loss.label("", primary=False)] if loss else [])),
+            (),
+            "write loss_type: simpo, or remove it",
+        )
+    elif loss is not None and word == "simpo":
+        yield from _with_likelihood(document)
+    smoothing = document.get("label_smoothing")
+    share = real(smoothing.value) if smoothing is not None else None
+    if smoothing is not None and share and word in _LOSSES and word not in _SMOOTHED:
+        yield Finding(
+            f"label_smoothing does nothing for the loss {word}",
+            (smoothing.label("not read"),),
+            (),
+            "remove it",
+        )
+
+
+def _with_likelihood(document: Document) -> Iterator[Finding]:
+    """CPO adds the likelihood of what was chosen, which SimPO is without."""
+    loss, alpha = document.get("loss_type"), document.get("cpo_alpha")
+    at = alpha or loss
+    share = real(alpha.value) if alpha is not None else 1.0
+    if at is None or not share:
+        return
+    yield Finding(
+        f"loss_type simpo with cpo_alpha {share:g} is CPO-SimPO, and not SimPO",
+        (at.label("adds the likelihood of the chosen answer"),),
+        ("cpo_alpha is 1.0 where nothing is said; SimPO has no such term",),
+        "write cpo_alpha: 0.0",
+        severity="warning" if alpha is None else "note",
+    )
+
+
+_NOW: Final = frozenset(
+    {
+        *("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard"),
+        *("aot", "aot_unpaired", "apo_zero", "apo_down", "discopop", "sft", "sigmoid_norm"),
+    }
+)
+_BEFORE: Final = _NOW | {"aot_pair"}
+_PAIRS: Final = ("exo_pair", "nca_pair", "robust", "aot", "aot_pair", "bco_pair", "sppo_hard")
+_RELEASES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_PAIRS, "trl>=0.9"),
+    **dict.fromkeys(("apo_zero", "apo_down"), "trl>=0.10"),
+    "discopop": "trl>=0.13",
+    "sft": "trl>=0.20",
+    "aot_unpaired": "trl>=0.28",
+    "sigmoid_norm": "trl>=1.4",
+}
+"""Words that came with a release; until 0.27 `aot_unpaired` is `aot`, and `aot` is `aot_pair`."""
+_KTO: Final = "kto_pair"
+_REFUSED: Final = "trl>=0.9,<0.29"
+"""Releases whose trainer looks for that word itself, when it is made."""
+_RENAMED: Final = {"aot_pair": "aot", "kto_pair": "apo_zero", "dpo": "sigmoid", "orpo": "sigmoid"}
+_AS_SIGMOID: Final = "from 0.9.4 on it is not handed on, and sigmoid is trained"
+"""`preference-loss-not-computed`, of the other words."""
+
+
+@rule(
+    "dpo-loss-unknown",
+    "error",
+    "step",
+    consumers=("trl", "llamafactory"),
+    sources=(
+        (
+            "trl 1.16.0 trainer/dpo_trainer.py `_compute_loss`: Unknown loss type. Should be one "
+            "of ...; trl 0.10.1 to 0.17.0 dpo_config.py `loss_type`; run: DPOConfig takes "
+            "kto_pair and aot_pair"
+        ),
+        (
+            "trl 0.9.6 to 0.28.0 trainer/dpo_trainer.py `__init__`: Support for kto_pair has been "
+            "removed; 0.8.6, 0.9.6, 0.10.1, 0.12.2, 0.13.0, 0.19.1, 0.20.0, 0.27.2, 0.28.0, 1.3.0 "
+            "and 1.4.0 `dpo_loss`, `_compute_loss`: the words"
+        ),
+        (
+            "llamafactory 0.9.5 hparams/finetuning_args.py `pref_loss`: kto_pair among the words; "
+            "train/dpo/trainer.py `compute_preference_loss`: TRL's dpo_loss; setup: trl>=0.18"
+        ),
+        "hiyouga/LlamaFactory#4839",
+    ),
+)
+def dpo_loss_unknown(run: Run) -> Iterator[Finding]:
+    """A DPO loss that the release does not know."""
+    yield from _of_llamafactory(run)
+    for document in run.of("dpo"):
+        at = document.get("loss_type")
+        if document.is_view or at is None:
+            continue
+        said = at.value if isinstance(at.value, list) else [at.value]
+        known = _known(run)
+        is_kto = _KTO in said
+        lost = [each for each in said if isinstance(each, str) and each not in known]
+        if lost:
+            near = [
+                *nearest(lost[0], known)[:1],
+                *([_RENAMED[lost[0]]] if lost[0] in _RENAMED else []),
+            ]
+            yield Finding(
+                f"{quoted(lost, 'and')} is no loss of DPO in this release",
+                (at.label("Unknown loss type"),),
+                ("the configuration is taken, and the first step fails",),
+                f"did you mean {quoted(near[-1:])}?" if near else "write sigmoid",
+                consequence="init" if is_kto and run.runs(_REFUSED) else None,
+                severity="warning" if is_kto and run.runs("trl<0.9") is None else None,
+            )
+
+
+def _known(run: Run) -> Set[str]:
+    """The words of the release, as far as somebody names it."""
+    words = _NOW if run.runs("trl>=0.28") else _BEFORE
+    old = {_KTO} if run.runs("trl<0.9") else set[str]()
+    return old | frozenset(
+        each for each in words if run.runs(_RELEASES.get(each, "trl>=0")) is not False
+    )
+
+
+def _of_llamafactory(run: Run) -> Iterator[Finding]:
+    """A word that its own list still has, and the TRL that it asks for no longer."""
+    if run.runs("llamafactory<0.9"):
+        return
+    for document in run.of("llamafactory"):
+        at = document.get("pref_loss")
+        if at is not None and at.value == "kto_pair" and document.value("stage") == "dpo":
+            yield Finding(
+                "pref_loss kto_pair is no loss of TRL's any more",
+                (at.label("Unknown loss type"),),
+                (
+                    _AS_SIGMOID
+                    if run.runs("llamafactory>=0.9.4")
+                    else "LLaMA-Factory takes the word; the first step asks TRL for the loss",
+                ),
+                "write stage: kto with its own data, or pref_loss: sigmoid",
+                consequence="silent" if run.runs("llamafactory>=0.9.4") else None,
+            )

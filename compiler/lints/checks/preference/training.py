@@ -1,0 +1,320 @@
+"""Settings of preference training."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.trl import preferences, real, shared, whole
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_READ: Final = ("sigmoid", "robust", "exo_pair", "sigmoid_norm", "aot", "aot_unpaired", "aot_pair")
+
+
+@rule(
+    "label-smoothing-unfit",
+    "error",
+    "init",
+    consumers=("trl", "llamafactory"),
+    sources=(
+        (
+            "trl 1.3.0 to 1.16.0 trainer/dpo_trainer.py: Label smoothing must be greater than 0.0"
+            " when using 'exo_pair' loss (0.12.2 to 0.27.2 take 0.001 for 0); `dpo_loss`: read by"
+            " sigmoid, robust, exo_pair and aot; 0.29.0 to 1.16.0 `__init__`: should lie in"
+            " [0.0, 0.5) for the 'robust' loss, which 0.28.0 does not ask"
+        ),
+        (
+            "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `__post_init__`: "
+            "`dpo_label_smoothing` is only valid for sigmoid loss function"
+        ),
+    ),
+)
+def label_smoothing_unfit(run: Run) -> Iterator[Finding]:
+    """Label smoothing that the preference loss refuses, needs or does not read."""
+    for document, name in preferences(run):
+        if name == "dpo" and document.kind == "dpo":
+            yield from _of_trl(run, document)
+        elif name in ("dpo", "orpo", "simpo") and document.kind == "llamafactory":
+            yield from _of_factory(document)
+
+
+def _of_trl(run: Run, document: Document) -> Iterator[Finding]:
+    loss, at = document.get("loss_type"), document.get("label_smoothing")
+    said = loss.value if loss is not None else "sigmoid"
+    losses = [str(each) for each in (said if isinstance(said, list) else [said])]
+    share = real(at.value) if at is not None else 0.0
+    if share is None:
+        return
+    is_exo = "exo_pair" in losses and share == 0 and loss is not None
+    if loss is not None and is_exo and run.runs("trl<1.3"):
+        return  # 0.001 is taken then
+    if loss is not None and is_exo:
+        yield Finding(
+            "exo_pair needs a label_smoothing above 0",
+            (loss.label("divides by it"), *([at.label("", primary=False)] if at else [])),
+            (),
+            "write label_smoothing: 0.001",
+            severity=None if run.runs("trl>=1.3") else "warning",
+        )
+    elif at is not None and share > 0 and not set(losses) & set(_READ):
+        yield Finding(
+            f"label_smoothing does nothing for {', '.join(losses)}",
+            (at.label("not used"), *([loss.label("", primary=False)] if loss else [])),
+            (),
+            "remove it",
+            severity="warning",
+            consequence="silent",
+        )
+    elif (
+        at is not None
+        and share >= 0.5
+        and "robust" in losses
+        and run.runs("trl>=0.29") is not False
+    ):
+        yield Finding(
+            f"label_smoothing {share:g} is refused with the loss robust",
+            (at.label("from 0 to below 0.5"), *([loss.label("", primary=False)] if loss else [])),
+            ("it divides by 1 - 2 x label_smoothing",),
+            "write 0.1",
+            severity=None if run.runs("trl>=0.29") else "warning",
+        )
+    elif at is not None and share >= 0.5:
+        yield Finding(
+            f"label_smoothing {share:g} takes more than half of the preferences for wrong",
+            (at.label("from 0 to below 0.5"),),
+            (),
+            "write 0.1 or less",
+            severity="warning",
+            consequence="silent",
+        )
+
+
+def _of_factory(document: Document) -> Iterator[Finding]:
+    at, loss = document.get("dpo_label_smoothing"), document.get("pref_loss")
+    share = real(at.value) if at is not None else None
+    if at is None or share is None or share <= 1e-6 or loss is None or loss.value == "sigmoid":
+        return
+    yield Finding(
+        f"dpo_label_smoothing is refused with pref_loss {loss.value}",
+        (at.label("only for sigmoid"), loss.label("", primary=False)),
+        (),
+        "remove it, or write pref_loss: sigmoid",
+        consequence="parse",
+    )
+
+
+@rule(
+    "loss-weights-differ",
+    "error",
+    "parse",
+    consumers=("trl>=1.3", "axolotl>=0.19"),
+    sources=(
+        (
+            "trl 1.3.0 to 1.16.0 trainer/dpo_config.py `DPOConfig.__post_init__`: `loss_weights` "
+            "must have the same length as `loss_type`"
+        ),
+        "axolotl 0.19.0 utils/schemas/validation.py: must be the same length",
+    ),
+)
+def loss_weights_differ(run: Run) -> Iterator[Finding]:
+    """DPO mixes several losses with another number of weights."""
+    for document, name in preferences(run):
+        prefix = "dpo_" if document.kind == "axolotl" else ""
+        weights, losses = document.get(f"{prefix}loss_weights"), document.get(f"{prefix}loss_type")
+        if prefix and run.runs("axolotl>=0.19") is False:
+            continue
+        if name != "dpo" or weights is None or not isinstance(weights.value, list):
+            continue
+        count = len(losses.value) if losses is not None and isinstance(losses.value, list) else 1
+        if len(weights.value) != count:
+            yield Finding(
+                f"{len(weights.value)} loss weights for {count} losses",
+                (
+                    weights.label("one for each loss"),
+                    *([losses.label("", primary=False)] if losses is not None else []),
+                ),
+                (),
+                f"write {count} weights",
+            )
+
+
+_SHARES: Final = ("lmbda", "beta")
+_VOCABULARIES: Final = (
+    (re.compile(r"/qwen2(\.5)?-(coder-|math-)?(0\.5|1\.5|3)b"), 151936),
+    (re.compile(r"/qwen2(\.5)?-(coder-|math-)?(7|14|32|72)b"), 152064),
+    (re.compile(r"/qwen3-"), 151936),
+    (re.compile(r"/(meta-)?llama-3"), 128256),
+    (re.compile(r"/llama-2-"), 32000),
+    (re.compile(r"/mistral-7b-(instruct-)?v0\.[12]"), 32000),
+    (re.compile(r"/mistral-7b-(instruct-)?v0\.3"), 32768),
+    (re.compile(r"/gemma-2-"), 256000),
+)
+"""`vocab_size` of the config.json of each repository; huggingface/trl#2215 names Qwen2.5's."""
+
+
+@rule(
+    "distillation-refused",
+    "error",
+    "init",
+    consumers=("trl",),
+    sources=(
+        (
+            "trl 0.12.2 to 1.16.0 gkd_config.py `__post_init__`: lmbda must be in the range, beta "
+            "must be in the range; 1.16.0 experimental/gkd/gkd_trainer.py `__init__`: vocab_size"
+        ),
+        "huggingface/trl#2215, #3028, #6252: before it a broadcast of kl_div failed",
+    ),
+)
+def distillation_refused(run: Run) -> Iterator[Finding]:
+    """A number of generalised knowledge distillation, or a teacher, that GKD refuses."""
+    for document in run.of("gkd"):
+        if document.is_view:
+            continue
+        for key in _SHARES:
+            at = document.get(key)
+            share = real(at.value) if at is not None else None
+            if at is not None and share is not None and not 0 <= share <= 1:
+                yield Finding(
+                    f"{key} {at.value} is not from 0 to 1",
+                    (at.label("refused"),),
+                    (f"{key} must be in the range [0.0, 1.0]",),
+                    "write 0.5",
+                    consequence="parse",
+                )
+        yield from _vocabularies(document)
+
+
+def _vocabularies(document: Document) -> Iterator[Finding]:
+    student, teacher = (
+        document.get(key) for key in ("model_name_or_path", "teacher_model_name_or_path")
+    )
+    if student is None or teacher is None:
+        return
+    ours, theirs = (_vocabulary(each.value) for each in (student, teacher))
+    if ours is not None and theirs is not None and ours != theirs:
+        yield Finding(
+            f"a student of {ours} tokens and a teacher of {theirs}",
+            (teacher.label("another vocabulary"), student.label("", primary=False)),
+            ("the loss compares the probabilities of every token of one vocabulary",),
+            "take a teacher with the same vocab_size, or GOLD",
+        )
+
+
+def _vocabulary(name: object) -> int | None:
+    text = f"/{str(name).lower().rpartition('/')[2]}"
+    return next((size for pattern, size in _VOCABULARIES if pattern.search(text)), None)
+
+
+@rule(
+    "kto-batch-of-one",
+    "error",
+    "init",
+    consumers=("trl",),
+    sources=(
+        (
+            "trl 0.12.2 to 0.25.1, 1.8.0 to 1.16.0 trainer/kto_trainer.py: Actual (not effective) "
+            "batch size must be > 1"
+        ),
+        (
+            "llamafactory 0.9.5 train/kto/trainer.py `CustomKTOTrainer` does not ask: a batch of "
+            "one is its own comparison"
+        ),
+    ),
+)
+def kto_batch_of_one(run: Run) -> Iterator[Finding]:
+    """KTO takes one sample at once, and has nothing to estimate its KL term with."""
+    for document, name in preferences(run):
+        at = shared(document, "per_device_train_batch_size")
+        if name != "kto" or at is None or at.value != 1:
+            continue
+        yield Finding(
+            "KTO with one sample on a device at once",
+            (at.label("needs 2 or more"),),
+            ("the KL term comes from other samples of the batch; accumulation does not count",),
+            "write 2 or more, and halve the accumulation",
+            severity=None if _is_asked(run, document) else "warning",
+            consequence=None if _is_asked(run, document) else "silent",
+        )
+
+
+def _is_asked(run: Run, document: Document) -> bool:
+    """Whether the trainer looks: LLaMA-Factory's does not, nor TRL's from 0.26 to 1.7."""
+    is_trl = document.kind == "kto" and not run.runs("trl>=0.26,<1.8")
+    return document.kind == "axolotl" or is_trl
+
+
+_MOST_FULL: Final = 1e-5
+_MOST_LORA: Final = 1e-4
+
+
+@rule(
+    "preference-rate-as-for-sft",
+    "warning",
+    "silent",
+    consumers=("trl",),
+    sources=(
+        (
+            "arXiv 2305.18290 (DPO) appendix B: 1e-6; trl 0.12.2 to 1.16.0 dpo_config.py, "
+            "grpo_config.py: learning_rate 1e-6 by default; arXiv 2310.16944 (Zephyr): 5e-7"
+        ),
+    ),
+)
+def preference_rate_as_for_sft(run: Run) -> Iterator[Finding]:
+    """A preference method runs at a learning rate of supervised training."""
+    for document, name in preferences(run):
+        if name not in ("dpo", "kto", "orpo", "simpo", "ppo", "grpo"):
+            continue
+        at = document.get("learning_rate")
+        rate = real(at.value) if at is not None else None
+        kind = run.value("adapter.kind")
+        limit = _MOST_LORA if kind == "lora" else _MOST_FULL
+        if at is None or rate is None or kind is None or rate <= limit:
+            continue
+        yield Finding(
+            f"learning rate {rate:g} for {name.upper()}",
+            (at.label("usual for supervised training"),),
+            (
+                "DPO's authors and TRL use 5e-7 to 5e-6 on whole models, ten times that on LoRA",
+                "too high a rate lowers both log-probabilities, and answers fall apart",
+            ),
+            f"write {5e-7 if limit == _MOST_FULL else 5e-6:g}",
+        )
+
+
+_CUT_AT_THE_END: Final = "trl<0.14"
+
+
+@rule(
+    "prompt-fills-the-sequence",
+    "error",
+    "silent",
+    consumers=("trl<0.29",),
+    sources=(
+        (
+            "trl 0.8.6 to 0.13.0 trainer/dpo_trainer.py `tokenize_row`, `concatenated_forward`: "
+            "prompts are cut to max_prompt_length, the sequence at its end to max_length; 0.14.0 "
+            "to 0.28.0: so with truncation_mode keep_start alone; the field is gone in 1.3.0"
+        ),
+    ),
+)
+def prompt_fills_the_sequence(run: Run) -> Iterator[Finding]:
+    """Prompts may be as long as the whole sequence."""
+    for document, name in preferences(run):
+        prompt, total = document.get("max_prompt_length"), document.get("max_length")
+        if name != "dpo" or document.kind != "dpo" or prompt is None:
+            continue
+        most = total.value if total is not None else 1024
+        if whole(prompt.value) is None or whole(most) is None or prompt.value < most:
+            continue
+        if run.runs(_CUT_AT_THE_END) is False and document.value("truncation_mode") != "keep_start":
+            continue  # the end is kept, with the answers, and the prompt is cut
+        yield Finding(
+            f"max_prompt_length {prompt.value} leaves nothing of max_length {most} to completions",
+            (
+                prompt.label("as long as the whole"),
+                *([total.label("the whole", primary=False)] if total is not None else []),
+            ),
+            ("completions are cut to nothing, and chosen and rejected become equal",),
+            f"write {most // 2}",
+        )

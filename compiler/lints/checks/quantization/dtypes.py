@@ -1,0 +1,316 @@
+"""Bits and dtypes of a quantised base."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.diagnostics.wording import joined
+from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.document import TRL
+from tunec.compiler.lints.facts.quantization import LOADERS, Base, blocks, quantised
+from tunec.compiler.lints.facts.trl import is_started_by_trl
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_BITS: Final = {"bnb": (4, 8), "bitsandbytes": (4, 8), "hqq": (1, 2, 3, 4, 5, 6, 8), "eetq": (8,)}
+
+
+@rule(
+    "bits-not-offered",
+    "error",
+    "load",
+    consumers=("llamafactory",),
+    sources=(
+        (
+            "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py "
+            "`configure_quantization`: Bitsandbytes only accepts 4-bit or 8-bit, HQQ "
+            "1/2/3/4/5/6/8, "
+            "EETQ 8, AutoGPTQ 2/3/4/8; hparams/finetuning_args.py: We only accept 4-bit or 8-bit"
+        ),
+    ),
+)
+def bits_not_offered(run: Run) -> Iterator[Finding]:
+    """A number of bits that the quantisation method does not have."""
+    for document in run.of("llamafactory"):
+        method = document.get("quantization_method")
+        word = "bnb" if method is None else method.value
+        bits = document.get("quantization_bit")
+        if bits is not None and isinstance(bits.value, int) and word in _BITS:
+            yield from _offered_finding(bits, word, _BITS[word])
+        exported = document.get("export_quantization_bit")
+        if exported is not None and isinstance(exported.value, int):
+            yield from _offered_finding(exported, "GPTQ", (2, 3, 4, 8))
+        for key in ("ref_model_quantization_bit", "reward_model_quantization_bit"):
+            other = document.get(key)
+            if other is not None and isinstance(other.value, int):
+                yield from _offered_finding(other, "bitsandbytes", (4, 8), "parse")
+
+
+def _offered_finding(
+    bits: Place, method: str, offered: tuple[int, ...], when: Consequence | None = None
+) -> Iterator[Finding]:
+    if bits.value in offered:
+        return
+    words = joined([str(each) for each in offered], "or")
+    yield Finding(
+        f"{bits.path} {bits.value} with {method}, which has {words}",
+        (bits.label(f"not {words}"),),
+        (),
+        f"use {words}",
+        consequence=when,
+    )
+
+
+_COMPUTE: Final = "bnb_4bit_compute_dtype"
+_STORAGE: Final = "bnb_4bit_quant_storage"
+_KNOWN_DTYPES: Final = (
+    *("bfloat16", "float16", "float32", "float64", "half", "float", "double"),
+    *("int8", "uint8"),
+)
+"""Attributes of torch that are dtypes; the storage takes the long names alone."""
+_HELD: Final = ("float16", "float32", "int8", "uint8", "float64", "bfloat16")
+_SHORT: Final = {
+    **dict.fromkeys(("bf16", "torch.bfloat16", "auto"), "bfloat16"),
+    **dict.fromkeys(("fp16", "torch.float16"), "float16"),
+    **dict.fromkeys(("fp32", "torch.float32"), "float32"),
+}
+
+
+@rule(
+    "compute-dtype-unknown",
+    "error",
+    "load",
+    consumers=("trl", "transformers", "axolotl"),
+    sources=(
+        (
+            "trl 0.8.6 to 1.16.0 trainer/utils.py `get_quantization_config`: "
+            "bnb_4bit_compute_dtype=model_args.dtype (torch_dtype until 0.24)"
+        ),
+        (
+            "transformers 4.40.2 to 5.23.0 utils/quantization_config.py "
+            "`BitsAndBytesConfig.__init__`: getattr(torch, bnb_4bit_compute_dtype); "
+            "`bnb_4bit_quant_storage` must be a valid string; run"
+        ),
+        (
+            "axolotl 0.8.1 to 0.19.0 loaders/model.py `_set_quantization_config`: "
+            "bnb_config.update(self.cfg.bnb_config_kwargs)"
+        ),
+    ),
+)
+def compute_dtype_unknown(run: Run) -> Iterator[Finding]:
+    """4 bits are to be computed, or held, in a dtype that torch does not have: `auto`, `bf16`."""
+    for document in run.of(*TRL):
+        bits = where(document, "load_in_4bit=true")
+        at = where(document, "dtype=auto") or where(document, "torch_dtype=auto")
+        if bits is None or at is None or document.is_view:
+            continue
+        if document.format == "shell" and not is_started_by_trl(run, document):
+            continue
+        yield Finding(
+            f"{at.path} auto is no dtype for the products of 4-bit weights",
+            (at.label("handed on as it is"), bits.label("", primary=False)),
+            ("AttributeError: module 'torch' has no attribute 'auto'",),
+            f"write {at.path}: bfloat16",
+        )
+    for at in _named(run):
+        held = at.path.endswith(_STORAGE)
+        if isinstance(at.value, str) and at.value not in (_HELD if held else _KNOWN_DTYPES):
+            yield _unknown(at, at.value, held=held)
+
+
+def _named(run: Run) -> Iterator[Place]:
+    """Both dtypes in a file of what a model is loaded with, in a block, and in Axolotl's own."""
+    beside = [(each, "") for each in run.of("model", *TRL)]
+    inside = [(each.document, f"{each.path}.") for each in blocks(run)]
+    axolotl = [(each, "bnb_config_kwargs.") for each in run.of("axolotl")]
+    for document, prefix in (*beside, *inside, *axolotl):
+        for key in (_COMPUTE, _STORAGE) if not document.is_view else ():
+            at = document.get(f"{prefix}{key}")
+            if at is not None:
+                yield at
+
+
+def _unknown(at: Place, word: str, *, held: bool) -> Finding:
+    meant = _SHORT.get(word)
+    return Finding(
+        f"{at.path.rpartition('.')[2]} {word} is no dtype of torch",
+        (at.label("refused"),),
+        (
+            "`bnb_4bit_quant_storage` must be a valid string"
+            if held
+            else f"AttributeError: module 'torch' has no attribute '{word}'",
+        ),
+        f"write {meant or 'bfloat16'}",
+        Fix((at.replaced(meant),), "safe") if meant and word != "auto" else None,
+        severity="warning" if at.path.startswith("bnb_config.") else None,  # a script reads it
+    )
+
+
+@rule(
+    "four-and-eight-bits",
+    "error",
+    "parse",
+    consumers=("trl", "axolotl", "transformers"),
+    sources=(
+        "trl 0.8.6 to 1.16.0 trainer/model_config.py `ModelConfig.__post_init__`: ValueError",
+        (
+            "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `validate_qlora`; 0.19.0 "
+            "loaders/model.py `_set_quantization_config`"
+        ),
+        "transformers 5.23.0 utils/quantization_config.py `BitsAndBytesConfig`: ValueError",
+    ),
+)
+def four_and_eight_bits(run: Run) -> Iterator[Finding]:
+    """4 and 8 bits are both asked for."""
+    for document in run.of(*LOADERS, "axolotl"):
+        four, eight = document.get("load_in_4bit"), document.get("load_in_8bit")
+        if document.is_view or four is None or eight is None:
+            continue
+        if four.value is not True or eight.value is not True:
+            continue
+        silent = document.kind == "axolotl" and document.value("adapter") != "qlora"
+        yield Finding(
+            "`load_in_4bit` and `load_in_8bit` are both true",
+            (eight.label(""), four.label("", primary=False)),
+            (
+                "Axolotl loads in 8 bits for `lora`, without a message"
+                if silent
+                else "You can't use 8 bit and 4 bit precision at the same time",
+            ),
+            "keep the one that is meant",
+            consequence="silent" if silent else "load" if document.kind == "model" else None,
+        )
+
+
+_TRL = TRL
+_KEY = "bnb_4bit_compute_dtype"
+
+
+@rule(
+    "four-bits-computed-in-fp32",
+    "warning",
+    "slow",
+    consumers=("trl", "transformers"),
+    sources=(
+        (
+            "transformers 5.23.0 utils/quantization_config.py `BitsAndBytesConfig`: "
+            "bnb_4bit_compute_dtype, absent float32"
+        ),
+        (
+            "trl 1.16.0 trainer/model_config.py `dtype`: float32; trainer/utils.py "
+            "`get_quantization_config`: bnb_4bit_compute_dtype=model_args.dtype"
+        ),
+    ),
+)
+def four_bits_computed_in_fp32(run: Run) -> Iterator[Finding]:
+    """4-bit weights are expanded into fp32 for their products."""
+    base = quantised(run)
+    if base is None or base.form not in ("nf4", "fp4"):
+        return
+    if base.place.path != "load_in_4bit" or base.document.kind == "model":
+        own = list(_of_transformers(base.place))
+        yield from own
+        if own or _computed(base.place) is not None:
+            return
+    compute = run.slot("quantization.compute")
+    if compute is not None and compute.value == "fp32":
+        place = run.place(compute)
+        labels = (
+            (place or base.place).label("fp32"),
+            *([base.place.label("4 bits", primary=False)] if place else []),
+        )
+        yield _computed_finding(labels, ())
+    elif compute is None and base.document.kind in _TRL and not _says_dtype(base.place):
+        yield from _by_default(run, base.place)
+
+
+def _computed(bits: Place) -> Place | None:
+    """What BitsAndBytesConfig is told of the products, beside the bits."""
+    block, dot, _ = bits.path.rpartition(".")
+    return bits.document.get(f"{block}{dot}{_KEY}")
+
+
+def _of_transformers(bits: Place) -> Iterator[Finding]:
+    """Of a block, or of a file with keys that only BitsAndBytesConfig has."""
+    at = _computed(bits)
+    if at is not None and at.value in ("float32", "float"):
+        yield _computed_finding((at.label("fp32"), bits.label("4 bits", primary=False)), ())
+    is_its_own = "." in bits.path or bits.document.get("bnb_4bit_use_double_quant") is not None
+    if at is None and is_its_own and bits.path.endswith("load_in_4bit"):
+        yield _computed_finding(
+            (bits.label("4 bits"),), (f"{_KEY} is float32 where nothing is said",)
+        )
+
+
+def _says_dtype(place: Place) -> bool:
+    return place.document.get("dtype") is not None or place.document.get("torch_dtype") is not None
+
+
+def _by_default(run: Run, place: Place) -> Iterator[Finding]:
+    """TRL's scripts hand `dtype` on, whose default became float32 in 0.27."""
+    if run.runs("trl>=0.27") is True:
+        note = f"trl {run.release('trl').version} takes float32 where `dtype` is absent"
+        yield _computed_finding((place.label("4 bits"),), (note,))
+
+
+def _computed_finding(labels: tuple[Label, ...], notes: tuple[str, ...]) -> Finding:
+    return Finding(
+        "4-bit weights are expanded to fp32 for every product",
+        labels,
+        (*notes, "fp32 products do without the 16-bit tensor cores, and take twice the memory"),
+        "set the compute dtype (TRL: `dtype`) to bfloat16, or float16 on older devices",
+    )
+
+
+_HALF = ("bf16", "fp16")
+_QUANTISED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
+
+
+@rule(
+    "quantised-compute-differs",
+    "warning",
+    "silent",
+    consumers=("transformers", "trl"),
+    sources=(
+        (
+            "bitsandbytes 0.49.0 and 0.50.2 nn/modules.py `Linear4bit.forward`: "
+            "x.to(compute_dtype), and the result .to(inp_dtype)"
+        ),
+    ),
+)
+def quantised_compute_differs(run: Run) -> Iterator[Finding]:
+    """4-bit weights are expanded into one 16-bit dtype, and the run computes in the other."""
+    base = quantised(run)
+    if base is None or base.form not in ("nf4", "fp4"):
+        return
+    computed, (expanded, first) = run.observed("precision.compute"), _expanded(run, base)
+    second = run.place(computed)
+    if computed is None or expanded == computed.value or not first or not second:
+        return
+    if expanded not in _HALF or computed.value not in _HALF:
+        return
+    yield Finding(
+        f"4-bit weights are expanded to {expanded}, and the run computes in {computed.value}",
+        (
+            first.label(f"{expanded}"),
+            second.label(f"{computed.value}", primary=False),
+        ),
+        (
+            (
+                "bitsandbytes multiplies in its own compute dtype and casts back: every layer "
+                "rounds to both, and fp16 keeps its overflow at 65504"
+            ),
+        ),
+        "use one of the two",
+    )
+
+
+def _expanded(run: Run, base: Base) -> tuple[str | None, Place | None]:
+    """The dtype of the products, by bitsandbytes' own key where it stands beside the bits."""
+    block, dot, _ = base.place.path.rpartition(".")
+    own = base.document.get(f"{block}{dot}{_KEY}")
+    if own is not None and (dot or base.document.kind == "model"):
+        return _QUANTISED_DTYPES.get(str(own.value)), own
+    said = run.observed("quantization.compute")
+    return (said.value if said is not None else None), run.place(said)

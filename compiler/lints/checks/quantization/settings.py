@@ -1,0 +1,268 @@
+"""Settings of a quantisation configuration."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import is_number, is_whole
+from tunec.compiler.lints.facts.quantization import LOADERS, blocks
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_METHODS: Final = frozenset(
+    {
+        *("awq", "gptq", "aqlm", "quanto", "quark", "fouroversix", "fp_quant", "eetq", "higgs"),
+        *("hqq", "compressed-tensors", "fbgemm_fp8", "torchao", "bitnet", "vptq", "spqr", "fp8"),
+        *("nvfp4", "mxfp8", "auto-round", "mxfp4", "metal", "sinq", "gemma", "gguf"),
+        *("bitsandbytes_4bit", "bitsandbytes_8bit"),
+    }
+)
+"""transformers 4.40.2 to 5.23.0 quantizers/auto.py `AUTO_QUANTIZATION_CONFIG_MAPPING`."""
+_MEANT: Final = {
+    **dict.fromkeys(("bitsandbytes", "bnb", "nf4", "qlora", "4bit", "int4"), "load_in_4bit: true"),
+    **dict.fromkeys(("llm_int8", "int8", "8bit"), "load_in_8bit: true"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A key of a block, what it may be, and in words."""
+
+    key: str
+    is_taken: Callable[[Any], bool]
+    words: str
+
+
+def _one_of(*values: Any) -> Callable[[Any], bool]:
+    return lambda value: value in values and type(value) is not bool
+
+
+def _is_switch(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float)
+
+
+def _is_list(value: Any) -> bool:
+    return value is None or isinstance(value, list)
+
+
+def _is_group(value: Any) -> bool:
+    return value is None or (is_whole(value) and (value == -1 or value > 0))
+
+
+def _is_damping(value: Any) -> bool:
+    return is_number(value) and 0 < value < 1
+
+
+_BITS: Final = _one_of(2, 3, 4, 8)
+_BESIDE: Final = (
+    _Setting("llm_int8_threshold", _is_float, "a number with a point, such as 6.0"),
+    _Setting("llm_int8_skip_modules", _is_list, "a list"),
+    _Setting("llm_int8_enable_fp32_cpu_offload", _is_switch, "true or false"),
+    _Setting("llm_int8_has_fp16_weight", _is_switch, "true or false"),
+    _Setting("bnb_4bit_use_double_quant", _is_switch, "true or false"),
+)
+"""Those that also stand beside the model's other settings, where a file has no block."""
+_BNB: Final = (
+    *_BESIDE,
+    _Setting("bnb_4bit_quant_type", _one_of("nf4", "fp4"), "nf4 or fp4"),
+    _Setting("load_in_4bit", _is_switch, "true or false"),
+    _Setting("load_in_8bit", _is_switch, "true or false"),
+)
+_GPTQ: Final = (
+    _Setting("bits", _BITS, "2, 3, 4 or 8"),
+    _Setting("group_size", _is_group, "-1, or more than 0"),
+    _Setting("damp_percent", _is_damping, "between 0 and 1"),
+)
+_CALIBRATED: Final = ("wikitext2", "c4", "c4-new")
+_SETTINGS: Final[Mapping[str, tuple[_Setting, ...]]] = {
+    "gptq": (
+        *_GPTQ,
+        _Setting(
+            "dataset",
+            lambda value: value is None or isinstance(value, list) or value in _CALIBRATED,
+            "wikitext2, c4, c4-new, or a list of texts",
+        ),
+    ),
+    "hqq": (_Setting("axis", _one_of(0, 1, None), "0 or 1"),),
+    "quanto": (
+        _Setting("weights", _one_of("float8", "int8", "int4", "int2"), "float8, int8, int4, int2"),
+        _Setting("activations", _one_of(None, "int8", "float8"), "int8, float8, or nothing"),
+    ),
+    "eetq": (_Setting("weights", _one_of("int8"), "int8"),),
+    "fp8": (
+        _Setting("activation_scheme", _one_of("dynamic", "static"), "dynamic or static"),
+        _Setting(
+            "weight_block_size",
+            lambda value: value is None or (isinstance(value, list) and len(value) == 2),
+            "two whole numbers",
+        ),
+    ),
+    "higgs": (
+        _Setting("bits", _one_of(2, 3, 4), "2, 3 or 4"),
+        _Setting("group_size", _one_of(64, 128, 256), "64, 128 or 256"),
+    ),
+}
+
+
+@rule(
+    "quantization-setting-refused",
+    "error",
+    "load",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 5.23.0 utils/quantization_config.py `post_init` of BitsAndBytesConfig, "
+            "GPTQConfig, HqqConfig, QuantoConfig, EetqConfig, FineGrainedFP8Config, HiggsConfig, "
+            "TorchAoConfig; run"
+        ),
+        (
+            "transformers 5.23.0 quantizers/auto.py `AutoQuantizationConfig.from_dict`: "
+            "load_in_4bit and load_in_8bit go before quant_method; Unknown quantization type"
+        ),
+        "bitsandbytes 0.46 nn/modules.py `Params4bit`: quant_type fp4 or nf4",
+    ),
+)
+def quantization_setting_refused(run: Run) -> Iterator[Finding]:
+    """A setting that a quantisation configuration of transformers refuses."""
+    for block in blocks(run):
+        is_bnb = any(block.value.get(f"load_in_{bits}bit") is True for bits in (4, 8))
+        yield from _settings(block.document.get, f"{block.path}.", _BNB)
+        if is_bnb:
+            both = all(block.value.get(f"load_in_{bits}bit") is True for bits in (4, 8))
+            yield from _both(block) if both else ()
+        else:
+            yield from _method(block)
+            method = str(block.value.get("quant_method"))
+            yield from _settings(block.document.get, f"{block.path}.", _SETTINGS.get(method, ()))
+            if method == "torchao":
+                yield from _of_torchao(run, block)
+    for document in run.of("model"):
+        if not document.is_view:
+            yield from _settings(document.get, "", _BESIDE)
+
+
+def _settings(
+    get: Callable[[str], Place | None], prefix: str, settings: tuple[_Setting, ...]
+) -> Iterator[Finding]:
+    for setting in settings:
+        at = get(f"{prefix}{setting.key}")
+        if at is None or setting.is_taken(at.value):
+            continue
+        number = at.value
+        point = setting.is_taken is _is_float and is_whole(number)
+        yield Finding(
+            f"{setting.key} is {at.value!r}, and has to be {setting.words}",
+            (at.label("refused"),),
+            (),
+            f"write {number}.0" if point else f"write {setting.words}",
+            Fix((at.replaced(float(number)),), "safe") if point else None,
+        )
+
+
+def _both(block: Place) -> Iterator[Finding]:
+    four, eight = (block.document.get(f"{block.path}.load_in_{bits}bit") for bits in (4, 8))
+    if four is not None and eight is not None:
+        yield Finding(
+            "`load_in_4bit` and `load_in_8bit` are both true",
+            (eight.label("refused"), four.label("", primary=False)),
+            ("only one can be used at the same time",),
+            "keep the one that is meant",
+        )
+
+
+def _method(block: Place) -> Iterator[Finding]:
+    """`quant_method` says which configuration is made of a block; `load_in_4bit` goes before."""
+    at = block.document.get(f"{block.path}.quant_method")
+    word = at.value if at is not None else None
+    if word in _METHODS or not (isinstance(word, str) or word is None):
+        return
+    if at is None and (block.path.endswith("bnb_config") or not _is_off(block)):
+        return  # a script may make a configuration of it
+    near = [_MEANT[word]] if word in _MEANT else nearest(str(word), _METHODS)[:1]
+    yield Finding(
+        f"quant_method {word} is none that transformers knows" if at else "no quant_method",
+        ((at or block).label("refused"),),
+        ("Unknown quantization type" if at else "the block has no `quant_method` attribute",),
+        f"did you mean {quoted(near)}?" if near else "write load_in_4bit: true, or a quant_method",
+    )
+
+
+def _is_off(block: Place) -> bool:
+    """Whether bitsandbytes' switches are there, and none of them is on."""
+    said = [block.value[key] for key in ("load_in_4bit", "load_in_8bit") if key in block.value]
+    return bool(said) and not any(said)
+
+
+def _of_torchao(run: Run, block: Place) -> Iterator[Finding]:
+    at = block.document.get(f"{block.path}.quant_type")
+    if at is None or not isinstance(at.value, str) or run.runs("transformers<5") is True:
+        return
+    yield Finding(
+        f"quant_type {at.value} is a word, and torchao's own object is asked for",
+        (at.label("refused"),),
+        (f"no longer supported by {run.release('transformers')}",),
+        "make a TorchAoConfig(Int4WeightOnlyConfig(group_size=32)) in the script",
+        severity=None if run.runs("transformers>=5.23") else "warning",
+    )
+
+
+_TRL: Final = ("use_bnb_nested_quant", "bnb_4bit_quant_type", "bnb_4bit_quant_storage")
+_LOADED: Final = (*_TRL, "bnb_4bit_compute_dtype", "bnb_4bit_use_double_quant")
+"""Those of transformers' BitsAndBytesConfig, where a file holds what a model is loaded with."""
+_OPTIONS: Final = {
+    **dict.fromkeys(LOADERS, (_TRL, ("load_in_4bit",))),
+    "model": (_LOADED, ("load_in_4bit", "quantization_config")),
+    "axolotl": (("bnb_config_kwargs",), ("load_in_4bit", "load_in_8bit")),
+    "llamafactory": (
+        ("double_quantization", "quantization_type", "quantization_method"),
+        ("quantization_bit", "export_quantization_bit"),
+    ),
+}
+"""By kind: options, and what turns the quantisation on that they shape."""
+_OFF: Final = (None, False, "none", "None")
+
+
+@rule(
+    "quantization-options-ignored",
+    "warning",
+    "silent",
+    consumers=("trl", "axolotl", "llamafactory"),
+    sources=(
+        "trl 0.8.6 to 1.16.0 trainer/utils.py `get_quantization_config`: only under load_in_4bit",
+        "axolotl 0.19.0 loaders/model.py `_set_quantization_config`",
+        "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`",
+    ),
+)
+def quantization_options_ignored(run: Run) -> Iterator[Finding]:
+    """Options of a quantisation that is not turned on."""
+    for document in run.of(*_OPTIONS):
+        if document.is_view:
+            continue
+        options, switches = _OPTIONS[document.kind]
+        if any(document.value(key) not in _OFF for key in switches) or _unknown(document, switches):
+            continue
+        said = [place for key in options if (place := document.get(key)) and place.value]
+        if said:
+            yield _finding(said, switches)
+
+
+def _unknown(document: Document, keys: tuple[str, ...]) -> bool:
+    return any(key in document.unknown for key in keys)
+
+
+def _finding(said: list[Place], switches: tuple[str, ...]) -> Finding:
+    names = ", ".join(each.path for each in said)
+    return Finding(
+        f"{names} without {' or '.join(switches[:1])}: nothing is quantised",
+        tuple(each.key_label("does nothing", primary=at == 0) for at, each in enumerate(said)),
+        ("the base is loaded in 16 or 32 bits: two to eight times the memory",),
+        f"set {switches[0]}, or remove {'it' if len(said) == 1 else 'them'}",
+    )

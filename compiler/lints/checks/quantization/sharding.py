@@ -1,0 +1,324 @@
+"""A quantised base under an engine that shards it."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import is_whole
+from tunec.compiler.lints.facts.quantization import (
+    LOADERS,
+    Base,
+    by_another_library,
+    dtype_of,
+    processes,
+    quantised,
+    refused_by_llamafactory,
+    severity_of,
+    sharded_by_fsdp,
+    storage_label,
+    storage_of,
+)
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_BITS = ("nf4", "fp4")
+
+
+@rule(
+    "quantised-base-under-fsdp",
+    "error",
+    "init",
+    consumers=("torch", "axolotl", "llamafactory", "trl"),
+    sources=(
+        (
+            "torch 2.13.0 distributed/fsdp/_flat_param.py `FlatParamHandle._validate_tensors_to_"
+            "flatten`: Must flatten tensors with uniform dtype"
+        ),
+        (
+            "axolotl 0.19.0 loaders/model.py `is_fsdp_enabled`, `_prepare_model_for_quantization`, "
+            "`_set_quantization_config`: bnb_4bit_quant_storage is bfloat16; "
+            "axolotl-ai-cloud/axolotl#1482, #1494"
+        ),
+        (
+            "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py: Only 4-bit quantized "
+            "model can use fsdp+qlora; hiyouga/LlamaFactory#3853"
+        ),
+        (
+            "trl 0.26 to 1.16.0 trainer/model_config.py `bnb_4bit_quant_storage`: absent, uint8; "
+            "huggingface/trl#1723"
+        ),
+    ),
+)
+def quantised_base_under_fsdp(run: Run) -> Iterator[Finding]:
+    """A quantised base whose weights FSDP cannot flatten with the rest."""
+    shards = sharded_by_fsdp(run)
+    if shards is None:
+        return
+    found = _stored_for_fsdp(run) or _by_another_library(run) or _loaded_for_fsdp(run, shards)
+    if found is None:
+        return
+    what, place, note, mended = found
+    yield Finding(
+        f"{what} under FSDP",
+        (
+            place.label("quantised"),
+            *storage_label(place),
+            shards.key_label("shards it", primary=False),
+        ),
+        (note,),
+        mended,
+        consequence="load" if place.document.kind == "llamafactory" else None,
+        severity=severity_of(run, place),
+    )
+
+
+Fault = tuple[str, Place, str, str]
+
+
+def _by_another_library(run: Run) -> Fault | None:
+    found = by_another_library(run)
+    return (*found, "use bitsandbytes in 4 bits, or DDP") if found is not None else None
+
+
+def _loaded_for_fsdp(run: Run, shards: Place) -> Fault | None:
+    base = quantised(run)
+    if base is None or base.document.kind == "simpletuner":
+        return None
+    if base.document.kind == "axolotl":
+        return _in_fp16_by_axolotl(run, base) or _unknown_to_axolotl(base, shards)
+    if base.form not in _BITS:
+        note = "FSDP flattens floating point weights of one dtype; 8-bit weights are int8"
+        return f"an {base.form} base", base.place, note, "use 4 bits, or DDP"
+    return _of_another_dtype(run, base)
+
+
+def _in_fp16_by_axolotl(run: Run, base: Base) -> Fault | None:
+    """Axolotl holds the 4 bits of qlora in bf16, whatever the dtype of the rest."""
+    names = ("fsdp_version", "fsdp_config.fsdp_version")
+    is_second = any(base.document.value(name) == 2 for name in names)
+    is_fp16 = run.value("precision.compute") == "fp16"
+    if not is_fp16 or is_second or base.form not in _BITS:
+        return None
+    note = "Axolotl holds packed weights in bf16, and loads the rest in fp16"
+    return "a 4-bit base held in bf16", base.place, note, "write bf16: true in place of fp16"
+
+
+def _unknown_to_axolotl(base: Base, shards: Place) -> Fault | None:
+    """Axolotl turns norms to fp32 unless its own file says that there is FSDP."""
+    if base.document.value("fsdp") or base.document.value("fsdp_config"):
+        names = ("fsdp_version", "fsdp_config.fsdp_version")
+        is_second = any(base.document.value(name) == 2 for name in names)
+        if base.form in _BITS or is_second:
+            return None
+        note = "FSDP flattens floating point weights of one dtype; 8-bit weights are int8"
+        return f"an {base.form} base", base.place, note, "use adapter: qlora with load_in_4bit"
+    note = "Axolotl does not see it: it turns the norms to fp32, and flattening finds two dtypes"
+    return (
+        f"a quantised base with FSDP turned on in {shards.document.name}",
+        base.place,
+        note,
+        "say `fsdp_config` in the file of Axolotl, which starts FSDP itself",
+    )
+
+
+def _of_another_dtype(run: Run, base: Base) -> Fault | None:
+    mixed = run.value("precision.compute")
+    if base.document.kind == "llamafactory":
+        storage = run.value("quantization.compute")
+    else:
+        storage = storage_of(run, base)
+    launched = run.said("accelerate", "mixed_precision")
+    if launched is not None and launched.value in ("bf16", "fp16"):
+        mixed = launched.value
+    rest = _rest(base, storage) or mixed
+    if storage is None or storage == rest or (rest is None and storage != "uint8"):
+        return None
+    note = f"packed weights are held in {storage}" + (f", the rest in {rest}" if rest else "")
+    mended = "give bnb_4bit_quant_storage, the dtype of the weights and mixed precision one dtype"
+    return f"a 4-bit base held in {storage}", base.place, note, mended
+
+
+def _rest(base: Base, storage: str | None) -> str | None:
+    """What the file gives the weights beside the packed ones, where that is another dtype."""
+    said = dtype_of(base)
+    return said[0] if said is not None and said[0] != storage else None
+
+
+def _stored_for_fsdp(run: Run) -> Fault | None:
+    found = refused_by_llamafactory(run)
+    if found is None:
+        return None
+    note = "LLaMA-Factory: DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models"
+    return f"a base stored in {found[0]}", found[1], note, "use DDP or ZeRO stage 2"
+
+
+_MAPPED = "the script lays it on its own device: stage 3 is not compatible with a device_map"
+
+
+@rule(
+    "quantised-base-under-zero-3",
+    "error",
+    "step",
+    consumers=("deepspeed", "transformers", "llamafactory"),
+    sources=(
+        (
+            "huggingface/transformers#26412, axolotl-ai-cloud/axolotl#207: expected there to be "
+            "only one unique element in Init._convert_to_deepspeed_param.all_gather_coalesced"
+        ),
+        (
+            "transformers 4.40.2 to 5.23.0 modeling_utils.py `from_pretrained`: DeepSpeed Zero-3 "
+            "is not compatible with passing a `device_map`; haotian-liu/LLaVA#1692"
+        ),
+        "huggingface/transformers#24395: out of memory while it is loaded under zero3_init",
+        "deepspeed 0.19.8 runtime/zero/partition_parameters.py `get_only_unique_item`",
+        "trl 0.26 to 1.16.0 trainer/model_config.py `bnb_4bit_quant_storage`: absent, uint8",
+        "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`",
+        "axolotl 0.8.1 to 0.19.0 `_set_quantization_config`: bnb_4bit_quant_storage is bfloat16",
+    ),
+)
+def quantised_base_under_zero_3(run: Run) -> Iterator[Finding]:
+    """A quantised base whose packed weights ZeRO-3 cannot gather."""
+    stage = run.slot("zero.stage")
+    if stage is None or stage.value != 3:
+        return
+    where = run.place(stage)
+    found = _stored_for_zero(run) or by_another_library(run) or _loaded_for_zero(run)
+    if found is None or where is None:
+        return
+    what, place, note = found
+    is_mapped = _is_mapped(run, place)
+    yield Finding(
+        f"{what} under ZeRO stage 3",
+        (
+            place.label("packed in integers"),
+            *storage_label(place),
+            where.label("gathers parameters", primary=False),
+        ),
+        (_MAPPED if is_mapped else note,),
+        "use stage 2, or 4 bits with bnb_4bit_quant_storage in the dtype of the run",
+        consequence="load" if is_mapped else _when(run, place),
+        severity=severity_of(run, place),
+    )
+
+
+def _loaded_for_zero(run: Run) -> tuple[str, Place, str] | None:
+    base = quantised(run)
+    if base is None or base.document.kind == "simpletuner":
+        return None
+    if base.form not in _BITS:
+        note = "8-bit weights are int8, and a group that ZeRO-3 gathers has to be of one dtype"
+        return f"an {base.form} base", base.place, note
+    return _packed(run, base)
+
+
+def _packed(run: Run, base: Base) -> tuple[str, Place, str] | None:
+    """4 bits: held in uint8 unless the file says otherwise, as LLaMA-Factory and Axolotl do."""
+    if base.document.kind == "llamafactory":
+        return None
+    storage = storage_of(run, base)
+    compute = run.value("precision.compute")
+    if storage == compute or (storage != "uint8" and compute is None):
+        return None
+    against = f", and the rest is {compute}" if compute else ""
+    note = f"4-bit weights are held in {storage}{against}: a gathered group has to be of one dtype"
+    return f"a 4-bit base held in {storage}", base.place, note
+
+
+def _stored_for_zero(run: Run) -> tuple[str, Place, str] | None:
+    """LLaMA-Factory refuses every base that is stored quantised."""
+    found = refused_by_llamafactory(run)
+    if found is None:
+        return None
+    return (
+        f"a base stored in {found[0]}",
+        found[1],
+        "LLaMA-Factory: DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models",
+    )
+
+
+def _is_mapped(run: Run, place: Place) -> bool:
+    """Whether flags of a maker's script ask for it, which gives `from_pretrained` a device_map.
+
+    haotian-liu/LLaVA c121f04 llava/train/train.py and 2U1/Qwen-VL-Series-Finetune 93fef86
+    src/train/train_sft.py `train`: of `bits`; lm-sys/FastChat 0e6d3e4 fastchat/train/train_lora.py,
+    QwenLM/Qwen-VL aa00ed0 finetune.py: of `q_lora`, where there are several processes.
+    """
+    if place.document.format != "shell":
+        return False
+    by_bits = place.path == "bits" and place.document.get("lora_enable") is not None
+    return by_bits or (place.path == "q_lora" and run.value("parallel.world", 2) != 1)
+
+
+def _when(run: Run, place: Place) -> Consequence:
+    """With zero.Init the base is made on every device before it is packed: that may not fit."""
+    flag = run.said("accelerate", "deepspeed_config.zero3_init_flag")
+    if (flag is not None and flag.value is True) or place.document.kind == "llamafactory":
+        return "load"
+    return "step"
+
+
+_KEYS: Final = ("device_map", "model_init_kwargs.device_map", "model_kwargs.device_map")
+_SPREADS: Final = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
+@rule(
+    "device-map-in-distributed-run",
+    "error",
+    "init",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 accelerator.py `prepare_model`: ValueError, on a "
+            "different "
+            "device than the one you're training on; with device_map='auto' in any distributed mode"
+        ),
+        "huggingface/trl#722, #1348, huggingface/accelerate#2713, artidoro/qlora#186",
+    ),
+    hardware=True,
+)
+def device_map_in_distributed_run(run: Run) -> Iterator[Finding]:
+    """One process of several places the model on devices that are not its own."""
+    world = processes(run)
+    if run.value("zero.stage") == 3:  # refused for another reason, which is another rule's
+        return
+    for document in run.of(*LOADERS, "axolotl", "llamafactory"):
+        place = None if document.is_view else _mapped(document)
+        if place is None or (world is not None and world < 2):
+            continue
+        what = _fault(run, place)
+        if what is None or (world is None and not _has_several(run)):
+            continue
+        yield Finding(
+            what,
+            (place.key_label("the same in every process"),),
+            (f"{world} processes are started, each of which loads the model",) if world else (),
+            "leave it out, or give each process its own device",
+            certain=world is not None,
+        )
+
+
+def _mapped(document: Document) -> Place | None:
+    return next((place for key in _KEYS if (place := document.get(key)) is not None), None)
+
+
+def _fault(run: Run, place: Place) -> str | None:
+    if place.value in _SPREADS:
+        return f"device_map {place.value} in a run of several processes"
+    if isinstance(place.value, dict) and len(place.value) > 1:
+        return "device_map lays parts of the model on devices by hand, in several processes"
+    if _is_one_device(place.value) and quantised(run) is not None:
+        return "every process puts the quantised base on the same device"
+    return None
+
+
+def _is_one_device(value: Any) -> bool:
+    """`{"": 0}`, `{"": "cuda:0"}`, or `cuda:0`."""
+    if isinstance(value, dict) and list(value) == [""]:
+        value = value[""]
+    return is_whole(value) or (isinstance(value, str) and value.startswith("cuda:"))
+
+
+def _has_several(run: Run) -> bool:
+    cluster = run.environment.cluster
+    return cluster is not None and cluster.device_count > 1

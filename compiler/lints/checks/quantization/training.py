@@ -1,0 +1,326 @@
+"""Quantised forms that cannot be trained."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.axolotl import configs
+from tunec.compiler.lints.facts.lora import loras
+from tunec.compiler.lints.facts.quantization import (
+    Base,
+    blocks,
+    quantised,
+    stored_form,
+    stored_in_fp8,
+)
+from tunec.compiler.lints.facts.trl import is_started_by_trl
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_METHODS: Final = {
+    "llamafactory": ("finetuning_type", ("full", "freeze")),
+    "simpletuner": ("model_type", ("full",)),
+    **dict.fromkeys(("hf", "sft"), ("full_finetune", (True, "True", "true"))),  # artidoro/qlora
+}
+"""Key that says what is trained, and its words for the base itself."""
+_INT4: Final = re.compile(r"(?i)minicpm.*-int4/?$")
+_EIGHT: Final = "load_in_8bit"
+_FLOATS: Final = ("bf16", "fp16", "fp32", "bfloat16", "float16", "float32")
+"""Words that some write for a base that is not quantised: word-not-taken tells them."""
+_WHEN: Final[dict[str, Consequence]] = {
+    "axolotl": "parse",
+    "llamafactory": "parse",
+    "simpletuner": "parse",
+}
+
+
+@rule(
+    "full-fine-tune-of-quantised-base",
+    "error",
+    "init",
+    consumers=("transformers", "axolotl", "llamafactory", "simpletuner"),
+    sources=(
+        (
+            "THUDM/ChatGLM2-6B cb8e8b4 ptuning/main.py `main`: model.quantize, then model.float() "
+            "without pre_seq_len; OpenBMB/MiniCPM-V#355: the int4 checkpoints of bitsandbytes"
+        ),
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py, trainer_utils.py "
+            "`validate_quantization_for_training`: ValueError, purely quantized models"
+        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `validate_adapter`",
+        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `_verify_model_args`: only lora and oft",
+        "simpletuner 3.1.6 to 4.10.1 helpers/training/default_settings/safety_check.py",
+        "bghira/SimpleTuner#2142",
+        (
+            "unslothai/unsloth models/loader.py `FastModel.from_pretrained`: You selected full "
+            "finetuning support, but 4bit / 8bit is enabled"
+        ),
+        "artidoro/qlora 00e5ad2 qlora.py `get_accelerate_model`: assert args.bits in [16, 32]",
+    ),
+)
+def full_fine_tune_of_quantised_base(run: Run) -> Iterator[Finding]:
+    """A quantised base is to be trained itself, without an adapter."""
+    yield from _of_scripts(run)
+    yield from _of_unsloth(run)
+    base = quantised(run) or _stored(run)
+    if base is None or base.form in _FLOATS or _is_excused(base):
+        return
+    method, kind = _method(base), base.document.kind
+    if method is None and not _has_no_adapter(run, base):
+        return
+    yield Finding(
+        f"the base is quantised to {base.form}, and no adapter is trained on it",
+        (
+            base.place.label("these weights cannot be moved by an optimizer"),
+            *([method.label("trains the base itself", primary=False)] if method else []),
+        ),
+        ("quantised weights are integers without gradients",),
+        "train a LoRA adapter on it, or do not quantise it",
+        consequence="load" if method and method.path == "full_finetune" else _WHEN.get(kind),
+    )
+
+
+def _of_scripts(run: Run) -> Iterator[Finding]:
+    """Scripts that quantise, or load what is quantised, and train the whole unless told."""
+    for document in run.of("hf"):
+        bits, model = document.get("quantization_bit"), document.get("model_name_or_path")
+        is_glm = any(document.get(key) for key in ("prompt_column", "response_column"))
+        if bits is not None and is_glm and not document.is_view:
+            tuned = document.get("pre_seq_len") or "pre_seq_len" in document.unknown
+            if not tuned and bits.value in (4, 8):
+                yield _whole(bits, f"{bits.value} bits", "write --pre_seq_len, or drop the bits")
+        yield from _by_bits(document)
+        tunes, lora = (str(document.value(key)).lower() for key in ("tune_llm", "use_lora"))
+        is_whole = tunes == "true" and lora != "true"
+        if is_whole and model is not None and _INT4.search(str(model.value)):
+            yield _whole(model, "int4", "take the checkpoint that is not quantised")
+
+
+def _of_unsloth(run: Run) -> Iterator[Finding]:
+    """Unsloth loads in 16 bits where all is to be tuned, whatever else is asked for."""
+    for document in run.of("model"):
+        whole, four, eight = (
+            where(document, f"{key}=true") for key in ("full_finetuning", "load_in_4bit", _EIGHT)
+        )
+        bits = four or eight
+        if whole is not None and bits is not None and not document.is_view:
+            yield Finding(
+                f"{bits.path} does nothing beside full_finetuning",
+                (bits.label("turned off"), whole.label("", primary=False)),
+                ("Unsloth prints a line, and loads the weights in 16 bits",),
+                f"remove {bits.path}, or full_finetuning",
+                severity="warning",
+                consequence="silent",
+            )
+
+
+def _by_bits(document: Document) -> Iterator[Finding]:
+    """LLaVA's script and those made of it quantise by `bits`, and adapt where they are told to."""
+    at, lora = document.get("bits"), document.get("lora_enable")
+    is_one = any(document.get(key) for key in ("vision_tower", "freeze_vision_tower"))
+    if at is None or not is_one or document.is_view or "lora_enable" in document.unknown:
+        return
+    if at.value in (4, 8) and (lora is None or str(lora.value).lower() != "true"):
+        yield _whole(at, f"{at.value} bits", "write --lora_enable True, or drop the bits")
+
+
+def _whole(at: Place, form: str, help_: str) -> Finding:
+    return Finding(
+        f"the base is quantised to {form}, and no adapter is trained on it",
+        (at.label("these weights cannot be moved by an optimizer"),),
+        ("quantised weights are integers without gradients",),
+        help_,
+    )
+
+
+def _stored(run: Run) -> Base | None:
+    """A checkpoint whose name says that it is stored quantised."""
+    found = stored_form(run)
+    return Base(*found) if found is not None else None
+
+
+def _method(base: Base) -> Place | None:
+    key, words = _METHODS.get(base.document.kind, ("", ()))
+    place = base.document.get(key) or base.document.get(key.upper())
+    return place if place is not None and place.value in words else None
+
+
+def _is_excused(base: Base) -> bool:
+    """What the trainers themselves let pass."""
+    keys = {"axolotl": ("inference",), "simpletuner": ("controlnet", "i_know_what_i_am_doing")}
+    return any(base.document.value(key) for key in keys.get(base.document.kind, ()))
+
+
+def _has_no_adapter(run: Run, base: Base) -> bool:
+    """Whether there is no adapter; LLaMA-Factory and SimpleTuner have one by default.
+
+    Flags of a script may be those of another program, which may build an adapter by itself; so may
+    the code that reads a `model_args.yaml`.
+    """
+    if base.document.kind == "axolotl":
+        return not base.document.value("adapter")
+    return _is_trl(run, base) and not run.of("peft")
+
+
+def _is_trl(run: Run, base: Base) -> bool:
+    """A config of TRL's own scripts, which build the adapter from `use_peft` and nothing else."""
+    document = base.document
+    if document.kind not in TRL:
+        return False
+    if document.format == "shell" and not is_started_by_trl(run, document):
+        return False
+    return document.value("use_peft") is not True
+
+
+_NEVER: Final = frozenset(
+    {
+        *("fbgemm_fp8", "higgs", "spqr", "vptq", "gguf", "nvfp4", "metal", "quark"),
+        *("auto-round", "gemma"),
+    }
+)
+"""transformers 5.23.0 quantizers/quantizer_*.py: `is_trainable` is false."""
+_REFUSED: Final = "transformers>=5.23"
+"""There a word of torchao is refused before (`quantization-setting-refused`)."""
+
+
+_HAS_FP8: Final = (8, 9)
+_NOT_YET: Final = "transformers<5.16"
+
+
+@rule(
+    "quantisation-without-training",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 5.23.0 trainer_utils.py `validate_quantization_for_training`: that "
+            "quantization method do not support training; 4.40.2 to 4.57.6 trainer.py "
+            "`Trainer.__init__`; quantizers/quantizer_torchao.py `is_trainable`: 8 bits alone"
+        ),
+        (
+            "transformers 4.51.3 to 5.15.1 quantizers/quantizer_finegrained_fp8.py `is_trainable`: "
+            "False, in 5.23.0 True; below capability 8.9 it is expanded; huggingface/transformers"
+            "#46736, MiniMax-AI/MiniMax-M2#48"
+        ),
+    ),
+    hardware=True,
+)
+def quantisation_without_training(run: Run) -> Iterator[Finding]:
+    """A base is quantised in a form that transformers does not train, adapters or not."""
+    yield from _fp8(run)
+    trainer = next(iter(run.of("trainer")), None)
+    for block in blocks(run):
+        at = block.document.get(f"{block.path}.quant_method")
+        if at is None or (trainer is None and not _trains(block)):
+            continue
+        if any(block.value.get(f"load_in_{bits}bit") is True for bits in (4, 8)):
+            continue
+        if at.value in _NEVER:
+            yield _finding(at, str(at.value), at)
+        elif at.value == "torchao" and run.runs(_REFUSED) is not True:
+            kind = block.document.get(f"{block.path}.quant_type")
+            if kind is not None and "int4" in str(kind.value):
+                yield _finding(kind, f"torchao's {kind.value}", at)
+
+
+def _fp8(run: Run) -> Iterator[Finding]:
+    """A checkpoint in blocks of FP8, which stays so on devices that have FP8."""
+    name, device = stored_in_fp8(run), run.environment.weakest
+    capability = device.compute_capability if device is not None else None
+    if name is None or capability is None or capability < _HAS_FP8:
+        return
+    if name.document.kind not in ("hf", *TRL) or run.runs(_NOT_YET) is False:
+        return
+    yield Finding(
+        "a base stored in FP8 is not trained, with an adapter or without",
+        (name.label("published in FP8"),),
+        ("the model is quantized with FP8, but that quantization method do not support training",),
+        "load it with FineGrainedFP8Config(dequantize=True), or use a checkpoint in bf16",
+        severity="warning" if run.runs(_NOT_YET) is None else None,
+    )
+
+
+def _trains(block: Place) -> bool:
+    return any(block.document.get(key) for key in ("output_dir", "learning_rate"))
+
+
+def _finding(at: Place, form: str, method: Place) -> Finding:
+    return Finding(
+        f"a base quantised by {form} is not trained, with an adapter or without",
+        (at.label("refused"), *([method.label("", primary=False)] if method != at else [])),
+        ("the model is quantized with a method that does not support training",),
+        "use load_in_4bit: true, or a form that trains adapters (gptq, hqq, quanto, eetq)",
+    )
+
+
+_TRAINERS: Final = (*TRL, "llamafactory", "axolotl")
+
+
+@rule(
+    "stored-form-not-for-training",
+    "warning",
+    "step",
+    consumers=("transformers", "axolotl", "llamafactory", "trl"),
+    sources=(
+        (
+            "axolotl 0.8.1 to 0.19.0 loaders/model.py: gptq_disable_exllama goes to the "
+            "checkpoint's quantization_config where it is given; axolotl-ai-cloud/axolotl#599"
+        ),
+        (
+            "transformers 4.40.2 docs/source/en/quantization/gptq.md: disable the ExLlama kernel "
+            "for fine-tuning; yuhuixu1993/qa-lora#10: QuantLinear with exllama backend not "
+            "support trainable mode yet; ModelCloud/GPTQModel#1435"
+        ),
+        "QwenLM/Qwen3-VL#1222, casper-hansen/AutoAWQ#420, vllm-project/vllm#1823",
+    ),
+)
+def stored_form_not_for_training(run: Run) -> Iterator[Finding]:
+    """A stored quantised checkpoint whose kernels do not train as the file asks."""
+    yield from _exllama(run)
+    found = stored_form(run)
+    if found is not None and found[0] == "awq":
+        yield from _in_bf16(run)
+
+
+def _exllama(run: Run) -> Iterator[Finding]:
+    """ExLlama's product has no gradient, and it is on unless it is turned off."""
+    for document in configs(run):
+        at, off = where(document, "gptq"), document.get("gptq_disable_exllama")
+        if at is None or (off is not None and off.value is True):
+            continue
+        yield Finding(
+            "a GPTQ base is trained with ExLlama's kernel on",
+            (
+                at.label("no gradient goes through it"),
+                *([off.label("", primary=False)] if off else []),
+            ),
+            ("the checkpoint's own configuration decides where nothing is said, and has it on",),
+            "write gptq_disable_exllama: true",
+        )
+
+
+def _in_bf16(run: Run) -> Iterator[Finding]:
+    found = stored_form(run)
+    if found is None or found[1].document.kind not in _TRAINERS or not _is_adapted(run):
+        return
+    name = found[1]
+    if name.document.format == "shell" and not is_started_by_trl(run, name.document):
+        return
+    half = name.document.get("bf16") or name.document.get("pure_bf16")
+    if half is None or half.value is not True:
+        return
+    yield Finding(
+        "an AWQ base is trained in bf16",
+        (half.label("its kernels compute in fp16"), name.label("", primary=False)),
+        ("with Triton's kernels: Both operands must be same dtype. Got fp16 and bf16",),
+        "train in fp16, or quantise a base of full precision when it is loaded",
+    )
+
+
+def _is_adapted(run: Run) -> bool:
+    return any(True for _ in loras(run)) or run.value("adapter.kind", "none") != "none"

@@ -1,0 +1,399 @@
+"""Trackers, the Hub and secrets."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest, shown
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.axolotl import configs
+from tunec.compiler.lints.facts.launch.scripts import launches, variable
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")
+
+
+@rule(
+    "hub-keys-without-push",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `__init__`: init_hf_repo if "
+            "args.push_to_hub; `_save_checkpoint`: _push_from_checkpoint if args.push_to_hub"
+        ),
+    ),
+)
+def hub_keys_without_push(run: Run) -> Iterator[Finding]:
+    """Keys of an upload that is not asked for."""
+    for document in run.of("trainer"):
+        if document.is_view or "push_to_hub" in document.unknown:
+            continue  # Axolotl pushes wherever hub_model_id is written
+        push = document.get("push_to_hub")
+        key = next((p for name in _PUSH_KEYS if (p := document.get(name)) and p.value), None)
+        if key is None or (push is not None and push.value is not False):
+            continue
+        yield Finding(
+            f"{key.path} without push_to_hub: nothing is uploaded while it trains",
+            (
+                key.label("not used"),
+                *([push.label("", primary=False)] if push is not None else []),
+            ),
+            (),
+            "write push_to_hub: true",
+            Fix((push.replaced(True),), "unsafe") if push is not None else None,
+        )
+
+
+_AT_SAVES: Final = ("checkpoint", "all_checkpoints")
+"""What is more than `every_save`, which is meant where nothing is said."""
+
+
+@rule(
+    "hub-without-saves",
+    "warning",
+    "silent",
+    consumers=("transformers", "axolotl"),
+    sources=(
+        (
+            "axolotl 0.8.1 to 0.19.0 utils/schemas/validation.py `check_push_save`: hub_model_id "
+            "is set without any models being saved (a warning in the log)"
+        ),
+        "transformers 4.40.2 to 5.23.0 trainer.py `_save_checkpoint`: `_push_from_checkpoint`",
+    ),
+)
+def hub_without_saves(run: Run) -> Iterator[Finding]:
+    """The model is to be pushed whenever it is saved, and it is never saved."""
+    for document in configs(run):
+        yield from _found(document.get("hub_model_id"), document.get("save_strategy"))
+    for document in run.of("trainer"):
+        push, when = document.get("push_to_hub"), document.get("hub_strategy")
+        is_on = push is not None and push.value is True and not document.is_view
+        if is_on and when is not None and when.value in _AT_SAVES:
+            yield from _found(when, document.get("save_strategy"))
+
+
+def _found(at: Place | None, strategy: Place | None) -> Iterator[Finding]:
+    if at is None or not at.value or strategy is None or strategy.value not in ("no", False):
+        return
+    yield Finding(
+        f"{at.path} pushes what is saved, and save_strategy is no",
+        (at.label("nothing is pushed while it trains"), strategy.label("", primary=False)),
+        ("a run that is cut short leaves nothing on the hub",),
+        "write save_strategy: epoch, or steps",
+    )
+
+
+_SIGNS: Final = ("run_name", "logging_dir")
+_VARIABLES: Final = ("WANDB_PROJECT", "WANDB_NAME", "TENSORBOARD_LOGGING_DIR", "MLFLOW_RUN_ID")
+
+
+@rule(
+    "nothing-is-reported",
+    "warning",
+    "silent",
+    consumers=("transformers>=5",),
+    sources=(
+        (
+            "transformers 4.40.2 to 4.57.6 training_args.py `__post_init__`: report_to None is "
+            "all; 5.0.0 to 5.23.0: its default is none"
+        ),
+    ),
+)
+def nothing_is_reported(run: Run) -> Iterator[Finding]:
+    """A run has a name, and nobody is told of it."""
+    documents = [each for each in run.of("hf", *TRL) if not each.is_view]
+    if not documents or any("report_to" in each.unknown for each in documents):
+        return
+    if run.said("trainer", "report_to") is not None:
+        return
+    sign = next((p for key in _SIGNS for d in documents if (p := d.get(key))), None) or _set(run)
+    if sign is None:
+        return
+    yield Finding(
+        f"{sign.path.rpartition('.')[2]} is set, and report_to is left out: nothing is reported",
+        (sign.label("for a tracker"),),
+        ("before 5.0 every installed tracker was told; now none is unless report_to names it",),
+        "write report_to: wandb, or tensorboard",
+    )
+
+
+def _set(run: Run) -> Place | None:
+    found = (each for document in run.of("launch") for each in document.found.values())
+    return next((each for each in found if each.path.rpartition(".")[2] in _VARIABLES), None)
+
+
+_TOKEN: Final = re.compile(r"hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}")
+_KEY: Final = re.compile(r"[0-9a-f]{40}")
+_NAME: Final = re.compile(r"(?:api_?key|token|secret)$", re.IGNORECASE)
+
+
+@rule(
+    "secret-in-file",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        "huggingface.co/docs/hub/security-tokens: user access tokens begin with hf_",
+        "transformers 5.23.0 training_args.py `to_dict`: obfuscates only fields that end in _token",
+    ),
+)
+def secret_in_file(run: Run) -> Iterator[Finding]:
+    """A token or a key of a service stands in the file."""
+    seen: set[tuple[str, str]] = set()
+    for document in run.documents:
+        for place in () if document.is_view else document.where(_is_secret).values():
+            at = (place.document.name, place.path)
+            if at not in seen:
+                seen.add(at)
+                yield _secret_finding(place)
+
+
+def _is_secret(path: str, value: Any) -> bool:
+    name = path.rpartition(".")[2]
+    if not isinstance(value, str):
+        return False
+    return bool(_TOKEN.fullmatch(value) or (_NAME.search(name) and _KEY.fullmatch(value)))
+
+
+def _secret_finding(place: Place) -> Finding:
+    return Finding(
+        f"`{place.path}` holds a secret in clear",
+        (place.label("readable to whoever sees the file"),),
+        ("configurations are committed, and saved beside every checkpoint",),
+        "remove it, revoke it, and log in on the machine (hf auth login, wandb login)",
+    )
+
+
+_UNREAD_KEYS: Final = (
+    "project",
+    "trackio_space_id",
+    "trackio_bucket_id",
+    "trackio_static_space_id",
+)
+_READER: Final = "trackio"
+_EVERY: Final = "all"
+
+
+@rule(
+    "tracker-keys-unread",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.57.6 to 5.23.0 integrations/integration_utils.py "
+            "`TrackioCallback.setup`: the one reader of args.project; `WandbCallback.setup`: "
+            "WANDB_PROJECT"
+        ),
+    ),
+)
+def tracker_keys_unread(run: Run) -> Iterator[Finding]:
+    """Settings of one tracker, and another one that is told."""
+    for document in run.of("hf", *TRL):
+        told = document.get("report_to")
+        if document.is_view or told is None or "report_to" in document.unknown:
+            continue
+        names = _unread_names(told.value)
+        if not names or names & {_READER, _EVERY}:
+            continue
+        for key in _UNREAD_KEYS:
+            place = document.get(key)
+            if place is not None and place.value:
+                yield Finding(
+                    f"{key} does nothing: report_to is {', '.join(sorted(names))}",
+                    (place.label("not read"), told.label("", primary=False)),
+                    ("Trackio alone is given it; wandb reads the variable WANDB_PROJECT",),
+                    "write report_to: trackio, or remove it",
+                )
+
+
+def _unread_names(value: Any) -> set[str]:
+    """The trackers; none where it is no word, or a variable's."""
+    words = value if isinstance(value, list) else [value]
+    return {each for each in words if isinstance(each, str)}
+
+
+_KNOWN: Final = (
+    *("azure_ml", "comet_ml", "mlflow", "neptune", "tensorboard", "trackio", "wandb"),
+    *("codecarbon", "clearml", "dagshub", "flyte", "dvclive", "swanlab", "kubeflow", "none", "all"),
+)
+"""transformers 4.40.2 to 5.23.0 integrations/integration_utils.py INTEGRATION_TO_CALLBACK."""
+_NOTHING: Final = ("None", "False", "null", "no")
+"""Words for no tracker that are none of the trainer's, also on a command line."""
+_MEANT: Final = {
+    "None": "none",
+    "False": "none",
+    "null": "none",
+    "no": "none",
+    "comet": "comet_ml",
+    "tb": "tensorboard",
+    "weights_and_biases": "wandb",
+}
+
+
+@rule(
+    "tracker-not-supported",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 integrations/integration_utils.py "
+            "`get_reporting_integration_callbacks`: ValueError, is not supported, only ...; "
+            "training_args.py `__post_init__`: report_to = [report_to]"
+        ),
+    ),
+)
+def tracker_not_supported(run: Run) -> Iterator[Finding]:
+    """A tracker that the trainer does not know."""
+    for place in run.each("trainer", "report_to"):
+        if place.document.is_view:
+            continue
+        if place.document.format == "shell" and place.value not in _NOTHING:
+            continue  # other programs have trackers of their own
+        for name in _supported_names(place.value):
+            if name is None and run.runs("transformers<5"):
+                continue  # None is every tracker there
+            if name not in _KNOWN:
+                yield _supported_finding(place, name)
+
+
+def _supported_names(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _supported_finding(place: Place, name: Any) -> Finding:
+    word = isinstance(name, str)
+    near = [_MEANT[name]] if word and name in _MEANT else nearest(name, _KNOWN) if word else []
+    mend = near[0] if len(near) == 1 else None if word else "none"
+    fix = Fix((place.replaced(mend),), "safe" if not word else "unsafe") if mend else None
+    return Finding(
+        f"report_to {shown(name)} is no tracker",
+        (place.label("not supported"),),
+        ()
+        if word
+        else ("YAML reads no and off as false, and an empty value as null; the word is none",),
+        did_you_mean(near) or ("write report_to: none" if not word else None),
+        fix if not isinstance(place.value, list) else None,
+    )
+
+
+_TRACKERS: Final = frozenset({"trackio", "all"})
+_PREFIX: Final = "registry-"
+_SUFFIXES: Final = (
+    *("_system", "_configs", "_traces", "_artifacts", "_artifact_versions", "_artifact_aliases"),
+    *("_run_artifact_links", "_external_run_artifact_links"),
+)
+_NAMELESS: Final = "write a name, or leave project out: it is huggingface then"
+
+
+@rule(
+    "tracker-project-refused",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.57.6 to 5.23.0 integrations/integration_utils.py "
+            "`TrackioCallback.setup`: trackio.init(project=args.project)"
+        ),
+        (
+            "trackio 0.43.0 utils.py `canonical_project_name`: safe or default; sqlite_storage.py "
+            "`validate_project_name`"
+        ),
+    ),
+)
+def tracker_project_refused(run: Run) -> Iterator[Finding]:
+    """A name of a project that Trackio does not take, or gives up."""
+    for document in run.of("hf", *TRL):
+        told, at = document.get("report_to"), document.get("project")
+        if document.is_view or told is None or at is None:
+            continue
+        names = told.value if isinstance(told.value, list) else [told.value]
+        if _TRACKERS.intersection(each for each in names if isinstance(each, str)):
+            yield from _of(at, told)
+
+
+def _of(at: Place, told: Place) -> Iterator[Finding]:
+    beside = told.label("", primary=False)
+    if at.value is None:
+        yield Finding(
+            "project is null, and no text",
+            (at.label("no name"), beside),
+            ("Trackio goes through its letters: TypeError",),
+            _NAMELESS,
+            consequence="init",
+        )
+    elif isinstance(at.value, str):
+        name = "".join(each for each in at.value if each.isalnum() or each in "-_")
+        yield from _taken(at, name, beside) if name else [_left_out(at, beside)]
+
+
+def _left_out(at: Place, beside: Label) -> Finding:
+    return Finding(
+        f"project {at.value!r} leaves no name: the run is kept under `default`",
+        (at.label("no name"), beside),
+        ("Trackio keeps letters, digits, - and _ of a name",),
+        _NAMELESS,
+    )
+
+
+def _taken(at: Place, name: str, beside: Label) -> Iterator[Finding]:
+    """A name under which Trackio keeps files of its own."""
+    ending = next((each for each in _SUFFIXES if name != each and name.endswith(each)), None)
+    if name.startswith(_PREFIX) or ending:
+        yield Finding(
+            f"project {at.value} is refused by Trackio",
+            (at.label("refused"), beside),
+            (f"it keeps files of its own under names with {ending or _PREFIX}",),
+            "write another name",
+            consequence="init",
+        )
+
+
+@rule(
+    "tracker-turned-off",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 4.57.6 integrations/integration_utils.py `is_wandb_available`: "
+            "WANDB_DISABLED; `WandbCallback.__init__`: RuntimeError; 5.0.0 to 5.23.0: not read"
+        ),
+    ),
+)
+def tracker_turned_off(run: Run) -> Iterator[Finding]:
+    """A variable turns a tracker off that the arguments ask for."""
+    asked = [place for place in run.each("trainer", "report_to") if "wandb" in _words(place.value)]
+    for document in launches(run):
+        off = variable(document, "WANDB_DISABLED")
+        place = _of_command(asked, document)
+        if off is None or place is None or str(off.value).lower() not in ("1", "true", "yes", "on"):
+            continue
+        is_old = run.runs("transformers<5")
+        yield Finding(
+            "report_to asks for wandb, and WANDB_DISABLED turns it off",
+            (place.label("asked for"), off.label("turned off", primary=False)),
+            (
+                "RuntimeError: WandbCallback requires wandb to be installed",
+                "from transformers 5 on the variable is not read, and the run is reported",
+            )[(is_old is False) :],
+            "write report_to: none, or unset the variable",
+            severity="warning" if is_old is not True else None,
+            consequence="silent" if is_old is False else None,
+        )
+
+
+def _of_command(asked: list[Place], document: Document) -> Place | None:
+    own = [place for place in asked if place.document.name == document.name]
+    return next(iter((*own, *asked)), None)
+
+
+def _words(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,243 @@
+"""Arguments of a schedule."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import is_number, is_whole
+from tunec.compiler.lints.facts.schedule import (
+    arguments_of,
+    is_overridden,
+    total_steps,
+    warmup_steps,
+)
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_MISSING_MIN = ("cosine_with_min_lr", "cosine_warmup_with_min_lr")
+_END = 1e-7
+
+
+@rule(
+    "schedule-argument-missing",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 optimization.py "
+            "`get_cosine_with_min_lr_schedule_with_warmup`: ValueError, one of min_lr or "
+            "min_lr_rate "
+            "should be set; `get_polynomial_decay_schedule_with_warmup`: lr_end must be smaller"
+        ),
+        "transformers 4.46.3, 4.51.3 to 5.23.0 optimization.py `get_wsd_schedule`: its signature",
+        "axolotl 0.8.1 to 0.19.0 core/trainer_builder.py, builders/base.py: both are handed on",
+    ),
+)
+def schedule_argument_missing(run: Run) -> Iterator[Finding]:
+    """A schedule without the arguments that it cannot do without."""
+    for document in run.of("trainer", "axolotl"):
+        kind = document.get("lr_scheduler" if document.kind == "axolotl" else "lr_scheduler_type")
+        if kind is None or document.is_view or is_overridden(run):
+            continue
+        given = document.get("lr_scheduler_kwargs")
+        arguments = arguments_of(given)
+        if arguments is None or "lr_scheduler_kwargs" in document.unknown:
+            continue
+        why = _missing(run, document, kind.value, arguments)
+        if why is not None:
+            yield _missing_finding(kind, document.get("lr_scheduler_kwargs.lr_end") or given, *why)
+
+
+def _missing(
+    run: Run, document: Document, kind: Any, arguments: dict[str, Any]
+) -> tuple[str, str] | None:
+    lows = [key for key in ("min_lr", "min_lr_rate") if arguments.get(key) is not None]
+    if kind in _MISSING_MIN and len(lows) != 1:
+        what = "neither min_lr nor min_lr_rate" if not lows else "both min_lr and min_lr_rate"
+        return f"{kind} with {what}", "write lr_scheduler_kwargs: {min_lr_rate: 0.1}"
+    if kind == "warmup_stable_decay":
+        needs = ["num_decay_steps"]
+        if run.runs("transformers<4.51"):
+            needs.append("num_stable_steps")
+        absent = [key for key in needs if key not in arguments]
+        if absent:
+            names = " and ".join(absent)
+            return f"{kind} without {names}", f"write {names} in lr_scheduler_kwargs"
+    rate = document.value("learning_rate")
+    end = arguments.get("lr_end", _END)
+    if kind == "polynomial" and is_number(rate) and is_number(end) and rate <= end:
+        return f"polynomial from {rate:g} down to {end:g}", "write a smaller lr_end"
+    return None
+
+
+def _missing_finding(kind: Place, given: Place | None, message: str, mend: str) -> Finding:
+    labels = [given.label("", primary=False)] if given is not None else []
+    return Finding(
+        message,
+        (kind.label("needs it"), *labels),
+        ("it is built when training starts, after the model and the data are loaded",),
+        mend,
+    )
+
+
+_CYCLES: Final = ("num_cycles", "last_epoch")
+_TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
+    "linear": ("last_epoch",),
+    "cosine": _CYCLES,
+    "cosine_with_restarts": _CYCLES,
+    "polynomial": ("lr_end", "power", "last_epoch"),
+    "constant": (),
+    "constant_with_warmup": (),
+    "inverse_sqrt": ("timescale", "last_epoch"),
+    "cosine_with_min_lr": ("min_lr", "min_lr_rate", *_CYCLES),
+    "cosine_warmup_with_min_lr": ("min_lr", "min_lr_rate", "warmup_lr_rate", *_CYCLES),
+    "warmup_stable_decay": (
+        *("num_decay_steps", "num_stable_steps", "warmup_type", "decay_type", "min_lr_ratio"),
+        *_CYCLES,
+    ),
+}
+"""transformers 4.40.2 to 5.23.0 optimization.py: the signatures of `get_*_schedule*`."""
+_DROPPED: Final = ("constant", "constant_with_warmup")
+
+
+@rule(
+    "schedule-argument-unknown",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 optimization.py `get_scheduler`: "
+            "**scheduler_specific_kwargs"
+            "; mismatched ones cause a TypeError; CONSTANT and CONSTANT_WITH_WARMUP take none"
+        ),
+    ),
+)
+def schedule_argument_unknown(run: Run) -> Iterator[Finding]:
+    """An argument that the schedule does not have."""
+    for document in run.of("trainer"):
+        given = document.get("lr_scheduler_kwargs")
+        if given is None or document.is_view or is_overridden(run):
+            continue
+        kind = document.get("lr_scheduler_type")
+        name = "linear" if kind is None else kind.value
+        arguments = arguments_of(given)
+        if (
+            not isinstance(name, str)
+            or name not in _TAKEN
+            or not arguments
+            or "lr_scheduler_type" in document.unknown
+        ):
+            continue
+        wrong = [key for key in arguments if key not in _TAKEN[name]]
+        if wrong:
+            at = document.get(f"lr_scheduler_kwargs.{wrong[0]}") or given
+            yield _unknown_finding(name, wrong, at, kind)
+
+
+def _unknown_finding(name: str, wrong: list[str], at: Place, kind: Place | None) -> Finding:
+    homes = [each for each, keys in _TAKEN.items() if wrong[0] in keys]
+    ignored = name in _DROPPED
+    hint = did_you_mean(nearest(wrong[0], _TAKEN[name]))
+    return Finding(
+        f"the schedule {name} has no argument {quoted(wrong, 'and')}",
+        (
+            at.key_label("dropped" if ignored else "refused"),
+            *([kind.label("", primary=False)] if kind is not None else []),
+        ),
+        (
+            "arguments of this schedule are never passed on"
+            if ignored
+            else "TypeError: got an unexpected keyword argument",
+        ),
+        hint or (f"{quoted(homes)} has it" if homes else "remove it"),
+        consequence="silent" if ignored else "init",
+    )
+
+
+_UNUSABLE_MIN: Final = ("cosine_with_min_lr", "cosine_warmup_with_min_lr")
+_FORMS: Final = ("linear", "cosine", "1-sqrt")
+_WSD: Final = "warmup_stable_decay"
+_UP: Final = "the rate rises to its end instead of falling"
+
+Fault = tuple[str, str, Consequence]
+"""What is wrong, why, and when it shows."""
+
+
+@rule(
+    "schedule-argument-unusable",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.51.3 to 5.23.0 optimization.py `get_wsd_schedule`: Unknown warmup "
+            "type, Unknown decay type; num_stable_steps is what is left of the training steps; "
+            "`get_cosine_with_min_lr_schedule_with_warmup`: min_lr_rate = min_lr / lr"
+        ),
+    ),
+)
+def schedule_argument_unusable(run: Run) -> Iterator[Finding]:
+    """An argument of a schedule with which it does not do what its name says."""
+    for document in run.of("trainer"):
+        kind, given = document.get("lr_scheduler_type"), document.get("lr_scheduler_kwargs")
+        arguments = arguments_of(given)
+        if kind is None or given is None or not arguments or is_overridden(run):
+            continue
+        for key, fault in _faults(run, document, kind.value, arguments):
+            yield _unusable_finding(
+                document.get(f"lr_scheduler_kwargs.{key}") or given, kind, fault
+            )
+
+
+def _faults(
+    run: Run, document: Document, kind: Any, arguments: dict[str, Any]
+) -> Iterator[tuple[str, Fault]]:
+    if kind in _UNUSABLE_MIN:
+        yield from _of_floor(document, arguments)
+    if kind == _WSD:
+        for key in ("warmup_type", "decay_type"):
+            if arguments.get(key, "linear") not in _FORMS:
+                why = f"taken: {', '.join(_FORMS)}"
+                yield key, (f"{key} cannot be {arguments[key]}", why, "init")
+        yield from _of_lengths(run, arguments)
+
+
+def _of_floor(document: Document, arguments: dict[str, Any]) -> Iterator[tuple[str, Fault]]:
+    rate, low = document.value("learning_rate"), arguments.get("min_lr")
+    if is_number(low) and is_number(rate) and low > rate > 0:
+        yield "min_lr", (f"min_lr {low:g} above learning_rate {rate:g}", _UP, "silent")
+    share = arguments.get("min_lr_rate")
+    if is_number(share) and share > 1:
+        why = f"it is a share of the learning rate: {_UP}"
+        yield "min_lr_rate", (f"min_lr_rate {share:g} is above 1", why, "silent")
+
+
+def _of_lengths(run: Run, arguments: dict[str, Any]) -> Iterator[tuple[str, Fault]]:
+    total, decay = total_steps(run), arguments.get("num_decay_steps")
+    if total is None or not is_whole(decay):
+        return
+    warm = warmup_steps(run, total.value)
+    stable = arguments.get("num_stable_steps", 0)
+    whole = decay + (warm.value if warm else 0) + (stable if is_whole(stable) else 0)
+    if whole > total.value:
+        message = f"phases of {whole} steps in {total.value} steps of training"
+        yield (
+            "num_decay_steps",
+            (message, "the rate has not come down when training ends", "silent"),
+        )
+
+
+def _unusable_finding(place: Place, kind: Place, fault: Fault) -> Finding:
+    message, why, consequence = fault
+    return Finding(
+        f"{kind.value}: {message}",
+        (place.label(""), kind.label("", primary=False)),
+        (why,),
+        "write another value",
+        severity="warning" if consequence == "silent" else None,
+        consequence=consequence,
+    )

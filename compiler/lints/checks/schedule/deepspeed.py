@@ -1,0 +1,313 @@
+"""DeepSpeed's scheduler."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import is_number
+from tunec.compiler.lints.facts.schedule import total_steps, warmup_place, warmup_steps
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_LEAST: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
+    "OneCycle": (("cycle_first_step_size", 1), ("cycle_second_step_size", 0)),
+    "LRRangeTest": (("lr_range_test_step_size", 1),),
+}
+
+_NEEDED: Final = ("cycle_first_step_size",)
+
+
+@rule(
+    "deepspeed-schedule-number-refused",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.19.8 runtime/lr_schedules.py `OneCycle`: cycle_first_step_size must be "
+            "positive, cycle_second_step_size must be non-negative; `LRRangeTest`: "
+            "lr_range_test_step_size must be a positive integer"
+        ),
+    ),
+)
+def deepspeed_schedule_number_refused(run: Run) -> Iterator[Finding]:
+    """A number of a scheduler of DeepSpeed's that it does not take."""
+    for document in run.of("deepspeed"):
+        kind = document.get("scheduler.type")
+        for key, least in _LEAST.get(kind.value, ()) if kind and _is_text(kind.value) else ():
+            place = document.get(f"scheduler.params.{key}")
+            if place is None or kind is None or not _is_below(place.value, key, least):
+                continue
+            is_late = place.value is not None and run.runs("deepspeed<0.19")
+            yield Finding(
+                f"{kind.value}: `{key}` cannot be {shown(place.value)}",
+                (place.label("refused"), kind.label("", primary=False)),
+                ("the position within the cycle is divided by it",),
+                f"write a number of {least} or more",
+                consequence="step" if is_late else None,
+            )
+
+
+def _is_below(value: object, key: str, least: int) -> bool:
+    """Whether it is too low, or nothing, of which `float` makes no number."""
+    if value is None:
+        return key in _NEEDED
+    return is_number(value) and value < least
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "WarmupDecayLR": ("total_num_steps",),
+    "WarmupCosineLR": ("total_num_steps",),
+    "OneCycle": ("cycle_min_lr", "cycle_max_lr"),
+    "StepLR": ("step_size",),
+    "MultiStepLR": ("milestones",),
+    "ExponentialLR": ("gamma",),
+    "CosineAnnealingLR": ("T_max",),
+    "CosineAnnealingWarmRestarts": ("T_0",),
+    "CyclicLR": ("base_lr", "max_lr"),
+    "OneCycleLR": ("max_lr",),
+}
+"""deepspeed 0.19.8 runtime/lr_schedules.py, torch 2.13.0 optim/lr_scheduler.py: parameters of
+`__init__` without a default."""
+
+
+_PARAMETERLESS: Final = frozenset({"WarmupLR", "LRRangeTest"})
+"""Schedulers that need no parameter, and yet the mapping of them."""
+
+
+@rule(
+    "deepspeed-scheduler-incomplete",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_scheduler_from_config`: "
+            "scheduler(optimizer, **scheduler_params); runtime/lr_schedules.py `WarmupDecayLR`"
+        ),
+    ),
+)
+def deepspeed_scheduler_incomplete(run: Run) -> Iterator[Finding]:
+    """DeepSpeed's scheduler lacks a parameter that it cannot do without."""
+    for document in run.of("deepspeed"):
+        kind = document.get("scheduler.type")
+        if kind is None or not isinstance(kind.value, str):
+            continue
+        given = document.value("scheduler.params")
+        if given is None and kind.value in _PARAMETERLESS:
+            yield _without_params(kind)
+        names = given if isinstance(given, dict) else {}
+        absent = [key for key in _NEEDS.get(kind.value, ()) if key not in names]
+        if absent:
+            yield Finding(
+                f"{kind.value} without {quoted(absent, 'and')}",
+                (kind.label("needs it"),),
+                (
+                    "TypeError when the engine is built: missing a required argument",
+                    'the trainer fills in what is "auto", and adds nothing',
+                ),
+                'write "total_num_steps": "auto", or the number'
+                if "total_num_steps" in absent
+                else f"write {quoted(absent, 'and')} below scheduler.params",
+            )
+
+
+def _without_params(kind: Place) -> Finding:
+    return Finding(
+        f"{kind.value} without params",
+        (kind.label("needs them"),),
+        ("TypeError when the engine is built: what is unpacked has to be a mapping",),
+        'write "params": {}, or the parameters',
+    )
+
+
+_OWN: Final = ("LRRangeTest", "OneCycle", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
+_COSINE: Final = "WarmupCosineLR"
+_TORCH: Final = (
+    *("LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR"),
+    *("ExponentialLR", "SequentialLR", "CosineAnnealingLR", "ChainedScheduler", "PolynomialLR"),
+    *("ReduceLROnPlateau", "CyclicLR", "CosineAnnealingWarmRestarts", "OneCycleLR"),
+)
+_MEANT: Final = {
+    "linear": "WarmupDecayLR",
+    "cosine": "WarmupCosineLR",
+    "constant_with_warmup": "WarmupLR",
+    "WarmupLinearLR": "WarmupDecayLR",
+    "CosineLR": "WarmupCosineLR",
+}
+
+
+@rule(
+    "deepspeed-scheduler-unknown",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        "modelscope/ms-swift#1906 (WarmupCosineLR before 0.12.4)",
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_scheduler_from_config`: DeepSpeed does "
+            "not recognize LR scheduler"
+        ),
+        "torch 2.13.0 optim/lr_scheduler.py: its classes",
+    ),
+)
+def deepspeed_scheduler_unknown(run: Run) -> Iterator[Finding]:
+    """A scheduler that neither DeepSpeed nor torch has."""
+    for kind in run.each("deepspeed", "scheduler.type"):
+        name = kind.value
+        if name == _COSINE and run.runs("deepspeed<0.12.4") is True:
+            yield Finding(
+                f"{run.release('deepspeed')} has no scheduler {name}",
+                (kind.label("not recognised"),),
+                ("it came with 0.12.4",),
+                "use deepspeed 0.12.4 or newer, or WarmupDecayLR",
+            )
+        if not isinstance(name, str) or name == "auto" or name in (*_OWN, *_TORCH):
+            continue
+        near = [_MEANT[name]] if name in _MEANT else nearest(name, (*_OWN, *_TORCH))
+        yield Finding(
+            f"neither DeepSpeed nor torch has a scheduler {name}",
+            (kind.label("not recognised"),),
+            (f"DeepSpeed's own: {quoted(_OWN, 'and')}; the case of letters counts",),
+            did_you_mean(near) or "remove the scheduler: the trainer then builds its own",
+            Fix((kind.replaced(near[0]),), "unsafe") if len(near) == 1 else None,
+        )
+
+
+@rule(
+    "schedule-and-trainer-differ",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py "
+            "`HfTrainerDeepSpeedConfig.trainer_config_finalize`: total_num_steps against "
+            "num_training_steps, warmup_num_steps against get_warmup_steps"
+        ),
+        "hendrycks/apps#9",
+    ),
+)
+def schedule_and_trainer_differ(run: Run) -> Iterator[Finding]:
+    """Steps in DeepSpeed's scheduler that are not the trainer's."""
+    if not run.of("trainer"):
+        return
+    total = total_steps(run)
+    ours = run.said("deepspeed", "scheduler.params.total_num_steps")
+    if ours is not None and is_number(ours.value) and total and ours.value != total.value:
+        yield _trainer_finding(ours, "max_steps", total.value, total.place)
+    warm = run.said("deepspeed", "scheduler.params.warmup_num_steps")
+    if warm is None or not is_number(warm.value):
+        return
+    theirs = warmup_steps(run, total.value if total else None)
+    if theirs is not None and warm.value != theirs.value:
+        yield _trainer_finding(warm, theirs.place.path, theirs.value, theirs.place)
+    elif warmup_place(run) is None and _none_given(run) and warm.value not in (0, 1):
+        yield _trainer_finding(warm, "warmup_steps", 0, run.said("trainer", "warmup_steps"))
+
+
+def _none_given(run: Run) -> bool:
+    """Whether no file says a warm-up, in a value that is known or not."""
+    keys = ("warmup_steps", "warmup_ratio")
+    documents = run.of("trainer")
+    return not any(key in each.unknown for each in documents for key in keys)
+
+
+def _trainer_finding(ours: Place, key: str, value: int, theirs: Place | None) -> Finding:
+    name = ours.path.rpartition(".")[2]
+    return Finding(
+        f"{name} is {ours.value}, and the trainer's {key} comes to {value}",
+        (
+            ours.label("by DeepSpeed's file"),
+            *([theirs.label("by the trainer", primary=False)] if theirs is not None else []),
+        ),
+        ("the trainer compares them when it knows all steps, and refuses to train",),
+        f'write "{name}": "auto"',
+    )
+
+
+_DEFAULT: Final = 0.001
+_PARAMS: Final = "scheduler.params."
+_KINDS: Final = ("WarmupLR", "WarmupDecayLR")
+_LATER: Final = "from deepspeed 0.17.6 on WarmupLR leads to the optimizer's own: write it for both"
+
+
+@rule(
+    "scheduler-rate-beats-optimizer",
+    "warning",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupLR.get_lr`: min_lrs + "
+            "delta_lrs * gamma; warmup_max_lr is 0.001 by default, in WarmupLR the optimizer's own "
+            "from 0.17.6 on; Using unknown warmup_type"
+        ),
+        "deepspeedai/DeepSpeed#7303",
+    ),
+)
+def scheduler_rate_beats_optimizer(run: Run) -> Iterator[Finding]:
+    """A scheduler of DeepSpeed's that leads to another rate than the optimizer's."""
+    for document in run.of("deepspeed"):
+        kind, rate = document.get("scheduler.type"), document.get("optimizer.params.lr")
+        if kind is None or kind.value not in _KINDS:
+            continue
+        yield from _upside_down(document)
+        yield from _word(document)
+        if rate is None or not is_number(rate.value):
+            continue
+        top = document.get(f"{_PARAMS}warmup_max_lr")
+        is_own = run.runs("deepspeed>=0.17") if kind.value == "WarmupLR" else False
+        reached: Any = _DEFAULT if top is None else top.value
+        if (top is None and is_own) or not is_number(reached) or reached == rate.value:
+            continue
+        found = _rate_finding(rate, top or kind, reached, is_written=top is not None)
+        is_open = top is None and is_own is None
+        yield replace(found, notes=(*found.notes, _LATER)) if is_open else found
+
+
+def _rate_finding(rate: Place, top: Place, reached: float, *, is_written: bool) -> Finding:
+    return Finding(
+        f"the scheduler leads to {reached:g}, and the optimizer's lr {rate.value:g} is not used",
+        (rate.label("not used"), top.label("" if is_written else "leads to it", primary=False)),
+        (
+            (
+                "WarmupLR and WarmupDecayLR set the rate themselves, from warmup_min_lr to "
+                "warmup_max_lr"
+            ),
+            *(() if is_written else (f"warmup_max_lr is {_DEFAULT} where it is left out",)),
+        ),
+        f"write warmup_max_lr: {rate.value:g}",
+    )
+
+
+def _upside_down(document: Document) -> Iterator[Finding]:
+    low, high = (document.get(f"{_PARAMS}warmup_{end}_lr") for end in ("min", "max"))
+    if low is None or high is None or not is_number(low.value) or not is_number(high.value):
+        return
+    if low.value > high.value:
+        yield Finding(
+            f"warm-up falls from {low.value:g} to {high.value:g}",
+            (low.label("above the end"), high.label("", primary=False)),
+            ("it begins at warmup_min_lr",),
+            "write warmup_min_lr: 0",
+        )
+
+
+def _word(document: Document) -> Iterator[Finding]:
+    form = document.get(f"{_PARAMS}warmup_type")
+    if form is not None and form.value not in ("log", "linear"):
+        yield Finding(
+            f"warmup_type {form.value} is replaced by log",
+            (form.label("not taken"),),
+            ("taken: log, linear; a line of the log says so",),
+            "write linear",
+        )

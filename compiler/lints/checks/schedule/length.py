@@ -1,0 +1,295 @@
+"""How long is trained, and schedules that depend on it."""
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import is_number, is_positive
+from tunec.compiler.lints.facts.schedule import arguments_of, is_overridden, total_steps
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "epochs-beside-steps",
+    "note",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `_validate_args`: max_steps is given, it "
+            "will override any value given in num_train_epochs"
+        ),
+    ),
+)
+def epochs_beside_steps(run: Run) -> Iterator[Finding]:
+    """A number of epochs beside a number of steps."""
+    for document in run.of("trainer"):
+        steps, passes = document.get("max_steps"), document.get("num_train_epochs")
+        if steps is None or passes is None or document.is_compiled:
+            continue
+        if is_positive(steps.value) and is_positive(passes.value):
+            yield Finding(
+                f"{passes.path} {passes.value} beside {steps.path} {steps.value}",
+                (passes.label("not used"), steps.label("decides", primary=False)),
+                ("steps win, whether they are more than the epochs or less",),
+                f"remove {passes.path}",
+                Fix((passes.removed(),), "safe"),
+            )
+
+
+_STEPS: Final = {
+    "logging_steps": ("logging_strategy",),
+    "save_steps": ("save_strategy",),
+    "eval_steps": ("eval_strategy", "evaluation_strategy"),
+}
+
+
+@rule(
+    "interval-refused",
+    "error",
+    "parse",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`, `_validate_args`: "
+            "--logging_steps must be an integer if bigger than 1, requires non-zero "
+            "--logging_steps; 4.40.2 to 4.57.6: warmup_ratio must lie in range [0,1]"
+        ),
+    ),
+)
+def interval_refused(run: Run) -> Iterator[Finding]:
+    """An interval or a warm-up in a number that is none."""
+    for document in run.of("trainer"):
+        for key, strategies in _STEPS.items():
+            place = document.get(key)
+            if place is not None and _is_by_steps(document, key, strategies):
+                yield from _interval(key, place)
+        yield from _warmup(run, document)
+
+
+def _is_by_steps(document: Document, key: str, strategies: tuple[str, ...]) -> bool:
+    """Whether the interval is looked at: logging and saving go by steps unless told otherwise."""
+    said = next((each for name in strategies if (each := document.get(name))), None)
+    if said is None:
+        return key != "eval_steps" and not document.unknown & set(strategies)
+    return bool(said.value == "steps")
+
+
+def _interval(key: str, place: Place) -> Iterator[Finding]:
+    value = place.value
+    if not is_number(value) or not isfinite(value):
+        return
+    if value > 1 and value != int(value):
+        yield _finding(place, "an interval above 1 is a whole number of steps", int(value))
+    elif key == "logging_steps" and value == 0:
+        yield _finding(place, "logging by steps needs an interval", 10)
+
+
+def _warmup(run: Run, document: Document) -> Iterator[Finding]:
+    steps, share = document.get("warmup_steps"), document.get("warmup_ratio")
+    if steps is not None and is_number(steps.value) and steps.value < 0:
+        yield _finding(steps, "warm-up cannot be negative", 0)
+    if share is None or not is_number(share.value) or document.is_view:
+        return
+    if not 0 <= share.value <= 1 and run.runs("transformers>=5") is not True:
+        yield _finding(share, "a share lies between 0 and 1", min(share.value / 100, 1))
+
+
+def _finding(place: Place, why: str, near: Any) -> Finding:
+    return Finding(
+        f"`{place.path}` cannot be {place.value}",
+        (place.label("refused"),),
+        (why,),
+        f"write {near}",
+    )
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    for place in run.each("trainer", "max_steps"):
+        if place.value == 0 and not isinstance(place.value, bool) and not place.document.is_view:
+            yield Finding(
+                "max_steps is 0: training ends after the first step",
+                (place.label("not the same as -1"),),
+                ("before 4.51 it meant no limit, and num_train_epochs decided",),
+                "write max_steps: -1, or remove it",
+                Fix((place.replaced(-1),), "safe"),
+            )
+
+
+@rule(
+    "max-steps-of-zero",
+    "error",
+    "silent",
+    consumers=("transformers>=4.51",),
+    sources=(
+        (
+            "transformers 4.51.3 to 5.23.0 trainer.py `set_initial_training_values`: epoch_based = "
+            "max_steps < 0; 4.40.2, 4.46.3 `_inner_training_loop`: if args.max_steps > 0"
+        ),
+        "transformers 5.23.0 run on CPU: 1 step of 12",
+    ),
+)
+def max_steps_of_zero(run: Run) -> Iterator[Finding]:
+    """max_steps 0, which newer releases take at its word."""
+    train = run.said("trainer", "do_train")
+    if run.of("axolotl") or (train is not None and train.value is False):
+        return
+    yield from _check(run)
+
+
+@rule(
+    "nothing-is-trained",
+    "error",
+    "silent",
+    consumers=("transformers", "llamafactory"),
+    sources=(
+        (
+            "transformers 5.23.0 trainer.py `set_initial_training_values`: max_steps = "
+            "ceil(num_train_epochs * steps); run on CPU with 0 epochs: 0 steps, with rate 0: "
+            "no change"
+        ),
+        (
+            "llamafactory 0.9.5 model/adapter.py `_setup_freeze_tuning`; torch 2.13.0 "
+            "optim/optimizer.py: optimizer got an empty parameter list"
+        ),
+    ),
+)
+def nothing_is_trained(run: Run) -> Iterator[Finding]:
+    """No epochs, or a learning rate of zero."""
+    train = run.said("trainer", "do_train")
+    if train is not None and train.value is False:
+        return
+    for place in run.each("trainer", "num_train_epochs"):
+        if place.document.get("max_train_steps") or total_steps(run) is not None:
+            continue  # steps by the words of a script of diffusers
+        if is_number(place.value) and place.value <= 0:
+            yield Finding(
+                f"{place.path} is {place.value}: training ends before the first step",
+                (place.label("no step"),),
+                ("the model is saved as it was loaded, and nothing is said",),
+                "write 1 or more, or max_steps",
+            )
+    for document in run.of("llamafactory"):
+        layers = document.get("freeze_trainable_layers")
+        if document.value("finetuning_type") != "freeze" or document.get("freeze_extra_modules"):
+            continue
+        if layers is not None and layers.value == 0 and layers.value is not False:
+            yield Finding(
+                "freeze_trainable_layers is 0: no layer is trained",
+                (layers.label("no layer"),),
+                ("above 0 it counts from the last layer, below 0 from the first",),
+                "write the number of layers, as 2",
+                consequence="init",
+            )
+    for place in run.each("trainer", "learning_rate"):
+        if is_number(place.value) and place.value == 0:
+            yield Finding(
+                "learning_rate is 0: every step leaves the model as it is",
+                (place.label("no change"),),
+                (),
+                "write the rate",
+            )
+
+
+@rule(
+    "optimizer-without-scheduler",
+    "error",
+    "init",
+    consumers=("transformers>=4.30,<4.33",),
+    sources=(
+        (
+            "transformers 4.30.0, 4.30.2, 4.31.0 and 4.32.1 deepspeed.py `deepspeed_optim_sched`: "
+            "ValueError, found `optimizer` configured in the DeepSpeed config, but no `scheduler`; "
+            "4.29.2 and 4.33.3: none"
+        ),
+        "huggingface/transformers#24359, deepspeedai/DeepSpeedExamples#600, zjunlp/KnowLM#30",
+    ),
+)
+def optimizer_without_scheduler(run: Run) -> Iterator[Finding]:
+    """DeepSpeed's optimizer without a scheduler of its own, for a Trainer that asks for both."""
+    if not run.of("trainer") or run.runs("transformers>=4.30,<4.33") is not True:
+        return
+    for document in run.of("deepspeed"):
+        section = document.get("optimizer")
+        if section is None or document.get("scheduler") is not None:
+            continue
+        yield Finding(
+            "the DeepSpeed file has an optimizer and no scheduler",
+            (section.key_label("refused alone"),),
+            ("these releases ask for both of DeepSpeed's, or for none; from 4.33 on they mix",),
+            "add a scheduler, such as WarmupDecayLR with auto, or remove the optimizer",
+        )
+
+
+_FOLLOWS: Final = ("reduce_lr_on_plateau", "greedy")
+
+
+@rule(
+    "plateau-without-evaluation",
+    "error",
+    "parse",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`, `_validate_args`: "
+            "ValueError, lr_scheduler_type reduce_lr_on_plateau requires an eval strategy"
+        ),
+    ),
+)
+def plateau_without_evaluation(run: Run) -> Iterator[Finding]:
+    """The rate is to follow a metric that nobody measures."""
+    for document in run.of("trainer"):
+        kind = document.get("lr_scheduler_type")
+        if kind is None or kind.value not in _FOLLOWS or document.is_view:
+            continue
+        strategy = document.get("eval_strategy") or document.get("evaluation_strategy")
+        if {"eval_strategy", "evaluation_strategy"} & document.unknown:
+            continue
+        if strategy is None or strategy.value in ("no", False):
+            yield Finding(
+                f"{kind.value} without evaluation",
+                (
+                    kind.label("needs a metric"),
+                    *([strategy.label("", primary=False)] if strategy is not None else []),
+                ),
+                ("eval_strategy is no unless it is written",),
+                "write eval_strategy: epoch",
+            )
+
+
+@rule(
+    "restarts-of-one-cycle",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 optimization.py "
+            "`get_cosine_with_hard_restarts_schedule_with_warmup`: num_cycles=1"
+        ),
+    ),
+)
+def restarts_of_one_cycle(run: Run) -> Iterator[Finding]:
+    """A cosine with restarts that never restarts."""
+    for document in run.of("trainer"):
+        kind = document.get("lr_scheduler_type")
+        if kind is None or kind.value != "cosine_with_restarts" or document.is_view:
+            continue
+        given = document.get("lr_scheduler_kwargs")
+        arguments = arguments_of(given)
+        if arguments is None or "lr_scheduler_kwargs" in document.unknown or is_overridden(run):
+            continue
+        if arguments.get("num_cycles", 1) == 1:
+            yield Finding(
+                "cosine_with_restarts with one cycle is a plain cosine",
+                (
+                    kind.label("never restarts"),
+                    *([given.label("", primary=False)] if given is not None else []),
+                ),
+                ("num_cycles is 1 unless lr_scheduler_kwargs says more",),
+                "write lr_scheduler_kwargs: {num_cycles: 3}, or lr_scheduler_type: cosine",
+            )

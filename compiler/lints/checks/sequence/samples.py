@@ -1,0 +1,320 @@
+"""How samples become sequences."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.sequence import flag
+from tunec.compiler.lints.fragments import is_fragment
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_UNMARKED: Final = re.compile(
+    r"/(meta-)?llama-[23]|/qwen[23]|/mistral-|/mixtral-|/gemma-|/phi-[34]|/deepseek-|/zephyr-"
+)
+"""Chat models whose own templates have no `{% generation %}` (huggingface/trl#4879)."""
+_SINCE: Final = "trl>=0.19,<1.1"
+"""1.1 and later put the marks into the templates that they know."""
+
+
+@rule(
+    "assistant-mask-empty",
+    "warning",
+    "init",
+    consumers=("trl",),
+    sources=(
+        (
+            "trl 0.19.1 to 1.0.0 trainer/sft_trainer.py `tokenize`: RuntimeError where 1 is not in "
+            "assistant_masks; 1.1.0 `get_training_chat_template`"
+        ),
+        "huggingface/trl#4879, #4147, #3784",
+    ),
+)
+def assistant_mask_empty(run: Run) -> Iterator[Finding]:
+    """The assistant's words alone are to be learnt, and the template does not mark them."""
+    if not run.runs(_SINCE):
+        return
+    for document in run.of("sft"):
+        at, model = where(document, "assistant_only_loss"), document.get("model_name_or_path")
+        is_own = any(document.get(key) for key in ("chat_template_path", "chat_template"))
+        if at is None or model is None or is_own or document.is_view:
+            continue
+        name = f"/{str(model.value).lower().rpartition('/')[2]}"
+        if _UNMARKED.search(name):
+            yield Finding(
+                f"the chat template of {model.value} does not mark the assistant's words",
+                (at.label("finds none"), model.label("", primary=False)),
+                ("a mask is made of what stands between generation and endgeneration",),
+                "give a template with the marks as chat_template_path, or use TRL 1.1 and later",
+            )
+
+
+_SCALED: Final = (
+    *("rope_scaling", "rope_parameters", "overrides_of_model_config", "rope_theta", "shift_attn"),
+    *("model_init_kwargs", "overrides_of_model_kwargs"),
+)
+
+
+@rule(
+    "longer-than-context",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 5.23.0 modeling_rope_utils.py: frequencies by max_position_embeddings; "
+            "the model's own config.json"
+        ),
+        (
+            "axolotl 0.8.1 to 0.19.0 loaders/model.py: increasing "
+            "model.config.max_position_embeddings; llamafactory 0.9.1 to 0.9.5 "
+            "model/model_utils/rope.py `configure_rope`: only where rope_scaling is set"
+        ),
+    ),
+)
+def longer_than_context(run: Run) -> Iterator[Finding]:
+    """Sequences are longer than the model's context."""
+    at, context = _told(run), run.model.architecture.context if run.model else 0
+    length = run.observed("data.sequence") or at
+    if length is None or at is None or not context or not isinstance(length.value, int):
+        return
+    if length.value <= context or any(at.document.get(key) for key in _SCALED):
+        return
+    yield Finding(
+        f"sequences of {length.value} tokens for a model with a context of {context}",
+        (at.label("longer than the model was made for"),),
+        (
+            "positions beyond the context were never trained, and without scaling mean nothing",
+            "learned positions end there: an index error",
+        ),
+        f"write {context}, or scale its positions (rope_scaling)",
+        sum=(Term("sequence", length.value, "tokens"), Term("context", context, "tokens")),
+    )
+
+
+def _told(run: Run) -> Place | None:
+    """Where the longest sequence is written."""
+    length = run.place(run.observed("data.sequence")) or flag(run)
+    generated = (run.said(kind, "max_completion_length") for kind in ("grpo", "rloo"))
+    return length or next((each for each in generated if each is not None), None)
+
+
+@rule(
+    "packing-without-length",
+    "error",
+    "init",
+    consumers=("trl>=0.20",),
+    sources=(
+        (
+            "trl 0.27.2 to 1.16.0 trainer/sft_trainer.py `_prepare_dataset`: When packing is "
+            "enabled, `max_length` can't be `None`"
+        ),
+    ),
+)
+def packing_without_length(run: Run) -> Iterator[Finding]:
+    """Packing needs a length, and has none."""
+    for document in run.of("sft"):
+        packing, length = document.get("packing"), document.get("max_length")
+        if packing is None or packing.value is not True or length is None:
+            continue
+        if length.value is None:
+            yield Finding(
+                "packing has no max_length to fill",
+                (length.label("refused"), packing.label("", primary=False)),
+                (),
+                "write max_length: 2048",
+            )
+
+
+@rule(
+    "padding-free-not-cut",
+    "error",
+    "init",
+    consumers=("trl>=1.3",),
+    sources=(
+        (
+            "trl 1.3.0 to 1.16.0 trainer/sft_trainer.py: When `padding_free=True` without "
+            "packing, `max_length` is not enforced; 0.27.2 does not ask"
+        ),
+    ),
+)
+def padding_free_not_cut(run: Run) -> Iterator[Finding]:
+    """Batches are flattened without packing, and a length is set that nothing enforces."""
+    for document in run.of("sft"):
+        free, packing = document.get("padding_free"), document.value("packing", False)
+        if free is None or free.value is not True or packing or document.is_view:
+            continue
+        length = document.get("max_length")
+        if length is not None and length.value is None:
+            continue
+        said = f"{length.value}" if length is not None else "1024 where nobody says it"
+        yield Finding(
+            f"padding_free without packing does not enforce max_length, which is {said}",
+            (free.label("refused"), *([length.label("", primary=False)] if length else [])),
+            (),
+            "write packing: true, or max_length: null",
+        )
+
+
+_KINDS: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo")
+"""Files of TRL's scripts, which have the key."""
+
+
+@rule(
+    "stream-without-steps",
+    "error",
+    "init",
+    consumers=("trl", "transformers"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `Trainer.__init__`: does not implement "
+            "__len__, max_steps has to be specified"
+        ),
+        "trl 0.19.1 to 1.16.0 scripts/utils.py `ScriptArguments`: dataset_streaming",
+    ),
+)
+def stream_without_steps(run: Run) -> Iterator[Finding]:
+    """A stream of samples is to be trained on, and nobody says how many steps."""
+    for document in run.of(*_KINDS):
+        at = where(document, "dataset_streaming=true")
+        if at is None or document.is_view or "max_steps" in document.unknown:
+            continue
+        steps = document.get("max_steps")
+        if steps is not None and isinstance(steps.value, int) and steps.value > 0:
+            continue
+        yield Finding(
+            "dataset_streaming is refused without max_steps",
+            (at.label("of no known length"), *([steps.label("", primary=False)] if steps else [])),
+            ("The train_dataset does not implement __len__, max_steps has to be specified",),
+            "write max_steps",
+            severity="warning" if steps is None and is_fragment(document) else None,
+        )
+
+
+_QWEN: Final = frozenset(
+    {
+        *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>"),
+        *("<|object_ref_end|>", "<|box_start|>", "<|box_end|>", "<|quad_start|>", "<|quad_end|>"),
+        *("<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>"),
+        *("<|video_pad|>", "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>"),
+        *("<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<tool_response>"),
+        *("</tool_response>", "<think>", "</think>"),
+    }
+)
+"""The tokens added to the vocabulary of Qwen2.5 and Qwen3, as hiyouga/LlamaFactory#7897 prints
+them."""
+_LLAMA_3: Final = frozenset(
+    {
+        *("<|begin_of_text|>", "<|end_of_text|>", "<|fim_prefix|>", "<|fim_middle|>"),
+        *("<|fim_suffix|>", "<|start_header_id|>", "<|end_header_id|>", "<|step_id|>"),
+        *("<|eom_id|>", "<|eot_id|>", "<|python_tag|>", "<|finetune_right_pad_id|>", "<|image|>"),
+    }
+)
+"""meta-llama/llama3 0053e6b llama/tokenizer.py `special_tokens`, and those of 3.1 and 3.2."""
+_CHATML: Final = frozenset({"<|im_start|>", "<|im_end|>"})
+_SPLIT: Final = re.compile(r"\A[<\[].*[^\W\d_].*[>\]]\Z")
+"""Letters with a bracket behind them. The tokenizers of Llama 3 and Qwen cut a text there before
+they merge anything (meta-llama/llama3 0053e6b llama/tokenizer.py `pat_str`), so such a token is one
+only where it was added."""
+_RESERVED: Final = re.compile(r"\A<\|reserved_special_token_\d+\|>\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class _Vocabulary:
+    """What is known of a family's tokenizer."""
+
+    cards: str
+    """A pattern of the names of the catalogue's cards."""
+    added: frozenset[str] | None
+    """Every token with brackets; None: only `lacking` is known."""
+    lacking: frozenset[str]
+    ends: str
+    """The token that ends an answer."""
+    has_unknown: bool
+    """Whether a token that is not there is looked up as `<unk>`."""
+
+
+_FAMILIES: Final = (
+    _Vocabulary(r"\Aqwen(2\.5|3)-", _QWEN, frozenset(), "<|im_end|>", has_unknown=False),
+    _Vocabulary(r"\Allama-3", _LLAMA_3, frozenset(), "<|eot_id|>", has_unknown=False),
+    _Vocabulary(r"\A(llama-2|tinyllama)-", None, _CHATML | {"[PAD]"}, "</s>", has_unknown=True),
+    _Vocabulary(r"\A(mistral-7b|mixtral)-", None, _CHATML, "</s>", has_unknown=True),
+)
+_KEYS: Final = {"sft": ("eos_token", "pad_token"), "reward": ("eos_token", "pad_token")}
+
+
+@rule(
+    "token-outside-vocabulary",
+    "error",
+    "init",
+    consumers=("trl>=0.19",),
+    sources=(
+        (
+            "trl 1.3.0 to 1.16.0 trainer/sft_trainer.py, reward_trainer.py `__init__`: the "
+            "specified `eos_token` is not found in the vocabulary; 0.19.1 to 1.0.0: "
+            "convert_tokens_to_ids gives None only where there is no unk_token"
+        ),
+        "meta-llama/llama3 0053e6b llama/tokenizer.py `Tokenizer`; hiyouga/LlamaFactory#7897",
+        "jzhang38/TinyLlama#56: the vocabulary of Llama 2 has none of ChatML's tokens",
+        (
+            "mistral-common 1.5.4 data/tokenizer.model.v1, "
+            "mistral_instruct_tokenizer_240323.model.v3: no <|im_end|>"
+        ),
+    ),
+)
+def token_outside_vocabulary(run: Run) -> Iterator[Finding]:
+    """A token that ends a text, or fills it up, and that the model's tokenizer does not have."""
+    vocabulary = _vocabulary(run)
+    if vocabulary is None or run.model is None:
+        return
+    for document in run.of(*_KEYS):
+        for key in _KEYS[document.kind] if not _brings_tokens(run, document) else ():
+            at = document.get(key)
+            if at is None or not isinstance(at.value, str) or not _is_lacking(vocabulary, at.value):
+                continue
+            is_lost = vocabulary.has_unknown and run.runs("trl<1.3") is True
+            yield Finding(
+                f"{at.value} is no token of {run.model.path}",
+                (at.label("looked up as <unk>" if is_lost else "not in the vocabulary"),),
+                (
+                    "the tokenizer gives the number of <unk>, and nothing checks it"
+                    if is_lost
+                    else f"the specified `{key}` is not found in the vocabulary",
+                ),
+                f"write {vocabulary.ends}" if key == "eos_token" else "remove it",
+                consequence="silent" if is_lost else None,
+            )
+
+
+def _vocabulary(run: Run) -> _Vocabulary | None:
+    card = run.model.card if run.model is not None else None
+    named = (each for each in _FAMILIES if card is not None and re.search(each.cards, card.name))
+    return next(named, None)
+
+
+def _brings_tokens(run: Run, document: Document) -> bool:
+    """Whether another template, with its tokens, is laid over the model's; or a view repeats it.
+
+    `--model` tells what a folder of one's own is built like, and not what its tokenizer has.
+    """
+    if document.is_view or document.get("chat_template_path") is not None:
+        return True
+    named = document.value("model_name_or_path")
+    is_told = run.environment.model is not None or run.environment.model_name is not None
+    own = run.resolve_model(named) if is_told and isinstance(named, str) else run.model
+    if own is None or own.card is None or run.model is None or run.model.card is None:
+        return True
+    return own.card.name != run.model.card.name
+
+
+def _is_lacking(vocabulary: _Vocabulary, token: str) -> bool:
+    if vocabulary.added is None:
+        return token in vocabulary.lacking
+    if token in vocabulary.added or _RESERVED.match(token):
+        return False
+    return _SPLIT.match(token) is not None

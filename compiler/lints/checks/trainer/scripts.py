@@ -1,0 +1,216 @@
+"""Flags of the example scripts that use the Trainer."""
+
+import re
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
+from difflib import SequenceMatcher
+from functools import cache
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.frontend.nodes import place as span_of
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.examples import example_of
+from tunec.compiler.lints.facts.launch.own_parsers import BESIDE_TRL, OF_TRL, OWN_PARSERS
+from tunec.compiler.lints.facts.lora import is_minicpm
+from tunec.compiler.lints.kinds import fields_of, schema
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_FASTCHAT: Final = (
+    *("model_name_or_path", "trust_remote_code", "padding_side", "data_path", "eval_data_path"),
+    *("lazy_preprocess", "cache_dir", "model_max_length", "flash_attn", "lora_r", "lora_alpha"),
+    *("lora_dropout", "lora_target_modules", "lora_weight_path", "lora_bias", "q_lora"),
+)
+_LLAVA: Final = (
+    *("model_name_or_path", "version", "freeze_backbone", "tune_mm_mlp_adapter", "vision_tower"),
+    *("mm_vision_select_layer", "pretrain_mm_mlp_adapter", "mm_projector_type"),
+    *("mm_use_im_start_end", "mm_use_im_patch_token", "mm_patch_merge_type", "data_path"),
+    *("mm_vision_select_feature", "lazy_preprocess", "is_multimodal", "image_folder", "cache_dir"),
+    *("image_aspect_ratio", "freeze_mm_mlp_adapter", "mpt_attn_impl", "model_max_length"),
+    *("double_quant", "quant_type", "bits", "lora_enable", "lora_r", "lora_alpha", "lora_dropout"),
+    *("lora_weight_path", "lora_bias", "mm_projector_lr", "group_by_modality_length"),
+)
+_SCRIPTS: Final[Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]]] = {
+    "FastChat": (re.compile(r"(^|/)fastchat/train/train(_mem|_lora|_xformers)?\.py$"), _FASTCHAT),
+    "LLaVA": (re.compile(r"(^|/)llava/train/train(_mem|_xformers)?\.py$"), _LLAVA),
+}
+"""lm-sys/FastChat 0e6d3e4 fastchat/train; haotian-liu/LLaVA c121f04 llava/train/train.py."""
+_OF_VISUALGLM: Final = "visualglm/0.4.12.json"
+_OF_MINICPM: Final = "minicpm-v/0dbb566.json"
+_FORKED: Final = re.compile(r"video|unfreeze|mm_tunable|mm_|rope_|attn_|frames|image_|group_by|moe")
+"""Parts of the names that forks of LLaVA, which keep the script's, gave to flags of their own."""
+_LIKE: Final = 0.88
+
+
+_VISUALGLM: Final = re.compile(r"(^|/)finetune_visualglm\.py$")
+"""THUDM/VisualGLM-6B e314fb9, whose flags are its own and those of SwissArmyTransformer."""
+
+
+@rule(
+    "script-flag-unknown",
+    "error",
+    "parse",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 hf_argparser.py `parse_args_into_dataclasses`: Some "
+            "specified arguments are not used by the HfArgumentParser"
+        ),
+        (
+            "SwissArmyTransformer 0.4.12 sat/arguments.py `get_args`: argparse; OpenBMB/MiniCPM-V "
+            "0dbb566 finetune/finetune.py: HfArgumentParser"
+        ),
+        "haotian-liu/LLaVA#342, bdytx5/finetune_LLaVA#1",
+    ),
+)
+def script_flag_unknown(run: Run) -> Iterator[Finding]:
+    """A flag that a maker's script on transformers' parser does not have."""
+    started = {each.name: _first(each) for each in run.of("launch")}
+    for document in run.of("sat"):
+        if _VISUALGLM.search(started.get(document.name, "")):
+            for each in _of_parser("VisualGLM", document, _flags(_OF_VISUALGLM)):
+                yield replace(each, severity=None)
+    for document in run.of("hf"):
+        if is_minicpm(document) and not document.is_view:
+            known = _flags(_OF_MINICPM) | fields_of("hf")
+            yield from _of_parser("MiniCPM-V", document, known)
+    yield from _of_trainers(run, started)
+    for document in run.of("launch"):
+        yield from _of_own_parser(document)
+    for document in run.of("sft", "dpo"):
+        is_own = OF_TRL.search(started.get(document.name, "")) is not None
+        if is_own and document.format == "shell" and not document.is_view:
+            yield from (replace(each, severity=None) for each in _of_trl(document))
+
+
+def _of_trl(document: Document) -> Iterator[Finding]:
+    """Flags of TRL's own scripts, of which no release has a field."""
+    known = fields_of(document.kind) | fields_of("hf") | BESIDE_TRL
+    for path, at in document.found.items():
+        if "." not in path and not any(flag.startswith(path) for flag in known):
+            yield _finding("TRL", at, known)
+
+
+def _of_own_parser(document: Document) -> Iterator[Finding]:
+    """Flags of a script whose parser is its own, and not the trainer's, as they stand behind it."""
+    script = _first(document)
+    maker = next((name for name, (path, _) in OWN_PARSERS.items() if path.search(script)), None)
+    at = document.get("script")
+    if maker is None or at is None or _is_of_another(at):
+        return
+    known = OWN_PARSERS[maker][1]
+    for word in at.node.items or ():
+        name = str(word.value).partition("=")[0]
+        path = name.removeprefix("--").replace("-", "_")
+        if name.startswith("--") and path and not any(each.startswith(path) for each in known):
+            flag = replace(word, key_span=span_of(word))
+            yield replace(
+                _finding(maker, Place(document, path, flag), known), severity=None, fix=None
+            )
+
+
+def _is_of_another(script: Place) -> bool:
+    """Whether what is started takes keys of a configuration for flags: `--optim.lr`."""
+    words = (str(each.value).partition("=")[0] for each in script.node.items or ())
+    return any(word.startswith("--") and "." in word for word in words)
+
+
+def _of_parser(maker: str, document: Document, known: frozenset[str]) -> Iterator[Finding]:
+    """Flags that are of nobody, nor the beginning of a flag: argparse takes these for it."""
+    for path, place in document.found.items():
+        if "." not in path and not any(flag.startswith(path) for flag in known):
+            yield _finding(maker, place, known)
+
+
+@cache
+def _flags(name: str) -> frozenset[str]:
+    return frozenset(each.replace("-", "_") for each in schema(name)["properties"])
+
+
+def _of_trainers(run: Run, started: Mapping[str, str]) -> Iterator[Finding]:
+    for document in run.of("hf", "sft"):
+        script = started.get(document.name, "")
+        maker = next((name for name, (path, _) in _SCRIPTS.items() if path.search(script)), None)
+        if maker is None or document.is_view or document.format != "shell":
+            continue
+        known = frozenset(_SCRIPTS[maker][1]) | fields_of("hf")
+        strange = _strange(document, known)
+        is_forked = any(_FORKED.search(path) for path in strange)
+        for path in strange:
+            is_short = any(flag.startswith(path) for flag in known)
+            if not is_short and (not is_forked or _near(path, known)):
+                yield _finding(maker, document.found[path], known)
+
+
+def is_of_a_fork(document: Document) -> bool:
+    """Whether flags beside LLaVA's own are those that its forks have."""
+    return any(_FORKED.search(path) for path in _strange(document, {*_LLAVA, *fields_of("hf")}))
+
+
+def _strange(document: Document, known: Set[str]) -> list[str]:
+    return [path for path in document.found if "." not in path and path not in known]
+
+
+def _first(launch: Document) -> str:
+    words = launch.value("script")
+    first = words[0] if isinstance(words, list) and words else words
+    return first if isinstance(first, str) else ""
+
+
+def _near(path: str, known: frozenset[str]) -> str | None:
+    best = nearest(path, known)[:1]
+    is_near = bool(best) and SequenceMatcher(None, path, best[0]).ratio() >= _LIKE
+    return best[0] if is_near else None
+
+
+def _finding(maker: str, at: Place, known: frozenset[str]) -> Finding:
+    near = _near(at.path, known)
+    return Finding(
+        f"{maker}'s script has no flag `{at.path}`",
+        (at.key_label("refused"),),
+        ("its parser ends the run: unrecognized, or not used",),
+        f"did you mean `{near}`?" if near else "remove it",
+        Fix((at.renamed(near),), "unsafe") if near else None,
+        severity=None if near else "warning",
+    )
+
+
+_TASKS: Final = ("do_train", "do_eval", "do_predict")
+_OF_TRAINING: Final = (
+    *("num_train_epochs", "max_steps", "learning_rate", "per_device_train_batch_size"),
+    *("gradient_accumulation_steps", "train_file", "save_steps", "warmup_steps", "warmup_ratio"),
+)
+
+
+@rule(
+    "training-not-asked-for",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 examples/pytorch/language-modeling/run_clm.py `main`: "
+            "if training_args.do_train; training_args.py `do_train`: False by default"
+        ),
+    ),
+)
+def training_not_asked_for(run: Run) -> Iterator[Finding]:
+    """An example script of transformers has flags of training, and is not told to train."""
+    for document in run.of("hf", "sft"):
+        if document.format != "shell" or any(document.get(each) for each in _TASKS):
+            continue
+        asked = next((each for key in _OF_TRAINING if (each := document.get(key))), None)
+        script = example_of(run, document)
+        if asked is not None and script is not None:
+            yield Finding(
+                "nothing is trained: --do_train is left out",
+                (script.label("does what --do_train asks"), asked.label("", primary=False)),
+                (
+                    "the examples load model and data, and end where no task is asked for",
+                    "an eval_strategy asks for evaluation, not for training",
+                ),
+                "add --do_train",
+            )

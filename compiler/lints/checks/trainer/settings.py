@@ -1,0 +1,314 @@
+"""Settings of the Trainer that clash with the run."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import engine_of
+from tunec.compiler.lints.facts.schedule import arguments_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_ACCELERATOR_KEYS: Final = (
+    *("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler"),
+    *("non_blocking", "gradient_accumulation_kwargs", "use_configured_state"),
+)
+_OF_ACCUMULATION: Final = (
+    *("num_steps", "adjust_scheduler", "sync_with_dataloader", "sync_each_batch"),
+    "step_scheduler_with_optimizer",
+)
+
+
+@rule(
+    "accelerator-config-refused",
+    "error",
+    "parse",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `__post_init__`: "
+            "AcceleratorConfig(**self.accelerator_config), a TypeError for another name; "
+            "trainer_pt_utils.py `AcceleratorConfig`"
+        ),
+        "accelerate 1.15.0 utils/dataclasses.py `GradientAccumulationPlugin`",
+    ),
+)
+def accelerator_config_refused(run: Run) -> Iterator[Finding]:
+    """A key of accelerator_config that it does not have."""
+    for document in run.of("trainer"):
+        yield from _below(document, "accelerator_config", _ACCELERATOR_KEYS)
+        inner = "accelerator_config.gradient_accumulation_kwargs"
+        yield from _below(document, inner, _OF_ACCUMULATION)
+
+
+def _below(document: Document, holder: str, known: tuple[str, ...]) -> Iterator[Finding]:
+    held = document.get(holder)
+    for name in arguments_of(held) or {}:
+        place = document.get(f"{holder}.{name}") or held
+        if place is None or name in known:
+            continue
+        near = nearest(name, known)[:1]
+        yield Finding(
+            f"{holder} has no key `{name}`",
+            (place.label("refused") if place is held else place.key_label("refused"),),
+            (),
+            did_you_mean(near) or "remove it",
+            Fix((place.renamed(near[0]),), "unsafe") if near and place is not held else None,
+        )
+
+
+_CPU_KEYS: Final = ("use_cpu", "no_cuda")
+
+
+@rule(
+    "cpu-beside-accelerators",
+    "warning",
+    "slow",
+    consumers=("transformers", "accelerate"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `_setup_devices`: use_cpu, and no_cuda "
+            "up to 4.57"
+        ),
+    ),
+    hardware=True,
+)
+def cpu_beside_accelerators(run: Run) -> Iterator[Finding]:
+    """Training is to run on the processor of a machine with accelerators."""
+    cluster = run.environment.cluster
+    if cluster is None or cluster.device_count < 1:
+        return
+    for kind in ("trainer", "accelerate"):
+        for key in _CPU_KEYS:
+            for place in run.each(kind, key):
+                if place.value is True:
+                    yield Finding(
+                        f"{key}: the {cluster.device_count} devices of {cluster.name} are not used",
+                        (place.label("on the processor"),),
+                        (),
+                        "remove it",
+                        Fix((place.removed(),), "unsafe"),
+                    )
+
+
+_CONFIG: Final = "liger_kernel_config"
+_KERNELS: Final = (
+    *("rope", "cross_entropy", "fused_linear_cross_entropy", "rms_norm", "swiglu", "geglu"),
+    "layer_norm",
+)
+_WHOLE: Final = f"{_CONFIG}.cross_entropy"
+_FUSED: Final = f"{_CONFIG}.fused_linear_cross_entropy"
+_ALONE: Final = "granite"
+"""Whose fused loss is off where nothing says so."""
+
+
+@rule(
+    "liger-settings-unusable",
+    "error",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 5.23.0 trainer.py: if self.args.use_liger_kernel, integrations/liger.py "
+            "`apply_liger_kernel`"
+        ),
+        (
+            "liger-kernel 0.6.2 transformers/monkey_patch.py `_apply_liger_kernel_to_instance`: "
+            "applicable_kwargs; the same assertion in all 22 of `apply_liger_kernel_to_*`"
+        ),
+    ),
+)
+def liger_settings_unusable(run: Run) -> Iterator[Finding]:
+    """Settings of Liger's kernels that are refused, or that nobody reads."""
+    for document in run.of("trainer"):
+        config = document.get(_CONFIG)
+        if config is None or not config.node.fields or document.is_view:
+            continue
+        switch = document.get("use_liger_kernel")
+        if switch is None or switch.value is False:
+            if "use_liger_kernel" not in document.unknown:
+                yield _unread(config, switch)
+            continue
+        yield from _both(run, document)
+        for name in config.node.fields:
+            place = document.get(f"{_CONFIG}.{name}")
+            if place is not None and name not in _KERNELS:
+                yield _unknown(place, str(name))
+
+
+def _unread(config: Place, switch: Place | None) -> Finding:
+    return Finding(
+        f"{config.path} does nothing: use_liger_kernel is off",
+        (
+            config.key_label("not read"),
+            *([switch.label("", primary=False)] if switch is not None else []),
+        ),
+        (),
+        "write use_liger_kernel: true, or remove it",
+        severity="warning",
+    )
+
+
+def _both(run: Run, document: Document) -> Iterator[Finding]:
+    whole, fused = document.get(_WHOLE), document.get(_FUSED)
+    if whole is None or whole.value is not True or (fused is not None and fused.value is not True):
+        return
+    model = run.model.card if run.model is not None else None
+    if fused is None and model is not None and _ALONE in str(model).lower():
+        return
+    yield Finding(
+        "both cross entropies of Liger are on",
+        (
+            whole.label("one of the two"),
+            *([fused.label("the other", primary=False)] if fused is not None else []),
+        ),
+        (
+            "AssertionError: cross_entropy and fused_linear_cross_entropy cannot both be True",
+            *(() if fused is not None else ("fused_linear_cross_entropy is true by default",)),
+        ),
+        "write fused_linear_cross_entropy: false, or remove cross_entropy",
+        consequence="init",
+    )
+
+
+def _unknown(place: Place, name: str) -> Finding:
+    near = nearest(name.removeprefix("liger_"), _KERNELS)
+    return Finding(
+        f"Liger has no kernel named {name}",
+        (place.key_label("passed over"),),
+        ("a word that no kernel of this model has is left out without a message",),
+        f"did you mean {quoted(near[:1])}?" if near else f"there are {quoted(list(_KERNELS))}",
+        Fix((place.renamed(near[0]),), "unsafe") if near else None,
+        severity="warning",
+    )
+
+
+@rule(
+    "unused-parameters-with-checkpointing",
+    "error",
+    "step",
+    consumers=("transformers", "llamafactory", "axolotl"),
+    sources=(
+        (
+            "torch 2.13.0 utils/checkpoint.py `checkpoint`: the reentrant variant does not work "
+            "with DDP's find_unused_parameters; csrc/distributed/c10d/reducer.cpp: mark a variable "
+            "ready only once"
+        ),
+        (
+            "transformers 4.40.2 to 4.57.6 modeling_utils.py `gradient_checkpointing_enable`: "
+            "use_reentrant True; 5.0.0 to 5.23.0: False"
+        ),
+        (
+            "llamafactory 0.9.5 model/model_utils/checkpointing.py `prepare_model_for_training`; "
+            "hparams/model_args.py `use_reentrant_gc`, true; hparams/parser.py: false for LoRA "
+            "where nobody sets it"
+        ),
+        (
+            "axolotl 0.13.2 and 0.19.0 utils/config/__init__.py `normalize_config`: use_reentrant "
+            "True where gradient_checkpointing_kwargs are left out, but for rl, "
+            "unfrozen_parameters and (0.19) Gemma 4; core/builders/causal.py hands the other on"
+        ),
+        "huggingface/accelerate#2017, hiyouga/LlamaFactory#2681",
+    ),
+)
+def unused_parameters_with_checkpointing(run: Run) -> Iterator[Finding]:
+    """DDP looks for unused parameters in a graph that reentrant checkpointing runs twice."""
+    yield from _in_llamafactory(run)
+    yield from _in_axolotl(run)
+    find = run.said("trainer", "ddp_find_unused_parameters")
+    checks = run.said("trainer", "gradient_checkpointing", "activation_checkpointing")
+    if find is None or checks is None or find.value is not True or checks.value is not True:
+        return
+    world = run.value("parallel.world")
+    reentrant = _is_reentrant(run)
+    if engine_of(run) or world == 1 or reentrant is False:
+        return
+    yield Finding(
+        "ddp_find_unused_parameters with reentrant checkpointing",
+        (find.label("looks before the graph is there"), checks.label("", primary=False)),
+        (
+            "RuntimeError in the backward pass: expected to mark a variable ready only once",
+            (
+                "reentrant checkpointing builds each layer's graph in the backward pass, after DDP "
+                "has looked which parameters take part"
+            ),
+            *(("transformers before 5 does so where nobody says",) if reentrant is None else ()),
+        ),
+        "remove ddp_find_unused_parameters, or write gradient_checkpointing_kwargs: "
+        "{use_reentrant: false}",
+        Fix((find.removed(),), "safe"),
+        severity=None if reentrant else "warning",
+    )
+
+
+def _in_llamafactory(run: Run) -> Iterator[Finding]:
+    """It checkpoints where nobody turns that off, and reentrantly where nobody asks for less."""
+    for document in run.of("llamafactory"):
+        find, world = document.get("ddp_find_unused_parameters"), run.value("parallel.world")
+        if find is None or find.value is not True or engine_of(run) or world == 1:
+            continue
+        if document.value("disable_gradient_checkpointing") is True:
+            continue
+        if document.value("use_reentrant_gc") is False or run.said(
+            "trainer", "gradient_checkpointing"
+        ):
+            continue
+        yield Finding(
+            "ddp_find_unused_parameters with LLaMA-Factory's reentrant checkpointing",
+            (find.label("looks before the graph is there"),),
+            (
+                (
+                    "layers are checkpointed unless disable_gradient_checkpointing is true, and "
+                    "reentrantly unless use_reentrant_gc is false"
+                ),
+                "RuntimeError in the backward pass: expected to mark a variable ready only once",
+            ),
+            "remove it: with LoRA it is set to false for you",
+            Fix((find.removed(),), "safe"),
+            certain=world is not None,
+        )
+
+
+def _in_axolotl(run: Run) -> Iterator[Finding]:
+    """It asks for the reentrant variant itself where a file does not say which."""
+    for document in run.of("axolotl"):
+        find, checks = (
+            document.get(key) for key in ("ddp_find_unused_parameters", "gradient_checkpointing")
+        )
+        if find is None or checks is None or find.value is not True or checks.value is not True:
+            continue
+        if engine_of(run) or run.value("parallel.world") == 1 or not _reentrant_of(document):
+            continue
+        if any(document.value(key) for key in ("fsdp", "fsdp_config", "deepspeed")):
+            continue
+        yield Finding(
+            "ddp_find_unused_parameters with reentrant checkpointing",
+            (find.label("looks before the graph is there"), checks.label("", primary=False)),
+            ("RuntimeError in the backward pass: expected to mark a variable ready only once",),
+            "write gradient_checkpointing_kwargs: {use_reentrant: false}",
+            severity=None if run.value("parallel.world") else "warning",
+        )
+
+
+def _reentrant_of(document: Document) -> bool:
+    """Whether Axolotl recomputes so: written, or unasked where no word is said of it."""
+    if document.get("gradient_checkpointing_kwargs") is not None:
+        return document.value("gradient_checkpointing_kwargs.use_reentrant") is True
+    keys = ("unfrozen_parameters", "rl", "activation_offloading")
+    base = str(document.value("base_model") or "").lower()
+    return "gemma-4" not in base and not any(document.get(key) for key in keys)
+
+
+def _is_reentrant(run: Run) -> bool | None:
+    """Written, or left to a release where it is the default; None: nobody names the release."""
+    own = run.said("llamafactory", "use_reentrant_gc")
+    if run.of("llamafactory"):
+        return own is None or own.value is not False
+    said = run.said("trainer", "gradient_checkpointing_kwargs.use_reentrant")
+    if said is not None:
+        return said.value is True
+    kwargs = run.said("trainer", "gradient_checkpointing_kwargs")
+    return run.runs("transformers<5") if kwargs is None else False

@@ -1,0 +1,327 @@
+"""Images and the sequence that holds them."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Severity, Term
+from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.lora import is_minicpm
+from tunec.compiler.lints.facts.vision import sees
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+if TYPE_CHECKING:
+    from tunec.schemas.models.architecture import ImageTokens
+
+
+_TEXT: Final = 256
+"""Tokens that a short question with its answer and template takes."""
+_FEW: Final = 3
+_MOST: Final = ("image_max_pixels", "max_pixels", "image_resolution")
+_CUT: Final = (
+    "image tokens that are cut off no longer match the image's features: the forward fails"
+)
+
+
+@rule(
+    "image-longer-than-sequence",
+    "error",
+    "step",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.46.3 to 5.23.0 models/qwen2_vl/modeling_qwen2_vl.py: Image features "
+            "and image tokens do not match; image_processing_qwen2_vl.py `smart_resize`"
+        ),
+        (
+            "trl 1.16.0 trainer/sft_trainer.py, dpo_trainer.py: ValueError where `max_length` cuts "
+            "the tokens of an image"
+        ),
+        "llamafactory 0.9.5 data/mm_plugin.py `_preprocess_image`: scaled to image_max_pixels",
+        "hiyouga/LlamaFactory#6559, #5968; huggingface/trl#5927; TIGER-AI-Lab/VLM2Vec#38",
+    ),
+)
+def image_longer_than_sequence(run: Run) -> Iterator[Finding]:
+    """An image has more tokens than the sequence may have."""
+    length = run.slot("data.sequence")
+    at = run.place(length)
+    if length is None or at is None or at.document.kind not in _CUTS:
+        return
+    images = run.model.architecture.images if run.model is not None else None
+    if run.model is None:
+        yield from _by_name(run, at, length.value)
+    if images is None:
+        return
+    if at.document.is_compiled:
+        return  # the plan's sequence holds the images of its spec, in their size
+    if not isinstance(length.value, int) or length.value < 1 or run.model is None:
+        return
+    if run.model.architecture.family in ("chatglm", "visualglm"):
+        return  # one token in the sequence stands for the image, and is replaced in the model
+    yield from _of(run, at, images, length.value)
+
+
+_BY_NAME: Final = (
+    (re.compile(r"(?i)qwen2(\.5)?-?vl|qvq-72b"), (14, 2), 12845056),
+    (re.compile(r"(?i)qwen3(\.5)?-?vl"), (16, 2), 0),
+)
+"""Sides of a patch and patches that are merged: config.json of the models, `vision_config`,
+`patch_size` and `spatial_merge_size`, alike in every size of the family; and the most pixels of
+Qwen2-VL's and Qwen2.5-VL's preprocessor_config.json, 0 where they are not told."""
+
+
+def _by_name(run: Run, at: Place, length: object) -> Iterator[Finding]:
+    """Models that are not in the catalogue, of families whose images are told by pixels alone."""
+    named = run.model_name
+    if named is None or not isinstance(length, int) or length < 1:
+        return
+    found = next((each[1:] for each in _BY_NAME if each[0].search(named)), None)
+    most = _said(at.document, _MOST) or _bound_of_llamafactory(run, at.document)
+    if found is None:
+        return
+    sides, own = found
+    if most is None:
+        if at.document.kind in ("sft", "dpo"):
+            yield from _by_processor(at, own, sides[0] * sides[1], length)
+        return
+    patch = sides[0] * sides[1]
+    pixels = most.value if isinstance(most, Place) else most
+    tokens = pixels // patch**2
+    told = length, f"{pixels} pixels / {patch**2} a token"
+    if tokens >= length:
+        yield _too_long(at, most, tokens, told, None)
+    elif isinstance(most, Place) and tokens:
+        yield from _few(at, most, tokens, told)
+
+
+def _by_processor(at: Place, pixels: int, patch: int, length: int) -> Iterator[Finding]:
+    """TRL hands images on as they are, and the model's own processor bounds them."""
+    tokens = pixels // patch**2
+    if tokens >= length:
+        note = f"its processor lets {pixels} pixels through, {tokens} tokens"
+        yield _too_long(at, None, tokens, (length, note), "warning")
+
+
+def _bound_of_llamafactory(run: Run, document: Document) -> int | None:
+    """Pixels to which it scales an image down where nobody says."""
+    is_late = run.runs("llamafactory>=0.9.2") is not False
+    is_open = set(_MOST) & document.unknown or document.kind != "llamafactory"
+    return _DEFAULT_PIXELS if is_late and not is_open else None
+
+
+_DEFAULT_PIXELS: Final = 768 * 768
+"""llamafactory 0.9.2 to 0.9.5 hparams/model_args.py `image_max_pixels`."""
+_CUTS: Final = frozenset({"llamafactory", "sft", "dpo", "minicpm-v"})
+
+
+def _of(run: Run, at: Place, images: "ImageTokens", length: int) -> Iterator[Finding]:
+    most = _said(at.document, _MOST)
+    bound = None if most is not None else _bound_of_llamafactory(run, at.document)
+    pixels = most.value if most is not None else bound
+    tokens = _tokens(images, pixels)
+    if tokens is None:
+        return
+    if bound is not None and images.max_pixels:
+        note = f"image_max_pixels is {bound} where nobody says: {tokens} tokens"
+        if tokens >= length:
+            yield _too_long(at, None, tokens, (length, note), "warning")
+        return
+    places = (at.label("cuts the sequence"), *([most.label("", primary=False)] if most else []))
+    terms = (Term("one image", tokens, "tokens"), Term("the sequence", length, "tokens"))
+    note = (
+        f"{pixels} pixels / {(images.patch * images.merge) ** 2} a token = {tokens} tokens"
+        if most is not None
+        else f"{run.model.path if run.model else 'the model'}: {tokens} tokens for one image"
+    )
+    if tokens >= length:
+        fixed = most is not None or images.max_pixels == 0
+        yield Finding(
+            f"an image takes up to {tokens} tokens, and a sequence {length}",
+            places,
+            (note, _CUT),
+            f"raise the length to {tokens + _TEXT} or more, or bound the image's pixels",
+            sum=terms,
+            severity=None if fixed else "warning",
+        )
+    elif most is not None:
+        yield from _few(at, most, tokens, (length, note))
+
+
+def _few(at: Place, most: Place, tokens: int, told: tuple[int, str]) -> Iterator[Finding]:
+    """A sequence with room for a picture or two beside the text."""
+    length, note = told
+    room = (length - _TEXT) // tokens
+    if room >= _FEW:
+        return
+    yield Finding(
+        f"a sequence of {length} tokens has room for {room} image{'' if room == 1 else 's'} of "
+        f"{tokens}",
+        (at.label("cuts the sequence"), most.label("", primary=False)),
+        (note, _CUT, f"{_TEXT} tokens are kept for text; samples with fewer images are whole"),
+        "raise the length, or lower the bound of pixels, if samples have more images",
+        sum=(Term("one image", tokens, "tokens"), Term("the sequence", length, "tokens")),
+        severity="warning",
+    )
+
+
+def _too_long(
+    at: Place,
+    most: Place | int | None,
+    tokens: int,
+    told: tuple[int, str],
+    severity: Severity | None,
+) -> Finding:
+    length, note = told
+    bound = most if isinstance(most, Place) else None
+    return Finding(
+        f"an image takes up to {tokens} tokens, and a sequence {length}",
+        (at.label("cuts the sequence"), *([bound.label("", primary=False)] if bound else [])),
+        (note, _CUT),
+        f"raise the length to {tokens + _TEXT} or more, or bound the image's pixels",
+        sum=(Term("one image", tokens, "tokens"), Term("the sequence", length, "tokens")),
+        severity=severity if bound is None else None,
+    )
+
+
+def _said(document: Document, keys: tuple[str, ...]) -> Place | None:
+    found = (document.get(key) for key in keys)
+    return next((at for at in found if at is not None and isinstance(at.value, int)), None)
+
+
+def _tokens(images: "ImageTokens", pixels: int | None) -> int | None:
+    """The most tokens of one image; None where nothing bounds it."""
+    from tunec.compiler.analyses.architecture.image_tokens import UnfitImage, image_tokens
+
+    if images.max_pixels:
+        bound = min(pixels, images.max_pixels) if pixels else images.max_pixels
+        return max(1, bound // (images.patch * images.merge) ** 2)
+    if images.tokens and images.max_slices == 1:
+        try:
+            return image_tokens(images, images.image_size, images.image_size)
+        except UnfitImage:
+            return None
+    return images.tokens * (images.max_slices + 1) or None
+
+
+_GLM: Final = "training_args.remove_unused_columns"
+_OUTPUT: Final = {_GLM: "training_args.output_dir", "remove_unused_columns": "output_dir"}
+"""An argument that must be written beside it."""
+
+
+_KEPT: Final = "trl>=0.22"
+"""Releases that keep the columns of messages and images."""
+
+
+@rule(
+    "columns-of-images-removed",
+    "warning",
+    "step",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `_remove_unused_columns`, "
+            "`_get_collator_with_removed_columns`: columns that forward's signature lacks"
+        ),
+        (
+            "trl 0.21.0 trainer/sft_trainer.py: the columns of input_ids; 0.22.2 "
+            "`_set_signature_columns_if_needed`: messages, prompt, completion, images"
+        ),
+        (
+            "OpenBMB/MiniCPM-V 0dbb566 finetune/finetune_lora.sh: --remove_unused_columns false; "
+            "THUDM/GLM-4 3f79b54 configs/lora.yaml"
+        ),
+    ),
+)
+def columns_of_images_removed(run: Run) -> Iterator[Finding]:
+    """The trainer removes the columns that the collator of a model that sees needs."""
+    yield from _of_own_collator(run)
+    for document in run.documents:
+        if document.kind not in ("hf", "glm4") and not is_minicpm(document):
+            continue
+        key = _GLM if document.kind == "glm4" else "remove_unused_columns"
+        if document.kind != "hf" and document.get(_OUTPUT[key]) is None:
+            continue  # the launcher's part of a script: the trainer's arguments stand elsewhere
+        if document.is_view or key in document.unknown or not _sees(run, document):
+            continue
+        at = document.get(key)
+        if at is not None and at.value is not True:
+            continue
+        start = at or next(iter(document.found.values()), None)
+        if start is None or (at is None and document.kind == "hf"):
+            continue
+        edit = Fix((at.replaced(value=False),), "safe") if at is not None else None
+        yield Finding(
+            f"remove_unused_columns is true{'' if at is not None else ' where nobody says it'}: "
+            "images do not reach the collator",
+            (start.label("removes what forward does not name"),),
+            ("the model's forward has no arguments of the data's own column names",),
+            "write remove_unused_columns: false",
+            edit,
+        )
+
+
+def _of_own_collator(run: Run) -> Iterator[Finding]:
+    """TRL's trainer of samples before 0.22 leaves images to a collator of the script's own."""
+    if run.runs(_KEPT) is True or not sees(run):
+        return
+    for document in run.of("sft"):
+        skip = where(document, "dataset_kwargs.skip_prepare_dataset=true")
+        at = document.get("remove_unused_columns")
+        is_left = at is None and run.runs(_KEPT) is False
+        if skip is None or document.is_view or not (is_left or (at is not None and at.value)):
+            continue
+        yield Finding(
+            "remove_unused_columns is true: images do not reach the script's own collator",
+            ((at or skip).label("removes what forward does not name"),),
+            ("No columns in the dataset match the model's forward method signature",),
+            "write remove_unused_columns: false",
+            Fix((at.replaced(value=False),), "safe") if at is not None else None,
+        )
+
+
+def _sees(run: Run, document: Document) -> bool:
+    return is_minicpm(document) or sees(run)
+
+
+_PAIRS: Final = (
+    ("image_min_pixels", "image_max_pixels"),
+    ("video_min_pixels", "video_max_pixels"),
+    ("min_pixels", "max_pixels"),
+)
+
+
+@rule(
+    "pixel-bounds-crossed",
+    "error",
+    "parse",
+    consumers=("llamafactory", "transformers"),
+    sources=(
+        (
+            "llamafactory 0.9.3 to 0.9.5 hparams/model_args.py `ProcessorArguments.__post_init__`: "
+            "`image_max_pixels` cannot be smaller than `image_min_pixels`"
+        ),
+    ),
+)
+def pixel_bounds_crossed(run: Run) -> Iterator[Finding]:
+    """The least pixels of an image are more than the most."""
+    for document in run.documents:
+        if document.is_view:
+            continue
+        for low_key, high_key in _PAIRS:
+            low, high = document.get(low_key), document.get(high_key)
+            if low is None or high is None:
+                continue
+            if (
+                isinstance(low.value, int)
+                and isinstance(high.value, int)
+                and low.value > high.value
+            ):
+                yield Finding(
+                    f"{low_key} {low.value} is more than {high_key} {high.value}",
+                    (low.label("more than the most"), high.label("", primary=False)),
+                    ("LLaMA-Factory refuses the pair; others scale up and down in turn",),
+                    "exchange them",
+                )

@@ -1,0 +1,240 @@
+"""Scripts that cut images, and words that they do not have."""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.examples import packages
+from tunec.compiler.lints.facts.lora import is_minicpm, is_true
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_SIDES: Final = re.compile(r"patch(\d+)(?:-(\d+))?$")
+"""`clip-vit-large-patch14-336`: cells of 14 pixels in images of 336."""
+_SIDE: Final = 224
+_LENGTH_OF_LLAVA: Final = 512
+_LENGTH_OF_QWEN: Final = 512
+_PIXELS: Final = 28 * 28 * 576
+"""QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/train/argument.py: their defaults."""
+_INTERNVL: Final = {
+    "force_image_size": 448,
+    "down_sample_ratio": 0.5,
+    "max_dynamic_patch": 12,
+    "max_seq_length": 8192,
+}
+_QWEN_1: Final = re.compile(r"(?i)qwen-vl")
+_OF_QWEN_1: Final = 258
+"""Qwen/Qwen-VL visual.py: 256 queries; QwenLM/Qwen-VL aa00ed0 finetune.py `preprocess`: cut at
+max_len; modeling_qwen.py asserts that each picture that begins also ends."""
+_PATCH: Final = 14
+_QUERIES: Final = ((re.compile(r"(?i)minicpm-llama3-v"), 96), (re.compile(r"(?i)minicpm"), 64))
+"""`query_num` of the models' config.json: MiniCPM-Llama3-V 2.5; MiniCPM-V 2.0, 2.6 and later."""
+
+
+@rule(
+    "script-cuts-images",
+    "error",
+    "step",
+    consumers=("transformers",),
+    sources=(
+        (
+            "OpenGVLab/InternVL 2410d1d internvl_chat/internvl/train/internvl_chat_finetune.py "
+            "`DataTrainingArguments`, `main`: num_image_token; dataset.py `preprocess_internlm`"
+        ),
+        (
+            "OpenBMB/MiniCPM-V 0dbb566 finetune/dataset.py `conversation_to_ids`: query_num for "
+            "each slice and for the whole; OpenBMB/MiniCPM-V#523"
+        ),
+        (
+            "QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/data/data_processor.py "
+            "`DataCollatorForSupervisedDataset`: input_ids[:, : model_max_length]"
+        ),
+        (
+            "haotian-liu/LLaVA c121f04 llava/model/llava_arch.py "
+            "`prepare_inputs_labels_for_multimodal`: tokenizer_model_max_length, Inputs truncated; "
+            "haotian-liu/LLaVA#816"
+        ),
+    ),
+)
+def script_cuts_images(run: Run) -> Iterator[Finding]:
+    """The fine-tuning script of a vision-language model cuts sequences below its images' tokens."""
+    for document in run.of("hf", "sft"):
+        if document.is_view or document.format != "shell":
+            continue
+        if document.get("conv_style") and document.get("force_image_size"):
+            yield from _of_internvl(document)
+        elif is_minicpm(document):
+            yield from _of_minicpm(document)
+        elif document.get("dataset_use") and document.get("tune_mm_llm"):
+            yield from _of_qwen(document)
+        elif document.get("fix_vit") and _QWEN_1.search(str(document.value("model_name_or_path"))):
+            yield from _of_qwen_1(document)
+        elif document.get("vision_tower") and document.get("image_folder"):
+            yield from _of_llava(document)
+
+
+def _of_internvl(document: Document) -> Iterator[Finding]:
+    said = {key: document.get(key) for key in _INTERNVL}
+    if document.unknown & said.keys():
+        return
+    values = {key: at.value if at else _INTERNVL[key] for key, at in said.items()}
+    if not all(isinstance(each, int | float) for each in values.values()):
+        return
+    is_dynamic = is_true(document.value("dynamic_image_size"))
+    tiles = int(values["max_dynamic_patch"]) if is_dynamic else 1
+    tiles += is_dynamic and tiles > 1 and is_true(document.value("use_thumbnail"))
+    cells = int(values["force_image_size"]) // _PATCH
+    tokens = tiles * int(cells**2 * values["down_sample_ratio"] ** 2)
+    note = f"{tiles} tiles x ({cells} x {values['down_sample_ratio']})^2"
+    yield from _cut(said["max_seq_length"], int(values["max_seq_length"]), tokens, (note, "step"))
+
+
+def _of_minicpm(document: Document) -> Iterator[Finding]:
+    at, slices = document.get("model_max_length"), document.get("max_slice_nums")
+    base = document.get("model_name_or_path")
+    if base is None or {"model_max_length", "max_slice_nums"} & document.unknown:
+        return
+    queries = next((n for pattern, n in _QUERIES if pattern.search(str(base.value))), None)
+    most = slices.value if slices is not None else 9
+    length = at.value if at is not None else 2048
+    if queries is None or not isinstance(most, int) or not isinstance(length, int):
+        return
+    note = f"({most} slices + the whole) x {queries} tokens"
+    yield from _cut(at or slices, length, (most + 1) * queries, (note, "step"))
+
+
+def _of_qwen(document: Document) -> Iterator[Finding]:
+    """A sample is cut behind its images' tokens are counted, unless samples are joined."""
+    keys = ("model_max_length", "max_pixels", "data_flatten", "data_packing")
+    at, pixels = document.get("model_max_length"), document.get("max_pixels")
+    base = str(document.value("model_name_or_path", "")).lower()
+    joins = any(is_true(document.value(key)) for key in keys[2:])
+    if joins or document.unknown & {*keys, "model_name_or_path"}:
+        return
+    length = at.value if at is not None else _LENGTH_OF_QWEN
+    most = pixels.value if pixels is not None else _PIXELS
+    side = 32 if "qwen3" in base else 28
+    if isinstance(length, int) and isinstance(most, int):
+        note = f"max_pixels {most} / {side}^2"
+        yield from _cut(at or pixels, length, most // side**2, (note, "step"))
+
+
+def _of_qwen_1(document: Document) -> Iterator[Finding]:
+    at = document.get("model_max_length")
+    if at is not None and isinstance(at.value, int):
+        note = "256 queries of the tower, between a token at each end"
+        yield from _cut(at, at.value, _OF_QWEN_1, (note, "step"))
+
+
+def _of_llava(document: Document) -> Iterator[Finding]:
+    at, tower = document.get("model_max_length"), document.get("vision_tower")
+    sides = _SIDES.search(str(tower.value)) if tower is not None else None
+    length = at.value if at is not None else _LENGTH_OF_LLAVA
+    if sides is None or not isinstance(length, int) or "model_max_length" in document.unknown:
+        return
+    tokens = (int(sides[2] or _SIDE) // int(sides[1])) ** 2
+    note = f"({sides[2] or _SIDE} / {sides[1]})^2 tokens of {tower.value if tower else ''}"
+    yield from _cut(at or tower, length, tokens, (note, "silent"))
+
+
+def _cut(
+    at: Place | None, length: int, tokens: int, told: tuple[str, Consequence]
+) -> Iterator[Finding]:
+    note, consequence = told
+    if at is None or tokens < length:
+        return
+    yield Finding(
+        f"an image takes up to {tokens} tokens, and a sequence {length}",
+        (at.label("cuts the sequence"),),
+        (note, "what is behind the image is cut off: no label is left, or the counts do not match"),
+        f"raise the length to {tokens + 256} or more",
+        sum=(Term("one image", tokens, "tokens"), Term("the sequence", length, "tokens")),
+        consequence=consequence,
+    )
+
+
+_FORMS: Final = (
+    *("v0", "v0.5", "v1", "vicuna_v1", "llama_2", "mistral_instruct", "chatml_direct", "default"),
+    *("mistral_direct", "plain", "v0_plain", "llava_v0", "v0_mmtag", "llava_v1", "v1_mmtag"),
+    *("llava_llama_2", "mpt"),
+)
+"""haotian-liu/LLaVA c121f04 llava/conversation.py `conv_templates`, and two that `train` knows."""
+
+
+class _Word(NamedTuple):
+    """What a flag takes, and what comes of another word."""
+
+    taken: re.Pattern[str]
+    told: str
+    why: str
+    consequence: Consequence
+
+
+_WORDS: Final = {
+    "mm_projector_type": _Word(
+        re.compile(r"linear|identity|mlp\d+x_gelu"),
+        "linear, identity, mlp2x_gelu",
+        "Unknown projector type",
+        "load",
+    ),
+    "mm_vision_select_feature": _Word(
+        re.compile(r"patch|cls_patch"), "patch, cls_patch", "Unexpected select feature", "step"
+    ),
+    "image_aspect_ratio": _Word(
+        re.compile(r"square|pad"),
+        "square, pad",
+        "pad alone is looked for where samples are made: any other word trains on squares",
+        "silent",
+    ),
+    "version": _Word(
+        re.compile("|".join(map(re.escape, _FORMS))),
+        "v1, plain, llava_llama_2, mpt and others of llava/conversation.py",
+        "a form that is not known is taken for vicuna_v1, and nothing reports it",
+        "silent",
+    ),
+}
+_NEXT: Final = (
+    "mm_tunable_parts",
+    "image_grid_pinpoints",
+    "mm_spatial_pool_mode",
+    "mm_newline_position",
+)
+"""Flags of LLaVA-NeXT, which has other words."""
+
+
+@rule(
+    "script-word-unknown",
+    "error",
+    "load",
+    consumers=("transformers",),
+    sources=(
+        (
+            "haotian-liu/LLaVA c121f04 llava/model/multimodal_projector/builder.py "
+            "`build_vision_projector`; multimodal_encoder/clip_encoder.py `feature_select`; "
+            "llava/train/train.py `train`: else conv_templates['vicuna_v1']; "
+            "`LazySupervisedDataset.__getitem__`: image_aspect_ratio == 'pad'"
+        ),
+    ),
+)
+def script_word_unknown(run: Run) -> Iterator[Finding]:
+    """A word that LLaVA's script does not have."""
+    for document in run.of("hf", "sft"):
+        is_llava = packages(run, document) == {"llava"}
+        if not is_llava or document.is_view or any(document.get(key) for key in _NEXT):
+            continue
+        for key, word in _WORDS.items():
+            at = document.get(key)
+            text = None if at is None else at.node.written or str(at.value)
+            if at is None or text is None or word.taken.fullmatch(text):
+                continue
+            yield Finding(
+                f"{key} {text} is none of LLaVA's",
+                (at.label("not known"),),
+                (word.why,),
+                f"one of {word.told}",
+                consequence=word.consequence,
+                severity="warning" if word.consequence == "silent" else None,
+            )

@@ -1,0 +1,244 @@
+"""Which part of a vision-language model is trained."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.lora import Lora, is_minicpm, is_patched, is_true, loras
+from tunec.compiler.lints.facts.module_tree import NoRegex, adapted
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "language-model-tuned-beside-lora",
+    "error",
+    "load",
+    consumers=("minicpm-v",),
+    sources=(
+        (
+            "OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py `train`: if training_args.use_lora "
+            "and training_args.tune_llm: raise ValueError; tune_llm is True by default"
+        ),
+    ),
+)
+def language_model_tuned_beside_lora(run: Run) -> Iterator[Finding]:
+    """MiniCPM-V's script is to train the language model and LoRA in it."""
+    for document in run.documents:
+        if document.is_view or not is_minicpm(document):
+            continue
+        lora, llm = document.get("use_lora"), document.get("tune_llm")
+        if lora is None or not is_true(lora.value):
+            continue
+        if llm is not None and not is_true(llm.value):
+            continue
+        yield Finding(
+            "use_lora cannot stand beside tune_llm, which is true"
+            f"{'' if llm is not None else ' where nobody says it'}",
+            (
+                lora.label("refused") if llm is None else llm.label("refused"),
+                *([lora.label("", primary=False)] if llm is not None else []),
+            ),
+            ("The model cannot simultaneously adjust LLM parameters and apply LoRA",),
+            "write tune_llm false",
+        )
+
+
+@rule(
+    "lora-reaches-vision-tower",
+    "warning",
+    "silent",
+    consumers=("peft",),
+    sources=(
+        (
+            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`, "
+            "`_maybe_include_all_linear_layers`: over the whole module tree"
+        ),
+        (
+            "zai-org/GLM-4#325: query_key_value matches the vision tower too; llamafactory 0.9.5 "
+            "model/model_utils/visual.py `patch_target_modules` keeps it out"
+        ),
+    ),
+)
+def lora_reaches_vision_tower(run: Run) -> Iterator[Finding]:
+    """LoRA's targets match layers of the vision tower too."""
+    if run.model is None or run.model.architecture.kind != "vision-language":
+        return
+    tree = run.model.architecture
+    for lora in loras(run):
+        at, targets = _place(lora), lora.targets
+        if at is None or targets is None or is_patched(run, lora):
+            continue
+        try:
+            found = adapted(tree, targets, lora.excluded)
+        except NoRegex:
+            continue
+        seen = sum(each.copies for each in found if each.part == "vision")
+        every = sum(each.copies for each in found)
+        if seen and seen < every:
+            yield Finding(
+                f"{seen} of the {every} layers that LoRA adapts are in the vision tower",
+                (at.label("matches both"),),
+                (
+                    "activations of the tower are kept for the backward pass, image by image",
+                    "names of projections are the same in both parts",
+                ),
+                "exclude the tower (exclude_modules), or write a regular expression",
+            )
+
+
+def _place(lora: Lora) -> Place | None:
+    return lora.place("target_modules") or lora.document.get("lora_target_linear")
+
+
+_SWITCH: Final = "freeze_multi_modal_projector"
+_OF_LANGUAGE: Final = frozenset(
+    {
+        *("all", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        *("qkv_proj", "gate_up_proj", "query_key_value", "c_attn", "W_pack", "wqkv"),
+    }
+)
+"""Names of layers that are no part of any projector's name."""
+
+
+@rule(
+    "projector-not-adapted",
+    "warning",
+    "silent",
+    consumers=("llamafactory>=0.9.2",),
+    sources=(
+        (
+            "llamafactory 0.9.3 and 0.9.5 model/model_utils/misc.py `find_all_linear_modules`: "
+            "projector_keys are forbidden; visual.py `patch_target_modules`: of the rest only "
+            "names that hold a target; adapter.py `_setup_freeze_tuning` alone adds projector_keys"
+        ),
+        "hiyouga/LlamaFactory#6754: with LoRA, additional_target: merger",
+    ),
+)
+def projector_not_adapted(run: Run) -> Iterator[Finding]:
+    """LLaMA-Factory is to train the projector, and LoRA is put elsewhere."""
+    for document in run.of("llamafactory"):
+        at, method = document.get(_SWITCH), document.get("finetuning_type")
+        if at is None or at.value is not False or not _is_lora(document):
+            continue
+        if document.value("freeze_vision_tower") is False or document.get("additional_target"):
+            continue
+        targets = _words(document.value("lora_target") or "all")
+        if not targets or not targets <= _OF_LANGUAGE:
+            continue
+        yield Finding(
+            f"{_SWITCH} is false, and LoRA leaves the projector as it is",
+            (at.label("not trained"), *([method.label("", primary=False)] if method else [])),
+            (
+                (
+                    "the switch frees it for full and freeze tuning; LoRA's own list of linear "
+                    "layers, `all`, leaves projectors out"
+                ),
+            ),
+            "write additional_target: multi_modal_projector (merger for Qwen-VL), or remove it",
+        )
+
+
+def _is_lora(document: Document) -> bool:
+    """LoRA is what it does unasked."""
+    return document.value("finetuning_type") in (None, "lora") and not document.unknown & {
+        "finetuning_type",
+        "lora_target",
+        "additional_target",
+    }
+
+
+def _words(said: Any) -> frozenset[str]:
+    if isinstance(said, str):
+        said = said.split(",")
+    return frozenset(str(each).strip() for each in said) if isinstance(said, list) else frozenset()
+
+
+_FORMS: Final = (
+    (re.compile(r"(?i)minicpm-(v|o)-?2[_.]6"), "qwen"),
+    (re.compile(r"(?i)minicpm-llama3-v"), "llama3"),
+    (re.compile(r"(?i)minicpm-v-?2(\.0)?/?$"), "minicpm"),
+)
+"""finetune/readme.md and finetune/finetune_lora.sh of OpenBMB/MiniCPM-V."""
+_KNOWN: Final = ("minicpm", "llama3", "qwen")
+_STYLES: Final = (
+    (re.compile(r"(?i)internvl(2[_.]5|3)-?\d+b"), "internvl2_5"),
+    (re.compile(r"(?i)internvl2-(2|8|26)b"), "internlm2-chat"),
+    (re.compile(r"(?i)internvl2-(1|40)b"), "Hermes-2"),
+    (re.compile(r"(?i)internvl2-4b"), "phi3-chat"),
+)
+"""OpenGVLab/InternVL 2410d1d internvl_chat/shell: the conv_style of each model's own scripts."""
+_VICUNA: Final = re.compile(r"(?i)llava-v1[._]5-|llava-v1[._]6-vicuna|(?:^|/)vicuna-")
+_OTHERS: Final = frozenset({"llava_llama_2", "llama_2", "mpt", "mistral_instruct", "chatml_direct"})
+"""haotian-liu/LLaVA c121f04 llava/conversation.py `conv_templates`: forms of other models."""
+
+
+@rule(
+    "chat-form-of-another-model",
+    "error",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "OpenBMB/MiniCPM-V finetune/dataset.py `conversation_to_ids`: by llm_type; "
+            "finetune/readme.md: if use openbmb/MiniCPM-V-2_6, LLM_TYPE=qwen"
+        ),
+        "OpenBMB/MiniCPM-V#1033",
+        "OpenGVLab/InternVL 2410d1d internvl_chat/shell; bdytx5/finetune_LLaVA#1",
+    ),
+)
+def chat_form_of_another_model(run: Run) -> Iterator[Finding]:
+    """A script of a vision-language model is told another language model's chat form."""
+    yield from _of_minicpm(run)
+    for document in run.of("hf", "sft"):
+        model, style = document.get("model_name_or_path"), document.get("conv_style")
+        if document.is_view or model is None or not isinstance(model.value, str):
+            continue
+        right = next((name for pattern, name in _STYLES if pattern.search(model.value)), None)
+        if style is not None and right is not None and style.value != right:
+            yield _other(style, model, right)
+        form = document.get("version")
+        sees = document.get("mm_projector_type") or document.get("vision_tower")
+        if form is not None and sees and form.value in _OTHERS and _VICUNA.search(model.value):
+            yield _other(form, model, "v1")
+
+
+def _other(at: Place, model: Place, right: str) -> Finding:
+    return Finding(
+        f"{at.path} {at.value} for {model.value}, whose form is {right}",
+        (at.label("turns in another model's tokens"), model.label("", primary=False)),
+        ("the samples are written in a form that the model was never trained with",),
+        f"write --{at.path} {right}",
+        Fix((at.replaced(right),), "unsafe"),
+    )
+
+
+def _of_minicpm(run: Run) -> Iterator[Finding]:
+    for document in run.of("trainer", "minicpm-v"):
+        form, model = document.get("llm_type"), document.get("model_name_or_path")
+        if document.is_view or model is None or not isinstance(model.value, str):
+            continue
+        right = next((name for pattern, name in _FORMS if pattern.search(model.value)), None)
+        if form is None and (document.target is None or document.target.name != "minicpm-v"):
+            continue
+        said = form.value if form is not None else "minicpm"
+        if right is None or said == right or said not in _KNOWN:
+            continue
+        at = form if form is not None else model
+        yield Finding(
+            f"llm_type {said} for {model.value}, whose language model is {right}'s",
+            (at.label("turns in another model's tokens"), model.label("", primary=False))
+            if form is not None
+            else (model.label("llm_type is left out, and is minicpm"),),
+            (
+                (
+                    "the samples are written in that model's chat form, and the labels begin and "
+                    "end at its tokens: they are wrong, or no label is left"
+                ),
+            ),
+            f"write --llm_type {right}",
+            Fix((form.replaced(right),), "unsafe") if form is not None else None,
+        )

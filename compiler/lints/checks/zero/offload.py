@@ -1,0 +1,281 @@
+"""Offload of optimizer and parameters."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.facts.counts import is_number
+from tunec.compiler.lints.facts.zero import also, stage_of
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_PARAM_DEVICE: Final = "zero_optimization.offload_param.device"
+_PARAM_BLOCK: Final = "zero_optimization.offload_param"
+_STAGE: Final = "zero_optimization.stage"
+
+
+@rule(
+    "offload-param-ignored",
+    "error",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: only what "
+            "stage 3 builds is given offload_param_config"
+        ),
+        "huggingface/accelerate#2298",
+    ),
+)
+def offload_param_ignored(run: Run) -> Iterator[Finding]:
+    """Parameters are to be offloaded at a ZeRO stage that keeps them whole."""
+    device, stage = run.effective("deepspeed", _PARAM_DEVICE), run.effective("deepspeed", _STAGE)
+    if device.value not in ("cpu", "nvme") or device.place is None or stage.value not in (0, 1, 2):
+        return
+    block = run.said("deepspeed", _PARAM_BLOCK)
+    is_own = block is not None and not device.place.document.is_view and block.node.fields
+    fix = Fix((block.removed(),), "safe") if is_own and block else None
+    yield Finding(
+        f"offload_param to {device.value} does nothing at ZeRO stage {stage.value}",
+        (
+            device.place.label("parameters stay on the device"),
+            *([stage.place.label("", primary=False)] if stage.place else []),
+        ),
+        ("only stage 3 shards parameters, and only shards are offloaded",),
+        "use stage 3, or remove offload_param",
+        fix,
+    )
+
+
+@rule(
+    "offload-without-pinned-memory",
+    "note",
+    "slow",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.19.8 runtime/zero/offload_config.py "
+            "`DeepSpeedZeroOffloadParamConfig.pin_memory`: required for asynchronous, full-"
+            "bandwidth transfers; default false up to 0.18.9, true in 0.19.8"
+        ),
+        "NVIDIA CUDA C++ Best Practices Guide 12.8, section 10.1.1 Pinned Memory",
+    ),
+)
+def offload_without_pinned_memory(run: Run) -> Iterator[Finding]:
+    """Offloaded state crosses to the device from pageable memory."""
+    for block in ("offload_optimizer", "offload_param"):
+        device = run.effective("deepspeed", f"zero_optimization.{block}.device")
+        if device.value not in ("cpu", "nvme"):
+            continue
+        for place in run.each("deepspeed", f"zero_optimization.{block}.pin_memory"):
+            if place.value is False:
+                yield Finding(
+                    f"{block} to {device.value} without pinned memory",
+                    (place.label("pageable"), *also(device.place)),
+                    (
+                        "a copy from pageable memory goes through a staging buffer, and waits",
+                        "pinned memory cannot be swapped out: it needs the RAM, and ulimit -l",
+                    ),
+                    "write pin_memory: true where the host has the memory",
+                    Fix((place.replaced(True),), "unsafe"),
+                )
+
+
+@rule(
+    "offload-without-zero",
+    "error",
+    "step",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `zero_use_cpu_optimizer`: by the key, at "
+            "any stage; ops/adam/cpu_adam.py `step`: CPUAdam param is on ... and must be 'cpu'"
+        ),
+    ),
+)
+def offload_without_zero(run: Run) -> Iterator[Finding]:
+    """The optimizer is offloaded at a stage that leaves its parameters on the device."""
+    stage = stage_of(run)
+    device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
+    if stage.value != 0 or not stage.is_written or device.place is None:
+        return
+    if device.value in ("cpu", "nvme"):
+        yield Finding(
+            f"offload_optimizer to {device.value} at stage 0: CPU Adam is given device parameters",
+            (device.place.label("not offloaded"), *also(stage.place)),
+            ("DeepSpeed builds its CPU optimizer for the key, and only ZeRO moves the states",),
+            "use stage 1 or higher, or remove offload_optimizer",
+        )
+
+
+_OFFLOADED_DEVICE: Final = "zero_optimization.offload_optimizer.device"
+
+
+@rule(
+    "offloaded-optimizer-of-the-client",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_optimizer`: "
+            "ZeRORuntimeException, ZeRO-Offload with a client provided optimizer"
+        ),
+        "accelerate 0.30.1 to 1.15.0 accelerator.py `_prepare_deepspeed`: exchanges it first",
+        "OpenMOSS/MOSS#272, bitsandbytes-foundation/bitsandbytes#596",
+    ),
+)
+def offloaded_optimizer_of_the_client(run: Run) -> Iterator[Finding]:
+    """The optimizer is offloaded, and neither DeepSpeed's file nor accelerate builds a CPU one."""
+    device = run.effective("deepspeed", _OFFLOADED_DEVICE)
+    force = run.effective("deepspeed", "zero_force_ds_cpu_optimizer")
+    if device.value not in ("cpu", "nvme") or device.place is None or force.value is False:
+        return
+    is_older = device.place.path.endswith("cpu_offload")  # accelerate exchanges for the newer name
+    if run.said("deepspeed", "optimizer") is not None:
+        return
+    if run.of("trainer", "simpletuner") and not is_older:
+        return
+    yield Finding(
+        f"offload_optimizer to {device.value} with an optimizer that the file does not build",
+        (device.place.label("needs DeepSpeed's CPU Adam"),),
+        (
+            "DeepSpeed refuses a client's optimizer unless zero_force_ds_cpu_optimizer is false",
+            "a script that prepares it by accelerate 0.30 or newer gets DeepSpeed's instead",
+        ),
+        "add an optimizer of type AdamW, or zero_force_ds_cpu_optimizer: false at the top",
+        certain=run.deepspeed_reader == "plain" or bool(run.of("trainer")),
+    )
+
+
+_RATIO: Final = "zero_optimization.offload_optimizer.ratio"
+
+
+@rule(
+    "partial-offload-below-stage-3",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `offload_ratio_check`: Partial "
+            "offloading only supported for ZeRO Stage 3"
+        ),
+    ),
+)
+def partial_offload_below_stage_3(run: Run) -> Iterator[Finding]:
+    """A share of the optimizer is to be offloaded at a ZeRO stage that offloads all or nothing."""
+    ratio, stage = run.effective("deepspeed", _RATIO), stage_of(run)
+    if ratio.place is None or not isinstance(ratio.value, int | float) or ratio.value >= 1:
+        return
+    if stage.value in (0, 1, 2):
+        yield Finding(
+            f"offload_optimizer.ratio {ratio.value} needs stage 3, and the stage is {stage.value}",
+            (ratio.place.label("refused"), *also(stage.place)),
+            (),
+            "use stage 3, or remove ratio",
+            # 0.14 looks for the block among the names of a dict's own attributes
+            consequence="silent" if run.runs("deepspeed<0.15") else None,
+        )
+
+
+_PARTIAL_BLOCK: Final = "zero_optimization.offload_optimizer"
+_WHY: Final = (
+    "every state is read from NVMe into RAM, and what should be updated on the device is updated "
+    "by torch's AdamW on the host"
+)
+
+
+@rule(
+    "partial-offload-to-nvme",
+    "error",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py `_optimizer_step`: "
+            "`backup_optimizer` steps `fp32_partitioned_groups_flat`, which `_swap_in` fills on "
+            "the host"
+        ),
+        (
+            "deepspeedai/DeepSpeed#4872: `expected input to be on cuda` when the optimizer is "
+            "made; device should be cpu, not nvme"
+        ),
+    ),
+)
+def partial_offload_to_nvme(run: Run) -> Iterator[Finding]:
+    """A share of the optimizer is to stay on the device, and its states are on NVMe."""
+    ratio, device = (
+        run.effective("deepspeed", f"{_PARTIAL_BLOCK}.{key}") for key in ("ratio", "device")
+    )
+    if ratio.place is None or not is_number(ratio.value) or not 0 <= ratio.value < 1:
+        return
+    if stage_of(run).value != 3 or device.value != "nvme":
+        return
+    yield Finding(
+        f"offload_optimizer.ratio {ratio.value} beside device nvme",
+        (ratio.place.label("divides what is offloaded to cpu"), *also(device.place)),
+        (_WHY,),
+        "write device: cpu, or remove ratio",
+        # FusedAdam, which stood there before, takes no tensor of the host
+        consequence="init" if run.runs("deepspeed<0.13") else None,
+    )
+
+
+_NVME_DEVICE: Final = "zero_optimization.offload_optimizer.device"
+
+
+@rule(
+    "nvme-offload-below-stage-3",
+    "error",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py `self.cpu_offload`: any "
+            "device but none"
+        ),
+    ),
+)
+def nvme_offload_below_stage_3(run: Run) -> Iterator[Finding]:
+    """NVMe is to hold what only stage 3 puts there."""
+    device, stage = (
+        run.effective("deepspeed", _NVME_DEVICE),
+        run.effective("deepspeed", "zero_optimization.stage"),
+    )
+    if device.value == "nvme" and device.place is not None and stage.value in (1, 2):
+        yield Finding(
+            f"offload_optimizer to nvme at stage {stage.value} keeps the states in CPU memory",
+            (
+                device.place.label("not NVMe"),
+                *([stage.place.label("", primary=False)] if stage.place else []),
+            ),
+            ("stages 1 and 2 know an offload to the CPU only",),
+            "use stage 3, or write cpu and count the host memory",
+        )
+
+
+@rule(
+    "nvme-path-missing",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/optimizer_utils.py, "
+            "partitioned_param_swapper.py: os.path.join(nvme_path, ...)"
+        ),
+    ),
+)
+def nvme_path_missing(run: Run) -> Iterator[Finding]:
+    """Something is to be offloaded to NVMe, and nobody says where that is."""
+    for block in ("offload_optimizer", "offload_param"):
+        device = run.effective("deepspeed", f"zero_optimization.{block}.device")
+        path = run.effective("deepspeed", f"zero_optimization.{block}.nvme_path")
+        if device.value == "nvme" and device.place is not None and path.value in (None, "", "none"):
+            yield Finding(
+                f"{block} is to go to NVMe, and nvme_path is not given",
+                (device.place.label("no nvme_path beside it"),),
+                (),
+                "write nvme_path, a directory on the local NVMe of each node",
+            )

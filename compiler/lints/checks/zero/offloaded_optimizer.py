@@ -1,0 +1,298 @@
+"""Which optimizers can be offloaded."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.facts.counts import is_number
+from tunec.compiler.lints.facts.zero import also, stage_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.run import Run
+
+_KEYS: Final = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")
+
+
+@rule(
+    "low-precision-master-without-offload",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py, stage3.py `__init__`: "
+            "fp16_master_weights_and_gradients requires offload with DeepSpeedCPUAdam; 0.18.9 and "
+            "0.19.8: Master weights feature requires ..."
+        ),
+        (
+            "deepspeed 0.19.8 runtime/base_optimizer.py `_configure_master_weights`: "
+            "bf16_optimizer_states lifts it"
+        ),
+    ),
+)
+def low_precision_master_without_offload(run: Run) -> Iterator[Finding]:
+    """Master weights in 16 bit, which needs an optimizer on the CPU."""
+    stage = stage_of(run)
+    device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
+    if device.value in ("cpu", "nvme") or run.said("deepspeed", "zero_optimization.cpu_offload"):
+        return
+    states = run.said("deepspeed", "bf16.bf16_optimizer_states")
+    for key in _KEYS:
+        for place in run.each("deepspeed", key):
+            if place.value is not True or stage.value not in (1, 2, 3):
+                continue
+            if key.startswith("bf16") and states is not None and states.value is True:
+                continue
+            yield Finding(
+                f"{key.rpartition('.')[2]} needs the optimizer offloaded to the CPU",
+                (place.label("refused"), *also(stage.place), *also(device.place)),
+                ("only DeepSpeedCPUAdam steps master weights of 16 bit",),
+                'add "offload_optimizer": {"device": "cpu"}, or remove the key',
+            )
+
+
+_DEVICE: Final = "zero_optimization.offload_optimizer.device"
+_ADAMS: Final = frozenset(
+    {"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla"}
+)
+"""What becomes DeepSpeed's CPU Adam with weight decay kept apart."""
+_KEPT: Final = frozenset({"lion_32bit", "adagrad"})
+"""What becomes DeepSpeed's own of the same algorithm, in accelerate 1.10.1 to 1.15.0."""
+
+
+@rule(
+    "optimizer-exchanged-on-offload",
+    "warning",
+    "silent",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 and 1.1.1 accelerator.py `_prepare_deepspeed`: DeepSpeedCPUAdam "
+            "with lr and weight_decay; 1.10.1 to 1.15.0 utils/deepspeed.py "
+            "`map_pytorch_optim_to_deepspeed`: DeepSpeedCPUAdam is the default, Lion and Adagrad "
+            "are kept"
+        ),
+        "deepspeed 0.19.8 ops/adam/cpu_adam.py `DeepSpeedCPUAdam`: fp32_optimizer_states",
+    ),
+)
+def optimizer_exchanged_on_offload(run: Run) -> Iterator[Finding]:
+    """The trainer's optimizer is exchanged for DeepSpeed's CPU Adam, as it is offloaded."""
+    device = run.effective("deepspeed", _DEVICE)
+    force = run.effective("deepspeed", "zero_force_ds_cpu_optimizer")
+    optim = run.said("trainer", "optim")
+    small = run.said("diffusers", "use_8bit_adam")
+    if device.value not in ("cpu", "nvme") or device.place is None or force.value is False:
+        return
+    if run.said("deepspeed", "optimizer") is not None:
+        return
+    if small is not None and small.value is True:
+        yield _finding(small, device.place, "use_8bit_adam", "remove it")
+    if optim is None:
+        return
+    if not isinstance(optim.value, str) or optim.value in _ADAMS | _KEPT:
+        return
+    wanted = "write optim: adamw_torch"
+    yield _finding(optim, device.place, f"optim {optim.value}", wanted)
+
+
+def _finding(at: Place, device: Place, what: str, wanted: str) -> Finding:
+    return Finding(
+        f"{what} is exchanged for DeepSpeed's CPU Adam, as it is offloaded",
+        (at.label("not used"), device.label("offloaded", primary=False)),
+        (
+            "of its settings learning rate and weight decay are kept",
+            "states on the host are fp32: 12 bytes a trained parameter with the fp32 copy",
+        ),
+        f"{wanted}, or write zero_force_ds_cpu_optimizer: false in the DeepSpeed file",
+    )
+
+
+_ON_GPU: Final = ("lamb", "fusedlamb", "onebitadam", "zerooneadam", "onebitlamb")
+
+
+@rule(
+    "optimizer-not-for-offload",
+    "error",
+    "step",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: FusedLamb "
+            "whatever the device; ops/lamb/fused_lamb.py: fused_lamb_cuda.lamb"
+        ),
+        (
+            "deepspeed 0.19.8 runtime/engine.py `get_optimizer_configuration`: torch.optim.AdamW "
+            "for torch_adam, before zero_use_cpu_optimizer is asked; arXiv 2101.06840 (ZeRO-Offload"
+            "), section 5.1: CPU-Adam against torch's"
+        ),
+    ),
+)
+def optimizer_not_for_offload(run: Run) -> Iterator[Finding]:
+    """An offloaded optimizer whose kernels work on the GPU only."""
+    kind = run.said("deepspeed", "optimizer.type")
+    device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
+    if kind is None or device.value not in ("cpu", "nvme") or device.place is None:
+        return
+    stage = run.effective("deepspeed", "zero_optimization.stage")
+    torch_adam = run.said("deepspeed", "optimizer.params.torch_adam")
+    if torch_adam is not None and torch_adam.value is True and stage.value in (1, 2, 3):
+        yield Finding(
+            f"torch_adam steps what is offloaded to {device.value} by torch's own Adam",
+            (torch_adam.label("no DeepSpeedCPUAdam"), device.place.label("", primary=False)),
+            ("DeepSpeed's Adam for the CPU uses vector instructions and all cores",),
+            "remove torch_adam",
+            Fix((torch_adam.removed(),), "unsafe"),
+            severity="warning",
+            consequence="slow",
+        )
+    if str(kind.value).lower() not in _ON_GPU or stage.value == 0:
+        return
+    yield Finding(
+        f"{kind.value} cannot step where offload_optimizer puts it: {device.value}",
+        (kind.label("kernels of the GPU only"), device.place.label("", primary=False)),
+        ("DeepSpeed has CPU versions of Adam, AdamW, Adagrad and Lion",),
+        "write AdamW, or do not offload",
+    )
+
+
+_SUPER_BLOCK: Final = "zero_optimization.offload_optimizer"
+_WHY: Final[dict[str, tuple[Consequence, str]]] = {
+    "none": ("init", "its optimizer asks on which device each group is, which only offload says"),
+    "nvme": ("step", "it writes gradients beside the parameters, which are not there but on NVMe"),
+}
+
+
+@rule(
+    "super-offload-not-on-cpu",
+    "error",
+    "step",
+    consumers=("deepspeed>=0.18",),
+    sources=(
+        (
+            "deepspeed 0.18.9, 0.19.8 runtime/superoffload/superoffload_stage3.py "
+            "`partition_grads`: copies into `fp32_partitioned_groups_flat[i].grad`, which "
+            "runtime/zero/stage3.py leaves to its swapper; `_optimizer_step`: `subgroup_to_device`"
+        ),
+        (
+            "deepspeed 0.18.9, 0.19.8 runtime/zero/stage3.py: `subgroup_to_device` is made where "
+            "`offload_optimizer` is on"
+        ),
+    ),
+)
+def super_offload_not_on_cpu(run: Run) -> Iterator[Finding]:
+    """SuperOffload where the optimizer is not in RAM."""
+    if stage_of(run).value != 3:
+        return
+    device = run.said("deepspeed", f"{_SUPER_BLOCK}.device")
+    found = _WHY.get("none" if device is None or device.value is None else str(device.value))
+    for each in run.each("deepspeed", f"{_SUPER_BLOCK}.super_offload"):
+        if each.value is True and found is not None:
+            consequence, why = found
+            yield Finding(
+                f"super_offload with device {device.value if device else 'none'}",
+                (each.label("needs its states in RAM"), *also(device)),
+                (why,),
+                "write device: cpu, or remove super_offload",
+                consequence=consequence,
+            )
+
+
+_ZERO: Final = "zero_optimization"
+_ZENFLOW_BLOCK: Final = f"{_ZERO}.zenflow"
+_SHARDED: Final = (1, 2, 3)
+
+
+@rule(
+    "zenflow-refused",
+    "error",
+    "init",
+    consumers=("deepspeed>=0.17.6",),
+    sources=(
+        "deepspeed 0.17.6 to 0.19.8 runtime/zenflow/engine.py `configure_zenflow`",
+        (
+            "deepspeed 0.17.6 to 0.19.8 runtime/zenflow/zenflow_stage_1_and_2.py "
+            "`_configure_zenflow`: Zenflow must be used with cpu offload; `__init__`, and from "
+            "0.18.9 runtime/zenflow/engine_stage3.py: should be used with overlap_comm"
+        ),
+        (
+            "deepspeed 0.19.8 runtime/zero/config.py `overlap_comm`: absent, it is true at stage 3 "
+            "and false below"
+        ),
+    ),
+)
+def zenflow_refused(run: Run) -> Iterator[Finding]:
+    """Settings of ZenFlow that DeepSpeed refuses when its engine is made."""
+    for block in run.each("deepspeed", _ZENFLOW_BLOCK):
+        if isinstance(block.value, dict) and stage_of(run).value in _SHARDED:
+            yield from _without_offload(run, block)
+            yield from _intervals(block)
+            yield from _states_without_overlap(run, block)
+
+
+def _without_offload(run: Run, block: Place) -> Iterator[Finding]:
+    device = run.said("deepspeed", f"{_ZERO}.offload_optimizer.device")
+    if run.said("deepspeed", f"{_ZERO}.cpu_offload") is not None:
+        return
+    if device is not None and device.value not in ("none", None):
+        return
+    yield Finding(
+        "ZenFlow without an optimizer on the host",
+        (block.key_label("refused"), *also(device)),
+        ("Zenflow must be used with cpu offload",),
+        "write offload_optimizer: {device: cpu}, or remove zenflow",
+    )
+
+
+def _intervals(block: Place) -> Iterator[Finding]:
+    """What `select_interval` can be is decided by the strategy and by `update_interval`."""
+    choice, every, update = (
+        block.document.get(f"{block.path}.{name}")
+        for name in ("select_strategy", "select_interval", "update_interval")
+    )
+    strategy = "auto" if choice is None else choice.value
+    is_counted = every is not None and type(every.value) is int
+    if strategy == "auto" and every is not None and is_counted:
+        yield _odd(every, choice, "select_interval is a number, and the strategy is auto", "step")
+    elif choice is not None and strategy in ("step", "epoch") and not is_counted:
+        where = every or choice
+        yield _odd(where, choice, f"strategy {strategy} without a number for select_interval", "")
+    elif strategy == "step" and every is not None and update is not None:
+        yield from _shorter(every, update)
+
+
+def _odd(at: Place, beside: Place | None, message: str, wanted: str) -> Finding:
+    return Finding(
+        message,
+        (at.label("refused"), *(also(beside) if beside != at else ())),
+        (),
+        f"write select_strategy: {wanted}, or select_interval: auto"
+        if wanted
+        else "write select_interval as a number of steps or epochs",
+    )
+
+
+def _shorter(every: Place, update: Place) -> Iterator[Finding]:
+    if not is_number(every.value) or not is_number(update.value):
+        return
+    if 0 < every.value < update.value:
+        yield Finding(
+            f"ZenFlow selects every {every.value} steps and updates every {update.value}",
+            (every.label("refused"), *also(update)),
+            ("Select interval must be greater or equal to update interval",),
+            f"write select_interval: {update.value}, or more",
+        )
+
+
+def _states_without_overlap(run: Run, block: Place) -> Iterator[Finding]:
+    at = block.document.get(f"{block.path}.offload")
+    overlap = run.effective("deepspeed", f"{_ZERO}.overlap_comm")
+    default = stage_of(run).value == 3
+    is_on = default if overlap.value is None else overlap.value
+    if at is None or at.value is not True or is_on is not False:
+        return
+    yield Finding(
+        "zenflow.offload without overlap_comm",
+        (at.label("refused"), *also(overlap.place)),
+        ("offload selective optimizer should be used with overlap_comm",),
+        "write overlap_comm: true, or offload: false",
+    )

@@ -1,0 +1,117 @@
+"""Resuming from ZeRO checkpoints."""
+
+from collections.abc import Iterator
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import engine_of
+from tunec.compiler.lints.facts.zero import also, said_in, stage_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "resume-from-rounded-weights",
+    "warning",
+    "resume",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `load_from_fp32_weights`: from the "
+            "fp16 copies of the model (with precision loss); stage_1_and_2.py "
+            "`_restore_from_bit16_weights`"
+        ),
+    ),
+)
+def resume_from_rounded_weights(run: Run) -> Iterator[Finding]:
+    """Master weights are rebuilt from 16-bit copies on resume."""
+    stage = stage_of(run)
+    for place in said_in(run, ("load_from_fp32_weights",)):
+        if place.value is False and stage.value in (1, 2, 3):
+            yield Finding(
+                "load_from_fp32_weights false: a resumed run starts from rounded weights",
+                (place.label("16-bit copies are taken"), *also(stage.place)),
+                ("the fp32 copies in the checkpoint are passed over",),
+                "remove it, unless the checkpoint has no optimizer states",
+                Fix((place.removed(),), "unsafe"),
+            )
+
+
+_UNIVERSAL = "checkpoint.load_universal"
+
+
+@rule(
+    "resume-of-another-run",
+    "error",
+    "resume",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_load_zero_checkpoint`: Automatic "
+            "adjustment of ZeRO's optimizer state partitioning with a new world size is not "
+            "currently supported; `_get_ckpt_name`; runtime/constants.py LOAD_UNIVERSAL_CHECKPOINT"
+        ),
+        (
+            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_load_checkpoint`: "
+            "Can't find a valid checkpoint; trainer.py `_load_optimizer_and_scheduler`"
+        ),
+        "deepspeedai/DeepSpeed#2898, #3810, #5405; Lightning-AI/pytorch-lightning#19585",
+    ),
+)
+def resume_of_another_run(run: Run) -> Iterator[Finding]:
+    """Training is to go on from a checkpoint of a run that was split otherwise."""
+    place = run.said("trainer", "resume_from_checkpoint")
+    for folder in run.of("checkpoint"):
+        if place is None or not place.value:
+            continue
+        is_own = folder.value("engine") == "deepspeed"
+        if is_own and engine_of(run) == "DeepSpeed":
+            yield from _split(run, folder, place)
+        elif engine_of(run) == "DeepSpeed":
+            yield Finding(
+                f"{folder.name} holds no checkpoint of DeepSpeed",
+                (place.label("no folder global_step* in it"), *also(stage_of(run).place)),
+                ("Can't find a valid checkpoint: the run that wrote it was without DeepSpeed",),
+                "resume without DeepSpeed, or start from its weights: model_name_or_path",
+            )
+        elif is_own:
+            yield Finding(
+                f"{folder.name} was written by DeepSpeed, and this run is without it",
+                (place.label("its optimizer states are not read"),),
+                ("the trainer looks for optimizer.pt, finds none, and goes on from the weights",),
+                "resume with the ds_config of that run",
+                severity="warning",
+                consequence="silent",
+                certain=_is_without_engine(run),
+            )
+
+
+def _is_without_engine(run: Run) -> bool:
+    """Whether no file that was not read, as accelerate's, can turn DeepSpeed on."""
+    started = {each.value("launcher") for each in run.of("launch")}
+    return bool(started) and started <= {"python", "torchrun"}
+
+
+def _split(run: Run, folder: Document, place: Place) -> Iterator[Finding]:
+    """Another number of processes, or a stage that stores other files."""
+    stage, world, had = stage_of(run), run.data_parallel, folder.value("processes")
+    if run.effective("deepspeed", _UNIVERSAL).value is True:
+        return
+    is_sharded = folder.value("sharded") is True
+    if isinstance(stage.value, int) and (stage.value == 3) != is_sharded:
+        wrote = "stage 3" if is_sharded else "stage 1 or 2"
+        yield Finding(
+            f"{folder.name} is of ZeRO {wrote}, and the run is at stage {stage.value}",
+            (place.label("its files are not found"), *also(stage.place)),
+            ("stage 3 stores a model file for each process, the others one for all",),
+            f"resume at {wrote}, or convert it: deepspeed.checkpoint.ds_to_universal",
+        )
+    elif world is not None and isinstance(had, int) and world != had:
+        yield Finding(
+            f"{folder.name} was written by {had} processes, and {world} are to load it",
+            (place.label(f"{had} parts of the states"), *also(run.place(run.world))),
+            ("ZeRO does not divide its states anew for another number of processes",),
+            "start the same number, or convert it by deepspeed.checkpoint.ds_to_universal and "
+            "write checkpoint: {load_universal: true}",
+        )

@@ -1,0 +1,303 @@
+"""What stage 3 does not go together with."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.examples import starts_an_example
+from tunec.compiler.lints.facts.simpletuner import configs, is_on, said
+from tunec.compiler.lints.facts.zero import also, said_in, stage_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_WHY: Final = (
+    "the shards are to be gathered for it by a context that is called like a function: "
+    "`'GatheredParameters' object is not callable`"
+)
+
+
+@rule(
+    "averaged-weights-under-zero-3",
+    "error",
+    "step",
+    consumers=("simpletuner",),
+    sources=(
+        (
+            "simpletuner 3.1.6 and 4.10.1 helpers/training/ema.py `EMAModel.step`: `with "
+            "context_manager()`, where the context is an instance of GatheredParameters"
+        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/partition_parameters.py `GatheredParameters`",
+    ),
+)
+def averaged_weights_under_zero_3(run: Run) -> Iterator[Finding]:
+    """Averaged weights (EMA) of SimpleTuner under ZeRO-3."""
+    stage = stage_of(run)
+    if stage.value != 3:
+        return
+    for document in configs(run):
+        average = said(document, "use_ema")
+        if average is not None and is_on(average):
+            yield Finding(
+                "averaged weights under ZeRO stage 3",
+                (average.label("stops at the first update"), *also(stage.place)),
+                (_WHY,),
+                "use stage 2 with ema_validation: none, or remove use_ema",
+            )
+
+
+_MAPS: Final = ("device_map", "model_init_kwargs.device_map")
+_LOADS: Final = ("low_cpu_mem_usage", "model_init_kwargs.low_cpu_mem_usage")
+_KINDS: Final = ("model", "trainer")
+
+
+@rule(
+    "device-map-under-zero-3",
+    "error",
+    "load",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 modeling_utils.py `from_pretrained`, "
+            "integrations/accelerate.py `check_and_set_device_map`: DeepSpeed Zero-3 is not "
+            "compatible with passing a `device_map`"
+        ),
+        (
+            "transformers 4.40.2, 4.44.2, 4.46.3 modeling_utils.py `from_pretrained`: nor with "
+            "low_cpu_mem_usage=True"
+        ),
+    ),
+)
+def device_map_under_zero_3(run: Run) -> Iterator[Finding]:
+    """A model that stage 3 shards is to be laid out by a device map."""
+    stage = stage_of(run)
+    if stage.value != 3 or run.deepspeed_reader == "plain":
+        return
+    for kind in _KINDS:
+        for place in (each for key in _MAPS for each in run.each(kind, key)):
+            if place.value not in (None, "none", "null", False):
+                yield _finding(place, f"device_map {_word(place.value)}", stage.place)
+        old = run.runs("transformers<4.50")
+        for place in (each for key in _LOADS for each in run.each(kind, key)):
+            if place.value is True and old is not False:
+                found = _finding(place, "low_cpu_mem_usage", stage.place)
+                yield replace(found, severity=None if old else "warning")
+
+
+def _finding(place: Place, what: str, stage: Place | None) -> Finding:
+    return Finding(
+        f"{what} is refused at ZeRO stage 3",
+        (place.label("refused"), *also(stage)),
+        ("stage 3 shards each weight as it is created: there is no device to lay it on",),
+        "remove it",
+        Fix((place.removed(),), "unsafe"),
+    )
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else "given as a mapping"
+
+
+@rule(
+    "elastic-checkpoint-at-stage-3",
+    "warning",
+    "resume",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: stage 3 is "
+            "not given it, or given it and refuses another size (stage3.py `load_state_dict`)"
+        ),
+        (
+            "deepspeed 0.19.8 runtime/zero/config.py `elastic_checkpoint_deprecated`: no longer "
+            "supported; use Universal Checkpointing"
+        ),
+    ),
+)
+def elastic_checkpoint_at_stage_3(run: Run) -> Iterator[Finding]:
+    """Checkpoints are to fit another number of devices, and do not at stage 3."""
+    stage = stage_of(run)
+    for place in said_in(run, ("elastic_checkpoint",)):
+        if place.value is True and stage.value == 3:
+            yield Finding(
+                "elastic_checkpoint does nothing at stage 3",
+                (place.label("not read"), *also(stage.place)),
+                ("a checkpoint of stage 3 loads on as many devices as wrote it",),
+                "remove it; convert with ds_to_universal.py and resume with "
+                'checkpoint: {"load_universal": true}',
+                Fix((place.removed(),), "safe"),
+            )
+
+
+_TASKS: Final = ("do_eval", "do_predict")
+
+
+@rule(
+    "evaluation-below-stage-3",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_init`: ZeRO "
+            "inference only makes sense with ZeRO Stage 3"
+        ),
+        "deepspeedai/DeepSpeed#4526, zai-org/ChatGLM3#864",
+    ),
+)
+def evaluation_below_stage_3(run: Run) -> Iterator[Finding]:
+    """Evaluation without training by a ZeRO stage that shards no parameters."""
+    stage = stage_of(run)
+    if not run.of("deepspeed") or stage.value not in (0, 1, 2):
+        return
+    for document in run.of("hf", "sft"):
+        task = _alone(document)
+        if task is None:
+            continue
+        yield Finding(
+            f"{task.path} without do_train, by ZeRO stage {stage.value}",
+            (task.label("no optimizer is made"), *also(stage.place, "shards optimizer states")),
+            (
+                "the trainer starts DeepSpeed for inference, and refuses all stages but 3",
+                "stages 1 and 2 shard what only training has",
+            ),
+            "use stage 3, or evaluate without DeepSpeed",
+            certain=document.value("do_train") is False or starts_an_example(run, document),
+        )
+
+
+def _alone(document: Document) -> Place | None:
+    """What a file asks for beside training, where it asks for no training.
+
+    A script that trains whatever `do_train` says is not seen: flags that leave it out tell nothing
+    certain, unless the script is one of the examples, which ask for it.
+    """
+    trains = document.value("do_train")
+    if trains is True or (trains is None and document.format != "shell"):
+        return None
+    found = (document.get(key) for key in _TASKS)
+    return next((place for place in found if place is not None and place.value is True), None)
+
+
+@rule(
+    "generation-under-zero-3",
+    "warning",
+    "slow",
+    consumers=(
+        "transformers",
+        "deepspeed",
+    ),
+    sources=(
+        (
+            "transformers 5.23.0 trainer_seq2seq.py `prediction_step`: synced_gpus under ZeRO-3; "
+            "deepspeed 0.19.8 runtime/zero/partitioned_param_coordinator.py `fetch_sub_module`"
+        ),
+        "llamafactory 0.9.5 train/ppo/trainer.py `get_inputs`: generate; hiyouga/LlamaFactory#3108",
+    ),
+)
+def generation_under_zero_3(run: Run) -> Iterator[Finding]:
+    """Text is generated by a model that is sharded by stage 3."""
+    stage = stage_of(run)
+    for place in run.each("llamafactory", "stage"):
+        if place.value == "ppo" and stage.value == 3:
+            yield Finding(
+                "PPO under stage 3 gathers the whole model for every token that it generates",
+                (place.label("generates in every step"), *also(stage.place)),
+                ("each forward pass makes one token, and gathers all parameters once",),
+                "use ZeRO stage 2 where the model fits a device",
+            )
+    for place in run.each("trainer", "predict_with_generate"):
+        is_refused = place.document.kind == "llamafactory"  # by itself, before it loads
+        if place.value is True and stage.value == 3 and not is_refused:
+            yield Finding(
+                "generation under stage 3 gathers the whole model for every token",
+                (place.label("generates in evaluation"), *also(stage.place)),
+                ("each forward pass makes one token, and gathers all parameters once",),
+                "evaluate by loss, or generate after training from the saved weights",
+            )
+
+
+_FLAG: Final = "deepspeed_config.zero3_init_flag"
+
+
+@rule(
+    "text-encoders-under-zero-3-init",
+    "warning",
+    "step",
+    consumers=(
+        "accelerate",
+        "diffusers",
+    ),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `set_deepspeed_weakref`; transformers"
+            " 5.23.0 modeling_utils.py `get_init_context`: zero.Init around every model while the "
+            "flag is on"
+        ),
+        "FlyMyAI/flymyai-lora-trainer#40; huggingface/transformers#22705",
+    ),
+)
+def text_encoders_under_zero_3_init(run: Run) -> Iterator[Finding]:
+    """A diffusion model whose frozen parts are loaded in shards that nobody gathers."""
+    model, stage = run.model, stage_of(run)
+    is_diffusion = bool(model and model.components) or bool(run.of("diffusers"))
+    if not is_diffusion or stage.value != 3 or run.of("simpletuner"):
+        return
+    named = model.path if model is not None else "the pipeline"
+    for document in run.of("accelerate"):
+        flag = document.get(_FLAG)
+        if flag is None or flag.value is not True:
+            continue
+        yield Finding(
+            f"text encoders of {named} are loaded as shards outside the engine",
+            (flag.label("every from_pretrained shards what it loads"), *also(stage.place)),
+            ("only the prepared model is gathered as it runs: the others have empty weights",),
+            "compute the text embeddings before training, or write zero3_init_flag: false, which "
+            "accelerate heeds before 1.0",
+            Fix((flag.replaced(False),), "unsafe"),
+        )
+
+
+_SCATTER = "zero_optimization.reduce_scatter"
+
+
+@rule(
+    "muon-needs-whole-gradients",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.18.9 to 0.19.8 runtime/zero/stage3.py `__init__`: Muon and reduce scatter "
+            "cannot be used together; 0.17.6 to 0.18.8 runtime/engine.py "
+            "`_configure_basic_optimizer`: not yet compatible with ZeRO Stage 3"
+        ),
+    ),
+)
+def muon_needs_whole_gradients(run: Run) -> Iterator[Finding]:
+    """Muon at stage 3 with gradients of which each rank has its part only."""
+    stage = stage_of(run)
+    kind = run.said("deepspeed", "optimizer.type")
+    if kind is None or str(kind.value).lower() != "muon" or stage.value != 3:
+        return
+    if run.runs("deepspeed<0.18.9") is True:
+        yield Finding(
+            "DeepSpeed has no Muon for ZeRO-3 before 0.18.9",
+            (kind.label("refused"), *also(stage.place)),
+            (),
+            "use stage 1 or 2, or a newer DeepSpeed",
+        )
+        return
+    scatter = run.effective("deepspeed", _SCATTER)
+    if scatter.value is not True:
+        return
+    edit = scatter.place.replaced(False) if scatter.place else kind.document.added(_SCATTER, False)
+    yield Finding(
+        "Muon at stage 3 needs reduce_scatter: false",
+        (kind.label("refused"), *also(scatter.place), *also(stage.place)),
+        (() if scatter.place else ("reduce_scatter is true where nothing is said",)),
+        "write reduce_scatter: false",
+        Fix((edit,), "safe") if edit else None,
+    )

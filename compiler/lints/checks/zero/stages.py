@@ -1,0 +1,292 @@
+"""Keys of one ZeRO stage at another."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tunec.compiler.consumers.schemas import ds_config_defaults
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.gathering import ungathered
+from tunec.compiler.lints.facts.keys.known import DEEPSPEED_RELEASES
+from tunec.compiler.lints.facts.lora import has_adapter
+from tunec.compiler.lints.facts.zero import also, said_in, stage_of
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+
+@rule(
+    "legacy-stage-1",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: The "
+            "deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9"
+        ),
+    ),
+)
+def legacy_stage_1(run: Run) -> Iterator[Finding]:
+    """The first implementation of stage 1 is asked for, which is gone."""
+    stage = stage_of(run)
+    for place in said_in(run, ("legacy_stage1",)):
+        if place.value is True and stage.value in (1, 2, 3):
+            yield Finding(
+                "legacy_stage1 asks for an implementation that DeepSpeed no longer has",
+                (place.label("refused"), *also(stage.place)),
+                (),
+                "remove it",
+                Fix((place.removed(),), "safe"),
+            )
+
+
+_STAGE_2_KEYS: Final = (
+    "allgather_partitions",
+    "allgather_bucket_size",
+    "round_robin_gradients",
+    "use_multi_rank_bucket_allreduce",
+    "ignore_unused_parameters",
+    "parameter_alignment",
+)
+
+
+@rule(
+    "stage-2-keys-at-stage-3",
+    "note",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: the branch "
+            "of stage 3 passes none of them on"
+        ),
+    ),
+)
+def stage_2_keys_at_stage_3(run: Run) -> Iterator[Finding]:
+    """Keys that only stages 1 and 2 read, at stage 3."""
+    stage = stage_of(run)
+    said = list(said_in(run, _STAGE_2_KEYS))
+    if stage.value != 3 or not said:
+        return
+    names = ", ".join(each.path.rpartition(".")[2] for each in said)
+    yield Finding(
+        f"{names} does nothing at ZeRO stage 3",
+        (
+            *(each.key_label("not read", primary=each is said[0]) for each in said),
+            *also(stage.place),
+        ),
+        ("stage 3 gathers parameters one by one: stage3_prefetch_bucket_size says how far ahead",),
+        "remove them",
+        Fix((said[0].removed(),), "safe") if len(said) == 1 else None,
+    )
+
+
+_STAGE_3_KEYS: Final = (
+    "stage3_max_live_parameters",
+    "stage3_max_reuse_distance",
+    "stage3_prefetch_bucket_size",
+    "stage3_param_persistence_threshold",
+    "stage3_model_persistence_threshold",
+    "stage3_gather_16bit_weights_on_model_save",
+    "stage3_gather_fp16_weights_on_model_save",
+    "stage3_module_granularity_threshold",
+    "max_live_parameters",
+    "max_reuse_distance",
+    "prefetch_bucket_size",
+    "param_persistence_threshold",
+    "gather_16bit_weights_on_model_save",
+    "sub_group_size",
+    "zero_hpz_partition_size",
+    "zero_quantized_weights",
+    "zero_quantized_nontrainable_weights",
+    "zero_quantized_gradients",
+    "offload_optimizer.super_offload",
+)
+_NOTHING: Final = (False, None, "auto")
+
+
+@rule(
+    "stage-3-keys-below-stage-3",
+    "warning",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: the branch "
+            "of stages 1 and 2 passes none of them on"
+        ),
+    ),
+)
+def stage_3_keys_below_stage_3(run: Run) -> Iterator[Finding]:
+    """Keys that only stage 3 reads, at a stage that does not."""
+    stage = stage_of(run)
+    if stage.value not in (0, 1, 2) or not stage.is_written:
+        return
+    said = [each for each in said_in(run, _STAGE_3_KEYS) if each.value not in _NOTHING]
+    said = [
+        each for each in said if not each.path.endswith("hpz_partition_size") or each.value != 1
+    ]
+    if not said:
+        return
+    names = ", ".join(each.path.rpartition(".")[2] for each in said)
+    is_own = not any(each.document.kind == "accelerate" for each in said)
+    yield Finding(
+        f"{names} only counts at ZeRO stage 3, and the stage is {stage.value}",
+        (
+            *(each.key_label("not read", primary=each is said[0]) for each in said),
+            *also(stage.place),
+        ),
+        ("stages 0 to 2 keep every parameter whole on each device",),
+        "use stage 3 if the parameters are to be sharded; otherwise remove them",
+        Fix((said[0].removed(),), "safe") if is_own and len(said) == 1 else None,
+    )
+
+
+@rule(
+    "zero-of-one-process",
+    "warning",
+    "slow",
+    consumers=("deepspeed",),
+    sources=(
+        "arXiv 1910.02054 (ZeRO), section 5: memory by the degree of data parallelism N_d",
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py: "
+            "partition_size = len(flat) / dist.get_world_size(group)"
+        ),
+    ),
+    hardware=True,
+)
+def zero_of_one_process(run: Run) -> Iterator[Finding]:
+    """ZeRO over one process: there is nobody to shard with, and nothing is offloaded."""
+    stage, world = stage_of(run), run.world
+    if stage.place is None or stage.value not in (2, 3) or world is None or world.value != 1:
+        return
+    if run.of("simpletuner"):
+        return  # its number of processes may come from its environment
+    devices = (
+        run.effective("deepspeed", f"zero_optimization.{each}.device").value
+        for each in ("offload_optimizer", "offload_param")
+    )
+    cluster = run.environment.cluster
+    is_said = world.rank in (Rank.OBSERVED, Rank.PIN) or (
+        cluster is not None and cluster.device_count == 1
+    )
+    if any(each not in (None, "none") for each in devices) or not is_said:
+        return
+    yield Finding(
+        f"ZeRO stage {stage.value} with one process shards nothing",
+        (stage.place.label("no memory is saved"), *also(run.place(world))),
+        (
+            "states, gradients and parameters are divided by the number of processes, which is 1",
+            "buckets and gathers cost time and memory all the same",
+        ),
+        "offload the optimizer, start a process for each device, or leave DeepSpeed out",
+    )
+
+
+@rule(
+    "zero-stage-left-out",
+    "error",
+    "silent",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig.stage`: 0 by "
+            "default"
+        ),
+    ),
+)
+def zero_stage_left_out(run: Run) -> Iterator[Finding]:
+    """ZeRO is configured, and its stage is not said."""
+    for document in run.of("deepspeed"):
+        block = document.get("zero_optimization")
+        if document.is_view or block is None or not block.node.fields:
+            continue
+        if document.get("zero_optimization.stage") is not None:
+            continue
+        if "zero_optimization.stage" in document.unknown:
+            continue
+        yield Finding(
+            "zero_optimization has no stage, which is stage 0: nothing is sharded",
+            (block.key_label("no stage in here"),),
+            ("the other keys of the block are read by stages 1 to 3",),
+            "write the stage",
+        )
+
+
+_MOVED_KEYS: Final = ("gradient_clipping", "bf16.check_grad_overflow")
+
+
+@rule(
+    "default-moved",
+    "warning",
+    "silent",
+    consumers=("deepspeed",),
+    sources=("deepspeed 0.14.5 to 0.19.8 runtime/config.py: defaults by release",),
+)
+def default_moved(run: Run) -> Iterator[Finding]:
+    """A key is left out whose default is not the same in all releases."""
+    documents = run.of("deepspeed") if run.deepspeed_reader == "plain" else ()
+    if not documents or run.release("deepspeed").is_named:
+        return
+    for document in documents:
+        for key in _MOVED_KEYS:
+            if not document.is_view and document.get(key) is None and _matters(document, key):
+                values = _values(key)
+                if len(set(values.values())) > 1:
+                    yield _finding(document, key, values)
+
+
+def _matters(document: Document, key: str) -> bool:
+    holder = key.rpartition(".")[0]
+    return not holder or document.get(holder) is not None
+
+
+def _values(key: str) -> Mapping[str, Any]:
+    every = ((minor, ds_config_defaults(minor)) for minor in DEEPSPEED_RELEASES)
+    return {minor: defaults[key] for minor, defaults in every if key in defaults}
+
+
+def _finding(document: Document, key: str, values: Mapping[str, Any]) -> Finding:
+    place = next(iter(document.found.values()))
+    said = ", ".join(f"{value} in {minor}" for minor, value in values.items())
+    return Finding(
+        f"`{key}` is left out, and its default is not the same in all releases",
+        (place.key_label("in this file"),),
+        (f"absent, it is {said}",),
+        f"write {key}, or name the release with --software deepspeed=VERSION",
+    )
+
+
+@rule(
+    "weights-not-gathered-on-save",
+    "warning",
+    "save",
+    consumers=(
+        "deepspeed",
+        "transformers",
+    ),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `save_model`: "
+            "stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint instead"
+        ),
+        (
+            "accelerate 0.30.1 to 1.15.0 accelerator.py `get_state_dict`: ValueError, Cannot get "
+            "16bit model weights"
+        ),
+    ),
+)
+def weights_not_gathered_on_save(run: Run) -> Iterator[Finding]:
+    """Checkpoints at stage 3 hold no weights that anything else can load."""
+    if has_adapter(run):
+        return
+    found = ungathered(
+        run,
+        "checkpoints of stage 3 hold shards only: the 16-bit weights are not gathered on save",
+        "weights stay in shards",
+        "zero_to_fp32.py recovers the weights from the shards, from_pretrained cannot",
+    )
+    if found is not None:
+        yield found

@@ -1,0 +1,257 @@
+"""DeepSpeed's file beside the Trainer's settings."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.facts.counts import is_number
+from tunec.compiler.lints.facts.keys.known import is_whole
+from tunec.compiler.lints.facts.zero import also, stage_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.run import Run
+
+_SAME: Final[Mapping[str, str]] = {
+    "linear": "WarmupDecayLR",
+    "constant_with_warmup": "WarmupLR",
+    "cosine": "WarmupCosineLR",
+}
+"""transformers 5.23.0 docs, deepspeed.md "Scheduler"; deepspeed 0.19.8 runtime/lr_schedules.py."""
+
+
+@rule(
+    "scheduler-overridden",
+    "error",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`",
+        "hiyouga/LlamaFactory#3100, QwenLM/Qwen3#577",
+    ),
+)
+def scheduler_overridden(run: Run) -> Iterator[Finding]:
+    """The trainer's schedule is overridden by a scheduler section in DeepSpeed's file."""
+    section = run.said("deepspeed", "scheduler.type", "scheduler")
+    asked = run.said("trainer", "lr_scheduler_type")
+    if section is None or asked is None or not isinstance(asked.value, str):
+        return
+    kind = section.value if isinstance(section.value, str) else None
+    if _SAME.get(asked.value) == kind:
+        return
+    yield Finding(
+        f"lr_scheduler_type {asked.value} is overridden by DeepSpeed's {kind or 'scheduler'}",
+        (asked.label("not used"), section.label("used", primary=False)),
+        ("a section scheduler in DeepSpeed's file always wins, and nothing is compared",),
+        "remove the section: the trainer then builds its own schedule",
+    )
+
+
+@rule(
+    "warmup-of-zero-steps",
+    "error",
+    "init",
+    consumers=("deepspeed>=0.19.6",),
+    sources=(
+        (
+            "deepspeed 0.19.8 runtime/lr_schedules.py: ValueError, warmup_num_steps must be a "
+            "positive integer"
+        ),
+        (
+            "transformers 5.15.1, 5.23.0 integrations/deepspeed.py `trainer_config_finalize`: "
+            "args.get_warmup_steps(...), and from 5.23.0 max(1, ...) of that"
+        ),
+        "axolotl-ai-cloud/axolotl#3204",
+    ),
+)
+def warmup_of_zero_steps(run: Run) -> Iterator[Finding]:
+    """A warmup of no steps in DeepSpeed's scheduler."""
+    for place in run.each("deepspeed", "scheduler.params.warmup_num_steps"):
+        value = place.value
+        if value == "auto" and _is_filled_with_none(run):
+            yield Finding(
+                "warmup_num_steps auto comes to 0: the trainer has no warmup",
+                (place.label("filled in with 0, and refused"), *also(_said(run))),
+                ("from 5.23.0 on transformers fills in 1 instead",),
+                "write warmup_steps: 1, or remove the scheduler",
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float) or value > 0:
+            continue
+        yield Finding(
+            f"warmup_num_steps {value} is not positive",
+            (place.label("refused"),),
+            ("before 0.19.6 it was raised to 2 in silence",),
+            "write 1, or remove the scheduler",
+            Fix((place.replaced(1),), "safe"),
+        )
+
+
+_KEYS: Final = ("warmup_steps", "warmup_ratio")
+
+
+def _is_filled_with_none(run: Run) -> bool:
+    """Whether a release that fills in what the trainer says finds no warmup there."""
+    if run.runs("transformers<5.16") is not True or run.deepspeed_reader == "plain":
+        return False
+    values = [run.effective("trainer", key) for key in _KEYS]
+    return values[0].known and all(each.value in (0, None) for each in values)
+
+
+def _said(run: Run) -> Place | None:
+    return run.said("trainer", *_KEYS)
+
+
+@rule(
+    "clipping-left-out",
+    "error",
+    "silent",
+    consumers=(
+        "deepspeed",
+        "transformers",
+    ),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 accelerator.py `clip_grad_norm_`: under DeepSpeed the "
+            "engine clips, and the norm that is passed is not used"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.18.9 runtime/constants.py GRADIENT_CLIPPING_DEFAULT = 0.0; "
+            "0.19.8: 1.0"
+        ),
+        (
+            "transformers 5.23.0 integrations/deepspeed.py `trainer_config_process`: fill_match "
+            "compares only keys that the file has"
+        ),
+    ),
+)
+def clipping_left_out(run: Run) -> Iterator[Finding]:
+    """The trainer's norm for clipping does not reach DeepSpeed."""
+    asked = run.said("trainer", "max_grad_norm")
+    if asked is None or not is_number(asked.value):
+        return
+    for document in run.of("deepspeed"):
+        if document.get("gradient_clipping") or not is_whole(document):
+            continue
+        taken = run.effective("deepspeed", "gradient_clipping")
+        if not taken.known or taken.value == asked.value:
+            return
+        added = None if document.is_view else document.added("gradient_clipping", "auto")
+        yield Finding(
+            f"max_grad_norm {asked.value} is unused: DeepSpeed clips to {taken.value or 'nothing'}",
+            (asked.label("not used"), document.lacking("gradient_clipping")),
+            (f"gradient_clipping is left out, and {taken.by} is {taken.value}",),
+            'write "gradient_clipping": "auto" in the DeepSpeed file',
+            Fix((added,), "safe") if added else None,
+        )
+
+
+_TESTED: Final = frozenset({"adam", "adamw", "fusedadam", "cpuadam", "adagrad", "muon"})
+"""Muon since DeepSpeed builds one (0.17.6); before, it is no optimizer's name there."""
+_OWN: Final = frozenset({"lion"})
+_CONSENT: Final = "zero_allow_untested_optimizer"
+
+
+@rule(
+    "untested-optimizer",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`, "
+            "runtime/zero/utils.py `ZERO_SUPPORTED_OPTIMIZERS`"
+        ),
+        "EleutherAI/gpt-neox#1166, deepspeedai/DeepSpeed#281",
+    ),
+)
+def untested_optimizer(run: Run) -> Iterator[Finding]:
+    """An optimizer that ZeRO does not take without a word of consent."""
+    stage = run.effective("deepspeed", "zero_optimization.stage")
+    consent = run.effective("deepspeed", _CONSENT)
+    kind = run.said("deepspeed", "optimizer.type")
+    if kind is None or stage.value not in (1, 2, 3) or consent.value is True:
+        return
+    if not isinstance(kind.value, str) or kind.value.lower() in _TESTED:
+        return
+    edit = kind.document.added(_CONSENT, True)
+    if kind.value.lower() in _OWN:
+        yield Finding(
+            f"whether the script builds {kind.value} itself, which ZeRO refuses without {_CONSENT}",
+            (kind.label("DeepSpeed's own is taken"),),
+            ("DeepSpeed takes its own Lion, and none of another library",),
+            f"write {_CONSENT}: true at the top",
+            certain=False,
+        )
+        return
+    yield Finding(
+        f"ZeRO is not tested with {kind.value}, and {_CONSENT} is not true",
+        (kind.label("refused"), *([stage.place.label("", primary=False)] if stage.place else [])),
+        (),
+        f"write {_CONSENT}: true at the top",
+        Fix((edit,), "safe") if edit else None,
+    )
+
+
+_DTYPE: Final = "data_types.grad_accum_dtype"
+_WORDS: Final = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "float16": "fp16"} | {
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "half": "fp16",
+    "float": "fp32",
+}
+_MOVED: Final[dict[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...] | None]]] = {
+    ("bf16", "fp32"): ((0, 18), None),
+    ("bf16", "bf16"): ((0,), (0, 17)),
+}
+"""Dtypes of model and sum that only some releases refuse: from which, and up to which."""
+_UNNAMED: Final = (
+    "nobody names the version of deepspeed: 0.14 to 0.17 sum the gradients of bf16 in fp32, "
+    "and refuse bf16 up to 0.16"
+)
+
+
+@rule(
+    "gradient-dtype-without-zero",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`: "
+            "raises for a model dtype and a gradient accumulation dtype that do not go together; "
+            "bf16 with fp32 returns BFLOAT16 up to 0.17.6, and bf16 alone is refused up to 0.16.9"
+        ),
+    ),
+)
+def gradient_dtype_without_zero(run: Run) -> Iterator[Finding]:
+    """Gradients are to be summed in another dtype, which only ZeRO can."""
+    stage, asked = stage_of(run), run.effective("deepspeed", _DTYPE)
+    if stage.value != 0 or asked.place is None or not isinstance(asked.value, str):
+        return
+    dtype, summed = _model_dtype(run), _WORDS.get(asked.value.removeprefix("torch."))
+    if dtype is None or summed is None or not _is_refused(run, dtype, summed):
+        return
+    is_open = (dtype, summed) in _MOVED and not run.release("deepspeed").is_named
+    yield Finding(
+        f"gradients in {summed} of a model in {dtype} need ZeRO, and the stage is 0",
+        (asked.place.label("refused"), *also(stage.place)),
+        (
+            "without ZeRO gradients are summed in the dtype of the model",
+            *((_UNNAMED,) if is_open else ()),
+        ),
+        f"use stage 1, or remove {_DTYPE}",
+        severity="warning" if is_open else None,
+    )
+
+
+def _is_refused(run: Run, dtype: str, summed: str) -> bool:
+    release = run.release("deepspeed").version.release[:2]
+    since, before = _MOVED.get((dtype, summed), ((0,), None))
+    is_mixed = summed != dtype or before is not None
+    return is_mixed and since <= release and (before is None or release < before)
+
+
+def _model_dtype(run: Run) -> str | None:
+    on = {dtype: run.effective("deepspeed", f"{dtype}.enabled") for dtype in ("bf16", "fp16")}
+    if not all(each.known for each in on.values()):
+        return None
+    return next((dtype for dtype, each in on.items() if each.value is True), "fp32")

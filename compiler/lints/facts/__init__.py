@@ -1,0 +1,1 @@
+"""What files and their surroundings say of a subject, for the rules that need it."""

@@ -1,0 +1,1 @@
+"""Launchers, their commands, flags and variables."""

@@ -1,0 +1,81 @@
+"""Launch scripts of a run: who starts how many processes, with which environment."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import is_whole
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+
+_PROGRAM: Final = re.compile(r"(?:\A|/)(?:python[\d.]*|torchrun|accelerate|deepspeed)\Z|\.py\Z")
+
+
+def launches(run: Run, *launchers: str) -> Iterator[Document]:
+    """The commands of scripts that these launchers start; all without a name."""
+    for document in run.of("launch"):
+        if not launchers or document.value("launcher") in launchers:
+            yield document
+
+
+def variable(document: Document, name: str) -> Place | None:
+    """Where a script sets a variable of the environment."""
+    return document.get(f"environment.{name}")
+
+
+def is_unknown(document: Document, key: str) -> bool:
+    """Whether a key is given a value that only running the script tells."""
+    return key in document.unknown
+
+
+def count(place: Place | None) -> int | None:
+    """A whole number above zero."""
+    value: Any = None if place is None else place.value
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    return value if is_whole(value) and value > 0 else None
+
+
+def listed(place: Place | None) -> tuple[str, ...] | None:
+    """Devices as CUDA_VISIBLE_DEVICES lists them; None where there is no such list."""
+    if place is None or place.value is None:
+        return None
+    names = [each.strip() for each in str(place.value).split(",")]
+    return tuple(each for each in names if each) or None
+
+
+def per_node(document: Document) -> tuple[int, Place] | None:
+    """Processes that a command starts on each node, and where it says so."""
+    place = document.get("per_node")
+    number = count(place)
+    if number is not None and place is not None:
+        return number, place
+    place = document.get("processes")
+    number, nodes = count(place), count(document.get("nodes")) or 1
+    if number is None or place is None or number % nodes:
+        return None
+    return number // nodes, place
+
+
+def batch_of(run: Run, document: Document) -> Document | None:
+    """The `#SBATCH` lines of the same file."""
+    return next((each for each in run.of("slurm") if each.name == document.name), None)
+
+
+def may_start(starter: Document, inner: Document) -> bool:
+    """Whether a command may be what `srun` or `mpirun` starts: not where it starts another one."""
+    script, at = starter.get("script"), inner.get("launcher")
+    words = script.value if script is not None and isinstance(script.value, list) else []
+    if starter.name != inner.name or script is None or at is None or not words:
+        return starter.name == inner.name
+    is_told = _PROGRAM.search(str(words[0])) is not None
+    return not is_told or script.span.line <= at.span.line <= script.span.end_line
+
+
+def numbers_nodes_itself(document: Document) -> bool:
+    """Whether the rendezvous of torchrun gives the nodes their numbers, whatever --node_rank says.
+
+    torch 2.13.0 distributed/run.py: --node_rank is for the static rendezvous.
+    """
+    return document.value("flags.rdzv_backend", "static") not in ("static", None)

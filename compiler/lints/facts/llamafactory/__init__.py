@@ -1,0 +1,1 @@
+"""Choices and templates of LLaMA-Factory."""

@@ -1,0 +1,261 @@
+"""LoRA as each dialect asks for it, under PEFT's own names."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.counts import is_number
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+
+ALL_LINEAR: Final = "all-linear"
+Targets = str | tuple[str, ...]
+
+_TRL: Final = {
+    "r": "lora_r",
+    "target_modules": "lora_target_modules",
+    "modules_to_save": "lora_modules_to_save",
+    "task_type": "lora_task_type",
+}
+"""trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`."""
+_AXOLOTL: Final = {
+    "r": "lora_r",
+    "target_modules": "lora_target_modules",
+    "modules_to_save": "lora_modules_to_save",
+    "exclude_modules": "lora_exclude_modules",
+    "layers_to_transform": "peft_layers_to_transform",
+    "layers_pattern": "peft_layers_pattern",
+    "layer_replication": "peft_layer_replication",
+    "init_lora_weights": "peft_init_lora_weights",
+    "loftq_config": "peft.loftq_config",
+    "use_dora": "peft_use_dora",
+    "use_rslora": "peft_use_rslora",
+    "rank_pattern": "lora_rank_pattern",
+    "alpha_pattern": "lora_alpha_pattern",
+    "trainable_token_indices": "peft_trainable_token_indices",
+    "ensure_weight_tying": "peft_ensure_weight_tying",
+    "target_parameters": "lora_target_parameters",
+}
+"""axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_lora`, `_build_peft_lora_config`."""
+_LLAMAFACTORY: Final = {
+    "r": "lora_rank",
+    "target_modules": "lora_target",
+    "modules_to_save": "additional_target",
+}
+"""llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_lora_tuning`."""
+_MINICPM: Final = {
+    "r": "lora_r",
+    "target_modules": "lora_target_modules",
+    "layers_to_transform": "lora_layers_to_transform",
+    "layers_pattern": "lora_layers_pattern",
+    "bias": "lora_bias",
+}
+"""OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py `train`: LoraConfig."""
+_ALPACA: Final = {"r": "lora_r", "target_modules": "lora_target_modules"}
+"""tloen/alpaca-lora 8bb8579 finetune.py `train`: LoraConfig."""
+_ONLY: Final[Mapping[str, frozenset[str]]] = {
+    "sft": frozenset({*_TRL, "lora_alpha", "lora_dropout", "use_rslora", "use_dora"}),
+    "llamafactory": frozenset(
+        {*_LLAMAFACTORY, "lora_alpha", "lora_dropout", "use_rslora", "use_dora"}
+    ),
+    "axolotl": frozenset({*_AXOLOTL, "lora_alpha", "lora_dropout"}),
+    "alpaca-lora": frozenset({*_ALPACA, "lora_alpha", "lora_dropout"}),
+    "minicpm-v": frozenset({*_MINICPM, "lora_alpha", "lora_dropout"}),
+}
+"""The names that a dialect has at all; PEFT's own files and GLM-4's `peft_config` have all."""
+_BY_NAME: Final = frozenset(
+    {
+        *("target_modules", "exclude_modules", "modules_to_save", "layers_to_transform"),
+        *("layers_pattern", "task_type", "inference_mode"),
+    }
+)
+"""What PEFT's other methods that change layers share with LoRA: peft 0.10.0 to 0.21.2
+tuners/tuners_utils.py `BaseTuner.inject_adapter`, `check_target_module_exists`."""
+_METHODS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
+    "ADALORA": ("AdaLoRA", _BY_NAME),
+    "IA3": ("IA3", _BY_NAME - {"layers_to_transform", "layers_pattern"}),
+    **{
+        kind: (word, _BY_NAME)
+        for kind, word in (
+            *(("LOHA", "LoHa"), ("LOKR", "LoKr"), ("OFT", "OFT"), ("BOFT", "BOFT")),
+            *(("VERA", "VeRA"), ("HRA", "HRA"), ("FOURIERFT", "FourierFT")),
+        )
+    },
+}
+"""Those by their `peft_type`, with the names that each has."""
+
+
+@dataclass(frozen=True)
+class Lora:
+    """One document that asks for LoRA."""
+
+    document: Document
+    keys: Mapping[str, str]
+    """Where a name of LoraConfig differs: the key of this dialect."""
+    names: frozenset[str] | None = None
+    """The names of LoraConfig that the dialect knows; None: all."""
+    prefix: str = ""
+    method: str = "LoRA"
+    """The method as people call it."""
+
+    def key(self, name: str) -> str:
+        """The key that says a field of LoraConfig here."""
+        return self.prefix + self.keys.get(name, name)
+
+    def knows(self, name: str) -> bool:
+        """Whether the dialect can say that field."""
+        return self.names is None or name in self.names
+
+    def place(self, name: str) -> Place | None:
+        """Where a field of LoraConfig is written; None also where that is null."""
+        found = self.document.get(self.key(name)) if self.knows(name) else None
+        return None if found is None or found.value is None else found
+
+    def value(self, name: str, otherwise: Any = None) -> Any:
+        """What is written for a field of LoraConfig."""
+        found = self.place(name)
+        return otherwise if found is None else found.value
+
+    @property
+    def targets(self) -> Targets | None:
+        """`target_modules` as PEFT is given it: a regex, `all-linear`, or names; None: unknown."""
+        value = self.value("target_modules")
+        if self.document.kind == "llamafactory":
+            return _commas(value)
+        if self.document.kind == "alpaca-lora":
+            return _literal(value)
+        if self.document.kind == "axolotl" and self.document.value("lora_target_linear"):
+            return ALL_LINEAR
+        if isinstance(value, str):
+            return value or None
+        names = _names(value)
+        is_one = len(names) == 1 and self.document.kind in TRL
+        return names[0] if is_one and names[0] == ALL_LINEAR else names or None
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """`modules_to_save` as names."""
+        value = self.value("modules_to_save")
+        if self.document.kind == "llamafactory":
+            found = _commas(value)
+            return found if isinstance(found, tuple) else ()
+        return _names(value)
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """`exclude_modules`, where it is a list."""
+        return _names(self.value("exclude_modules"))
+
+    def start(self) -> Place | None:
+        """The place that stands for the request as a whole."""
+        for name in ("target_modules", "r", "lora_alpha"):
+            if (found := self.place(name)) is not None:
+                return found
+        keys = ("peft_type", "use_peft", "adapter", "finetuning_type", "use_lora")
+        return next((at for key in keys if (at := self.document.get(key)) is not None), None)
+
+
+def has_adapter(run: Run) -> bool:
+    """Whether the base is frozen under an adapter, also one whose file does not name its method."""
+    return bool(run.value("adapter.kind", "none") != "none" or run.of("peft"))
+
+
+def loras(run: Run) -> Iterator[Lora]:
+    """Every document of the run that asks for LoRA, in their order."""
+    for each in run.documents:
+        if not each.is_view and (found := _lora(each)) is not None:
+            yield found
+
+
+def adapters(run: Run) -> Iterator[Lora]:
+    """Every document that has layers adapted by their names: by LoRA, or by its relatives."""
+    for each in run.documents:
+        if not each.is_view and (found := _lora(each) or _relative(each)) is not None:
+            yield found
+
+
+def _relative(document: Document) -> Lora | None:
+    kind = document.value("peft_type") if document.kind == "peft" else None
+    word, names = _METHODS.get(str(kind), ("", None))
+    return Lora(document, {}, names, method=word) if names is not None else None
+
+
+def _lora(document: Document) -> Lora | None:
+    kind = document.kind
+    if kind == "peft" and str(document.value("peft_type", "LORA")).upper() == "LORA":
+        return Lora(document, {})
+    if is_minicpm(document):
+        is_on = is_true(document.value("use_lora"))
+        return Lora(document, _MINICPM, _ONLY["minicpm-v"]) if is_on else None
+    if kind in TRL and is_true(document.value("use_peft")):
+        return Lora(document, _TRL, _ONLY["sft"])
+    if kind == "axolotl" and document.value("adapter") in ("lora", "qlora"):
+        return Lora(document, _AXOLOTL, _ONLY["axolotl"])
+    if kind == "llamafactory" and document.value("finetuning_type", "lora") == "lora":
+        return Lora(document, _LLAMAFACTORY, _ONLY["llamafactory"])
+    if kind == "alpaca-lora":
+        return Lora(document, _ALPACA, _ONLY["alpaca-lora"])
+    if kind == "glm4" and document.value("peft_config.peft_type") == "LORA":
+        return Lora(document, {}, prefix="peft_config.")
+    return None
+
+
+def is_true(value: Any) -> bool:
+    """True, or the word that a flag turns it on with."""
+    return value is True or (isinstance(value, str) and value.lower() == "true")
+
+
+def _commas(value: Any) -> Targets | None:
+    if isinstance(value, str):
+        names = tuple(part.strip() for part in value.split(",") if part.strip())
+        return ALL_LINEAR if names == ("all",) else names or None
+    names = _names(value)
+    return ALL_LINEAR if names == ("all",) else names or None
+
+
+def _literal(value: Any) -> Targets | None:
+    """A list as python-fire reads one word: `[q_proj,v_proj]`; a bare word is a regex to PEFT."""
+    if not isinstance(value, str):
+        return _names(value) or None
+    text = value.strip()
+    if not (text.startswith("[") and text.endswith("]")):
+        return text or None
+    names = (part.strip().strip("\"'") for part in text[1:-1].split(","))
+    return tuple(each for each in names if each) or None
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        return ()
+    return tuple(value)
+
+
+def number(value: Any) -> float | None:
+    """A number, and no boolean."""
+    return float(value) if is_number(value) else None
+
+
+def last(name: str) -> str:
+    """The last part of a dotted name."""
+    return name.rpartition(".")[2]
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name has none of the signs that only a regular expression has."""
+    return not set(name) & set("*+?^$[](){}|\\")
+
+
+def is_patched(run: Run, lora: Lora) -> bool:
+    """Whether LLaMA-Factory matches the names itself, anywhere in a name: where the model sees.
+
+    llamafactory 0.9.1 to 0.9.5 model/model_utils/visual.py `patch_target_modules`.
+    """
+    sees = run.model is not None and run.model.architecture.kind == "vision-language"
+    return lora.document.kind == "llamafactory" and sees
+
+
+def is_minicpm(document: Document) -> bool:
+    """Whether a document holds the flags of MiniCPM-V's finetune.py, whoever it was taken for."""
+    named = (document.get("tune_vision"), document.get("tune_llm"))
+    return document.kind == "minicpm-v" or any(each is not None for each in named)

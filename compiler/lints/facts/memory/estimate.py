@@ -1,0 +1,356 @@
+"""A run as the memory account knows it, from the slots that its files decide.
+
+Where a file leaves open what takes memory, the cheaper reading is taken, so that what does not fit
+here fits nowhere: no states in fp32 that nobody asks for, all devices of the hardware in one run,
+LoRA adapters of no size where their targets are not told.
+"""
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.facts.counts import is_number
+from tunec.compiler.lints.facts.memory.encoders import encoders, kept_encoders
+from tunec.compiler.lints.facts.memory.evaluated import answers_of, evaluation_batch, loss_of
+from tunec.compiler.lints.facts.memory.fully_sharded import fsdp_of, is_fully_sharded
+from tunec.compiler.lints.facts.memory.numerics import (
+    compute_of,
+    kernel_of,
+    optimizer_of,
+    states_for,
+)
+from tunec.compiler.lints.facts.memory.own_loops import recomputes_unasked
+from tunec.compiler.lints.facts.memory.pairs import pairs_of
+from tunec.compiler.lints.facts.memory.pictures import seen, text_tokens, within
+from tunec.compiler.lints.facts.memory.scripts import script_of
+from tunec.compiler.lints.facts.memory.text_scripts import spreads_by_itself, text_script_of
+from tunec.compiler.lints.facts.memory.trained import Trained, trained
+from tunec.compiler.lints.facts.sequence import longest
+from tunec.compiler.lints.run import Run
+from tunec.schemas.frozen import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tunec.compiler.analyses.memory.account import Account
+    from tunec.compiler.analyses.memory.workload import Layout, Workload
+    from tunec.compiler.ir.slots import Data
+    from tunec.schemas.models.architecture import Architecture
+
+_FROZEN_PARTS = ("unfrozen_parameters", "use_galore", "use_badam", "use_apollo", "use_unsloth")
+"""Keys that leave most of the model, or of its optimizer's states, out."""
+_SWITCHES = ("tune_mm_mlp_adapter", "freeze_backbone", "freeze_llm", "freeze_vlm")
+"""The same, where they are on: haotian-liu/LLaVA c121f04 llava/train/train.py,
+2U1/Qwen-VL-Series-Finetune 93fef86 src/params.py, OpenGVLab/InternVL."""
+
+
+_MODE: Final = "activation_checkpointing.mode"
+_WRITERS = ("causal-lm", "vision-language")
+_DENOISERS = ("simpletuner", "diffusers-run")
+_ELSEWHERE = (
+    *("ramtorch", "musubi_blocks_to_swap", "enable_group_offload", "optimizer_cpu_offload_method"),
+    *("controlnet", "fsdp_enable", "context_parallel_size", "tread_config", "unet_attention_slice"),
+)
+"""Keys of SimpleTuner that move, split or leave out what no slot speaks of (4.10.1)."""
+_OFF = ("false", "none", "0", "1", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The account of a run, and the device that it has to fit."""
+
+    account: "Account"
+    capacity: int
+    """Bytes of the largest device."""
+    device: str
+    """The device's title."""
+    is_assumed: bool = False
+    """Whether nothing says how much of the model is trained, and all of it is taken to be."""
+    knows_length: bool = True
+    """Whether anything says how long a sample is, or its picture; otherwise only what stays is to
+    be compared."""
+
+    @property
+    def still_bytes(self) -> int:
+        """Bytes that the phase needs which holds most before any sample is there."""
+        return max(line.fixed_bytes for line in self.account.lines if not line.evaluates)
+
+    @property
+    def _apart(self) -> "Mapping[str, int]":
+        from tunec.compiler.analyses.memory.margin import apart
+
+        return apart(1, self.account.vendor)  # what collectives take differs by release and link
+
+    @property
+    def beside_bytes(self) -> int:
+        """What a process takes of the device beside its tensors, by itself at the least."""
+        return sum(self._apart.values())
+
+    @property
+    def beside(self) -> str:
+        """Its names."""
+        return ", ".join(self._apart)
+
+    @property
+    def still_terms(self) -> dict[str, int]:
+        """Its terms, largest first."""
+        lines = [line for line in self.account.lines if not line.evaluates]
+        most = max(lines, key=lambda line: line.fixed_bytes)
+        return dict(sorted(most.terms(0).items(), key=lambda term: -term[1]))
+
+
+def estimate(run: Run) -> Estimate | None:
+    """The account of a run; None where too little of it is known."""
+    architecture = _architecture(run)
+    device = _device(run)
+    if architecture is None or device is None or _is_out_of_scope(run) or _is_split_unseen(run):
+        return None
+    if device.number > 1 and spreads_by_itself(run):
+        return None  # no device has to hold it all, and which layers go where is not told
+    parts = trained(run, architecture)
+    layout = None if parts is None else _layout(run, architecture, parts)
+    if parts is None or layout is None:
+        return None
+    from tunec.compiler.analyses.memory.account import account
+
+    is_pictured = layout[0].data.image_tokens > 0
+    return Estimate(
+        account(*layout),
+        device.memory,
+        device.title,
+        is_assumed=not parts.is_told and not _trains_all(run),
+        knows_length=_is_denoiser(run) or _length(run, parts) is not None or is_pictured,
+    )
+
+
+_WHOLE: Final = re.compile(r"(^|/)(run_clm|fastchat/train/train(_mem|_xformers)?)\.py$")
+"""Scripts that know no adapter: huggingface/transformers 00d481d examples/pytorch/
+language-modeling/run_clm.py, lm-sys/FastChat 047b6e4 fastchat/train/train.py."""
+
+
+def _trains_all(run: Run) -> bool:
+    """Whether a script is started that trains the whole model whatever its flags say."""
+    scripts = (each.value("script") for each in run.of("launch"))
+    words = (str(word) for script in scripts if isinstance(script, list) for word in script[:1])
+    return any(_WHOLE.search(word) for word in words)
+
+
+def _architecture(run: Run) -> "Architecture | None":
+    """The model's, if it is a language model, with eyes or without, or a denoiser."""
+    model = run.model
+    if model is None or not (model.architecture.kind in _WRITERS or _is_denoiser(run)):
+        return None
+    sees = model.architecture.kind == "vision-language"
+    is_quantized = run.value("quantization.format", "none") != "none"
+    return _without_packed(model.architecture) if sees and is_quantized else model.architecture
+
+
+def _without_packed(architecture: "Architecture") -> "Architecture":
+    """A model without the layers of its tower, which may be quantised with the others or not.
+
+    transformers 5.23 `quantizers/base.py` `get_keys_to_not_convert` takes out the head alone, and a
+    run's `llm_int8_skip_modules` may take out the tower.
+    """
+    eyes = ("vision", "projector")
+    kept = (each for each in architecture.modules if each.part not in eyes or each.kind != "linear")
+    return replace(architecture, modules=tuple(kept))
+
+
+def _is_denoiser(run: Run) -> bool:
+    """Whether SimpleTuner trains a denoiser, of which a sample is pictures and no text."""
+    model = run.model
+    return (
+        model is not None and model.architecture.kind == "diffusion" and bool(run.of(*_DENOISERS))
+    )
+
+
+class _Device(NamedTuple):
+    """The largest device of the hardware, and how many devices there are in all."""
+
+    memory: int
+    title: str
+    number: int
+
+
+def _device(run: Run) -> _Device | None:
+    cluster, devices = run.environment.cluster, run.environment.devices
+    if cluster is None:
+        return None
+    found = [
+        (group.memory or devices[group.device].memory, devices[group.device].title)
+        for node in cluster.nodes
+        for group in node.accelerators
+        if group.device in devices  # of a plan's own files, those that it uses
+    ]
+    return _Device(*max(found), cluster.device_count)
+
+
+def _length(run: Run, parts: Trained) -> Any:
+    """Tokens of the longest sample; None where nobody says."""
+    found = longest(run)
+    return parts.said.length if found is None else found
+
+
+def _is_out_of_scope(run: Run) -> bool:
+    """Paged states, methods that train a part, and what no slot tells."""
+    part = any(run.said(kind, *_FROZEN_PARTS) for kind in ("trainer", "axolotl"))
+    flags = (each for key in _SWITCHES for each in run.each("hf", key))
+    part = part or (
+        script_of(run) is None and any(str(each.value).lower() == "true" for each in flags)
+    )
+    elsewhere = _is_denoiser(run) and _is_elsewhere(run)
+    is_nobodys = run.value("adapter.kind") is None and not run.of("hf", "minicpm-v")
+    is_nobodys = is_nobodys or (_is_left_open(run) and text_script_of(run) is None)
+    return part or elsewhere or is_nobodys or optimizer_of(run) is None
+
+
+def _is_left_open(run: Run) -> bool:
+    """Whether a base is quantised, which nobody trains as it is, and no adapter is spoken of."""
+    kind = run.slot("adapter.kind")
+    is_unasked = kind is not None and kind.value == "none" and kind.rank == Rank.CONSUMER
+    is_packed = run.value("quantization.format", "none") != "none"
+    return is_unasked and is_packed and script_of(run) is None
+
+
+_SPLITS: Final = ("deepspeed", "fsdp", "fsdp_config")
+
+
+def _is_split_unseen(run: Run) -> bool:
+    """Whether a file that shards is named and could not be read, or only running tells which."""
+    named = any(place.value for place in run.each("trainer", "deepspeed"))
+    unseen = named and not run.of("deepspeed")
+    return unseen or any(each.unknown.intersection(_SPLITS) for each in run.of("trainer"))
+
+
+def _is_elsewhere(run: Run) -> bool:
+    """Whether a denoiser is stored, stepped or split as no slot says."""
+    if run.value("quantization.format") is None or run.value("optimizer.name") is None:
+        return True
+    said = (place.value for key in _ELSEWHERE for place in run.each("simpletuner", key))
+    return any(value is True or str(value).lower() not in _OFF for value in said)
+
+
+def _layout(
+    run: Run, architecture: "Architecture", parts: Trained
+) -> "tuple[Workload, Layout] | None":
+    micro, sequence = parts.said.micro or run.value("batch.micro"), _length(run, parts)
+    if sequence is None:
+        sequence = 1  # nobody tells it; what stays, and what evaluation writes, may be too much
+    compute, world = compute_of(run), run.value("parallel.world")
+    numbers = (micro, 1 if _is_denoiser(run) else sequence, world)
+    if compute is None or any(not isinstance(n, int) or n < 1 for n in numbers):
+        return None
+    from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout
+    from tunec.compiler.ir.slots import ActivationCheckpointing, Batch, Parallel
+    from tunec.compiler.passes.fit.zero import zero_of
+
+    workload = _workload(run, architecture, parts, compute)
+    on_deepspeed = bool(run.of("deepspeed")) or run.value("parallel.engine") == "deepspeed"
+    sharded = not on_deepspeed and is_fully_sharded(run)
+    fsdp = fsdp_of(run) if sharded else NO_FSDP
+    if fsdp is None or (sharded and run.runs("accelerate<0.30") is True):
+        return None
+    if sharded and run.runs("transformers>=5.0") is None:
+        versions = {**dict(workload.versions), **_LOADS_PACKED_APART}
+        workload = replace(workload, versions=tuple(sorted(versions.items())))
+    engine: Any = "ddp" if world > 1 else "none"
+    engine = "deepspeed" if on_deepspeed else "fsdp" if sharded else engine
+    stage = run.value("zero.stage", 0) if on_deepspeed else 0
+    width = run.data_parallel or world
+    zero = zero_of(
+        stage,
+        run.value("zero.offload_optimizer", "none"),
+        run.value("zero.offload_param", "none"),
+        hidden=architecture.hidden,
+        trainable=sum(each.parameters for each in workload.trained) or 1,
+        nvme_path=None,
+    )
+    zero = replace(zero, **_portions(run)) if stage else zero
+    accumulation = run.value("batch.accumulation", 1)
+    recomputes = parts.said.recomputes or recomputes_unasked(run) or fsdp.checkpointing
+    mode: Any = "layer" if recomputes else run.value(_MODE, "layer")
+    return workload, Layout(
+        Parallel(engine, world, width, run.value("parallel.tensor", 1), 1),
+        states_for(run, workload, engine, stage),
+        zero,
+        ActivationCheckpointing(mode, False, segment=1, gap=0, offload=_moves(run)),
+        Batch(micro, accumulation, micro * accumulation * width, evaluation_batch(run, micro)),
+        fsdp=fsdp,
+        nodes=_nodes(run, world),
+    )
+
+
+_LOADS_PACKED_APART: Final = {"transformers": "4.57.6"}
+"""The release that FSDP is taken to run with where none is told: the last that moves each packed
+weight to the host as it loads it (`loaded_whole`), the cheapest reading of the files."""
+
+_PORTIONS: Final = (
+    *("reduce_bucket", "allgather_bucket", "prefetch_bucket", "persistence_threshold"),
+    *("max_live_parameters", "sub_group_size"),
+)
+_SWITCHED: Final = ("overlap_comm", "contiguous_gradients")
+
+
+def _portions(run: Run) -> dict[str, Any]:
+    """ZeRO's buckets as the file has them, or DeepSpeed where it is silent; not what is `auto`."""
+    said = {name: run.value(f"zero.{name}") for name in (*_PORTIONS, *_SWITCHED)}
+    sizes = {name: int(said[name]) for name in _PORTIONS if is_number(said[name])}
+    return sizes | {name: said[name] for name in _SWITCHED if isinstance(said[name], bool)}
+
+
+def _moves(run: Run) -> bool:
+    """Whether activations wait in host RAM."""
+    return run.value("activation_checkpointing.offload", False) is True
+
+
+def _nodes(run: Run, world: int) -> int:
+    cluster = run.environment.cluster
+    return 1 if cluster is None else -(-world // min(each.device_count for each in cluster.nodes))
+
+
+def _workload(run: Run, architecture: "Architecture", parts: Trained, compute: Any) -> "Workload":
+    from tunec.compiler.analyses.memory.workload import Workload
+    from tunec.compiler.ir.slots import AttentionKernel, Optimizer, Precision, Quantization
+
+    versions = {name: str(found.version) for name, found in run.releases.items()}
+    scaling: Any = "dynamic" if compute == "fp16" else "none"
+    form: Any = parts.said.packed or run.value("quantization.format", "none") or "none"
+    name: Any = parts.said.optimizer or optimizer_of(run)
+    return Workload(
+        architecture=architecture,
+        components=encoders(run) if _is_denoiser(run) else (),
+        data=_data(run, architecture, _length(run, parts)),
+        precision=Precision(compute, scaling, 16, 1000, 2, 1, False, False),
+        attention=AttentionKernel(run.value("attention.implementation", "sdpa")),
+        quantization=Quantization(form, run.value("quantization.double", True), compute, None),
+        adapter=parts.adapter,
+        optimizer=Optimizer(name, kernel_of(run), 1e-5, 0.9, 0.999, 1e-8, 0.0, 1.0),
+        adapted=parts.adapted,
+        trained=parts.whole,
+        versions=tuple(sorted(versions.items())),
+        loss=loss_of(run),
+        preference=pairs_of(run, parts.adapter.kind),
+        evaluated=answers_of(run),
+        kept_components=kept_encoders(run),
+    )
+
+
+def _data(run: Run, architecture: "Architecture", length: int | None) -> "Data":
+    """A sample as long as it may be, and the picture that is in it."""
+    from tunec.compiler.ir.slots import Data
+
+    packs = run.value("data.packing", False)
+    if _is_denoiser(run):
+        return Data("", (), None, None, length or 1, packs, *_drawn(run))
+    pictures = within(architecture, length, seen(run, architecture))
+    text = text_tokens(architecture, length, pictures)
+    return Data("", (), None, None, text, packs, *pictures)
+
+
+def _drawn(run: Run) -> tuple[int, int, int, int, int]:
+    """Of a denoiser's sample: number, width, height, and no tokens of a language model."""
+    wide, high = run.value("data.image_width"), run.value("data.image_height")
+    if not isinstance(wide, int) or not isinstance(high, int):
+        return 0, 0, 0, 0, 0
+    return 1, wide, high, 0, 0

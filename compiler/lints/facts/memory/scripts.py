@@ -1,0 +1,196 @@
+"""The scripts that fine-tune models that see, and which parts of one each of them trains."""
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tunec.compiler.lints.document import TRAINERS, Document
+from tunec.compiler.lints.facts.counts import is_whole
+from tunec.compiler.lints.facts.lora import is_minicpm, is_true
+from tunec.compiler.lints.run import Run
+
+if TYPE_CHECKING:
+    from tunec.schemas.terms import OptimizerName, QuantFormat
+
+_FLAGS: Final = frozenset(
+    {
+        *("mm_tunable_parts", "unfreeze_mm_vision_tower", "freeze_backbone", "tune_mm_mlp_adapter"),
+        *("freeze_mm_mlp_adapter", "lora_enable", "lora_r", "lora_rank", "freeze_llm"),
+        *("freeze_merger", "freeze_vision_tower", "vision_lora", "tune_mm_llm", "tune_mm_mlp"),
+        *("tune_mm_vision", "use_llm_lora", "use_backbone_lora", "freeze_mlp", "tune_vision"),
+        *("tune_llm", "use_lora", "lora_target_modules", "num_lora_modules"),
+        *("lora_namespan_exclude", "grad_checkpoint"),
+    }
+)
+
+
+class Asked(NamedTuple):
+    """What a script is asked to train."""
+
+    whole: frozenset[str]
+    """Parts whose weights are trained; `embedding`: the language model's alone."""
+    rank: int = 0
+    """Of LoRA; 0: there is none."""
+    adapted: frozenset[str] = frozenset()
+    """Parts whose linear layers carry LoRA, the output projection left out."""
+    names: str | None = None
+    """The layers of them as a regular expression over their names; None: all."""
+    recomputes: bool = False
+    """Whether activations are recomputed by a flag that is the script's own."""
+    packed: "QuantFormat | None" = None
+    """In what form the script stores what it does not train; None: as other files tell."""
+    length: int | None = None
+    """Tokens of the longest sample, by flags that are the script's own."""
+    micro: int | None = None
+    """Samples at once, where the script's own default is not the trainer's."""
+    optimizer: "OptimizerName | None" = None
+    """Which one the script takes unasked, where that is not the trainer's."""
+
+
+NOTHING_SAID: Final = Asked(frozenset())
+
+
+_LLM: Final = frozenset({"text"})
+_QUOTED: Final = re.compile(r"""['"]([^'"]+)['"]""")
+
+
+def script_of(run: Run) -> Document | None:
+    """The flags of one of these scripts, if the run has them."""
+    return next((each for each in run.documents if _asker(each) is not None), None)
+
+
+def asked(document: Document) -> Asked | None:
+    """What the flags of such a script train.
+
+    None where the language model is neither trained nor adapted, or a flag is only known when it
+    runs.
+    """
+    asker = _asker(document)
+    found = None if asker is None or document.unknown & _FLAGS else asker(document)
+    return None if found is None or not (found.whole | found.adapted) & _LLM else found
+
+
+def _asker(document: Document) -> "Callable[[Document], Asked | None] | None":
+    if document.is_view or document.format != "shell" or document.kind not in TRAINERS:
+        return None
+    return next((asker for is_its, asker in _SCRIPTS if is_its(document)), None)
+
+
+def _is_on(document: Document, key: str, *, unsaid: bool = False) -> bool:
+    at = document.get(key)
+    return unsaid if at is None else is_true(at.value)
+
+
+def _parts(**trained: bool) -> frozenset[str]:
+    return frozenset(part for part, is_trained in trained.items() if is_trained)
+
+
+def _rank(document: Document, key: str, unsaid: int) -> int:
+    said = document.value(key, unsaid)
+    return said if is_whole(said) and said > 0 else 0
+
+
+def _of_llava(document: Document) -> Asked | None:
+    """The tower is frozen where LLaVA-NeXT's flags do not open it."""
+    named = document.get("mm_tunable_parts")
+    opened = named.value if named is not None else None
+    tower = _is_on(document, "unfreeze_mm_vision_tower")
+    llm = not _is_on(document, "freeze_backbone") and not _is_on(document, "tune_mm_mlp_adapter")
+    projector = not _is_on(document, "freeze_mm_mlp_adapter")
+    if isinstance(opened, str):
+        words = opened.split(",")
+        llm, tower = "mm_language_model" in words, "mm_vision_tower" in words
+        projector = "mm_mlp_adapter" in words
+    if _is_on(document, "lora_enable"):
+        whole = _parts(projector=projector, vision=tower)
+        return Asked(whole, _rank(document, "lora_r", 64), _LLM if llm else frozenset())
+    return Asked(_parts(text=llm, projector=projector, vision=tower))
+
+
+def _of_qwen(document: Document) -> Asked | None:
+    """LoRA is put into the language model's attention, and then no part is trained."""
+    if _is_on(document, "lora_enable"):
+        names = r".*\.(q_proj|k_proj|v_proj|o_proj)"
+        return Asked(frozenset(), _rank(document, "lora_r", 64), _LLM, names)
+    return Asked(
+        _parts(
+            text=_is_on(document, "tune_mm_llm"),
+            projector=_is_on(document, "tune_mm_mlp"),
+            vision=_is_on(document, "tune_mm_vision"),
+        )
+    )
+
+
+def _of_series(document: Document) -> Asked | None:
+    """What is not frozen beside LoRA is trained too."""
+    whole = _parts(
+        text=not _is_on(document, "freeze_llm"),
+        projector=not _is_on(document, "freeze_merger"),
+        vision=not _is_on(document, "freeze_vision_tower"),
+    )
+    if not _is_on(document, "lora_enable"):
+        return Asked(whole)
+    last = document.value("num_lora_modules", -1)
+    without = _QUOTED.findall(str(document.value("lora_namespan_exclude", "")))
+    names = rf"(?!.*({'|'.join(map(re.escape, without))})).*" if without else ".*"
+    adapted = _parts(text=True, vision=_is_on(document, "vision_lora"))
+    rank = _rank(document, "lora_rank", 64)
+    return Asked(whole - _LLM, rank, adapted, names if last == -1 else "")
+
+
+def _of_internvl(document: Document) -> Asked | None:
+    ranks = {
+        "text": _rank(document, "use_llm_lora", 0),
+        "vision": _rank(document, "use_backbone_lora", 0),
+    }
+    adapted = frozenset(part for part, rank in ranks.items() if rank)
+    frozen = {"text": "freeze_llm", "vision": "freeze_backbone", "projector": "freeze_mlp"}
+    whole = frozenset(part for part, key in frozen.items() if not _is_on(document, key)) - adapted
+    if adapted and "text" in whole:
+        return None
+    rank = min((each for each in ranks.values() if each), default=0)
+    recomputes = _is_on(document, "grad_checkpoint", unsaid=True)
+    return Asked(whole, rank, adapted, recomputes=recomputes)
+
+
+_OF_MINICPM: Final = r"llm\..*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj)"
+
+
+def _of_minicpm(document: Document) -> Asked | None:
+    """With LoRA the resampler and the embedding are trained as well."""
+    vision, llm = (_is_on(document, key, unsaid=True) for key in ("tune_vision", "tune_llm"))
+    if not _is_on(document, "use_lora"):
+        return Asked(_parts(text=llm, projector=True, vision=vision))
+    names = document.value("lora_target_modules", _OF_MINICPM)
+    rank = _rank(document, "lora_r", 64)
+    whole = _parts(projector=True, vision=vision, embedding=True)
+    return Asked(whole, rank, _LLM, str(names))
+
+
+def _has(*keys: str) -> Callable[[Document], bool]:
+    return lambda document: all(document.get(key) is not None for key in keys)
+
+
+def _is_llava(document: Document) -> bool:
+    sees = document.get("vision_tower") or document.get("mm_projector_type")
+    return sees is not None and document.get("freeze_vision_tower") is None
+
+
+def _is_series(document: Document) -> bool:
+    return any(document.get(key) for key in ("freeze_merger", "vision_lora"))
+
+
+_SCRIPTS: Final[
+    tuple[tuple[Callable[[Document], bool], Callable[[Document], Asked | None]], ...]
+] = (
+    (_has("conv_style", "force_image_size"), _of_internvl),
+    (is_minicpm, _of_minicpm),
+    (_has("dataset_use"), _of_qwen),
+    (_is_series, _of_series),
+    (_is_llava, _of_llava),
+)
+"""OpenGVLab/InternVL 2410d1d internvl_chat/internvl/train/internvl_chat_finetune.py `main`;
+OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py `train`; QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/
+qwenvl/train/train_qwen.py `set_model`, `train`; 2U1/Qwen-VL-Series-Finetune 93fef86 src/train/
+train_sft.py `train`; haotian-liu/LLaVA c121f04 and LLaVA-VL/LLaVA-NeXT df17966 llava/train/
+train.py `train`, whose tower llava/model/multimodal_encoder/clip_encoder.py loads frozen."""

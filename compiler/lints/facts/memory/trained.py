@@ -1,0 +1,197 @@
+"""Which modules a run trains and adapts, as far as its files tell.
+
+Where they leave it open, the least is taken: adapters of no size where no layer of theirs is told,
+and of LLaMA-Factory's parts what it freezes unasked.
+"""
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.lora import is_true
+from tunec.compiler.lints.facts.memory.scripts import NOTHING_SAID, Asked, asked, script_of
+from tunec.compiler.lints.facts.memory.text_scripts import text_script_of
+from tunec.compiler.lints.run import Run
+from tunec.schemas.frozen import dataclass
+
+if TYPE_CHECKING:
+    from tunec.compiler.ir.slots import Adapter
+    from tunec.schemas.models.architecture import Architecture, Module
+
+_SEES: Final = "vision-language"
+_FREEZES: Final = {
+    "vision": "freeze_vision_tower",
+    "projector": "freeze_multi_modal_projector",
+}
+"""llamafactory 0.9.2 to 0.9.5 hparams/finetuning_args.py: both true by themselves; 0.9.1 trains the
+projector unasked."""
+_BLIND: Final = ("freeze_language_model", "train_mm_proj_only")
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What is trained."""
+
+    adapter: "Adapter"
+    whole: "tuple[Module, ...]"
+    """Modules whose own weights are trained."""
+    adapted: "tuple[Module, ...]"
+    is_told: bool
+    """Whether any file says how much it is; otherwise it is all."""
+    said: Asked = NOTHING_SAID
+    """What a script's own flags say besides."""
+
+
+def trained(run: Run, model: "Architecture") -> Trained | None:
+    """What a run trains of a model.
+
+    None where its language model is frozen, or one of a script's flags is only known when it runs.
+    """
+    if has_script(run):
+        said = asked_of(run)
+        return None if said is None else _by_script(run, model, said)
+    factory = next(iter(run.of("llamafactory")), None)
+    if factory is not None and model.kind == _SEES:
+        return _by_llamafactory(run, model, factory)
+    found = _by_slots(run, model)
+    block = next(iter(run.of("glm4")), None)
+    return found if block is None else _without_tower(found, block)
+
+
+def has_script(run: Run) -> bool:
+    """Whether a script is started of which it is known what its flags train."""
+    return script_of(run) is not None or text_script_of(run) is not None
+
+
+def asked_of(run: Run) -> Asked | None:
+    """What the flags of such a script train; None where that cannot be told, or there is none."""
+    script, words = script_of(run), text_script_of(run)
+    if script is not None:
+        return asked(script)
+    return words.asked() if words is not None else None
+
+
+def _adapter(run: Run, kind: str, rank: int) -> "Adapter":
+    from tunec.compiler.ir.slots import Adapter
+
+    targets = run.value("adapter.targets", ()) or ()
+    also = run.value("adapter.also_train", ()) or ()
+    frozen = run.value("adapter.frozen", ()) or ()
+    rank = rank if kind != "none" else 0
+    return Adapter(kind, rank, 1.0, 0.0, targets, "none", False, False, "never", also, frozen, 0)  # type: ignore[arg-type]
+
+
+def _by_slots(run: Run, model: "Architecture") -> Trained:
+    from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
+
+    kind = run.value("adapter.kind", "none")
+    adapter = _adapter(run, kind, run.value("adapter.rank", 0))
+    every = _linear(model) if _adapts_all(run) else adapted_modules(model, adapter.targets)
+    return Trained(
+        adapter,
+        trained_modules(model, adapter),
+        every if kind != "none" else (),
+        _is_told(run),
+    )
+
+
+_OF_TRL: Final = re.compile(
+    r"(\A|/)(trl|(run_)?(sft|dpo|grpo|kto|orpo|reward|rloo|gkd|ppo)\w*\.py)\Z"
+)
+"""trl 0.9 to 1.16 cli.py and scripts/, whose `use_peft` is false unasked; alignment-handbook's."""
+
+
+def _is_told(run: Run) -> bool:
+    """Whether any file says what is trained; a script of one's own that has TRL's flags may not."""
+    kind = run.slot("adapter.kind")
+    if kind is None or kind.rank != Rank.CONSUMER:
+        return kind is not None
+    if all(each.is_view or each.format != "shell" for each in run.of(*TRL)):
+        return True
+    scripts = (each.value("script") for each in run.of("launch"))
+    words = [str(words[0]) for words in scripts if isinstance(words, list) and words]
+    return bool(words) and all(map(_OF_TRL.search, words))
+
+
+def _adapts_all(run: Run) -> bool:
+    """Whether LLaMA-Factory puts LoRA into every linear layer, which it does unasked.
+
+    llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `lora_target`: "all".
+    """
+    said = [place.value for place in run.each("llamafactory", "lora_target")]
+    return bool(run.of("llamafactory")) and said in ([], ["all"])
+
+
+def _by_script(run: Run, model: "Architecture", said: Asked) -> Trained:
+    kind = "lora" if said.adapted else "none"
+    whole = tuple(
+        each
+        for each in model.modules
+        if each.part in said.whole or ("embedding" in said.whole and each.path == model.embedding)
+    )
+    adapted = tuple(
+        each
+        for each in _linear(model)
+        if each.part in said.adapted and (said.names is None or _matches(said.names, each))
+    )
+    adapter = _adapter(run, kind, said.rank)
+    return Trained(adapter, whole, adapted, is_told=True, said=said)
+
+
+def _matches(pattern: str, module: "Module") -> bool:
+    """Whether a regular expression is of a module's whole name; what is none matches nothing."""
+    try:
+        return re.fullmatch(pattern, next(module.names())) is not None
+    except re.error:
+        return False
+
+
+def _linear(model: "Architecture") -> "tuple[Module, ...]":
+    return tuple(
+        each for each in model.modules if each.kind == "linear" and each.path != model.head
+    )
+
+
+def _by_llamafactory(run: Run, model: "Architecture", document: Document) -> Trained | None:
+    """Names match anywhere in a module's, and nothing in a part that is frozen.
+
+    llamafactory 0.9.1 to 0.9.5 model/model_utils/visual.py `get_forbidden_modules`,
+    `patch_target_modules`; misc.py `find_all_linear_modules`, which leaves out the projector.
+    """
+    if any(is_true(document.value(key)) for key in _BLIND):
+        return None
+    at = {part: document.get(key) for part, key in _FREEZES.items()}
+    frozen = {part for part, said in at.items() if said is None or said.value is not False}
+    kind = run.value("adapter.kind")
+    if kind is None:
+        return None
+    adapter = _adapter(run, kind, run.value("adapter.rank", 0))
+    if kind == "none":
+        whole = tuple(each for each in model.modules if each.part not in frozen)
+        return Trained(adapter, whole, (), is_told=True)
+    named = str(document.value("lora_target", "all"))
+    names = [] if named == "all" else [each.strip() for each in named.split(",") if each.strip()]
+    frozen |= {"projector"} if not names else set()
+    adapted = tuple(
+        each
+        for each in _linear(model)
+        if each.part not in frozen and (not names or any(name in each.path for name in names))
+    )
+    return Trained(adapter, _by_slots(run, model).whole, adapted, is_told=True)
+
+
+def _without_tower(found: Trained, block: Document) -> Trained:
+    """GLM-4's `freezeV` freezes what is below the tower, adapters too.
+
+    zai-org/GLM-4 3f79b54 finetune/finetune_vision.py `main`: model.transformer.vision.
+    """
+    if not is_true(block.value("freezeV")):
+        return found
+    eyes = ("vision", "projector")
+    return replace(
+        found,
+        whole=tuple(each for each in found.whole if each.part not in eyes),
+        adapted=tuple(each for each in found.adapted if each.part not in eyes),
+    )

@@ -1,0 +1,68 @@
+"""Which preference method a run trains by, and the numbers of GRPO in each dialect."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import is_number, is_whole
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.run import Run
+
+PAIRED: Final = ("dpo", "kto")
+"""Methods that compare the policy with a reference model."""
+
+
+GROUPED: Final = ("grpo", "gdpo", "rloo")
+"""Methods that compare the answers to one prompt."""
+
+
+def method(document: Document) -> str:
+    """`dpo`, `grpo`, `rloo`, `kto`, `ppo`, `rm`, `orpo`, `simpo`, or empty for other training."""
+    if document.kind in ("dpo", "grpo", "kto", "rloo"):
+        return document.kind
+    if document.kind == "reward":
+        return "rm"
+    if document.kind == "llamafactory":
+        stage, loss = document.value("stage", "sft"), document.value("pref_loss")
+        is_free = stage == "dpo" and loss in ("orpo", "simpo")
+        return str(loss) if is_free else str(stage) if stage not in ("sft", "pt") else ""
+    if document.kind == "axolotl":
+        word = str(document.value("rl") or "").lower()
+        return "dpo" if word == "ipo" else word
+    return ""
+
+
+def preferences(run: Run) -> Iterator[tuple[Document, str]]:
+    """Each document that asks for a preference method, with the method."""
+    for document in run.documents:
+        if not document.is_view and (found := method(document)):
+            yield document, found
+
+
+def trl(document: Document, key: str) -> Place | None:
+    """A key of TRL's own: at the top, or below `trl` in Axolotl's file."""
+    found = document.get(f"trl.{key}") if document.kind == "axolotl" else document.get(key)
+    return None if found is None or found.value is None else found
+
+
+def shared(document: Document, key: str) -> Place | None:
+    """A key of TrainingArguments under the dialect's own name."""
+    own = {"per_device_train_batch_size": "micro_batch_size"} if document.kind == "axolotl" else {}
+    found = document.get(own.get(key, key))
+    return None if found is None or found.value is None else found
+
+
+def is_started_by_trl(run: Run, document: Document) -> bool:
+    """Whether flags are those of `trl sft` and its like, and not of a script of one's own."""
+    launchers = (each for each in run.of("launch") if each.name == document.name)
+    return any(each.value("launcher") == "trl" for each in launchers)
+
+
+def whole(value: Any) -> int | None:
+    """A whole number of 1 or more."""
+    return value if is_whole(value) and value >= 1 else None
+
+
+def real(value: Any) -> float | None:
+    """A number, and no boolean."""
+    return float(value) if is_number(value) else None
