@@ -16,9 +16,9 @@ from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rules_for
 from tunec.compiler.lints.rule import Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.telling import check_rule
+from tunec.compiler.lints.telling import findings_of, is_elsewhere
 from tunec.compiler.requirements import Asked
-from tunec.compiler.target import Artifact, Target
+from tunec.compiler.target import Artifact
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _Judged:
     def on(self, environment: Environment) -> list[Diagnostic]:
         """What every rule finds where the files are used, in the order of rules."""
         run = self.run.moved(environment)
-        found = (each for rule in self.of_hardware for each in check_rule(rule, run))
+        found = (each for rule in self.of_hardware for each in findings_of(rule, run))
         return sorted((*self.found, *found), key=lambda each: each.id)
 
 
@@ -47,6 +47,8 @@ class Remembered:
     """By the identity of files and model, which are kept with them."""
     _software: dict[tuple[Any, ...], dict[str, str]] = field(default_factory=dict)
     """Of each target in a version, with what is named beside it."""
+    _rules: dict[tuple[Any, ...], tuple[Rule, ...]] = field(default_factory=dict)
+    """That may speak of files of some kinds, for the same versions."""
 
     def forget(self) -> None:
         """Begin with another spec."""
@@ -64,15 +66,22 @@ class Remembered:
         files = (id(each.values) for each in artifacts)
         key = (*dialect, id(facts.model), environment.world, *files)
         if key not in self._judged:
-            self._judged[key] = _judge(target, artifacts, facts.model, environment)
+            run = run_of(target, artifacts, environment)
+            rules = self._asked(run, dialect)
+            self._judged[key] = _judge(artifacts, facts.model, run, rules)
         return told_of(self._judged[key].on(environment), target, plan)
+
+    def _asked(self, run: Run, dialect: tuple[Any, ...]) -> tuple[Rule, ...]:
+        key = (*dialect, run.kinds)
+        if key not in self._rules:
+            here = (each for each in rules_for(run.kinds) if not is_elsewhere(each, run))
+            self._rules[key] = tuple(each for each in here if each.name not in EXEMPT)
+        return self._rules[key]
 
 
 def _judge(
-    target: Target, artifacts: Sequence[Artifact], model: ResolvedModel, environment: Environment
+    artifacts: Sequence[Artifact], model: ResolvedModel, run: Run, rules: Sequence[Rule]
 ) -> _Judged:
-    run = run_of(target, artifacts, environment)
-    asked = [each for each in rules_for(run.kinds) if each.name not in EXEMPT]
-    found = (each for rule in asked if not rule.hardware for each in check_rule(rule, run))
-    of_hardware = tuple(rule for rule in asked if rule.hardware)
+    found = (each for rule in rules if not rule.hardware for each in findings_of(rule, run))
+    of_hardware = tuple(rule for rule in rules if rule.hardware)
     return _Judged(artifacts, model, run, tuple(found), of_hardware)

@@ -10,7 +10,12 @@ from tunec.compiler.lints.run import Run, split_requirement
 def check_rule(rule: Rule, run: Run) -> Iterator[Diagnostic]:
     """What one rule finds in a run; nothing where it speaks of other versions."""
     if not is_elsewhere(rule, run):
-        yield from (told(rule, finding, run) for finding in rule.check(run))
+        yield from findings_of(rule, run)
+
+
+def findings_of(rule: Rule, run: Run) -> Iterator[Diagnostic]:
+    """What one rule finds in a run of the versions that it speaks of."""
+    return (told(rule, finding, run) for finding in rule.check(run))
 
 
 def is_elsewhere(rule: Rule, run: Run) -> bool:

@@ -1,18 +1,32 @@
 """Every rule: its page's examples are run, and what it says of itself is complete."""
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lint_asking import lint
-from lint_pages import examples
+from lint_asking import Answer, lint
+from lint_pages import Example, examples
 
+from tunec.compiler.gather import devices_of
+from tunec.compiler.lints import lint as linting
 from tunec.compiler.lints.index import rule, rule_names, rule_page
-from tunec.compiler.lints.rule import CONSEQUENCES
-from tunec.compiler.lints.run import split_requirement
+from tunec.compiler.lints.rule import CONSEQUENCES, Rule
+from tunec.compiler.lints.run import Run, split_requirement
+from tunec.compiler.lints.telling import check_rule
+from tunec.schemas.hardware.catalogue import cluster
 
 RULES = rule_names()
-ENGINE = {"unused-allowance"}
+
+
+@pytest.fixture
+def linted(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """Every run that is linted, as it is linted."""
+    runs: list[Run] = []
+    check = linting.check
+    monkeypatch.setattr(linting, "check", lambda run: runs.append(run) or check(run))
+    return runs
 
 
 def test_there_are_rules() -> None:
@@ -20,8 +34,24 @@ def test_there_are_rules() -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_rule_says_what_it_is(name: str) -> None:
+def test_a_page_is_true(name: str, linted: list[Run], tmp_path: Path) -> None:
     found = rule(name)
+    _says_what_it_is(found, name)
+    _has_a_heading_and_both_examples(name)
+    for number, example in enumerate(examples(name)):
+        folder = tmp_path / str(number)
+        answer = lint(folder, example.files, example.arguments)
+        if example.is_bad:
+            _yields_exactly_the_rule(found, example, answer)
+            _is_mended_by_a_safe_fix(name, example, answer, folder)
+        else:
+            _yields_none_of_it(name, example, answer)
+    assert linted
+    if not found.hardware:
+        _finds_the_same_on_all_hardware(found, linted)
+
+
+def _says_what_it_is(found: Rule, name: str) -> None:
     assert found.name == name
     assert found.consequence in CONSEQUENCES
     assert found.consumers
@@ -34,48 +64,45 @@ def test_a_rule_says_what_it_is(name: str) -> None:
         assert all(re.fullmatch(r"(>=|<=|==|!=|<)\d+(\.\d+)*(\.\*)?", each) for each in bounds)
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_a_page_has_a_heading_and_both_examples(name: str) -> None:
-    page = rule_page(name)
-    assert re.match(rf"# {name}: [^A-Z\n]?[^\n]+[^.\n]\n\n\S", page)
-    kinds = [example.is_bad for example in examples(name)]
-    assert True in kinds
-    assert False in kinds
+def _has_a_heading_and_both_examples(name: str) -> None:
+    assert re.match(rf"# {name}: [^A-Z\n]?[^\n]+[^.\n]\n\n\S", rule_page(name))
+    assert {example.is_bad for example in examples(name)} == {True, False}
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_the_bad_examples_yield_exactly_the_rule(name: str, tmp_path: Path) -> None:
-    for number, example in enumerate(each for each in examples(name) if each.is_bad):
-        folder = tmp_path / str(number)
-        answer = lint(folder, example.files, example.arguments)
-        assert set(answer.names) == {name}, f"{example.title}: {answer.names}\n{answer.err}"
-        found = rule(name)
-        for each in answer.findings:
-            assert each["labels"], "a finding has a place"
-            assert each["severity"] in (found.severity, "warning", "note")
-            assert not each["message"].endswith(".")
-        severities = {each["severity"] for each in answer.findings}
-        assert answer.code == (1 if "error" in severities else 0)
+def _yields_exactly_the_rule(found: Rule, example: Example, answer: Answer) -> None:
+    assert set(answer.names) == {found.name}, f"{example.title}: {answer.names}\n{answer.err}"
+    for each in answer.findings:
+        assert each["labels"], "a finding has a place"
+        assert each["severity"] in (found.severity, "warning", "note")
+        assert not each["message"].endswith(".")
+    severities = {each["severity"] for each in answer.findings}
+    assert answer.code == (1 if "error" in severities else 0)
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_the_good_examples_yield_none_of_it(name: str, tmp_path: Path) -> None:
-    for number, example in enumerate(each for each in examples(name) if not each.is_bad):
-        answer = lint(tmp_path / str(number), example.files, example.arguments)
-        assert name not in answer.names, example.title
-        errors = [each["id"] for each in answer.findings if each["severity"] == "error"]
-        assert errors == [], f"{example.title}: {errors}"
+def _yields_none_of_it(name: str, example: Example, answer: Answer) -> None:
+    assert name not in answer.names, example.title
+    errors = [each["id"] for each in answer.findings if each["severity"] == "error"]
+    assert errors == [], f"{example.title}: {errors}"
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_a_safe_fix_mends_the_bad_example(name: str, tmp_path: Path) -> None:
+def _is_mended_by_a_safe_fix(name: str, example: Example, before: Answer, folder: Path) -> None:
     """Whatever is offered as safe is applied, and then the rule finds nothing there any more."""
-    for number, example in enumerate(each for each in examples(name) if each.is_bad):
-        folder = tmp_path / str(number)
-        before = lint(folder, example.files, example.arguments)
-        fixes = [each["fix"] for each in before.findings if each["fix"]]
-        if not fixes or any(fix["applicability"] != "safe" for fix in fixes):
-            continue
-        after = lint(folder, {}, (*example.arguments, "--fix"))
-        assert after.names.count(name) == before.names.count(name) - len(fixes)
-        assert not any(each["id"].startswith("E01") for each in after.findings), "it still parses"
+    fixes = [each["fix"] for each in before.findings if each["fix"]]
+    if not fixes or any(fix["applicability"] != "safe" for fix in fixes):
+        return
+    after = lint(folder, {}, (*example.arguments, "--fix"))
+    assert after.names.count(name) == before.names.count(name) - len(fixes)
+    assert not any(each["id"].startswith("E01") for each in after.findings), "it still parses"
+
+
+def _finds_the_same_on_all_hardware(found: Rule, runs: list[Run]) -> None:
+    for run in runs:
+        told = [list(check_rule(found, each)) for each in _elsewhere(run)]
+        assert told[0] == told[1], "a rule that asks for hardware says so"
+
+
+def _elsewhere(run: Run) -> Iterator[Run]:
+    """The same run of eight processes on two clusters of the catalogue."""
+    for name in ("t4-x1", "h100-sxm-x8"):
+        found = cluster(name)
+        yield run.moved(replace(run.environment, cluster=found, devices=devices_of(found), world=8))
