@@ -97,6 +97,9 @@ def _unknown(extra: Extra, path: str, strange: Mapping[str, tuple[str, ...] | No
 
 
 def _schema(file: File, dialect: Dialect, schema_of: SchemaOf) -> Json | None:
+    if file.block is not None:
+        key, inside = file.block
+        return {"properties": {key: schema_of(inside(dialect))}}
     name = file.schema(dialect) if file.schema else None
     return None if name is None else schema_of(name)
 

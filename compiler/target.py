@@ -175,6 +175,11 @@ class File:
     filled: frozenset[str] | None = None
     """Where the word `auto` means "not said here": the keys that another file then fills. `auto`
     for any other key is as if the key were absent. None: `auto` is a word like any other."""
+    holds: Callable[[Json], Mapping[str, str]] | None = None
+    """The texts of other files that are within this one, by their paths."""
+    block: tuple[str, Callable[[Dialect], str]] | None = None
+    """Where no schema holds for the whole: a mapping of the file, and the schema that holds for it,
+    as for the flags of a command."""
     phrases: tuple[Phrase, ...] = ()
     """What its keys say to a spec beside the rows."""
     foreign: Callable[[Mapping[str, Json]], Iterable[tuple[str, str]]] = field(default=lambda _: ())

@@ -1,7 +1,6 @@
 """Files to documents: what each is, by its content; what it refers to; what could not be read."""
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.frontend.comments import allowances
 from tunec.compiler.frontend.faults import error
 from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
-from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.shell_references import SCRIPTS
 from tunec.compiler.lints.checkpoints import checkpoints
 from tunec.compiler.lints.document import TRAINERS, Document
@@ -20,12 +19,14 @@ from tunec.compiler.lints.folded import OPTIONS_FILE, unfolded
 from tunec.compiler.lints.formats import Parsed, hostfile, parse_text
 from tunec.compiler.lints.kinds import kind_by_class, kind_of
 from tunec.compiler.lints.leniency import as_read, of_somebody
+from tunec.compiler.lints.nearby import LONGEST, called_as, contents, is_file_name, is_written, near
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.recognition import recognised
 from tunec.compiler.lints.run import Missing, Unread
 from tunec.compiler.lints.shipped_engines import as_shipped, is_shipped
 from tunec.compiler.lints.views import undashed, views
-from tunec.compiler.target import File, Target
+from tunec.compiler.read import WRONG_SHAPE
+from tunec.compiler.target import File, Json, Target
 from tunec.schemas.source import Span
 
 _MOST_FOLLOWED: Final = 64
@@ -36,8 +37,6 @@ _COMPANIONS: Final = ("data_backend_config", "lycoris_config")
 that it runs in."""
 _LYCORIS: Final = frozenset({"algo", "linear_alpha"})
 """Keys of a LyCORIS file (SimpleTuner's lycoris_config), of which no program has a table."""
-_LONGEST: Final = 500
-"""Characters of a file's name."""
 _REFERENCES: Final = (
     *("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config"),
     "training_args.deepspeed",
@@ -74,6 +73,8 @@ class _Reader:
     """Of files with a fault of their syntax, also where nothing could be read."""
     allowed: list[Allowance] = field(default_factory=list)
     seen: set[Path] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    """Texts of files that are within another one."""
     followed: int = 0
 
     def file(self, path: Path) -> None:
@@ -101,30 +102,41 @@ class _Reader:
             self.texts[name] = (
                 str(content, "utf-8", "replace") if isinstance(content, bytes) else content
             )
-        for each in parsed:
+        for each in parsed if parsed and parsed[0].text not in self.held else ():
             self.sources[name] = each.text
             self._document(name, each, path)
         if parsed and parsed[0].format != "json":
             root = parsed[0].root if parsed[0].format == "yaml" else None
             self.allowed += allowances(parsed[0].text, name, root)
 
+    def _held(self, name: str, document: Json, holds: Callable[[Json], Mapping[str, str]]) -> None:
+        """Read the files that are within another one, but for those that were read already."""
+        try:
+            texts = holds(document)
+        except WRONG_SHAPE:
+            return
+        for inner, text in texts.items():
+            if text not in self.sources.values():
+                self.text(f"{name}/{inner}", text)
+                self.held.add(text)
+
     def _hosts(self, launcher: Document, path: Path) -> None:
         """Read the hostfile that a launcher names; it passes over one that is not there."""
         named = launcher.get("hostfile") if launcher.kind == "launch" else None
-        if named is None or not isinstance(named.value, str) or len(named.value) > _LONGEST:
+        if named is None or not isinstance(named.value, str) or len(named.value) > LONGEST:
             return
-        for each in _near(Path(named.value), path):
+        for each in near(Path(named.value), path):
             try:
                 content = read_bytes(each)
             except Unreadable:
                 continue
             if each.resolve() not in self.seen:
                 self.seen.add(each.resolve())
-                name = str(_called_as(each, path))
+                name = str(called_as(each, path))
                 self._document(name, hostfile(name, content.decode("utf-8", "replace")))
             return
         is_here = not Path(named.value).is_absolute()  # others lie on the cluster
-        if is_here and not _is_written(launcher, Path(named.value).name):
+        if is_here and not is_written(launcher, Path(named.value).name):
             self.missing.append(Missing(named, named.value, "there is no such file"))
 
     def _companions(self, document: Document, path: Path) -> None:
@@ -132,7 +144,7 @@ class _Reader:
             at = document.get(key)
             if document.format == "shell" or at is None or not isinstance(at.value, str):
                 continue
-            if _is_file_name(at.value) and next(_contents(Path(at.value), path), None):
+            if is_file_name(at.value) and next(contents(Path(at.value), path), None):
                 self._follow(at, path)
 
     def _document(self, name: str, parsed: Parsed, path: Path | None = None) -> None:
@@ -150,6 +162,9 @@ class _Reader:
             self._of_nobody(name, parsed, path)
             return
         target, file, kind = known
+        if file.holds is not None:
+            self._held(name, plain(parsed.root), file.holds)
+            return
         root = self._unfolded(name, parsed, path) if kind in TRAINERS else parsed.root
         root, paths = undashed(root) if kind == "simpletuner" else (root, {})
         document = Document(
@@ -174,8 +189,8 @@ class _Reader:
             self._hosts(document, path)
             self._companions(document, path)
             if kind in TRAINERS:
-                for folder, node in checkpoints(document, partial(_near, path=path)):
-                    called = str(_called_as(folder, path))
+                for folder, node in checkpoints(document, partial(near, path=path)):
+                    called = str(called_as(folder, path))
                     self.documents.append(Document(called, "checkpoint", "folder", "", node))
 
     def _of_nobody(self, name: str, parsed: Parsed, path: Path | None) -> None:
@@ -221,9 +236,9 @@ class _Reader:
         """A trainer's keys, with the mappings that it is given as text, or by a file's name."""
 
         def read(node: Node) -> str | None:
-            if path is None or not _is_file_name(node.value):
+            if path is None or not is_file_name(node.value):
                 return None
-            found = next(_contents(Path(node.value), path), None)
+            found = next(contents(Path(node.value), path), None)
             if found is None:
                 document = Document(name, "script", parsed.format, parsed.text, parsed.root)
                 place = Place(document, OPTIONS_FILE, node)
@@ -243,23 +258,13 @@ class _Reader:
             self._follow(each, path)
 
     def _follow(self, place: Any, path: Path) -> None:
-        for each, content in _contents(Path(place.value), path):
+        for each, content in contents(Path(place.value), path):
             if self.followed < _MOST_FOLLOWED:
                 self.followed += 1
-                self._content(_called_as(each, path), content)
+                self._content(called_as(each, path), content)
             return
-        if not _is_written(place.document, Path(place.value).name):
+        if not is_written(place.document, Path(place.value).name):
             self.missing.append(Missing(place, str(place.value), "there is no such file"))
-
-
-def _is_written(script: Document, name: str) -> bool:
-    """Whether a script sends something to a file of that name before it starts the program."""
-    return script.format == "shell" and f"> {name}" in script.text.replace("./", "")
-
-
-def _called_as(found: Path, by: Path) -> Path:
-    """A file that another one names: from the working directory, as that one is called."""
-    return found if by.is_absolute() else Path(os.path.relpath(found))
 
 
 def read_files(
@@ -299,7 +304,7 @@ def read_texts(
         reader.text(name, text)
     for document in list(reader.documents):
         for place in _references(document):
-            if not document.is_view and not _is_among(place.value, texts):
+            if not document.is_view and not _is_among(place.value, reader.sources):
                 reader.missing.append(Missing(place, str(place.value), "there is no such file"))
     return _finished(reader)
 
@@ -347,7 +352,7 @@ def _deepspeed_file(target: Target) -> File | None:
 def _named(document: Document, parsed: Parsed) -> Iterator[Place]:
     """The files that a script names."""
     for key, file, span in parsed.references:
-        if key not in _REFERENCES and _is_file_name(file):
+        if key not in _REFERENCES and is_file_name(file):
             yield Place(document, key, Node(span, value=file))
 
 
@@ -363,28 +368,8 @@ def _listed(parsed: Parsed) -> Parsed:
 def _references(document: Document) -> Iterator[Any]:
     for key in _REFERENCES:
         place = document.get(key)
-        if place is not None and isinstance(place.value, str) and _is_file_name(place.value):
+        if place is not None and isinstance(place.value, str) and is_file_name(place.value):
             yield place
-
-
-def _is_file_name(text: str) -> bool:
-    is_path = text.endswith((".json", ".yaml", ".yml")) and not set("{=") & set(text)
-    return is_path and len(text) < _LONGEST
-
-
-def _near(wanted: Path, path: Path) -> Iterator[Path]:
-    """Beside the file that names it, in the directories around that, where the command runs."""
-    yield from (folder / wanted for folder in path.resolve().parents)
-    yield wanted
-
-
-def _contents(wanted: Path, path: Path) -> Iterator[tuple[Path, bytes]]:
-    """The files of that name that can be read, nearest first."""
-    for each in [wanted] if wanted.is_absolute() else _near(wanted, path):
-        try:
-            yield each, read_bytes(each)
-        except Unreadable:
-            continue
 
 
 def _unreadable(path: Path, why: str) -> Diagnostic:

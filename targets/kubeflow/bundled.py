@@ -18,13 +18,21 @@ def _is_bundle(document: Json) -> bool:
     return str(document.get("metadata", {}).get("name", "")).endswith(_SUFFIX)
 
 
-BUNDLE_YAML: Final = File("bundle.yaml", "yaml", (), _is_bundle, when=in_no_plan)
+def _texts(document: Json) -> Mapping[str, str]:
+    """The files by their paths, which `key_of` made keys."""
+    held = document.get("data") or {}
+    return {str(key).replace(_SLASH, "/"): text for key, text in held.items()}
+
+
+BUNDLE_YAML: Final = File("bundle.yaml", "yaml", (), _is_bundle, when=in_no_plan, holds=_texts)
 """No row writes it: it holds the texts of the others."""
+
+_SLASH: Final = "__"
 
 
 def key_of(path: str) -> str:
     """A path as a key, which has no slashes (kubernetes ConfigMap `data`); see `unpacked`."""
-    return path.replace("/", "__")
+    return path.replace("/", _SLASH)
 
 
 def bundle_yaml(plan: Plan, texts: Mapping[str, str]) -> Artifact:

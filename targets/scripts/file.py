@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.target import Entry, File, Json
+from tunec.compiler.target import Dialect, Entry, File, Json
 from tunec.targets.scripts.blocks import Check, below
 from tunec.targets.scripts.command import FLAGS, Style, parser, renderer, starting
 from tunec.targets.scripts.script import script_row
@@ -49,8 +49,9 @@ def command_file(
     recognise: Callable[[Json], bool],
     check: Check = lambda _plan, _dialect: (),
     names: tuple[str, ...] = (),
+    schema: Callable[[Dialect], str] | None = None,
 ) -> File:
-    """A script as a file of a target."""
+    """A script as a file of a target; `schema` is that of its flags, where it knows every one."""
     return File(
         name,
         _FORMAT,
@@ -60,4 +61,5 @@ def command_file(
         parse=parser(style),
         check=check,
         names=names,
+        block=None if schema is None else (FLAGS, schema),
     )

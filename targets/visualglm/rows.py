@@ -4,11 +4,13 @@ With `--deepspeed_config` the file wins over the flags for precision, micro batc
 learning rate and weight decay (sat/arguments.py `get_args`), so that the flags leave these out.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.plan import Plan, training_data
-from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, named, same
+from tunec.compiler.target import ALWAYS, Entry, Json, constant, fixed, in_no_plan, named, same
+from tunec.targets.read_only import observed
 from tunec.targets.scripts.script import started
 
 SCRIPT: Final = "finetune_visualglm.py"
@@ -91,6 +93,22 @@ def _read_adapter(found: Mapping[str, Json]) -> Mapping[str, Any]:
     return {"adapter.kind": "lora", "quantization.format": "nf4"} if found["use_qlora"] else {}
 
 
+_LAYERS: Final = "layer_range"
+_SOME: Final = re.compile(re.escape(TARGETS).replace(re.escape(r"\d+"), r"\((\d+(?:\|\d+)*)\)"))
+
+
+def _write_layers(plan: Plan) -> Mapping[str, Json]:
+    found = _SOME.fullmatch(str(plan.adapter.targets))
+    return {} if found is None else {_LAYERS: [int(each) for each in found[1].split("|")]}
+
+
+def _read_layers(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """The layers that are named, and not those between them."""
+    said = found[_LAYERS]
+    layers = "|".join(str(each) for each in (said if isinstance(said, list) else [said]))
+    return {"adapter.targets": TARGETS.replace(r"\d+", f"({layers})")}
+
+
 def _quantized(plan: Plan) -> bool:
     return plan.quantization.format != "none"
 
@@ -106,7 +124,14 @@ _ADAPTER: Final = (
     same("lora_rank", "adapter.rank", f"{FILE} `add_model_specific_args`", absent=((ALWAYS, 10),)),
     fixed("adapter.alpha", 1.0, f"{_MIXIN}: lora_alpha is its default, 1"),
     fixed("adapter.dropout", 0.0, f"{_MIXIN}: lora_dropout is its default, 0"),
-    fixed("adapter.targets", TARGETS, f"{_MIXIN}: every layer without --layer_range"),
+    Entry(
+        (_LAYERS,),
+        ("adapter.targets",),
+        _write_layers,
+        _read_layers,
+        f"{_MIXIN}: every layer without it",
+        absent=((ALWAYS, {"adapter.targets": TARGETS}),),
+    ),
     fixed("adapter.bias", "none", _MIXIN),
     fixed("adapter.rslora", value=False, source=_MIXIN),
     fixed("adapter.dora", value=False, source=_MIXIN),
@@ -254,6 +279,56 @@ _SCHEDULE: Final = (
 )
 
 
+# ── without a file for the engine ────────────────────────────────────────────────────────────────
+
+_FILE: Final = "deepspeed_config"
+_ENGINE: Final = ("batch-size", "gradient-accumulation-steps", "lr", "weight-decay", "zero-stage")
+_BETA2: Final[Mapping[int, float]] = {0: 0.999, 1: 0.95, 2: 0.95}
+"""By stage: AdamW of training/deepspeed_zero0.json with its own betas, and of the others."""
+
+
+def _read_engine(found: Mapping[str, Json]) -> Mapping[str, Any]:
+    """What the flags make of the file of their stage; there is none of stage 3.
+
+    ZeRO is taken to be in fp16 where neither precision is named.
+    """
+    stage = found.get("zero-stage", 0)
+    if found.get(_FILE) is not None or stage not in _BETA2:
+        return {}
+    is_half = found.get("fp16") is True or (stage > 0 and found.get("bf16") is not True)
+    compute = "fp16" if is_half else "bf16" if found.get("bf16") is True else "fp32"
+    buckets = {"zero.reduce_bucket": 40_000_000, "zero.allgather_bucket": 100_000_000}
+    return {
+        "precision.compute": compute,
+        "batch.micro": found.get("batch-size", 4),
+        "batch.accumulation": found.get("gradient-accumulation-steps", 1),
+        "optimizer.name": "adamw",
+        "optimizer.learning_rate": found.get("lr", 1e-4),
+        "optimizer.weight_decay": found.get("weight-decay", 0.01),
+        "optimizer.beta1": 0.9,
+        "optimizer.beta2": _BETA2[stage],
+        "optimizer.epsilon": 1e-8,
+        "optimizer.max_grad_norm": 0.1,
+        "zero.stage": stage,
+        **(buckets if stage else {}),
+    }
+
+
+_WITHOUT_FILE: Final = observed(
+    (_FILE, *_ENGINE, "fp16", "bf16"),
+    (
+        *("precision.compute", "batch.micro", "batch.accumulation", "optimizer.name"),
+        *("optimizer.learning_rate", "optimizer.weight_decay", "optimizer.beta1"),
+        *("optimizer.beta2", "optimizer.epsilon", "optimizer.max_grad_norm", "zero.stage"),
+        *("zero.reduce_bucket", "zero.allgather_bucket"),
+    ),
+    _read_engine,
+    f"{_ARGUMENTS} `get_args`; {SAT} training/deepspeed_zero0.json, deepspeed_zero1.json, "
+    "deepspeed_zero2.json",
+    when=in_no_plan,
+)
+
+
 # ── what surrounds the loop ──────────────────────────────────────────────────────────────────────
 
 _RUN: Final = (
@@ -296,11 +371,11 @@ _RUN: Final = (
         absent=((ALWAYS, ("tensorboard",)),),
     ),
     constant("skip-init", value=True, source=f"{FILE}: the weights are read afterwards"),
-    constant("deepspeed_config", "ds_config.json", f"{_ARGUMENTS} `get_args`"),
+    constant(_FILE, "ds_config.json", f"{_ARGUMENTS} `get_args`"),
     fixed("parallel.engine", "deepspeed", f"{_TRAINING}: 'only support training with deepspeed'"),
 )
 
-FLAGS: Final = (*_DATA, *_ADAPTER, *_SCHEDULE, *_RUN)
+FLAGS: Final = (*_DATA, *_ADAPTER, *_SCHEDULE, _WITHOUT_FILE, *_RUN)
 TEXT: Final = frozenset({"train-data", "valid-data", "save", "split", "deepspeed_config"})
 
 

@@ -120,6 +120,7 @@ TARGET: Final = Target(
             passing("max_source_length"),
             checked(NAME, _ENTRIES, BLOCK, schema),
             names=(f"{BLOCK}.deepspeed_config",),
+            schema=schema,
         ),
         _engine(),
     ),

@@ -377,3 +377,28 @@ def test_hardware_is_named_from_where_the_spec_lies(tmp_path, monkeypatch):
     spec = spec_of_files([Path("sft.yaml")], asking)
     assert spec.ok, [each.message for each in spec.diagnostics]
     assert load_text(spec.text, base=Path("below")).spec.hardware == "../mine.yaml"
+
+
+def test_the_files_within_a_clusters_bundle_are_read(tmp_path):
+    """The manifests alone are enough: the ConfigMap among them holds the trainer's files."""
+    spec = {
+        "tunec": 1,
+        "model": "llama-3.2-1b",
+        "method": {"lora": {"rank": 4}},
+        "data": {"train": "org/set", "sequence": 512},
+        "hardware": "h100-x8-n2",
+        "train": {"epochs": 2, "learning_rate": 3e-5},
+        "targets": ["trl", "kubeflow"],
+        "pin": {"zero.stage": 2},
+    }
+    first = compiled(load_mapping(spec))
+    paths = written(first, tmp_path)
+    manifests = [path for path in paths if path.parent.name == "kubeflow"]
+    assert {path.name for path in manifests} >= {"trainjob.yaml", "bundle.yaml"}
+    found = specified(manifests, spec)
+    assert found.ok, [each.message for each in found.diagnostics]
+    assert "not carried over" not in found.text
+    again = values_of(compiled(load_text(found.text)))
+    for file, values in values_of(first).items():
+        if file != BUNDLE:
+            assert resolved(again[file], values) == values, file
