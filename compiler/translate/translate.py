@@ -233,7 +233,9 @@ def _not_carried(
     sources: Sources, asked: Sequence[Asked], written: Mapping[str, Written]
 ) -> Iterator[Diagnostic]:
     """What the files say and none of the targets can be told: other programs of the run are."""
-    said = frozenset(slot for each in written.values() for slot in each.said | each.covered)
+    covered = frozenset(slot for each in written.values() for slot in each.covered)
+    said = frozenset(slot for each in written.values() for slot in each.said)
+    said |= covered & sources.idle
     tables = [target for target, _ in asked]
     values_of = sources.known.values
     left = [

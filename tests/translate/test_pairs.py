@@ -114,8 +114,9 @@ def test_without_help_nothing_known_is_lost_and_nothing_is_invented(one, other):
             return
         documents = {each.name: found_plain(each.values) for each in result.artifacts[target.name]}
         for each in read(target, documents, Version(target.latest)):
-            if each.rank is Rank.OBSERVED and each.slot in said - of_launcher(plan):
-                assert unordered(each.slot, each.value) == unordered(each.slot, plan[each.slot])
+            if each.rank is Rank.OBSERVED and each.slot in said:
+                is_kept = unordered(each.slot, each.value) == unordered(each.slot, plan[each.slot])
+                assert is_kept or (each.slot in of_launcher(plan) and is_told(each.slot, result))
 
     holds()
 
@@ -123,6 +124,12 @@ def test_without_help_nothing_known_is_lost_and_nothing_is_invented(one, other):
 def unordered(slot, value):
     """A value as it counts: variables of the environment have no order."""
     return dict(value) if slot == "launch.environment" else value
+
+
+def is_told(slot, result):
+    """Whether a warning says that the new files leave a slot to another program."""
+    told = [each.message for each in result.diagnostics if each.id == "not-carried-over"]
+    return any(f"{slot} " in message for message in told)
 
 
 def of_launcher(plan):
