@@ -111,8 +111,7 @@ class Phrase:
 
     keys: tuple[str, ...]
     say: Callable[[Mapping[str, Json]], Mapping[str, Any]]
-    """The words for the keys that were found, by the slot or the field of `train` that they are
-    for."""
+    """The words for the keys that were found, each by its slot or field of `train`."""
     source: str
     """Repository, version and symbol where the consumer defines the keys."""
     beside: tuple[str, ...] = ()

@@ -25,6 +25,8 @@ class Sibling(Shape):
 
     config: dict[str, Any] = {}
     """Where it differs from the card's."""
+    stored_dtype: Literal["bf16", "fp16", "fp32"] | None = None
+    """The dtype of these weights, where it is another one than the card's."""
     source: str = ""
 
 
@@ -33,8 +35,8 @@ class ModelCard(Shape):
 
     What is said of modules holds for siblings too: config, processor, components, parameters, LoRA
     targets, the maker's extras, SimpleTuner's family. So does a refused precision, since what was
-    trained further keeps the ranges of its activations, and the stored dtype. `repo`, the aliases
-    and a SimpleTuner flavour name the card's own weights alone.
+    trained further keeps the ranges of its activations, and the stored dtype unless a sibling says
+    another. `repo`, the aliases and a SimpleTuner flavour name the card's own weights alone.
     """
 
     name: str

@@ -129,8 +129,12 @@ def _read(stem: str) -> ModelCard:
 
 @lru_cache(maxsize=256)
 def _of_weights(stem: str, weights: str) -> ModelCard:
-    """A card with the config of these weights, a repository in lower case."""
+    """A card with the config and the dtype of these weights, a repository in lower case."""
     found = _read(stem)
     named = (each for name, each in found.siblings.items() if name.lower() == weights)
-    own = next((each.config for each in named), {})
-    return found.model_copy(update={"config": {**found.config, **own}}) if own else found
+    own = next(named, None)
+    if own is None or not (own.config or own.stored_dtype):
+        return found
+    stored = own.stored_dtype or found.stored_dtype
+    update = {"config": {**found.config, **own.config}, "stored_dtype": stored}
+    return found.model_copy(update=update)

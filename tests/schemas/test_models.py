@@ -82,9 +82,11 @@ def test_an_alias_resolves_in_any_case(alias):
 def test_other_weights_say_where_their_config_differs():
     for name in card_names():
         for each in card(name).siblings.values():
-            assert bool(each.config) == bool(each.source)
+            assert bool(each.config or each.stored_dtype) == bool(each.source)
     assert card("Qwen/Qwen2.5-7B").config["max_position_embeddings"] == 131072
     assert card("qwen/QWEN2.5-7B-instruct").config["max_position_embeddings"] == 32768
+    assert card("google/gemma-2-9b").stored_dtype == "fp32"
+    assert card("google/gemma-2-9b-it").stored_dtype == "bf16"
 
 
 def test_a_name_that_two_cards_share_by_its_last_part_stands_for_neither(monkeypatch):
