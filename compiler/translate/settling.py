@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from posixpath import normpath
 from typing import Any, Final
 
 from tunec.compiler.driver import Planned, emit_for, plan, written
@@ -31,6 +32,8 @@ _FOLLOWING: Final = frozenset(
 )
 """Slots that go with the model and the hardware, which the spec names."""
 _SCRIPT: Final = "launch.script"
+_PATHS: Final = ("data.train", "data.evaluation")
+"""Slots that a plan has without `./` at their beginning."""
 _UNREACHED: Final = object()
 
 
@@ -163,7 +166,7 @@ def _is_met(planned: Planned, slot: str, value: Any, asked: Sequence[Asked]) -> 
     Where the plan leaves it to the targets, their files tell.
     """
     found = _decided(planned, slot)
-    if found in (value, _UNREACHED):
+    if found in (value, _UNREACHED) or (slot in _PATHS and found == normpath(str(value))):
         return True
     if slot == _SCRIPT and isinstance(found, str):
         return found.startswith(f"{value} ")  # the trainer's own program, given its file
