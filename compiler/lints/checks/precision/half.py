@@ -46,7 +46,7 @@ def bf16_model_in_fp16(run: Run) -> Iterator[Finding]:
     if computed is None or computed.value != "fp16" or place is None:
         return
     path = (run.model_name or "") if model is None else model.path
-    if model is not None and model.stored_dtype != "bf16":
+    if model is not None and model.stored_dtype != "bf16" and not _OVERFLOWS.search(path):
         return
     if model is not None or _T5.fullmatch(path):
         asked = (each for each in run.each("trainer", "fp16") if str(each.value).lower() == "true")
