@@ -107,7 +107,6 @@ def test_trl_takes_what_its_script_joins(train, more, target):
         (TWICE, "", "llama-cookbook", "is given one path"),
         (TWICE, "", "glm4", "is given one path"),
         (TWICE, "", "minicpm-v", "is given one path"),
-        (TWICE, "", "simpletuner", "one folder of pictures"),
     ],
 )
 def test_what_a_target_does_not_join_is_refused(train, more, target, said):
@@ -124,3 +123,16 @@ def test_what_a_target_does_not_join_is_refused(train, more, target, said):
 def test_a_later_release_is_offered_where_it_joins_them():
     found = compiled("[org/one, org/two]", "trl@0.17")
     assert (faults(found)["E0901"].help or "").startswith("use trl 0.22.2 or later")
+
+
+def test_more_folders_of_pictures_than_simpletuner_is_given_are_refused():
+    many = ", ".join(f"folder-{at}" for at in range(20))
+    text = SPEC.format(train=f"[{many}]", target="simpletuner", more="")
+    spec = text.replace("llama-3.1-8b", "sdxl-base-1.0").replace(
+        "sequence: 1024", "resolution: 512"
+    )
+    found = compile_spec(load_text(spec), [REGISTRY.resolve("simpletuner", {})])
+    told = [each for each in found.diagnostics if each.severity == "error"]
+    assert [each.id for each in told] == ["E0901"]
+    assert "cannot say data.more" in told[0].message
+    assert told[0].primary.span.line == 4
