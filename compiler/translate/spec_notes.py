@@ -27,7 +27,7 @@ from tunec.compiler.translate.leftovers import MEETING, hidden
 from tunec.compiler.translate.phrases import foreign
 from tunec.compiler.translate.settling import Settled
 from tunec.compiler.translate.sources import Sources, not_understood, slots_of
-from tunec.compiler.translate.translate import assumed, is_named
+from tunec.compiler.translate.translate import assumed, is_named, leaving
 from tunec.schemas.source import Path
 
 _LEFT: Final = "not-carried-over"
@@ -135,7 +135,7 @@ def _dropped(each: Dropped, sources: Sources) -> Diagnostic:
         return not_understood(
             f"{at.path} {value} cannot be said in a spec",
             (at.key_label("would be dropped"),),
-            f"give {options}, or leave it behind with {_without(at.path)}",
+            f"give {options}, or leave it behind with {leaving(at.path)}",
             (each.reason,),
         )
     return Diagnostic(
@@ -144,7 +144,7 @@ def _dropped(each: Dropped, sources: Sources) -> Diagnostic:
         f"the spec does not say {at.path} {value}",
         (at.key_label("left behind"),),
         (each.reason,),
-        help=f"see that the new run has it, or be rid of this by {_without(at.path)}",
+        help=f"see that the new run has it, or be rid of this by {leaving(at.path)}",
     )
 
 
@@ -167,13 +167,8 @@ def _foreign(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]
                 f"{at.path} means more than the spec says",
                 (at.key_label("the name alone is carried over"),),
                 (why,),
-                help=f"bring the data into that form, or be rid of this by {_without(at.path)}",
+                help=f"bring the data into that form, or be rid of this by {leaving(at.path)}",
             )
-
-
-def _without(key: str) -> str:
-    """The option that leaves a key behind; one that looks like an option is tied to it."""
-    return f"--without={key}" if key.startswith("-") else f"--without {key}"
 
 
 def _unread(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:
@@ -183,7 +178,7 @@ def _unread(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:
             found = not_understood(
                 f"{each.path} is named here, and cannot be read: {each.why}",
                 (each.place.label("named here"),),
-                f"give the file, or go without it by {_without(each.place.path)}",
+                f"give the file, or go without it by {leaving(each.place.path)}",
             )
             is_on_machines = each.place.path.rpartition(".")[2] in MEETING
             yield replace(found, id=_LEFT, severity="warning") if is_on_machines else found
@@ -193,7 +188,7 @@ def _unread(sources: Sources, without: Collection[str]) -> Iterator[Diagnostic]:
                 yield not_understood(
                     f"the value of {key} is known only when {document.name} runs",
                     (Label("in this script", document.start(), key),),
-                    f"leave it behind with {_without(key)}",
+                    f"leave it behind with {leaving(key)}",
                 )
 
 

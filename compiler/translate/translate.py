@@ -1,5 +1,6 @@
 """translate: the files of one run in the words of other targets, or every reason why not."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -177,7 +178,7 @@ def _left_behind(
     for name in sorted(without):
         if not any(is_named(path, {name}) for path in rest):
             yield not_understood(
-                f"--without {name} names no key that would be left behind",
+                f"{leaving(name)} names no key that would be left behind",
                 (),
                 "drop the option, or name the key as the message about it does",
             )
@@ -192,8 +193,8 @@ def _uncarried(sources: Sources, taken: frozenset[str]) -> Iterator[tuple[str, D
                 not_understood(
                     f"{place.path} {shown(place.value)} has no counterpart",
                     (place.key_label("would be dropped"),),
-                    f"{_settled(place)}take it out of the file, or leave it behind with --without "
-                    f"{place.path}",
+                    f"{_settled(place)}take it out of the file, or leave it behind with "
+                    f"{leaving(place.path)}",
                 ),
             )
     for missing in sources.run.missing:
@@ -202,7 +203,7 @@ def _uncarried(sources: Sources, taken: frozenset[str]) -> Iterator[tuple[str, D
             not_understood(
                 f"{missing.path} is named here, and cannot be read: {missing.why}",
                 (missing.place.label("named here"),),
-                f"give the file, or go without it by --without {missing.place.path}",
+                f"give the file, or go without it by {leaving(missing.place.path)}",
             ),
         )
     for document in sources.run.documents:
@@ -213,7 +214,7 @@ def _uncarried(sources: Sources, taken: frozenset[str]) -> Iterator[tuple[str, D
                     f"{key} has no counterpart, and its value is known only when "
                     f"{document.name} runs",
                     (Label("in this script", document.start(), key),),
-                    f"take it out of the script, or leave it behind with --without {key}",
+                    f"take it out of the script, or leave it behind with {leaving(key)}",
                 ),
             )
 
@@ -222,6 +223,12 @@ def _settled(place: Place) -> str:
     """How the slots of a key can be given, where there are any."""
     slots = dict.fromkeys(slots_of(place.document, place.path))
     return f"give {' '.join(f'--set {slot}=VALUE' for slot in slots)}, " if slots else ""
+
+
+def leaving(key: str) -> str:
+    """The option that leaves a key behind, for a shell; a key like an option is tied to it."""
+    word = shlex.quote(key)
+    return f"--without={word}" if key.startswith("-") else f"--without {word}"
 
 
 def is_named(path: str, names: Iterable[str]) -> bool:
