@@ -18,7 +18,8 @@ from tunec.compiler.passes.contract import Outcome, Scribe, model, slot, spec
 from tunec.schemas.models.architecture import Architecture, Module
 from tunec.schemas.spec import Lora
 
-_ATTENTION = re.compile(r"attn|attention")
+_ATTENTION = re.compile(r"attn|attention(?!s\.)")
+"""A UNet's `attentions` hold their feed-forward as well (diffusers 0.42.1 unet_2d_blocks.py)."""
 _NOT_ADAPTED = re.compile(r"\b(router|gate|shared_expert_gate)$")
 """Routers choose experts; adapting one changes which experts a token meets."""
 
