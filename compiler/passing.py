@@ -67,16 +67,17 @@ def placed_alone(
     named = tuple(file for file in files if extra.path.startswith(f"{file.name}."))
     path = extra.path.removeprefix(f"{named[0].name}.") if named else extra.path
     asked = named or files
+    paths = {file.name: _in_block(file, path) for file in asked}
     for file in asked:
         for entry in file.entries:
-            if entry.holds_in(dialect) and not entry.yields and _speaks_of(entry, path):
+            if entry.holds_in(dialect) and not entry.yields and _speaks_of(entry, paths[file.name]):
                 return _decided(extra, file, entry)
     schemas = {file.name: _schema(file, dialect, schema_of) for file in asked}
     known = {name: each for name, each in schemas.items() if each is not None}
-    strange = {name: _stranger(each, path) for name, each in known.items()}
+    strange = {name: _stranger(each, paths[name]) for name, each in known.items()}
     fitting = [name for name, found in strange.items() if found is None]
     if len(fitting) == 1:
-        return Placed(extra, fitting[0], path)
+        return Placed(extra, fitting[0], paths[fitting[0]])
     if fitting:
         how = f"name the file: `extra: {{{extra.owner}: {{{fitting[0]}: ...}}}}`"
         return _fault(extra, f"{joined(fitting, 'and')} both have this key", how)
@@ -84,6 +85,12 @@ def placed_alone(
         names = joined(schemas, "and")
         return _fault(extra, f"no schema of {names} is known, which the key could be checked by")
     return _unknown(extra, path, strange)
+
+
+def _in_block(file: File, path: str) -> str:
+    """A key as the file has it: one of its block may be said without the block's name."""
+    block = file.block[0] if file.block else ""
+    return path if not block or path.startswith(f"{block}.") else f"{block}.{path}"
 
 
 def _unknown(extra: Extra, path: str, strange: Mapping[str, tuple[str, ...] | None]) -> Diagnostic:

@@ -115,7 +115,12 @@ TARGET: Final = Target(
     releases=(VERSION,),
     files=(
         command_file(
-            NAME, _ENTRIES, STYLE, passing(*_MARKS), checked(NAME, _ENTRIES, BLOCK, schema)
+            NAME,
+            _ENTRIES,
+            STYLE,
+            passing(*_MARKS),
+            checked(NAME, _ENTRIES, BLOCK, schema),
+            schema=schema,
         ),
     ),
     cannot=_CANNOT,

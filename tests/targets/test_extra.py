@@ -171,3 +171,31 @@ def test_rows_are_packed_by_the_strategy_that_is_passed_through(strategy, rows, 
     assert result.ok, [each.message for each in result.diagnostics]
     said = result.planned.ledger.winner("schedule.steps").reason
     assert f"{rows} rows ({strategy}" in said
+
+
+COOKBOOK = """\
+tunec: 1
+model: meta-llama/Llama-3.2-1B
+method: lora
+data: {{train: samples.py, samples: 20, sequence: 512}}
+hardware: a100-80g-x1
+extra: {{llama-cookbook: {extra}}}
+"""
+
+
+@pytest.mark.parametrize("extra", ["{use_profiler: true}", "{flags: {use_profiler: true}}"])
+def test_a_flag_is_passed_through_by_its_name(extra):
+    """llama-cookbook 0.0.5.post1 configs/training.py `train_config.use_profiler`."""
+    text = COOKBOOK.format(extra=extra)
+    result = compile_spec(load_text(text), [TARGETS.resolve("llama-cookbook")])
+    assert result.ok, [each.message for each in result.diagnostics]
+    (script,) = result.artifacts["llama-cookbook"]
+    assert "--use_profiler True" in script.text
+
+
+def test_a_flag_that_no_class_has_is_refused():
+    text = COOKBOOK.format(extra="{use_profilers: true}")
+    result = compile_spec(load_text(text), [TARGETS.resolve("llama-cookbook")])
+    (fault,) = [each for each in result.diagnostics if each.severity == "error"]
+    assert "finetuning.sh of this release has no `use_profilers`" in fault.message
+    assert fault.help == "did you mean `use_profiler`?"
