@@ -22,7 +22,7 @@ from tunec.compiler.target import Artifact, Dialect, Entry, File, Json, Target, 
 from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator, ValidationError
 
 _SCHEMAS: Final = Path(tunec.schemas.__file__).parent / "json"
 Emitted = tuple[tuple[Artifact, ...], tuple[Diagnostic, ...]]
@@ -54,16 +54,26 @@ def emit(
     drafts = [each for each in every if not missing & {each.file.name, each.file.part_of}]
     drafts, refusals = _passed_through(target, plan, dialect, drafts, header)
     artifacts = tuple(draft.artifact for draft in drafts)
+    unsaid = (*_losses(target, plan, version, drafts), *_unsaid(target, plan, version, drafts))
     found = [
         *(_left_out(draft, plan) for draft in every if draft.is_left_out),
-        *_losses(target, plan, version, drafts),
-        *_unsaid(target, plan, version, drafts),
+        *unsaid,
         *refusals,
-        *(fault for draft in drafts for fault in draft.faults),
+        *(fault for draft in drafts for fault in _own_faults(draft, unsaid, dialect)),
         *(fault for draft in drafts for fault in draft.file.check(plan, dialect)),
         *target.check(plan, version),
     ]
     return artifacts, tuple(dict.fromkeys(found))
+
+
+def _own_faults(
+    draft: "Draft", unsaid: Iterable[Diagnostic], dialect: Dialect
+) -> Iterator[Diagnostic]:
+    """The faults of a file, without those at keys that would have held what it cannot say."""
+    slots = {each.primary.path for each in unsaid if each.primary}
+    rows = (row for row in rows_of(draft.file, dialect) if slots.intersection(row.slots))
+    keys = {key for row in rows for key in row.keys} if draft.faults and slots else set()
+    yield from (each for each in draft.faults if not each.primary or each.primary.path not in keys)
 
 
 def _passed_through(
@@ -316,7 +326,7 @@ def invalid(file: File, values: Json, dialect: Dialect) -> Iterator[Diagnostic]:
     if name is None or _is_valid(values, name):
         return
     for fault in validator(name).iter_errors(values):
-        path = ".".join(str(part) for part in fault.absolute_path)
+        path = ".".join(str(part) for part in (*fault.absolute_path, *_absent(fault)))
         if fault.instance == FILLED and path in (file.filled or ()):
             continue  # the trainer puts a number there before the reader sees it
         yield Diagnostic(
@@ -326,6 +336,13 @@ def invalid(file: File, values: Json, dialect: Dialect) -> Iterator[Diagnostic]:
             (Label("in the emitted file", path=path),) if path else (),
             (f"by the reader's own schema, {name}",),
         )
+
+
+def _absent(fault: "ValidationError") -> Iterator[str]:
+    """The key that a document should have, where that is the fault; each is one of its own."""
+    if fault.validator == "required":
+        names: Any = fault.validator_value
+        yield from (name for name in names if fault.message.startswith(repr(name)))
 
 
 def _is_valid(values: Json, name: str) -> bool:

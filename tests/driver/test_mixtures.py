@@ -122,6 +122,7 @@ def test_what_a_target_does_not_join_is_refused(train, more, target, said):
 
 def test_a_later_release_is_offered_where_it_joins_them():
     found = compiled("[org/one, org/two]", "trl@0.17")
+    assert [each.id for each in found.diagnostics if each.severity == "error"] == ["E0901"]
     assert (faults(found)["E0901"].help or "").startswith("use trl 0.22.2 or later")
 
 
