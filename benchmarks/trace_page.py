@@ -59,7 +59,7 @@ def error_of(row: dict[str, Any]) -> float:
 
 
 def errors_by_phase(row: dict[str, Any]) -> dict[str, float]:
-    """The same of each phase that the account has, whichever is the peak."""
+    """By how much the account of each phase is above the recorded one, as a share of it."""
     asked = subject(combination_of(row))
     found = account(asked.workload, asked.layout)
     lines: dict[str, int] = {}

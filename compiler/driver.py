@@ -336,7 +336,7 @@ def run_passes(
 def _run(
     facts: Facts, hook: Hook | None
 ) -> tuple[Draft, Ledger, tuple[Diagnostic, ...], Answer | None]:
-    """The same, with what the search came to.
+    """Run the pipeline; return what `run_passes` does, and the answer that the search came to.
 
     Where targets need pins that follow from what is decided, or somebody looks on, the passes are
     taken one by one.

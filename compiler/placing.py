@@ -63,7 +63,7 @@ def _moved(path: str, base: str) -> str:
 
 
 def _directory(path: str, base: str) -> str:
-    """The same, told from a name on the Hub by how it begins."""
+    """A path as `_moved` gives it, with ./ where it could be taken for a name on the Hub."""
     found = _moved(path, base)
     return found if found.startswith((".", "/", "~")) else f"./{found}"
 

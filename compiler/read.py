@@ -55,7 +55,7 @@ def found_in(document: Node) -> dict[str, Found]:
 
 
 def found_plain(document: Json) -> dict[str, Found]:
-    """The same for plain data, which knows no places."""
+    """Every key of plain data by dotted path; such data knows no places."""
     return dict(_flat(document, ""))
 
 

@@ -347,7 +347,7 @@ _SHORTEST = 64
 
 
 def _qlora(facts: Facts) -> Iterator[Way]:
-    """The same adapters over a base in 4 bits."""
+    """QLoRA: the adapter that the spec has, over a base in 4 bits."""
     method = facts.spec.method
     if method.qlora is not None:
         return

@@ -233,7 +233,7 @@ class Target:
     requires: Mapping[str, Any] = field(default_factory=dict)
     """Slot values without which this target makes no sense (`parallel.engine: deepspeed`)."""
     needs: Callable[[Spec, Draft], Mapping[str, Any]] | None = None
-    """The same where they depend on the spec, or on groups that are decided already."""
+    """Slot values like `requires`, where they depend on the spec or on decided groups."""
     takes_fsdp: bool = False
     """Whether it runs FSDP or leaves the engine to others, so that the search may choose it."""
     check: Callable[[Plan, Version], Iterable[Diagnostic]] = field(default=lambda _p, _v: ())

@@ -37,8 +37,10 @@ READERS: Final[Mapping[str, str]] = {
 """Dialects that can be read and are no targets, before the targets: a module with a `TARGET`."""
 
 FURTHER: Final[Mapping[str, str]] = {"trl-methods": "tunec.targets.trl.methods"}
-"""The same after the targets, for a package that one of them writes for: that one and those beside
-it decide which release of it goes with the others."""
+"""Dialects that are read after the targets, and are no targets: a module with a `TARGET`.
+
+Each is for a package that one of the targets writes for, and that target and those beside it decide
+which release of the package goes with the others."""
 
 
 class UnknownTarget(LookupError):
@@ -100,4 +102,4 @@ TARGETS: Final = Targets()
 """Every target by name."""
 
 REGISTRY: Final = TARGETS
-"""The same as what the command line asks for."""
+"""`TARGETS`, under the name that the command line loads."""

@@ -53,7 +53,7 @@ def _selection(nodes: int, places: tuple[Place, ...], node: Node, *, whole: bool
 
 
 _DEVICES: Final = Kept[tuple[Device, ...]](1024)
-"""The same tuple for the same devices: what rests on them alone is decided once."""
+"""One tuple object for equal devices, so that what rests on them alone is decided once."""
 
 
 def _strength(device: Device) -> tuple[tuple[int, int], float, int]:

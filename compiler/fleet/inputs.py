@@ -161,7 +161,7 @@ def _model(spec: Spec | None) -> str:
 
 
 def _moved(loaded: Loaded, spec: Spec, site: Site, cluster: Cluster, fleet: str) -> Loaded:
-    """The same spec on another cluster: its name where the catalogue has it, else itself.
+    """A loaded spec put on another cluster, by its name where the catalogue has it, else whole.
 
     What is said of the hardware is said of the entry in the fleet file, whose text is given.
     """

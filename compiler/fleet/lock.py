@@ -55,7 +55,7 @@ class Inputs:
         return tuple(name for name in mine if mine[name] != theirs[name])
 
     def on(self, cluster: str) -> Self:
-        """The same for another cluster, by its digest."""
+        """These inputs with another cluster, given by its digest."""
         return type(self)(**{**self.parts(), "cluster": cluster})
 
     def parts(self) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Tally:
     all_fit: bool = True
 
     def counting(self, found: Iterable[Row]) -> Iterator[Row]:
-        """The same rows."""
+        """The rows unchanged, noting as they pass whether each fits."""
         for row in found:
             self.all_fit = self.all_fit and bool(row["fits"])
             yield row

@@ -147,7 +147,7 @@ def _meant(path: Path) -> str | None:
 def read_text_layers(
     text: str | bytes, file: str, directory: Path, format: Format, *, allow_outside: bool
 ) -> Layers:
-    """The same for a text that is in no file; `extends` is relative to `directory`."""
+    """The layers of a text that is in no file; `extends` is relative to `directory`."""
     full = directory.resolve() / (Path(file).name or "spec")
     reader = _Reader(full, None if allow_outside else project_root(full))
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text

@@ -25,7 +25,7 @@ _NOT_IN_YAML: Final = (
 """YAML 1.1, 5.1 (c-printable), which is what PyYAML's reader refuses; and byte order marks, which
 stand inside a file only by accident."""
 _NOT_IN_YAML_OF_ASCII: Final = "[^\t\n\r\x20-\x7e]"
-"""The same among ASCII characters: the whole set takes milliseconds to compile."""
+"""ASCII characters that YAML refuses; apart, since the whole set takes milliseconds to compile."""
 _NOT_IN_JSON: Final = "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]"
 """RFC 8259, 7: control characters never stand bare; surrogates are not characters."""
 
@@ -80,7 +80,7 @@ class YamlLines(Origin):
     starts: tuple[int, ...] = ()
     """The index of the first character of each of YAML's lines."""
     lines: tuple[int, ...] = ()
-    """The same of an editor's."""
+    """The index of the first character of each of an editor's lines."""
 
     def span(self, start: tuple[int, int], end: tuple[int, int]) -> Span:
         """The span between two places, given as YAML's line and column from 0."""

@@ -53,7 +53,7 @@ def _is_hidden(path: Path, covered: Iterable[Path]) -> bool:
 
 
 def tuples(value: Any) -> Any:
-    """The same data with tuples for lists, as shapes hold them; foreign documents stay."""
+    """Data with tuples in place of lists, as shapes hold them; foreign documents stay."""
     if isinstance(value, Mapping):
         return {
             key: child if key in _FREE and isinstance(child, Mapping) else tuples(child)

@@ -83,7 +83,7 @@ class Document:
 
     @cached_property
     def flat(self) -> dict[str, Found]:
-        """The same as the targets' tables read it."""
+        """Every key by dotted path, with its plain value and place, as the tables read it."""
         return {
             path: Found(plain(each.node), place(each.node)) for path, each in self.found.items()
         }

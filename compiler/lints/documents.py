@@ -298,7 +298,7 @@ def script_documents(name: str, text: str, target: Target) -> Iterator[Document]
 def read_texts(
     texts: Mapping[str, str], targets: Mapping[str, Target], readers: Sequence[str] = ()
 ) -> Reading:
-    """The same for texts by name; a reference among them is found by its name."""
+    """Read texts, by file name, as documents; one that refers to another finds it by its name."""
     reader = _Reader(targets, readers)
     for name, text in texts.items():
         reader.text(name, text)

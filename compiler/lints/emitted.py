@@ -55,7 +55,7 @@ def environment_of(target: Target, version: Version, facts: Facts, plan: Plan) -
 
 
 def around(target: Target, software: Mapping[str, str], facts: Facts, plan: Plan) -> Environment:
-    """The same for packages whose versions are known."""
+    """What is known beside the files of a plan, where the packages' versions are given."""
     used = {name: each for name, each in facts.devices.items() if name == plan.devices.model}
     devices = used or facts.devices
     world = plan.parallel.world

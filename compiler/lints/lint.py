@@ -84,7 +84,7 @@ def lint_texts(
     environment: Environment | None = None,
     allowances: Sequence[Allowance] = (),
 ) -> Linted:
-    """The same for texts by file name, as one run; nothing is read from disk."""
+    """Check texts, by file name, against every rule, as one run; nothing is read from disk."""
     surroundings = environment or Environment()
     reading = read_texts(texts, targets, surroundings.readers)
     return _together([_checked(reading, targets, surroundings, allowances)])

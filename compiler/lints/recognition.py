@@ -52,7 +52,7 @@ _OF_TRL: Final = re.compile(r"(?:\A|/)(?:examples|trl)/scripts/\w+\.py\Z")
 _SHARE_OF_FLAGS: Final = 0.4
 """The share of the flags of a script that the trainer has to know: the others are the script's."""
 _SHARE_OF_ENGINE: Final = 0.9
-"""The same where a flag says that the script starts DeepSpeed's engine itself."""
+"""The share the trainer has to know where a flag says that the script starts DeepSpeed itself."""
 _SHARE_OF_SECTIONS: Final = 0.4
 """The share of a file's keys that DeepSpeed has to know: GPT-NeoX and others put its sections among
 keys of their own."""

@@ -94,7 +94,7 @@ class Run:
     __hash__ = object.__hash__
 
     def moved(self, environment: Environment) -> "Run":
-        """The same files and versions on other hardware; the files are not read again."""
+        """The run on other hardware, with its files and versions; the files are not read again."""
         moved = replace(self, environment=environment)
         known = self.__dict__
         moved.__dict__.update({name: known[name] for name in _OF_FILES if name in known})

@@ -58,7 +58,7 @@ def faults(run: "Run", document: Document) -> Iterator[Fault]:
 
 
 def faults_of(run: "Run", document: Document) -> Iterator[Fault]:
-    """The same, found anew."""
+    """Every fault of a document, as `faults` gives it, found anew and not remembered."""
     found = [list(_faults(document, each)) for each in schemas(run, document)]
     if not found:
         return

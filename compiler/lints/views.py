@@ -25,7 +25,7 @@ _ACCELERATE: Final[Mapping[str, str]] = {
 """accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: the config that
 it builds from these keys of `deepspeed_config`, or from the launcher's flags of the same names."""
 _PRECISION: Final = {"fp16": "fp16.enabled", "bf16": "bf16.enabled"}
-"""The same, `set_mixed_precision`."""
+"""accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.set_mixed_precision`."""
 
 _AXOLOTL: Final[Mapping[str, str]] = {
     "base_model": "model_name_or_path",
@@ -240,7 +240,7 @@ def _whole_by_script(document: Document) -> dict[str, Place]:
 
 
 def _as(place: Place, *, value: Any) -> Place:
-    """The same place with the value that it has for another reader."""
+    """A place in a document, with the value that another reader takes it for."""
     return Place(place.document, place.path, replace(place.node, value=value))
 
 

@@ -137,7 +137,7 @@ class Rate:
 
     @property
     def default(self) -> Default:
-        """The same as a row of the page."""
+        """The rate as a row of the page of defaults."""
         of = {"full": "full training", "adapter": "adapters"}[self.method]
         aim = {"language": "by given texts", "diffusion": "of diffusion models"}
         size = f", above {self.above / 1e9:g}B parameters" if self.above else ""

@@ -155,4 +155,4 @@ def _stages() -> Iterator[Stage]:
 
 
 STAGES: Final = tuple(_stages())
-"""The same passes, those together that rest on a spec and on which devices a cluster has."""
+"""The pipeline's passes, together where they rest on a spec and on a cluster's devices alone."""

@@ -53,6 +53,6 @@ class Subject:
         return asked and whole and plain
 
     def with_micro(self, micro: int) -> "Subject":
-        """The same with another micro batch."""
+        """A copy with another micro batch, in samples a device."""
         batch = replace(self.layout.batch, micro=micro)
         return replace(self, layout=replace(self.layout, batch=batch))

@@ -83,7 +83,7 @@ def translate_texts(
     given: Iterable[Definition] = (),
     without: Iterable[str] = (),
 ) -> Translated:
-    """The same for texts by file name; nothing is read from disk."""
+    """Translate texts, by file name, as `translate_files` does files; nothing is read from disk."""
     surroundings = environment or Environment()
     reading = read_texts(texts, targets, surroundings.readers)
     return _translated(reading, asked, targets, surroundings, given, frozenset(without))

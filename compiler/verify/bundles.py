@@ -28,7 +28,7 @@ def bare(target: Target, each: Artifact, text: str) -> str:
 
 
 def bare_values(target: Target, each: Artifact) -> Json:
-    """The same for the values of a file."""
+    """The values of a file with names in the place of paths to others of its bundle."""
     return _renamed(each.values, _paths(target, each))
 
 

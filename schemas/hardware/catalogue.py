@@ -47,7 +47,7 @@ _DERIVED: Final = re.compile(r"(.+?)(?:-x([1-9]\d{0,2}))?(?:-n([1-9]\d{0,4}))?")
 _NEGATIVE: Final = re.compile(r"-[xn]-\d")
 """`p100-x-1` asks for less than one device, and is no spelling of `p100-x1`."""
 _COUNTED: Final = re.compile(r"([1-9]\d{0,2}) ?x ?([a-z0-9].*)")
-"""The same with the number in front."""
+"""A name with the number of devices in front: `8xh100-sxm`, `8 x h100-sxm`."""
 
 
 class UnknownName(KeyError):

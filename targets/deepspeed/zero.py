@@ -65,7 +65,7 @@ def _device(block: str, legacy: str, slot: str, when: Callable[[Plan], bool]) ->
 
 
 def _blocks(plan: Plan, name: str, value: Any, *, nvme_only: bool = False) -> dict[str, Any]:
-    """The same key in each offload block that the plan has."""
+    """A key and its value, written into each offload block that the plan has."""
     places = {_OPTIMIZER: plan.zero.offload_optimizer, _PARAM: plan.zero.offload_param}
     wanted = ("nvme",) if nvme_only else ("cpu", "nvme")
     return {f"{block}.{name}": value for block, place in places.items() if place in wanted}

@@ -156,7 +156,7 @@ _START = {
 
 
 def parse(text: str) -> Json:
-    """The same data from the text of a launch script, ours or another simple one."""
+    """The keys and values of a launch script: ours, or another simple one."""
     document: dict[str, Any] = {}
     for key, found in found_in(text, "launch.sh").items():
         if "." not in key:

@@ -16,7 +16,7 @@ Check = Callable[[Plan, Dialect], Iterable[Diagnostic]]
 
 
 def below(prefix: str, entry: Entry) -> Entry:
-    """The same row for a block of a file: its keys stand under `prefix`."""
+    """A copy of a row whose keys stand in a block of the file, below `prefix`."""
     dotted = f"{prefix}."
 
     def write(plan: Plan) -> Mapping[str, Json]:

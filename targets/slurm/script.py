@@ -124,7 +124,7 @@ def _enroot(image: str) -> str:
 
 
 def parse(text: str) -> Json:
-    """The same data from the text of a batch script, ours or another simple one."""
+    """The keys and values of a batch script: ours, or another simple one."""
     document: dict[str, Any] = {}
     for key, found in found_in(text, "train.sbatch").items():
         if "." not in key:

@@ -56,7 +56,7 @@ def problem(model: str, method: str, hardware: str) -> Problem | None:
 
 
 def varied(problem: Problem) -> list[Problem]:
-    """The same problem with other batches, pins and budgets; each grid of its own size."""
+    """Copies of a problem with other batches, pins and budgets; each grid of its own size."""
     return [
         replace(
             problem,

@@ -1,4 +1,4 @@
-"""The same tree, to the byte, whatever builds it: processes, order, words, clock, Python."""
+"""A fleet's tree is equal to the byte for any processes, order, locale, clock and Python."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The same bytes from the same inputs, whatever the machine's words, order and clock are."""
+"""Equal inputs give equal bytes, whatever the machine's locale, hash order and clock are."""
 
 import os
 import subprocess

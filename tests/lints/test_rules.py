@@ -102,7 +102,7 @@ def _finds_the_same_on_all_hardware(found: Rule, runs: list[Run]) -> None:
 
 
 def _elsewhere(run: Run) -> Iterator[Run]:
-    """The same run of eight processes on two clusters of the catalogue."""
+    """The run as one of eight processes, on each of two clusters of the catalogue."""
     for name in ("t4-x1", "h100-sxm-x8"):
         found = cluster(name)
         yield run.moved(replace(run.environment, cluster=found, devices=devices_of(found), world=8))

@@ -12,7 +12,7 @@ from tunec.schemas.frozen import dataclass
 
 
 def pair(decorate, **options):
-    """The same two classes, made by a decorator: positional fields, and keywords alone."""
+    """Two classes made by a decorator: one with positional fields, one with keywords alone."""
 
     @decorate(frozen=True, slots=True)
     class Layer:

@@ -145,7 +145,7 @@ def words_of(row):
 
 @pytest.fixture(scope="module")
 def again(recorded):
-    """The same traced again: by one process, which loads the libraries once, in its children."""
+    """The sample's rows, traced anew by children of one process, which loads the libraries once."""
     for name in ("torch", "deepspeed", "diffusers"):
         pytest.importorskip(name)
     wanted = [combination_of(row) for row in recorded.values()]

@@ -134,7 +134,7 @@ def largest_micro_batch(workload: Workload, layout: Layout, budget_bytes: int) -
 
 
 def _largest(workload: Workload, layout: Layout, budget_bytes: int, *, short: bool) -> int:
-    """The same by lines in which the loss takes a whole tile, or so much for each sample.
+    """The largest micro batch where the loss takes a whole tile; `short`: so much a sample.
 
     The tile takes the less of both, so that a micro batch fits if it does by one of them. What does
     not fit with one sample, which nothing pads, does not with several.

@@ -94,7 +94,7 @@ class Activations:
     begun: Terms | None = None
     """A layer whose differentiation has begun, with what it kept; None: as the last layer."""
     half: Terms | None = None
-    """The same when its feed-forward is done."""
+    """A layer when its feed-forward is done, with what its other half keeps; None: as the last."""
     expanding: Terms = field(default_factory=dict)
     """The last layer while a product in it expands a quantised weight, whose bytes come beside."""
     encoder: Terms = field(default_factory=dict)

@@ -36,7 +36,7 @@ class Line:
 
     @property
     def phase(self) -> Phase:
-        """The same as the account has it."""
+        """The traced phase in the form that the account has."""
         return phase(self.name, (group(dict(self.fixed)),), (group(dict(self.per_sample)),))
 
 

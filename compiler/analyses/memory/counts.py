@@ -102,7 +102,7 @@ class Counts:
     output: int
     """In the weight that the output projection multiplies with."""
     output_frozen: int
-    """The same where it is frozen; 0 where it is trained."""
+    """In the output projection's weight where it is frozen; 0 where it is trained."""
     sizes: tuple[tuple[int, int], ...]
     """Elements of one parameter and of all parameters of that size, smallest first."""
     adapted_parts: frozenset[Part]

@@ -45,7 +45,7 @@ class Fixed(NamedTuple):
     turning: Group
     """Parameters that ZeRO stage 3 has made whole where forward turns to backward."""
     ending: Group
-    """The same near the end of the backward pass."""
+    """Parameters that ZeRO stage 3 has made whole near the end of the backward pass."""
     kept: Group
     """Gradients of earlier micro batches."""
     at_loss: Group
@@ -69,11 +69,11 @@ class Fixed(NamedTuple):
     gathering: tuple[float, Group] = (0.0, NOTHING)
     """What is held while a forward pass gathers most at once, and the share of layers that ran."""
     begins: Group = NOTHING
-    """The same where it begins with what is gathered once."""
+    """What is held when a pass under FSDP copies the first layer out of its buffer."""
     in_layer: Group = NOTHING
     """What FSDP has whole in the last layer of a pass that keeps nothing."""
     again: Group = NOTHING
-    """The same while FSDP gathers the root unit anew for the backward pass."""
+    """What is held while FSDP gathers the root unit anew for the backward pass."""
 
 
 def always_held(workload: Workload, plan: Sharding) -> Group:
@@ -119,7 +119,7 @@ def fixed_of(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Fixed
 
 
 def fixed_of_fsdp(workload: Workload, plan: Sharding, *, checkpointed: bool) -> Fixed:
-    """The same under FSDP, whose units are whole at other moments than ZeRO's parameters."""
+    """What a layout under FSDP holds: its units are whole at other moments than under ZeRO."""
     at = held(workload, plan)
     dora = workload.adapter.dora and bool(workload.adapted)
     # gradients of experts are whole only when what the experts kept is gone

@@ -144,7 +144,7 @@ def _of_root(run: Run) -> float:
 
 
 def _begun(run: Run, plan: Sharding) -> tuple[tuple[float, Terms], ...]:
-    """The same in the layer before the first, which is gathered ahead."""
+    """Terms in the second layer, the first gathered ahead; with the share of layers to come."""
     if run.layers < 3:
         return ()
     units = run.units

@@ -46,7 +46,7 @@ def _after_forward(run: Run) -> float:
 
 
 def _at_turn(run: Run) -> float:
-    """The same when the backward pass begins: the last layer is gathered ahead."""
+    """Layers that are whole when the backward pass begins; prefetching gathers the last."""
     return max(_after_forward(run), 1.0 if run.fsdp.backward_prefetch == "pre" else 0.0)
 
 

@@ -23,7 +23,7 @@ class Held(NamedTuple):
     reductions: tuple[tuple[float, Terms], ...]
     """Each with the share of layers that are not differentiated yet."""
     begun: tuple[tuple[float, Terms], ...]
-    """The same where a layer in the middle is being differentiated."""
+    """While a layer in the middle is differentiated; each with the share of layers left."""
     gathering: tuple[float, Terms]
     """The highest copy out of a gather buffer, with the share of the layers that have run."""
     in_step: Terms
@@ -48,9 +48,9 @@ class Run(NamedTuple):
     Version 1 keeps them to its end even where they are copied to the host (torch 2.13
     `_runtime_utils.py`, `_offload_grad`; `_flat_param.py`, `prepare_gradient_for_optim`)."""
     kept: float
-    """The same when the pass is over."""
+    """Bytes that one trained element takes in a rank's reduced gradients when the pass is over."""
     passing: float
-    """The same while its unit is reduced: as it is summed, and made what the optimizer takes."""
+    """Bytes of one such element as it is summed, and as the optimizer then takes it."""
     waits: bool
     """Whether gradients of earlier micro batches wait unreduced."""
     shares: bool
@@ -58,7 +58,7 @@ class Run(NamedTuple):
     tied: float
     """Bytes of the gradient of that weight, where it is trained."""
     head: float
-    """The same of an output projection of its own."""
+    """Bytes of the gradient of an output projection of its own, where that is trained."""
     layers: int
     """Of the language model or the denoiser."""
     tiled: bool

@@ -31,7 +31,7 @@ class Whole(NamedTuple):
     gathering: Group
     """While a layer is copied out of the buffer that it came in."""
     begins: Group
-    """The same at the first layer, where an embedding came before it."""
+    """While the first layer is copied out of its buffer, where an embedding came before it."""
 
 
 EVERYTHING: Final = Whole(NOTHING, NOTHING, NOTHING, NOTHING)

@@ -130,7 +130,7 @@ def layer_working(stack: Stack, widths: Arithmetic, *, recomputed: bool = False)
 
 
 def _beside_adapters(stack: Stack, widths: Arithmetic) -> float:
-    """The same with fp32 adapters where the layer is recomputed, in bf16 but for k-bit training.
+    """Bytes a token of `layer_working` with fp32 adapters, recomputed; bf16 unless k-bit.
 
     The highest moment is the end of the recomputation: the down projection's adapter casts the
     product to fp32, and drops part of that cast, beside the product itself. Without autocast the
@@ -147,7 +147,7 @@ def _beside_adapters(stack: Stack, widths: Arithmetic) -> float:
 
 
 def expanding_working(stack: Stack, widths: Arithmetic) -> float:
-    """The same while the down projection's quantised weight is expanded for a product (traced)."""
+    """Bytes a token while the down projection's quantised weight is expanded (traced)."""
     own = 1 if widths.reads_product else 2
     return own * widths.answer * stack.ffn + 8 * stack.hidden
 

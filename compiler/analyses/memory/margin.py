@@ -32,7 +32,7 @@ within what the records bear out: a full fine-tune with 74.8 GiB allocated, all 
 80 GB device has, ran there."""
 
 _SLACK_STREAMS: Final = 0.2
-"""The same of what comes and goes under FSDP 1, which gathers on a stream of its own: the allocator
+"""The share of what comes and goes under FSDP 1, which gathers on a stream apart: the allocator
 keeps blocks apart by stream, and one that was used on two is free when the device has come that far
 (torch 2.13.0 `distributed/fsdp/_flat_param.py`, `_free_unsharded_flat_param`: `record_stream`, of
 which FSDP 2 has none). The least share in tenths that refuses what fms-acceleration f1895b7 records

@@ -21,7 +21,7 @@ def group(*parts: Terms) -> Group:
 
 
 def times(several: Group, number: int) -> Group:
-    """The same terms several times."""
+    """Terms multiplied by a number, with their sum."""
     terms = {name: size * number for name, size in several.terms.items()}
     return Group(terms, several.total * number)
 

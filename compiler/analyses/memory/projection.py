@@ -42,7 +42,7 @@ class LossBytes:
     fixed: float = 0
     """While the loss is computed, whatever the number of tokens."""
     fixed_backward: float = 0
-    """The same while it is differentiated."""
+    """While the loss is differentiated, whatever the number of tokens."""
 
 
 def fused(hidden: int, vocab: int, version: Version | None, *, head_trained: bool) -> LossBytes:

@@ -33,7 +33,7 @@ class Reduction(NamedTuple):
     copied: int
     """Concatenated for it."""
     summed: int
-    """The same with one tensor alone, which is not concatenated."""
+    """Elements reduced at once: concatenated ones, or one tensor alone."""
     apart: int
     """Gradients alive outside of the bucket: one larger than it, and the one that has come."""
     left: float
@@ -156,7 +156,7 @@ def _arriving(tensors: tuple[Tensor, ...]) -> list[_Gradient]:
 
 
 def _block_by_block(gradients: Iterable[_Gradient]) -> Iterator[_Gradient]:
-    """The same where the gradients of a block of experts wait for each other."""
+    """Gradients in their order, where those of a block of experts wait for each other."""
     for (layer, in_block), run in groupby(
         gradients, key=lambda each: (each.tensor.layer, each.tensor.in_block)
     ):

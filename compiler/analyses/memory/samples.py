@@ -59,7 +59,7 @@ class Samples(NamedTuple):
     in_begun_layer: Group
     """A layer whose differentiation has begun, with what it kept."""
     in_half_layer: Group
-    """The same when its feed-forward is done."""
+    """A layer when its feed-forward is done, with what its other half still keeps."""
     at_expansion: Group
     """While a product in the last layer expands a quantised weight."""
     at_first_layer: Group
@@ -141,7 +141,7 @@ def samples_of(workload: Workload, run: Pass) -> Samples:
 
 
 def _samples(workload: Workload, run: Pass) -> Samples:
-    """The same of one sequence, and evaluated as it is trained on."""
+    """What one sample of one sequence adds, evaluated as it is trained on."""
     passed, images = activations(workload, run), image_activations(workload, run)
     loss, counts = loss_of(workload, run.states, short=run.short), count(workload)
     at_once = workload.loss == "full"

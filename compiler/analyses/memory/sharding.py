@@ -58,7 +58,7 @@ class Sharding:
     counts: Counts
     """Elements of one rank; those trained beside adapters in the adapters' dtype."""
     whole: Counts
-    """The same with every element counted once."""
+    """Elements of one rank, each counted once, whatever its dtype."""
     states: States
     zero: Zero
     stage: int
@@ -118,7 +118,7 @@ class Sharding:
 
     @property
     def reductions_at_end(self) -> tuple[Reduction, ...]:
-        """The same where gradients are reduced together, after the last of them has come."""
+        """The reductions where gradients wait until all are there and are reduced at the end."""
         return reductions_at_end(self.workload, self.zero.reduce_bucket, self.partition)
 
     @property
@@ -209,7 +209,7 @@ def sharding(
 
 
 def sharding_of(workload: Workload, layout: Layout, *, accumulates: bool) -> Sharding:
-    """The same for a layout."""
+    """What decides where training state lies, taken from a layout."""
     return sharding(
         workload,
         layout.parallel,

@@ -166,7 +166,7 @@ def _passed(plan: Sharding) -> int:
 
 
 def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool) -> Terms:
-    """The same when a share of the layers is left to differentiate; at least one layer's."""
+    """Whole parameters at stage 3 in bytes, with a share of layers left; at least one layer's."""
     found = _followed(plan, checkpointed=checkpointed)
     if found is not None:
         begun = round((1 - left) * len(found.layers))
@@ -178,7 +178,7 @@ def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool)
 
 
 def gathered_last(plan: Sharding, layers: int, *, checkpointed: bool) -> Terms:
-    """The same when the last layer is differentiated."""
+    """Whole parameters at stage 3 when the last layer is differentiated, in bytes."""
     left = 1 - 1 / max(layers, 1) if plan.leaf else 1.0
     return gathered_at(plan, layers, left, checkpointed=checkpointed)
 
@@ -191,7 +191,7 @@ def gathered_layer(plan: Sharding, layers: int, *, checkpointed: bool) -> Terms:
 
 
 def gathered_together(plan: Sharding, *, checkpointed: bool) -> tuple[float, Terms]:
-    """The same while parameters are copied out of the buffers in which several come at once.
+    """Whole parameters at stage 3 while some are copied out of the buffers in which several come.
 
     With the share of the layers that a forward pass has reached by then. deepspeed 0.19.8
     `runtime/zero/partition_parameters.py`, `AllGatherCoalescedHandle`. Followed only as

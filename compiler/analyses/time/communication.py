@@ -22,8 +22,8 @@ HIDDEN: Final = 0.9
 them: the last bucket never can. A judgement."""
 
 PREFETCHED: Final = 0.7
-"""The same for parameters that stage 3 gathers: the first of each pass and those that wait for
-memory cannot. A judgement."""
+"""Share of stage 3's gathers that can run while the device computes: the first of each pass and
+those that wait for memory cannot. A judgement."""
 
 GATHER: Final = 50e-6
 """Seconds that stage 3 adds to each module in each pass over it: its hooks run in Python and each
@@ -92,7 +92,7 @@ def volume_of(workload: Workload, layout: Layout) -> Volume:
 
 
 def _fsdp(workload: Workload, layout: Layout) -> Volume:
-    """The same under FSDP: hybrid sharding keeps to a node, whose sums the nodes then share."""
+    """What FSDP's ranks exchange; hybrid sharding keeps to a node, and nodes share the sums."""
     ranks = layout.parallel.data
     hybrid = layout.fsdp.sharding == "hybrid" and layout.nodes > 1
     among = max(ranks // layout.nodes, 1) if hybrid else ranks

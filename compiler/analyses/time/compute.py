@@ -113,7 +113,7 @@ def product_rate(workload: Workload, machine: Machine) -> float:
 
 
 def rate_at(width: int, machine: Machine) -> float:
-    """The same for the hidden width of that stack."""
+    """Operations a second that matrix products of a stack of this hidden width reach."""
     return machine.rate * PEAK_SHARE * width / (width + HALF_WIDTH)
 
 

@@ -12,7 +12,7 @@ _ALSO: Final = (
     "zero_optimization.gather_16bit_weights_on_model_save",
     "zero_optimization.stage3_gather_fp16_weights_on_model_save",
 )
-"""The same by the field's own name, which pydantic takes too, and by its old one."""
+"""Other spellings of `_GATHER`: the field's own name, which pydantic takes too, and its old one."""
 _SAVES: Final = ("save_strategy", "save_steps", "save_total_limit", "load_best_model_at_end")
 
 

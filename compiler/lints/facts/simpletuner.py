@@ -21,7 +21,7 @@ FLOW: Final = frozenset(
 EPSILON: Final = frozenset(
     {"kolors", "pixart", "pixart_sigma", "sd1x", "sd2x", "sdxl", "deepfloyd"}
 )
-"""The same files: `PredictionTypes.EPSILON` or `V_PREDICTION`."""
+"""simpletuner 3.1.6 helpers/models/*/model.py `PREDICTION_TYPE`: EPSILON or V_PREDICTION."""
 
 _OFF: Final[tuple[Any, ...]] = (False, "false", {})
 

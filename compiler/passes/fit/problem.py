@@ -176,7 +176,7 @@ def _layout(
     nvme_path: str | None,
     details: tuple[tuple[str, _Pins], ...],
 ) -> Layout:
-    """The same for every machine and budget."""
+    """The layout of a shape, from the parts of a problem that do not rest on machine or budget."""
     batch = Batch(micro, accumulation, micro * accumulation * shape.width, micro)
     parallel, states, zero, checkpointing = _parts(workload, shape, trainable, nvme_path)
     if accumulation > 1 and sums_in_fp32(workload, states, zero):

@@ -30,7 +30,7 @@ class Fitting(NamedTuple):
     training: Layout
     """With the largest micro batch that can be had."""
     whole: Layout
-    """The same with an evaluation batch that fits as well."""
+    """With the largest micro batch, and an evaluation batch that fits as well."""
 
 
 class Rung:
@@ -74,7 +74,7 @@ class Rung:
 
     @cached_property
     def narrow(self) -> "Rung | None":
-        """The same with gradients added up in the dtype that the engine adds them up in unasked.
+        """A rung with gradients added up in the dtype that the engine takes unasked.
 
         None where they are added up in no other (`sums_in_fp32`).
         """

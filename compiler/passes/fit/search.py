@@ -229,7 +229,7 @@ def _best(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candid
 
 
 def _roomy(problem: Problem, rung: Rung, hope: Candidate | None = None) -> Candidate | None:
-    """The same of one way to add gradients up: what leaves the reserve, or is worth more."""
+    """The most preferred candidate of one rung: one that leaves the reserve, or one worth more."""
     within = rung.fitting(problem.budget - problem.reserve, problem.host_budget)
     kept = within and _timed(problem, rung, within, hope)
     if not problem.reserve or (within and within.training is rung.roomiest):

@@ -67,7 +67,7 @@ def possible(problem: Problem) -> tuple[Shape, ...]:
 
 
 def ladders(problem: Problem) -> tuple[tuple[Shape, ...], ...]:
-    """The same, those together that differ only in what is recomputed, the least first.
+    """The possible shapes in groups that differ only in what is recomputed, the least first.
 
     Unless ranks share more than data, or a pin says how many there are, rules tell one device from
     several, and no more of their number.

@@ -34,7 +34,7 @@ def build(question: Mapping[str, Any], arguments: Any, quantization: Any = None)
 
 
 def _quantised(model: Any, dtype: torch.dtype, attention: str, quantization: Any) -> Any:
-    """The same weights as `from_pretrained` reads them, which quantises on the way."""
+    """The model's weights, read back by `from_pretrained`, which quantises them on the way."""
     return type(model).from_pretrained(
         None,
         config=model.config,

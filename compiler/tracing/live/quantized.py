@@ -33,7 +33,7 @@ class _Expanding(torch.autograd.Function):  # type: ignore[misc]  # torch is not
 
 
 class _Int8(torch.autograd.Function):  # type: ignore[misc]  # torch is not typed
-    """The same with inputs quantised by rows to 8 bits and a product in int32."""
+    """x W^T with inputs quantised by rows to 8 bits and a product in int32."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, packed: torch.Tensor, shape: tuple[int, int]) -> Any:

@@ -52,7 +52,7 @@ class Params4bit(torch.nn.Parameter):  # type: ignore[misc]  # torch is not type
 
 
 class Int8Params(torch.nn.Parameter):  # type: ignore[misc]  # torch is not typed
-    """The same in 8 bits, with a scale for each row."""
+    """A parameter that is packed in 8 bits on the device, with a scale for each row."""
 
     def __new__(cls, data: torch.Tensor, **_: Any) -> Any:
         """What PEFT gives: a sum that is not packed yet."""

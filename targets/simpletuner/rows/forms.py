@@ -1,4 +1,4 @@
-"""The same flags in other forms: a command line, an older config.env, the web page's config.json.
+"""SimpleTuner's flags in other forms: a command line, an older config.env, the web page's JSON.
 
 All come to the keys of config.json, so that the same rows read them. They are read and never
 written: config.json can say all that they can, and `false` besides, which a config.env cannot.

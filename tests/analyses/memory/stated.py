@@ -115,7 +115,7 @@ def layout_of(row: Row) -> Layout:
 
 
 def keeping_logits(found: Account, sequences: int = 1) -> Account:
-    """The same where the caller holds the logits until the next step."""
+    """The account where the caller holds the logits of `sequences` until the next step."""
     states, workload = found.layout.states, found.workload
     width = BYTES[workload.precision.compute if states.autocast else states.weights]
     tokens = workload.data.sequence

@@ -125,7 +125,7 @@ def test_24_peaks_under_fsdp_1_are_within_3_percent() -> None:
 
 
 def test_120_peaks_by_earlier_releases_are_within_4_percent() -> None:
-    """The same runs by transformers 4.43.3, 4.44.2 and 4.45.2."""
+    """Runs of fms-acceleration by transformers 4.43.3, 4.44.2 and 4.45.2."""
     found = errors("fms-before", "allocated")
     assert len(found) == 120
     assert max(map(abs, found.values())) < 0.04, found

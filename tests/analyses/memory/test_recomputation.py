@@ -28,7 +28,7 @@ MACHINE = Machine(
 
 
 def walked(layers: int, segment: int, gap: int) -> Recomputed:
-    """The same by walking over the layers, as SimpleTuner does."""
+    """Which layers are recomputed, found by walking over them, as SimpleTuner does."""
     again = [place % (segment + gap) < segment for place in range(layers)]
     starts = [p for p in range(layers) if p % (segment + gap) == 0]
     last = sum(again[starts[-1] :])

@@ -100,7 +100,7 @@ def deepspeed_file_without_zero(run: Run) -> Iterator[Finding]:
 
 
 def _inline(run: Run) -> Iterator[Finding]:
-    """The same of a mapping where the file's name would stand."""
+    """A mapping in place of DeepSpeed's file that has no zero_optimization."""
     for place in run.each("trainer", "deepspeed"):
         if place.node.fields and "zero_optimization" not in place.node.fields:
             yield Finding(

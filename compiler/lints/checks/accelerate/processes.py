@@ -79,7 +79,7 @@ def machines_without_address(run: Run) -> Iterator[Finding]:
 
 
 def _by_flags(run: Run) -> Iterator[Finding]:
-    """The same by flags, where no file was read that says it."""
+    """Several machines by flags and no main_process_ip, where no file was read that says it."""
     for document in launches(run, "accelerate"):
         machines = document.get("flags.num_machines")
         if machines is None or type(machines.value) is not int or machines.value < 2:

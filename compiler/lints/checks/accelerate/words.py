@@ -314,7 +314,7 @@ def _place_of_work(place: Place | None) -> Iterator[Finding]:
 
 
 def _of_flags(document: Document, schemas: list[Any]) -> Iterator[Finding]:
-    """The same words as flags of `accelerate launch`."""
+    """The words of accelerate's file where they are flags of `accelerate launch`."""
     precision = [each["properties"].get("mixed_precision") for each in schemas]
     for found in _word(document.get("flags.mixed_precision"), precision):
         yield replace(found, consequence="parse")

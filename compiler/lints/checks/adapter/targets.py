@@ -175,7 +175,7 @@ _LATER: Final[Mapping[str, str]] = {
     "gemma4": "peft>=0.19",
     "nemotron_h": "peft>=0.20",
 }
-"""The same, by the release that brought each."""
+"""Model types of that mapping which came later, with the release that brought each."""
 _NAMED: Final[Mapping[str, str]] = {
     r"/qwen2-vl-": "qwen2_vl",
     r"/qwen2\.5-vl-": "qwen2_5_vl",

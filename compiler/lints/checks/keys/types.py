@@ -41,8 +41,8 @@ _BLOCKS: Final = frozenset(
 """deepspeed 0.14.5 to 0.19.8 runtime/config.py and precision_config.py `get_float16_config`: what
 is there is looked into as a mapping."""
 _ONCE_PLAIN: Final = frozenset({"bf16"})
-"""The same of this, until `get_bfloat16_config` of runtime/precision_config.py took null for one
-that is left out."""
+"""Looked into as a mapping too, until runtime/precision_config.py `get_bfloat16_config` took null
+for a block that is left out."""
 _AT_LEAST_ONE: Final = frozenset(
     {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
 )

@@ -206,7 +206,7 @@ def debugging_left_on(run: Run) -> Iterator[Finding]:
 
 
 def _of_accelerate(run: Run) -> Iterator[Finding]:
-    """The same variable by accelerate's file or flag, of which `no` by itself has no effect."""
+    """The debug mode of accelerate, by its file or flag; it does nothing with a single process."""
     places = (*run.each("accelerate", "debug"), *run.each("launch", "flags.debug"))
     for place in places:
         is_several = place.document.value("distributed_type") not in ("NO", "no", False)

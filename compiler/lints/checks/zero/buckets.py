@@ -58,7 +58,7 @@ in most others the key has another name in the file (d_model, n_embd) and the on
 _IN_PARTS: Final = frozenset(
     {"encoder-decoder", "vision-encoder-decoder", "speech-encoder-decoder", "t5gemma", "t5gemma2"}
 )
-"""The same of transformers 5.23.0 (each was built), where their parts are no text_config."""
+"""Configurations of transformers 5.23.0 with neither (each was built), and no text_config."""
 _BY_NAME: Final = (
     (re.compile(r"(?:\A|[/_-])(?:trocr|donut|nougat)(?:\Z|[/_-])"), "vision-encoder-decoder"),
     (re.compile(r"(?:\A|[/_-])t5-?gemma(?:\Z|[/_-])"), "t5gemma"),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _FROZEN_PARTS = ("unfrozen_parameters", "use_galore", "use_badam", "use_apollo", "use_unsloth")
 """Keys that leave most of the model, or of its optimizer's states, out."""
 _SWITCHES = ("tune_mm_mlp_adapter", "freeze_backbone", "freeze_llm", "freeze_vlm")
-"""The same, where they are on: haotian-liu/LLaVA c121f04 llava/train/train.py,
+"""Keys that do so where they are true: haotian-liu/LLaVA c121f04 llava/train/train.py,
 2U1/Qwen-VL-Series-Finetune 93fef86 src/params.py, OpenGVLab/InternVL."""
 
 
