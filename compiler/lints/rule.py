@@ -25,7 +25,7 @@ Consequence = Literal[
 """What happens to a run that has the fault, and when its owner finds out."""
 
 CONSEQUENCES: Final[dict[Consequence, str]] = {
-    "silent": "nothing reports it: the run goes on, otherwise than written",
+    "silent": "no error: the run continues, but not as intended",
     "parse": "rejected while the configuration is read",
     "load": "fails while the model is loaded",
     "init": "rejected when trainer and engine are set up, before the first step",
@@ -34,7 +34,7 @@ CONSEQUENCES: Final[dict[Consequence, str]] = {
     "hang": "hangs without an error",
     "save": "fails, or loses something, when a checkpoint is written",
     "resume": "fails when training is resumed or the best model is loaded",
-    "slow": "runs, but slower than the hardware can",
+    "slow": "runs, but slower than the hardware allows",
     "unclear": "not known from what was read",
 }
 """The words in which each is told."""

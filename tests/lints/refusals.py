@@ -3,8 +3,8 @@
 Each file there is one program's: `base` is a file that it takes, and a case is what `set` changes
 in it (null takes a key out). `rule` has to find it `at` a key; with `mended` in the place of `set`
 nothing of that rule is found, and no error at all. `says`: words with which the program refuses it;
-without, it is taken and goes on otherwise than written. `unasked`: why the program is not asked.
-`others`: the file is a list of this one and these.
+without, it is taken, and the run continues, but not as intended. `unasked`: why the program is
+not asked. `others`: the file is a list of this one and these.
 What is refused is an error, what is passed over a warning, unless `severity` says otherwise.
 """
 
