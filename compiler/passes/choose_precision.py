@@ -52,7 +52,7 @@ def _slowed(scribe: Scribe) -> None:
         scribe.report(
             "half-precision-ruled-out",
             "warning",
-            f"{why}: fp32 it is, several times slower on such devices",
+            f"{why}: fp32 is used, several times slower on such devices",
             "hardware",
             help="ask for an earlier trl, such as `trl@0.25`: it trains them in fp32 beside fp16",
         )

@@ -279,7 +279,7 @@ def _reason(path: str, problem: Problem, answer: Answer) -> tuple[str, tuple[Ori
         return "the spec asks for it", (spec("engine"),)
     if path == "fsdp.version":
         has = answer.best is not None and answer.best.shape.engine == "fsdp"
-        newest = "the newest that the releases that will run can be told"
+        newest = "the newest version that these releases accept"
         return (newest if has else "another engine runs"), (spec("software"), spec("engine"))
     if path in SHAPE_SLOTS or path in ("batch.micro", "batch.accumulation"):
         return f"{_chosen(answer)} {_room(problem, answer)}", rests

@@ -274,7 +274,7 @@ def _fsdp_refusal(problem: Problem, shape: Shape) -> str | None:
 def _unasked(workload: Workload, sharding: FsdpSharding) -> str | None:
     """Why FSDP is not taken unasked, though it may run."""
     if sharding == "hybrid":
-        return "hybrid is tried where FSDP is asked for"
+        return "hybrid is tried only where the spec asks for FSDP"
     if workload.architecture.remote_code:
         return "which units the repository's own code can be split into is not known"
     return None

@@ -111,7 +111,7 @@ def auto_find_batch_size_refused(run: Run) -> Iterator[Finding]:
     else:
         return
     yield Finding(
-        f"auto_find_batch_size does not go with {name}",
+        f"auto_find_batch_size cannot be used with {name}",
         (find.label("refused"), *(e.label("", primary=False) for e in others if e is not None)),
         ("the engine is built for one micro batch; it cannot be wrapped anew",),
         "remove auto_find_batch_size, and write a batch size that fits",
@@ -186,7 +186,7 @@ def _finding(run: Run, key: str, place: Place, words: str, theirs: Any) -> Findi
             *(each.label("by the trainer", primary=False) for each in others),
         ),
         (f"the trainer compares `{key}` with its own arguments and refuses to start",),
-        f'set `{place.path}` to "auto", or give both one value',
+        f'set `{place.path}` to "auto", or give both the same value',
     )
 
 
@@ -229,7 +229,7 @@ def split_batches_overrides_batch(run: Run) -> Iterator[Finding]:
     each = batch.value if is_whole(batch.value) else "the batch size"
     indivisible = bool(world and is_whole(batch.value) and batch.value % world)
     yield Finding(
-        f"per_device_train_batch_size {each} is what {count} share, as split_batches is on",
+        f"per_device_train_batch_size {each} is shared by {count}, because split_batches is on",
         (
             split.label("splits each batch"),
             *([batch.place.label("", primary=False)] if batch.place else []),
@@ -237,7 +237,8 @@ def split_batches_overrides_batch(run: Run) -> Iterator[Finding]:
         (
             f"the batch is no multiple of {world}, and refused"
             if indivisible
-            else "steps, warm-up and DeepSpeed's train_batch_size are counted as if each had all",
+            else "steps, warm-up and DeepSpeed's train_batch_size are counted as if each process "
+            "had the whole batch",
         ),
         "remove split_batches",
         severity="error" if indivisible else None if world else "warning",

@@ -54,7 +54,7 @@ def _divisible_finding(place: Place, total: int, world: int, accumulation: int) 
         (
             "the micro batch is taken as 0, and refused"
             if micro == 0
-            else f"the rest is cut off, and the product then checked: {came}",
+            else f"the remainder is dropped, and the product is then checked: {came}",
             "ZeRO shards states and not the batch: every process takes at least one sample",
         ),
         f"write a multiple of {each}: {near}",
@@ -275,7 +275,7 @@ def _size_finding(run: Run, document: Document) -> Finding:
     return Finding(
         "neither train_micro_batch_size_per_gpu nor train_batch_size is given",
         (
-            steps.label("the accumulation alone does not tell them")
+            steps.label("they cannot be derived from the accumulation alone")
             if steps is not None
             else Label("no batch size", document.start()),
         ),

@@ -185,7 +185,7 @@ def _shards(said: Any) -> bool:
 
 def _finding(switch: Place, fsdp: Place) -> Finding:
     return Finding(
-        f"{switch.path} of a model that FSDP shards: each layer is gathered once more",
+        f"{switch.path} on a model that FSDP shards: each layer is gathered twice",
         (switch.label("calls a wrapped layer again"), fsdp.label("", primary=False)),
         (
             (
@@ -202,7 +202,7 @@ _FAILS: Final = "deepspeed<0.19.3"
 _NOT_BY_DEFAULT: Final = "transformers>=5"
 _FORCES: Final = "trl>=0.28"
 _WHY: Final = (
-    "DeepSpeed before 0.19.3 takes frozen weights away again while a layer is recomputed: "
+    "DeepSpeed before 0.19.3 frees frozen weights while a layer is recomputed: "
     "recomputed values have different metadata, of shape [0]"
 )
 

@@ -88,9 +88,9 @@ def _is_no_mapping(held: Place) -> bool:
 
 def _text(held: Place) -> Finding:
     return Finding(
-        f"{held.path} is the text {held.value!r}, and no mapping",
+        f"{held.path} is the text {held.value!r}, not a mapping",
         (held.label("taken as text"),),
-        ("the arguments take it, and the first step hands its letters on as options",),
+        ("the arguments accept it, and the first step passes its letters on as options",),
         'write {"use_reentrant": false}, in quotes on a command line',
     )
 
@@ -251,7 +251,7 @@ def _on_again(said: Place, own: Place) -> Finding:
     return Finding(
         f"gradient_checkpointing: true turns on what {_OWN} turns off",
         (own.label("does nothing"), said.label("turns it on", primary=False)),
-        ("the Trainer, of which LLaMA-Factory's is one, does it before the first step",),
+        ("LLaMA-Factory's trainer inherits this from the Trainer, before the first step",),
         "remove one of the two",
     )
 
@@ -285,7 +285,7 @@ def cache_beside_checkpointing(run: Run) -> Iterator[Finding]:
             (
                 (
                     "transformers sets it to False: `use_cache=True` is incompatible with gradient "
-                    "checkpointing; keys that are kept would be there twice when a layer runs again"
+                    "checkpointing; cached keys would be stored twice when a layer runs again"
                 ),
             ),
             "write use_cache: false",

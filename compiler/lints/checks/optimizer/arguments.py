@@ -105,7 +105,7 @@ def adam_numbers_unread(run: Run) -> Iterator[Finding]:
             at = document.get(key)
             if at is not None and at.value is not None:
                 yield Finding(
-                    f"{at.path} does nothing: {optim.value} is not given it",
+                    f"{at.path} does nothing: {optim.value} does not receive it",
                     (at.label("not read"), optim.label("", primary=False)),
                     (),
                     "remove it",
@@ -203,7 +203,7 @@ def optimizer_given_twice(run: Run) -> Iterator[Finding]:
         yield Finding(
             f"adafactor: true replaces optim {new.value}",
             (new.label("not used"), old.label("used", primary=False)),
-            ("the older key sets optim once more, whatever it says",),
+            ("the older key overrides optim, whatever it says",),
             "remove adafactor, or write optim: adafactor",
             Fix((old.removed(),), "unsafe"),
         )
@@ -260,7 +260,7 @@ def _below(run: Run) -> Iterator[Finding]:
                 elif key == f"{_BELOW}eps" and _is_of_adafactor(place):
                     yield _finding(place, "torch's Adafactor has a pair of them")
                 elif kind == "deepspeed" and _is_text_to_torch(place):
-                    yield _finding(place, "a text is not compared with 0")
+                    yield _finding(place, "text cannot be compared with 0")
 
 
 def _of_sgd(run: Run) -> Iterator[Finding]:
@@ -293,7 +293,7 @@ def _of_betas(value: Any) -> str | None:
     if len(value) != 2:
         return f"it is a list of two numbers, {_UNPACKED}"
     if not all(is_number(each) for each in value):
-        return "its items are numbers, and no text: a text is not compared with 0"
+        return "its items are numbers: text cannot be compared with 0"
     if not all(0 <= each < 1 for each in value):
         return "a decay lies in [0, 1)"
     return None

@@ -58,7 +58,7 @@ def _badam(run: Run) -> Iterator[Finding]:
             f"use_badam with {world} processes "
             + ("by ratio" if is_ratio else "without ZeRO stage 3"),
             (at.label("refused"), *([beside.label("", primary=False)] if beside else [])),
-            ("layer-wise BAdam is for one process, or for ZeRO-3; by ratio, for one alone",),
+            ("BAdam by layer runs on one process or under ZeRO-3, by ratio on one process only",),
             "use ZeRO stage 3" if not is_ratio else "write badam_mode: layer, under ZeRO stage 3",
             consequence="parse",
         )
@@ -334,7 +334,7 @@ def _is_of_adam(name: object) -> bool:
 def _judged(place: Place) -> Iterator[Finding]:
     if is_number(place.value) and place.value >= _MOST:
         yield Finding(
-            f"a learning rate of {place.value:g} moves every weight by about as much in each step",
+            f"a learning rate of {place.value:g} moves every weight by about that much each step",
             (place.label("no model survives it"),),
             ("weights of language models are of the order of 0.02",),
             f"did you mean {_meant(place.value):g}?",

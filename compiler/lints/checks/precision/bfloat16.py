@@ -170,7 +170,7 @@ def _by_default(run: Run, device: str) -> Iterator[Finding]:
             continue
         if run.runs("trl>=0.20"):
             yield Finding(
-                f"{device} has no bf16 arithmetic, and TRL turns bf16 on where nobody says",
+                f"{device} has no bf16 arithmetic, and TRL turns bf16 on by default",
                 (first.label("bf16 is left out, and is true"),),
                 ("bf16 is `not fp16` where it is left out, from TRL 0.20 on",),
                 "write fp16: true, or bf16: false",

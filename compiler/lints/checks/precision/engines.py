@@ -200,7 +200,7 @@ def _at(run: Run, place: Place, stage: object, where: Place | None) -> Iterator[
     yield Finding(
         f"{place.path.rpartition('.')[2]} at ZeRO stage {stage}",
         (place.label("refused"), *([where.label("", primary=False)] if where else [])),
-        (f"DeepSpeed has it at {words}",),
+        (f"DeepSpeed supports it at {words}",),
         f"use {words.replace('stages', 'one of the stages')}, or remove it",
     )
 
@@ -258,11 +258,15 @@ def launcher_precision_differs(run: Run) -> Iterator[Finding]:
         (e for e in run.each("trainer", _DIFFERS_OTHER[launched.value]) if e.value is True), None
     )
     if other is not None:
-        yield _finding(launched, other, "the Trainer sets ACCELERATE_MIXED_PRECISION by its own")
+        yield _finding(
+            launched, other, "the Trainer sets ACCELERATE_MIXED_PRECISION from its own settings"
+        )
         return
     for said in run.each("trainer", launched.value):
         if said.value is False:
-            yield _finding(said, launched, "the launcher's holds where the Trainer's are off")
+            yield _finding(
+                said, launched, "the launcher's setting holds where the Trainer's are off"
+            )
 
 
 def _of_examples(run: Run) -> Iterator[Finding]:

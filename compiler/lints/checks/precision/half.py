@@ -85,7 +85,7 @@ def _model_finding(run: Run, path: str, place: Place) -> Finding:
             ),
             *((f"{device.title} has no bf16 arithmetic",) if device and cannot else ()),
         ),
-        "watch the loss scale; fp32 for the layers that overflow" if cannot else "use bf16",
+        "watch the loss scale, and keep layers that overflow in fp32" if cannot else "use bf16",
         severity="note" if cannot and not is_seen else None,
     )
 
@@ -258,9 +258,9 @@ def _trainable_of_examples(run: Run) -> Iterator[Finding]:
                 (launched.label("the adapters are made in fp16"),),
                 (
                     "the first step ends in `Attempting to unscale FP16 gradients`",
-                    "it turns adapters to fp32 only where its own flag is fp16",
+                    "it converts adapters to fp32 only where its own flag is fp16",
                 ),
-                "write --mixed_precision fp16 behind the script too",
+                "add --mixed_precision fp16 after the script too",
             )
 
 
@@ -340,7 +340,7 @@ def _trainable_finding(place: Place, scaled: Place, *, is_certain: bool) -> Find
         ),
         (
             "the first step ends in `Attempting to unscale FP16 gradients`",
-            "get_peft_model turns adapters to fp32 (peft 0.12); add_adapter of diffusers does not",
+            "get_peft_model makes adapters fp32 (peft 0.12); add_adapter of diffusers does not",
         ),
         "load in float32 what is trained; fp16 then only computes",
         certain=is_certain,

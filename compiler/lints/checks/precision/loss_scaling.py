@@ -57,8 +57,8 @@ def initial_loss_scale_too_high(run: Run) -> Iterator[Finding]:
 
 
 _POSITIVE: Final = {
-    "loss_scale_window": "the scale is raised every so many steps: a division by it",
-    "min_loss_scale": "it is the floor of the scale, which falls to nothing",
+    "loss_scale_window": "the number of steps is divided by it, to tell when the scale is raised",
+    "min_loss_scale": "it is the floor of the scale, which can then fall to 0",
 }
 
 
@@ -82,12 +82,12 @@ def loss_scale_refused(run: Run) -> Iterator[Finding]:
     for document in run.of("deepspeed"):
         static = document.get("fp16.loss_scale")
         if static is not None and is_number(static.value) and static.value < 0:
-            why = "a gradient times a negative number climbs; 0 is for a scale that adapts"
+            why = "a negative scale makes training climb; 0 stands for dynamic scaling"
             yield _refused_finding(
                 run, static, why, "write 0", is_known=run.runs("deepspeed>=0.18.9")
             )
         elif static is not None and isinstance(static.value, bool):
-            why = "a bool is no number; before 0.18.9 true is a scale of 1, and false adapts"
+            why = "a boolean is no number; before 0.18.9 true meant 1, and false dynamic scaling"
             yield _refused_finding(
                 run, static, why, "write 0", is_known=run.runs("deepspeed>=0.18.9")
             )
@@ -112,7 +112,7 @@ def _refused_finding(
     del run
     return Finding(
         f"`{place.path}` cannot be {place.value}",
-        (place.label("refused" if is_known is not False else "taken, and wrong"),),
+        (place.label("refused" if is_known is not False else "accepted, but wrong"),),
         (why,),
         mend,
         consequence="step" if is_known is False else None,

@@ -170,7 +170,7 @@ def nothing_is_trained(run: Run) -> Iterator[Finding]:
             yield Finding(
                 f"{place.path} is {place.value}: training ends before the first step",
                 (place.label("no step"),),
-                ("the model is saved as it was loaded, and nothing is said",),
+                ("the model is saved as it was loaded, and no error is reported",),
                 "write 1 or more, or max_steps",
             )
     for document in run.of("llamafactory"):

@@ -100,7 +100,7 @@ def warmup_given_twice(run: Run) -> Iterator[Finding]:
                 f"warmup_ratio {share.value} beside warmup_steps {steps.value}",
                 (unused.label("not used"), used.label("decides", primary=False)),
                 (
-                    "from 5.0 on the share is written over the steps"
+                    "from 5.0 on the share overwrites the steps"
                     if last
                     else "before 5.0 steps win, and a line of the log says so",
                 ),

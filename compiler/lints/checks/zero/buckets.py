@@ -93,11 +93,11 @@ def auto_buckets_need_hidden_size(run: Run) -> Iterator[Finding]:
             continue
         names = ", ".join(each.path.rpartition(".")[2] for each in said)
         yield Finding(
-            f"{names} auto, and {name} ({family}) has no hidden_size at its top",
+            f"{names} auto, and {name} ({family}) has no hidden_size at its top level",
             tuple(each.label("cannot be filled in", primary=each is said[0]) for each in said),
             (
                 "the trainer takes hidden_size squared, 0.9 of that, and ten times hidden_size",
-                "its parts have one each, and they are not asked"
+                "each of its parts has one, but the trainer does not look there"
                 if family in _IN_PARTS
                 else "releases from 4.45 on look into text_config too",
             ),

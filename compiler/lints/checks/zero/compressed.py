@@ -48,7 +48,7 @@ def hpz_group_uneven(run: Run) -> Iterator[Finding]:
                 yield Finding(
                     f"zero_hpz_partition_size {size} on nodes of {per_node} devices",
                     (place.label("a group is not one node"),),
-                    ("the second partition is to keep gathers in the backward pass in a node",),
+                    ("the second partition exists to keep backward gathers within a node",),
                     f"write {per_node}",
                     Fix((place.replaced(per_node),), "unsafe"),
                     consequence="slow",
@@ -58,7 +58,7 @@ def hpz_group_uneven(run: Run) -> Iterator[Finding]:
 
 def _of_all(place: Place, world: int, others: tuple[Label, ...]) -> Finding:
     return Finding(
-        f"zero_hpz_partition_size {place.value} is cut to the {world} processes there are",
+        f"zero_hpz_partition_size {place.value} is reduced to {world}, the number of processes",
         (place.label("a group of all processes"), *others),
         ("a second partition over the same processes takes memory and saves no gather",),
         "remove it, or write the number of devices of one node of several",
@@ -92,7 +92,7 @@ def quantised_weights_in_bf16(run: Run) -> Iterator[Finding]:
         if each.value is True:
             where = run.place(run.slot("precision.compute"))
             yield Finding(
-                f"{each.path.rpartition('.')[2]} in a run of bf16",
+                f"{each.path.rpartition('.')[2]} in a bf16 run",
                 (each.label("weights come back in fp16"), *also(where)),
                 ("expected mat1 and mat2 to have the same dtype",),
                 "train in fp16, or remove it",

@@ -141,7 +141,7 @@ def offloaded_optimizer_of_the_client(run: Run) -> Iterator[Finding]:
         (device.place.label("needs DeepSpeed's CPU Adam"),),
         (
             "DeepSpeed refuses a client's optimizer unless zero_force_ds_cpu_optimizer is false",
-            "a script that prepares it by accelerate 0.30 or newer gets DeepSpeed's instead",
+            "a script that prepares it with accelerate 0.30 or newer gets DeepSpeed's instead",
         ),
         "add an optimizer of type AdamW, or zero_force_ds_cpu_optimizer: false at the top",
         certain=run.deepspeed_reader == "plain" or bool(run.of("trainer")),
@@ -250,8 +250,8 @@ def nvme_offload_below_stage_3(run: Run) -> Iterator[Finding]:
                 device.place.label("not NVMe"),
                 *([stage.place.label("", primary=False)] if stage.place else []),
             ),
-            ("stages 1 and 2 know an offload to the CPU only",),
-            "use stage 3, or write cpu and count the host memory",
+            ("stages 1 and 2 can offload to the CPU only",),
+            "use stage 3, or write cpu and plan for the host memory",
         )
 
 
@@ -274,7 +274,7 @@ def nvme_path_missing(run: Run) -> Iterator[Finding]:
         path = run.effective("deepspeed", f"zero_optimization.{block}.nvme_path")
         if device.value == "nvme" and device.place is not None and path.value in (None, "", "none"):
             yield Finding(
-                f"{block} is to go to NVMe, and nvme_path is not given",
+                f"{block} is set to nvme, and nvme_path is not given",
                 (device.place.label("no nvme_path beside it"),),
                 (),
                 "write nvme_path, a directory on the local NVMe of each node",

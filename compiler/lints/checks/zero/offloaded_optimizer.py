@@ -46,7 +46,7 @@ def low_precision_master_without_offload(run: Run) -> Iterator[Finding]:
             yield Finding(
                 f"{key.rpartition('.')[2]} needs the optimizer offloaded to the CPU",
                 (place.label("refused"), *also(stage.place), *also(device.place)),
-                ("only DeepSpeedCPUAdam steps master weights of 16 bit",),
+                ("only DeepSpeedCPUAdam updates 16-bit master weights",),
                 'add "offload_optimizer": {"device": "cpu"}, or remove the key',
             )
 
@@ -76,7 +76,7 @@ _KEPT: Final = frozenset({"lion_32bit", "adagrad"})
     ),
 )
 def optimizer_exchanged_on_offload(run: Run) -> Iterator[Finding]:
-    """The trainer's optimizer is exchanged for DeepSpeed's CPU Adam, as it is offloaded."""
+    """The trainer's optimizer is replaced by DeepSpeed's CPU Adam, because it is offloaded."""
     device = run.effective("deepspeed", _DEVICE)
     force = run.effective("deepspeed", "zero_force_ds_cpu_optimizer")
     optim = run.said("trainer", "optim")
@@ -97,10 +97,10 @@ def optimizer_exchanged_on_offload(run: Run) -> Iterator[Finding]:
 
 def _finding(at: Place, device: Place, what: str, wanted: str) -> Finding:
     return Finding(
-        f"{what} is exchanged for DeepSpeed's CPU Adam, as it is offloaded",
+        f"{what} is replaced by DeepSpeed's CPU Adam, because it is offloaded",
         (at.label("not used"), device.label("offloaded", primary=False)),
         (
-            "of its settings learning rate and weight decay are kept",
+            "only its learning rate and weight decay are kept",
             "states on the host are fp32: 12 bytes a trained parameter with the fp32 copy",
         ),
         f"{wanted}, or write zero_force_ds_cpu_optimizer: false in the DeepSpeed file",
@@ -137,7 +137,7 @@ def optimizer_not_for_offload(run: Run) -> Iterator[Finding]:
     torch_adam = run.said("deepspeed", "optimizer.params.torch_adam")
     if torch_adam is not None and torch_adam.value is True and stage.value in (1, 2, 3):
         yield Finding(
-            f"torch_adam steps what is offloaded to {device.value} by torch's own Adam",
+            f"torch_adam updates what is offloaded to {device.value} with torch's own Adam",
             (torch_adam.label("no DeepSpeedCPUAdam"), device.place.label("", primary=False)),
             ("DeepSpeed's Adam for the CPU uses vector instructions and all cores",),
             "remove torch_adam",
@@ -148,8 +148,8 @@ def optimizer_not_for_offload(run: Run) -> Iterator[Finding]:
     if str(kind.value).lower() not in _ON_GPU or stage.value == 0:
         return
     yield Finding(
-        f"{kind.value} cannot step where offload_optimizer puts it: {device.value}",
-        (kind.label("kernels of the GPU only"), device.place.label("", primary=False)),
+        f"{kind.value} cannot run where offload_optimizer puts it: {device.value}",
+        (kind.label("has GPU kernels only"), device.place.label("", primary=False)),
         ("DeepSpeed has CPU versions of Adam, AdamW, Adagrad and Lion",),
         "write AdamW, or do not offload",
     )
@@ -157,8 +157,8 @@ def optimizer_not_for_offload(run: Run) -> Iterator[Finding]:
 
 _SUPER_BLOCK: Final = "zero_optimization.offload_optimizer"
 _WHY: Final[dict[str, tuple[Consequence, str]]] = {
-    "none": ("init", "its optimizer asks on which device each group is, which only offload says"),
-    "nvme": ("step", "it writes gradients beside the parameters, which are not there but on NVMe"),
+    "none": ("init", "its optimizer needs the device of each group, which only the offload sets"),
+    "nvme": ("step", "it writes gradients beside the parameters, which are on NVMe, not in RAM"),
 }
 
 

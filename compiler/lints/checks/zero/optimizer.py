@@ -105,7 +105,7 @@ def optimizer_overridden(run: Run) -> Iterator[Finding]:
             yield Finding(
                 f"{asked.path} does nothing beside DeepSpeed's optimizer",
                 (asked.label("not read"), section.label("used", primary=False)),
-                ("with a section optimizer the trainer is not asked to make one of its own",),
+                ("where the file has an optimizer section, the trainer makes none of its own",),
                 "remove the section and add zero_allow_untested_optimizer",
             )
 
@@ -142,7 +142,7 @@ def _refused(run: Run, asked: Place, section: Place, kind: str | None) -> Findin
     return Finding(
         f"{asked.path} {str(asked.value).lower()} beside DeepSpeed's {kind or 'optimizer'}",
         (asked.label("refused"), section.label("", primary=False)),
-        ("only one optimizer can be configured, and of this one the trainer asks",),
+        ("only one optimizer can be configured, and the trainer checks for this one",),
         f"remove the section and add zero_allow_untested_optimizer, or drop {asked.path}",
         severity=None if run.runs("transformers<5") else "warning",
         consequence="init",
@@ -324,7 +324,7 @@ def optimizer_type_unknown(run: Run) -> Iterator[Finding]:
             f"optimizer.type {value} is no optimizer of DeepSpeed or torch.optim",
             (place.label("refused"),),
             (
-                "DeepSpeed's own names count in any case, torch's only as they are spelt",
+                "DeepSpeed's own names match in any case, torch's only as they are spelt",
                 "its AdamW is fused on the device, and on the CPU where the states are offloaded",
             ),
             f"write {meant}" if meant else "write AdamW, or build the optimizer in the script",

@@ -128,7 +128,7 @@ _PAIRS: Final = (
         lambda value: isinstance(value, str) and value.lower() in _ONE_BIT,
         f"{_ZERO}stage",
         lambda stage: stage in (1, 2, 3),
-        "they exchange gradients themselves, in one bit: releases from 0.19 on have none of them",
+        "they exchange gradients themselves, in one bit; releases from 0.19 on no longer have them",
         "write AdamW, or use stage 0",
     ),
     _Pair(
@@ -136,7 +136,7 @@ _PAIRS: Final = (
         lambda value: isinstance(value, str) and value.lower() in ("lamb", "onebitlamb"),
         "fp16.loss_scale",
         lambda scale: type(scale) in (int, float) and scale > 0,
-        "DeepSpeed's Lamb asks for a loss scale that adapts",
+        "DeepSpeed's Lamb needs dynamic loss scaling",
         "write loss_scale: 0",
     ),
 )
@@ -225,7 +225,7 @@ def _lamb(run: Run, document: Document) -> Iterator[Finding]:
                 place.label("refused"),
                 *([brain.place.label("", primary=False)] if brain.place else []),
             ),
-            ("it asks for a loss scale that adapts, and bf16's is 1",),
+            ("it needs dynamic loss scaling, and bf16 has a fixed scale of 1",),
             "use fp16, or another optimizer",
         )
 
@@ -270,7 +270,7 @@ def _elastic(run: Run, document: Document) -> Iterator[Finding]:
             yield Finding(
                 f"elasticity is enabled without {key}",
                 (place.label("refused"),),
-                ("elastic training chooses the batch sizes by it",),
+                ("elastic training derives the batch sizes from it",),
                 f"write elasticity.{key}",
             )
     batch = next((at for key in _BATCHES if (at := document.get(key)) is not None), None)

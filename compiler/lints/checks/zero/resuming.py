@@ -32,7 +32,7 @@ def resume_from_rounded_weights(run: Run) -> Iterator[Finding]:
             yield Finding(
                 "load_from_fp32_weights false: a resumed run starts from rounded weights",
                 (place.label("16-bit copies are taken"), *also(stage.place)),
-                ("the fp32 copies in the checkpoint are passed over",),
+                ("the fp32 copies in the checkpoint are ignored",),
                 "remove it, unless the checkpoint has no optimizer states",
                 Fix((place.removed(),), "unsafe"),
             )
@@ -72,12 +72,12 @@ def resume_of_another_run(run: Run) -> Iterator[Finding]:
             yield Finding(
                 f"{folder.name} holds no checkpoint of DeepSpeed",
                 (place.label("no folder global_step* in it"), *also(stage_of(run).place)),
-                ("Can't find a valid checkpoint: the run that wrote it was without DeepSpeed",),
+                ("Can't find a valid checkpoint: the run that wrote it did not use DeepSpeed",),
                 "resume without DeepSpeed, or start from its weights: model_name_or_path",
             )
         elif is_own:
             yield Finding(
-                f"{folder.name} was written by DeepSpeed, and this run is without it",
+                f"{folder.name} was written by DeepSpeed, and this run does not use it",
                 (place.label("its optimizer states are not read"),),
                 ("the trainer looks for optimizer.pt, finds none, and goes on from the weights",),
                 "resume with the ds_config of that run",
@@ -102,7 +102,7 @@ def _split(run: Run, folder: Document, place: Place) -> Iterator[Finding]:
     if isinstance(stage.value, int) and (stage.value == 3) != is_sharded:
         wrote = "stage 3" if is_sharded else "stage 1 or 2"
         yield Finding(
-            f"{folder.name} is of ZeRO {wrote}, and the run is at stage {stage.value}",
+            f"{folder.name} was written at ZeRO {wrote}, and the run is at stage {stage.value}",
             (place.label("its files are not found"), *also(stage.place)),
             ("stage 3 stores a model file for each process, the others one for all",),
             f"resume at {wrote}, or convert it: deepspeed.checkpoint.ds_to_universal",
@@ -111,7 +111,7 @@ def _split(run: Run, folder: Document, place: Place) -> Iterator[Finding]:
         yield Finding(
             f"{folder.name} was written by {had} processes, and {world} are to load it",
             (place.label(f"{had} parts of the states"), *also(run.place(run.world))),
-            ("ZeRO does not divide its states anew for another number of processes",),
+            ("ZeRO cannot load its states into another number of processes",),
             "start the same number, or convert it by deepspeed.checkpoint.ds_to_universal and "
             "write checkpoint: {load_universal: true}",
         )

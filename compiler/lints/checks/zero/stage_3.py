@@ -14,7 +14,7 @@ from tunec.compiler.lints.rule import Finding, rule
 from tunec.compiler.lints.run import Run
 
 _WHY: Final = (
-    "the shards are to be gathered for it by a context that is called like a function: "
+    "the code that should gather the shards calls a context manager like a function: "
     "`'GatheredParameters' object is not callable`"
 )
 
@@ -90,7 +90,7 @@ def _finding(place: Place, what: str, stage: Place | None) -> Finding:
     return Finding(
         f"{what} is refused at ZeRO stage 3",
         (place.label("refused"), *also(stage)),
-        ("stage 3 shards each weight as it is created: there is no device to lay it on",),
+        ("stage 3 shards each weight as it is created: no single device holds it",),
         "remove it",
         Fix((place.removed(),), "unsafe"),
     )
@@ -157,7 +157,7 @@ def evaluation_below_stage_3(run: Run) -> Iterator[Finding]:
         if task is None:
             continue
         yield Finding(
-            f"{task.path} without do_train, by ZeRO stage {stage.value}",
+            f"{task.path} without do_train, with ZeRO stage {stage.value}",
             (task.label("no optimizer is made"), *also(stage.place, "shards optimizer states")),
             (
                 "the trainer starts DeepSpeed for inference, and refuses all stages but 3",
@@ -297,7 +297,7 @@ def muon_needs_whole_gradients(run: Run) -> Iterator[Finding]:
     yield Finding(
         "Muon at stage 3 needs reduce_scatter: false",
         (kind.label("refused"), *also(scatter.place), *also(stage.place)),
-        (() if scatter.place else ("reduce_scatter is true where nothing is said",)),
+        (() if scatter.place else ("reduce_scatter is true unless it is written",)),
         "write reduce_scatter: false",
         Fix((edit,), "safe") if edit else None,
     )

@@ -132,7 +132,7 @@ def stage_3_keys_below_stage_3(run: Run) -> Iterator[Finding]:
     names = ", ".join(each.path.rpartition(".")[2] for each in said)
     is_own = not any(each.document.kind == "accelerate" for each in said)
     yield Finding(
-        f"{names} only counts at ZeRO stage 3, and the stage is {stage.value}",
+        f"{names} only has an effect at ZeRO stage 3, and the stage is {stage.value}",
         (
             *(each.key_label("not read", primary=each is said[0]) for each in said),
             *also(stage.place),
@@ -208,7 +208,7 @@ def zero_stage_left_out(run: Run) -> Iterator[Finding]:
         if "zero_optimization.stage" in document.unknown:
             continue
         yield Finding(
-            "zero_optimization has no stage, which is stage 0: nothing is sharded",
+            "zero_optimization has no stage, so it is 0: nothing is sharded",
             (block.key_label("no stage in here"),),
             ("the other keys of the block are read by stages 1 to 3",),
             "write the stage",
@@ -252,7 +252,7 @@ def _finding(document: Document, key: str, values: Mapping[str, Any]) -> Finding
     place = next(iter(document.found.values()))
     said = ", ".join(f"{value} in {minor}" for minor, value in values.items())
     return Finding(
-        f"`{key}` is left out, and its default is not the same in all releases",
+        f"`{key}` is left out, and its default differs between releases",
         (place.key_label("in this file"),),
         (f"absent, it is {said}",),
         f"write {key}, or name the release with --software deepspeed=VERSION",

@@ -41,7 +41,7 @@ def scheduler_overridden(run: Run) -> Iterator[Finding]:
     yield Finding(
         f"lr_scheduler_type {asked.value} is overridden by DeepSpeed's {kind or 'scheduler'}",
         (asked.label("not used"), section.label("used", primary=False)),
-        ("a section scheduler in DeepSpeed's file always wins, and nothing is compared",),
+        ("a scheduler section in DeepSpeed's file always wins; the names are not compared",),
         "remove the section: the trainer then builds its own schedule",
     )
 
