@@ -46,7 +46,7 @@ def choose_precision(facts: Facts, _: Draft) -> Outcome:
 
 
 def _slowed(scribe: Scribe) -> None:
-    """Say where fp16 is lost to what a release does with adapters, and what has it."""
+    """Say where fp16 is ruled out by what a release of TRL does with adapters, and what has it."""
     why = _fp16_over_bf16(scribe.facts)
     if why is not None:
         scribe.report(

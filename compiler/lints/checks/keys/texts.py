@@ -296,7 +296,7 @@ def _number_finding(place: Place, path: str, text: str, number: int | float) -> 
     return Finding(
         f"`{path}` is the text {text!r}, and not the number {number:g}",
         (place.label("text"),),
-        (why, "a message of the reader shows both alike: 8 and 8"),
+        (why, "the reader's own message prints both the same way: 8 and 8"),
         f"write {number}",
         Fix((place.replaced(number),), "safe"),
     )

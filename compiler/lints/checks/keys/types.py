@@ -74,7 +74,7 @@ _BY_ARGPARSE: Final = frozenset({"yes", "true", "t", "y", "1", "no", "false", "f
 """transformers 4.40.2 to 5.23.0 hf_argparser.py `string_to_bool`."""
 _KINDS: Final = ("hf", *TRL, "llamafactory")
 _SCALE: Final = "fp16.loss_scale"
-"""Of which loss-scale-refused speaks."""
+"""Left to the rule loss-scale-refused, which judges its numbers."""
 
 
 @rule(
