@@ -189,8 +189,8 @@ def _finding(switch: Place, fsdp: Place) -> Finding:
         (switch.label("calls a wrapped layer again"), fsdp.label("", primary=False)),
         (
             (
-                "the trainer's recomputation is around FSDP's layer, whose parameters are gathered "
-                "for it and given back; FSDP's own is inside"
+                "the trainer's recomputation wraps FSDP's layer, whose parameters are gathered for "
+                "it and freed again; FSDP's own runs inside the layer"
             ),
             "transformers warns of a redundant AllGather operation in backward pass",
         ),

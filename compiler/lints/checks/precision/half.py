@@ -288,8 +288,8 @@ def _unscaled(run: Run) -> Iterator[Finding]:
                 (place.label("trained in fp16"), half.label("scales no loss", primary=False)),
                 (
                     (
-                        "their gradients are fp16, where what is below 6e-8 is 0, and autocast in "
-                        "bf16 comes without a scale for the loss"
+                        "their gradients are fp16, where values below 6e-8 become 0, and autocast "
+                        "in bf16 does not scale the loss"
                     ),
                 ),
                 "load in float32, or in bfloat16",

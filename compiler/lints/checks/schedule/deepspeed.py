@@ -237,7 +237,7 @@ def _trainer_finding(ours: Place, key: str, value: int, theirs: Place | None) ->
 _DEFAULT: Final = 0.001
 _PARAMS: Final = "scheduler.params."
 _KINDS: Final = ("WarmupLR", "WarmupDecayLR")
-_LATER: Final = "from deepspeed 0.17.6 on WarmupLR leads to the optimizer's own: write it for both"
+_LATER: Final = "from deepspeed 0.17.6 on WarmupLR warms up to the optimizer's lr: write it in both"
 
 
 @rule(
@@ -276,8 +276,8 @@ def scheduler_rate_beats_optimizer(run: Run) -> Iterator[Finding]:
 
 def _rate_finding(rate: Place, top: Place, reached: float, *, is_written: bool) -> Finding:
     return Finding(
-        f"the scheduler leads to {reached:g}, and the optimizer's lr {rate.value:g} is not used",
-        (rate.label("not used"), top.label("" if is_written else "leads to it", primary=False)),
+        f"the scheduler warms up to {reached:g}, and the optimizer's lr {rate.value:g} is not used",
+        (rate.label("not used"), top.label("" if is_written else "sets the rate", primary=False)),
         (
             (
                 "WarmupLR and WarmupDecayLR set the rate themselves, from warmup_min_lr to "

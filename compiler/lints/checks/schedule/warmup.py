@@ -230,8 +230,8 @@ _SECTIONS: Final = {
     "scheduler": "no scheduler is built from it, and the rate stays as it is",
 }
 _STAND_INS: Final = {
-    "optimizer": "the trainer takes it for one, and leaves a stand-in to DeepSpeed: none is built",
-    "scheduler": "the trainer takes it for one, and its stand-in DummyScheduler has no step()",
+    "optimizer": "the trainer counts the section as one and leaves it to DeepSpeed: none is built",
+    "scheduler": "the trainer counts the section as one, and its DummyScheduler has no step()",
 }
 """Where the Trainer reads the file: a section is one, whatever it holds."""
 

@@ -130,8 +130,8 @@ def _named(run: Run) -> Iterator[Finding]:
         (asked.label("not used"), section.label("used", primary=False)),
         (
             (
-                "a section optimizer in DeepSpeed's file always wins, and its states are those of "
-                "its type"
+                "an optimizer section in DeepSpeed's file always wins, and the states are those "
+                "of its type"
             ),
         ),
         "remove the section and add zero_allow_untested_optimizer, or drop optim",

@@ -204,7 +204,7 @@ _MOVED: Final[dict[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...] | Non
 }
 """Dtypes of model and sum that only some releases refuse: from which, and up to which."""
 _UNNAMED: Final = (
-    "nobody names the version of deepspeed: 0.14 to 0.17 sum the gradients of bf16 in fp32, "
+    "the version of deepspeed is not given: 0.14 to 0.17 sum the gradients of bf16 in fp32, "
     "and refuse bf16 up to 0.16"
 )
 
