@@ -29,7 +29,7 @@ _MERITS: dict[QuantFormat, str] = {
 
 
 def with_base(method: Method, name: str) -> str:
-    """The same adapters over a base that is stored as another method does, as `--set` takes it."""
+    """Arguments of `--set` for equal adapters over a base that another method stores."""
     said = method.lora or method.qlora or method.int8_lora
     options = said.model_dump(mode="json", by_alias=True, exclude_unset=True) if said else {}
     kept = {key: value for key, value in options.items() if key not in ("format", "double")}

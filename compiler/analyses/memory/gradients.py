@@ -79,7 +79,7 @@ def at_head(plan: Sharding) -> Terms:
 
 
 def head_stepped(plan: Sharding) -> Terms:
-    """The same when the next gradient has come and it is stepped; a tied one steps at the end."""
+    """Terms while the output projection is stepped; a tied one is stepped at the end."""
     counts, optimizer = plan.counts, plan.workload.optimizer
     if counts.tied:
         return at_head(plan)
