@@ -1,4 +1,4 @@
-"""What a run asks of ZeRO, for the rules of this folder."""
+"""What a run asks of ZeRO."""
 
 from collections.abc import Iterable, Iterator
 
