@@ -163,6 +163,24 @@ def _beyond(plan: Plan, _: Dialect) -> Iterator[Diagnostic]:
         )
 
 
+def _unbounded(plan: Plan) -> Iterator[Diagnostic]:
+    """skypilot 0.9.3 to 0.14.1 client/cli `launch`: `--down` heeds the end of jobs."""
+    if plan.job.time_limit is not None:
+        yield Diagnostic(
+            "time-not-bounded",
+            "warning",
+            "nothing ends the task after that time: SkyPilot has no limit for one",
+            (Label("asked for here", path="job.time"),),
+            ("the machines are rented until they are taken down, and so beyond the task's end",),
+            help="start it with `bash run.sh --down`, which takes them down when the task ends",
+        )
+
+
+def _check(plan: Plan, dialect: Dialect) -> Iterator[Diagnostic]:
+    yield from _beyond(plan, dialect)
+    yield from _unbounded(plan)
+
+
 def _is_task(document: Json) -> bool:
     if not isinstance(document, dict) or not isinstance(document.get("run"), str):
         return False
@@ -181,7 +199,7 @@ TASK: Final = File(
         *_COMMAND,
     ),
     recognise=_is_task,
-    check=_beyond,
+    check=_check,
 )
 
 _HERE: Final = frozenset(

@@ -449,6 +449,11 @@ def test_a_task_installs_the_torch_that_has_the_devices_kernels(torch, line):
     assert "transformers==5.23.0" in setup.splitlines()[1]
 
 
+def test_a_limit_that_no_task_has_is_told():
+    assert emitted("skypilot", plan_of(SXM, {"job.time_limit": 3600}))[1] == {"time-not-bounded"}
+    assert emitted("skypilot", plan_of(SXM))[1] == set()
+
+
 def test_files_beside_the_bundle_are_mounted_where_the_run_looks_for_them():
     data = {"data.train": "../train.jsonl", "launch.script": "../train.py --lr 1"}
     assert task(data)["file_mounts"] == {
@@ -497,7 +502,7 @@ def test_every_slot_that_is_said_comes_back(target, plan):
     chosen = TARGETS[target]
     version = Version(chosen.latest)
     artifacts, faults = emit(chosen, plan, version)
-    told = {"time-not-known", "output-not-kept"}
+    told = {"time-not-known", "time-not-bounded", "output-not-kept"}
     assert {each.id for each in faults} <= {"E0901", "E0905", *told}
     assert emit(chosen, plan, version)[0] == artifacts
     lost = {each.labels[0].path for each in faults if each.id == "E0901"}
