@@ -135,6 +135,22 @@ RUNS: Final = (
     Run("a script", 7, {"method": "full", **_script("-")}, always=True),
     Run("a script with adapters", 7, {"method": "lora", **_script("adapter_config.json")}),
     Run("a script under zero 2", 7, {"method": "full", **_script("-"), **_zero(2)}),
+    Run(
+        "a script under zero 2 by accelerate",
+        7,
+        {"method": "full", "launcher": "accelerate", **_script("-"), **_zero(2)},
+    ),
+    Run(
+        "a script under FSDP by accelerate",
+        7,
+        {
+            "method": "full",
+            "launcher": "accelerate",
+            "engine": "fsdp",
+            "pin": {"fsdp.version": 1, "fsdp.state_dict": "sharded"},
+            **_script("-"),
+        },
+    ),
     Run("packed", 11, _packed()),
     Run("packed in one stream", 11, _packed(packing_strategy="wrapped")),
     Run("packed, long ones split", 34, _packed(20, packing_strategy="bfd_split")),

@@ -107,6 +107,13 @@ def adapted(output: Path) -> frozenset[str]:
     return frozenset(name.partition(".lora_")[0] for name in names)
 
 
+def packed(log: str) -> Mapping[str, str]:
+    """The modules of the base model whose weights the Trainer has in 4 bits, with the format."""
+    found = re.findall(r"in 4 bits: (\S+) as (\w+)", log)
+    names = ((name.removeprefix("base_model.model."), form) for name, form in found)
+    return {name.removesuffix(".base_layer"): form for name, form in names}
+
+
 def linear_modules(folder: Path) -> tuple[str, ...]:
     """Paths of the linear modules of the model in a folder, its head left out."""
     import torch

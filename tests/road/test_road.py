@@ -11,7 +11,14 @@ from importlib.util import find_spec
 
 import pytest
 from tests.road.runs import RUNS, Run
-from tests.road.seen import Seen, arguments_of, linear_modules, seen, settings_of_deepspeed
+from tests.road.seen import (
+    Seen,
+    arguments_of,
+    linear_modules,
+    packed,
+    seen,
+    settings_of_deepspeed,
+)
 from tests.road.seen_cookbook import seen_of_cookbook
 from tests.road.seen_painting import linear_modules_of_denoiser, seen_of_painting
 from tests.road.started import Journey, Plan, start, tunec
@@ -39,7 +46,10 @@ def test_a_bundle_trains_what_was_asked(run, travelled, models):
     agrees_with_plan(told, journey.plan)
     model = (models / run.spec["model"]).resolve()
     assert told.loaded == (model / "model.safetensors",)
-    assert told.adapted == planned_adapters(journey.plan, linear_modules(model))
+    modules = linear_modules(model)
+    assert told.adapted == planned_adapters(journey.plan, modules)
+    form = journey.plan["quantization.format"]
+    assert packed(journey.log) == (dict.fromkeys(modules, form) if form == "nf4" else {})
     agrees_with_engine(journey)
     for key, value in run.spec.get("extra", {}).get("trl", {}).items():
         assert getattr(arguments_of(journey), key) == value

@@ -96,6 +96,24 @@ def log_settings(module):
         handler.setLevel("INFO")
 
 
+def log_packed(module):
+    """The Trainer says which modules of its model hold weights in 4 bits when it begins to train.
+
+    bitsandbytes 0.50.2 nn/modules.py `Linear4bit`, `Params4bit.quant_state`.
+    """
+    as_written = module.Trainer.train
+
+    def on_cpu(self, *words, **options):
+        packing = sys.modules.get("bitsandbytes")
+        if packing is not None:
+            for name, each in self.model.named_modules():
+                if isinstance(each, packing.nn.Linear4bit) and each.weight.quant_state is not None:
+                    print(f"in 4 bits: {name} as {each.weight.quant_state.quant_type}")
+        return as_written(self, *words, **options)
+
+    module.Trainer.train = on_cpu
+
+
 def collate_on_cpu(module):
     """Latents stay where they are: memory is pinned for a GPU to read it.
 
@@ -126,6 +144,7 @@ BEFORE = {"simpletuner": import_simpletuner}
 PATCHES = {
     "accelerate.commands.launch": launch_on_cpu,
     "simpletuner.helpers.training.collate": collate_on_cpu,
+    "transformers.trainer": log_packed,
     "transformers.training_args": train_on_cpu,
     "accelerate.state": shard_on_cpu,
     "accelerate.utils.dataclasses": make_on_cpu,
