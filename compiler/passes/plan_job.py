@@ -7,13 +7,12 @@ from tunec.compiler.analyses.memory.host import host_account
 from tunec.compiler.analyses.memory.requested import MARGIN as MEMORY_MARGIN
 from tunec.compiler.analyses.memory.requested import Request, requested
 from tunec.compiler.analyses.memory.workload import Layout
-from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.analyses.time.run import MARGIN as TIME_MARGIN
 from tunec.compiler.analyses.time.run import Run, bounded
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
-from tunec.compiler.passes.fit.fit import problem_of
+from tunec.compiler.passes.fit.fit import problem_of, step_seconds
 from tunec.compiler.passes.fit.problem import Problem
 from tunec.compiler.passes.fit.search import search
 from tunec.compiler.passes.software import say_software
@@ -31,7 +30,7 @@ def plan_job(facts: Facts, draft: Draft) -> Outcome:
     problem, layout = problem_of(facts, draft), Layout.of(draft)
     scribe.say("job.name", facts.spec.name, "the spec's own name", spec("name"))
     _host_memory(scribe, problem, layout, draft)
-    _time(scribe, problem, layout, draft)
+    _time(scribe, draft)
     say_software(scribe, draft)
     for name in _SAID:
         value = getattr(facts.spec.job, name)
@@ -78,11 +77,11 @@ def _sum(request: Request) -> str:
 # ── time ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _time(scribe: Scribe, problem: Problem, layout: Layout, draft: Draft) -> None:
-    run = _run(problem, layout, draft)
+def _time(scribe: Scribe, draft: Draft) -> None:
+    run = _run(scribe.facts, draft)
     asked = scribe.facts.spec.job.time
     if run is None:
-        why = "the number of optimizer steps is not known"
+        why = "the number of optimizer steps, or the time of one, is not known"
         duration = scribe.say("job.duration", None, why, slot("schedule.steps"))
     else:
         why = f"{run.steps:,} steps of {run.step_seconds:.3g} s, {_around(run)}, and "
@@ -98,15 +97,15 @@ def _around(run: Run) -> str:
     return f"{(run.seconds - run.steps * run.step_seconds) / 60:.0f} min of loading and saving"
 
 
-def _run(problem: Problem, layout: Layout, draft: Draft) -> Run | None:
-    schedule = draft.schedule
-    if schedule.steps is None:
+def _run(facts: Facts, draft: Draft) -> Run | None:
+    schedule, seconds = draft.schedule, step_seconds(facts, draft)
+    if schedule.steps is None or seconds is None:
         return None
     each = schedule.save_steps
     saves = schedule.steps // each if each else round(schedule.epochs or 1)
     return Run(
         steps=schedule.steps,
-        step_seconds=step_time(problem.workload, layout, problem.machine).step_seconds,
+        step_seconds=seconds,
         saves=saves,
         trained=draft.adapter.trainable_parameters,
         weights=_HALF * draft.model.parameters,

@@ -10,14 +10,12 @@ from tunec.compiler.analyses.cadence import (
     saving_steps,
 )
 from tunec.compiler.analyses.counting import Epoch
-from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.packing import Rows, packed_rows
-from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
 from tunec.compiler.passes.few_data import check_data
-from tunec.compiler.passes.fit.fit import problem_of
+from tunec.compiler.passes.fit.fit import step_seconds
 from tunec.schemas.terms import ScheduleKind
 from tunec.schemas.units import format_bytes
 
@@ -235,7 +233,7 @@ def _save_every(
         return None, "as often as asked: once an epoch"
     if times:
         _not_placed(scribe, "checkpoints", "it saves about once an hour")
-    seconds = _step_seconds(scribe.facts, draft)
+    seconds = step_seconds(scribe.facts, draft)
     every = saving_steps(seconds, steps, keeps_all=keeps_all)
     if seconds is None:
         return every, "the trainer's usual 500: how long a step takes is not known"
@@ -260,15 +258,6 @@ def _not_placed(scribe: Scribe, field: str, instead: str) -> None:
 def _duration(seconds: float) -> str:
     minutes = seconds / 60
     return f"about {minutes:.0f} min" if minutes >= 1 else f"about {seconds:.0f} s"
-
-
-def _step_seconds(facts: Facts, draft: Draft) -> float | None:
-    """By the time account; None for a layout that it has no machine for."""
-    problem = problem_of(facts, draft)
-    try:
-        return step_time(problem.workload, Layout.of(draft), problem.machine).step_seconds
-    except ValueError:
-        return None
 
 
 def _checkpoint(draft: Draft) -> int:

@@ -49,6 +49,11 @@ CASES = {
         "pin": {"batch.micro": 3, "batch.global": 16, "batch.accumulation": 1},
         "targets": ["huggingface"],
     },
+    "E0702 NVMe that no node has": {
+        "method": "full",
+        "pin": {"zero.stage": 3, "zero.offload_optimizer": "nvme"},
+        "targets": ["huggingface"],
+    },
     "E0702 engine of one device": {"engine": "ddp", "hardware": "a100-80g-x1", "targets": ["trl"]},
     "E0702 LOMO on two devices": {
         "method": "full",
