@@ -76,7 +76,8 @@ _PIP_FLAGS: Final = "--quiet --break-system-packages "
 def unpacked(plan: Plan) -> str:
     """The bundle's files, from the keys of a ConfigMap to where the run starts.
 
-    A key has no slashes (kubernetes ConfigMap: alphanumeric characters, `-`, `_` and `.`).
+    A key has no slashes (kubernetes ConfigMap: alphanumeric characters, `-`, `_` and `.`). The pods
+    share the volume: each file is put in its place whole, for another pod may read it already.
     """
     root = f"{HOME}/{dns_label(plan.job.name)}"
     return (
@@ -86,7 +87,9 @@ def unpacked(plan: Plan) -> str:
         '  path="${file##*/}"\n'
         '  path="${path//__//}"\n'
         '  mkdir -p "$(dirname "${path}")"\n'
-        '  cp "${file}" "${path}"\n'
+        '  part="$(mktemp "${path}.XXXXXX")"\n'
+        '  cp "${file}" "${part}"\n'
+        '  mv "${part}" "${path}"\n'
         "done\n"
     )
 
