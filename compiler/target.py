@@ -122,15 +122,18 @@ class Phrase:
 class Cannot:
     """Why a target has no key for a slot.
 
-    `loses` says what a decided value means: False, another file or program of the run says it (the
+    `loses` says what a decided value means: False, the run has it without this target's files (the
     trainer builds the adapter, DeepSpeed never sees it); True, it would be lost, which is an error
     unless the value is one of `harmless`. The loss of slot `by` causes this one: it alone is told.
+    In the plans of `elsewhere` the reason is that a file of another target says the slot: in a
+    whole bundle one must.
     """
 
     reason: str
     loses: bool = False
     harmless: tuple[Any, ...] = ()
     by: str = ""
+    elsewhere: Callable[[Plan], bool] = in_no_plan
 
     def refuses(self, value: Any) -> bool:
         """Whether a value that no row says would be lost."""

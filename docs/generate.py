@@ -30,7 +30,7 @@ from tunec.compiler.lints.index import rule_title, rules, subject
 from tunec.compiler.lints.rule import CONSEQUENCES, Rule
 from tunec.compiler.passes.defaults import DEFAULTS
 from tunec.compiler.passes.pipeline import PIPELINE
-from tunec.compiler.target import Entry, Target
+from tunec.compiler.target import Cannot, Entry, Target, in_no_plan
 from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, device_names
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.card import ModelCard
@@ -243,12 +243,15 @@ def _target_section(target: Target) -> str:
     )
     cannot = _table(
         ("slot", "why not", "otherwise"),
-        (
-            (_code(slot), why.reason, "an error" if why.loses else "said elsewhere")
-            for slot, why in target.cannot.items()
-        ),
+        ((_code(slot), why.reason, _otherwise(why)) for slot, why in target.cannot.items()),
     )
     return "\n\n".join((f"## {target.name}", *files, "### What it has no key for", cannot))
+
+
+def _otherwise(why: Cannot) -> str:
+    if why.loses:
+        return "an error"
+    return "nothing says it" if why.elsewhere is in_no_plan else "another file says it"
 
 
 def _entry(entry: Entry) -> tuple[str, ...]:

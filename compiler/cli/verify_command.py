@@ -2,8 +2,9 @@
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tunec.compiler.bundle import LAUNCH, Outset, outset
 from tunec.compiler.cli.ending import ended_by_signals
@@ -13,6 +14,7 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import Loaded
 from tunec.compiler.requirements import Asked
+from tunec.compiler.verify import decisions
 from tunec.compiler.verify.asking import Progress, verify
 from tunec.compiler.verify.bundles import bundle_checks
 from tunec.compiler.verify.cases import cases_of, compiled_folder, distinct, rounds, specs_in
@@ -30,28 +32,43 @@ from tunec.compiler.verify.report import (
 
 def run(options: Namespace, session: Session) -> int:
     """Verify every spec and directory; 0 only if every program resolves what was planned."""
-    found: list[Diagnostic] = []
+    told = _Told()
     clones = tuple(Path(each) for each in options.sources)
     for each in clones:
         if not each.is_dir():
             raise Misuse(f"--sources names a folder, and {each} is none")
-    bundled: list[Check] = []
-    asked = [
-        each for given in options.what for each in _cases(given, options, session, found, bundled)
-    ]
+    asked = [each for given in options.what for each in _cases(given, options, session, told)]
     cases = [replace(each, clones=clones) for each in distinct(asked)]
-    broken = has_errors(found)
     with ended_by_signals():
-        checks = (*verify(cases, _progress(session), options.time_limit), *bundled)
-    said = diagnostics(checks, places_of(cases))
+        checks = (*verify(cases, _progress(session), options.time_limit), *told.checks)
+    where = places_of(cases)
+    lost = tuple(decisions.diagnostics(told.bundles, checks, where))
+    said = (*diagnostics(checks, where), *lost)
     session.diagnose(said, sources(cases))
     if session.format == "json":
-        every = [each.to_json() for each in (*found, *said)]
-        session.json({"checks": [to_json(each) for each in checks], "diagnostics": every})
+        session.json(_as_json(checks, told, said))
     elif checks:
-        session.result(table(checks))
+        session.result("\n".join([table(checks), *decisions.lines(told.bundles)]))
     fine = passes(checks, allow_unchecked=options.allow_unchecked)
-    return OK if fine and not broken else INPUT
+    return OK if fine and not has_errors((*told.diagnostics, *lost)) else INPUT
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is found while cases are made."""
+
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    """Of bundles."""
+    bundles: list[decisions.Decisions] = field(default_factory=list)
+
+
+def _as_json(checks: Sequence[Check], told: _Told, said: Sequence[Diagnostic]) -> dict[str, Any]:
+    return {
+        "checks": [to_json(each) for each in checks],
+        "decisions": [decisions.to_json(each) for each in told.bundles],
+        "diagnostics": [each.to_json() for each in (*told.diagnostics, *said)],
+    }
 
 
 def _progress(session: Session) -> Progress:
@@ -65,40 +82,37 @@ def _cases(
     given: str,
     options: Namespace,
     session: Session,
-    found: list[Diagnostic],
-    bundled: list[Check],
+    told: _Told,
 ) -> Iterator[Case]:
     """The cases of a spec, of a directory of files, or of a directory of specs."""
     folder = Path(given)
     if not folder.is_dir():
-        yield from _of_spec(given, options, session, found)
+        yield from _of_spec(given, options, session, told)
         return
     specs = [Path(options.spec)] if options.spec else list(specs_in(folder))
     if options.spec or _holds_files(folder, session):
-        yield from _of_folder(folder, specs, options, session, found, bundled)
+        yield from _of_folder(folder, specs, options, session, told)
         return
     if not specs:
         raise Misuse(f"{given} holds neither a spec nor files of a target")
     for spec in specs:
-        yield from _of_spec(str(spec), options, session, found)
+        yield from _of_spec(str(spec), options, session, told)
 
 
 def _holds_files(folder: Path, session: Session) -> bool:
     return bool(compiled_folder(folder, "", session.registry.names())[1])
 
 
-def _of_spec(
-    spec: str, options: Namespace, session: Session, found: list[Diagnostic]
-) -> Iterator[Case]:
+def _of_spec(spec: str, options: Namespace, session: Session, told: _Told) -> Iterator[Case]:
     loaded = load(spec, options, session)
     asked = asked_targets(options.targets, loaded, session)
     if asked or loaded.spec is None:
-        yield from _compiled(loaded, asked, None, session, found)
+        yield from _compiled(loaded, asked, None, session, told)
     else:
-        yield from _of_every_target(loaded, session, found)
+        yield from _of_every_target(loaded, session, told)
 
 
-def _of_every_target(loaded: Loaded, session: Session, found: list[Diagnostic]) -> Iterator[Case]:
+def _of_every_target(loaded: Loaded, session: Session, told: _Told) -> Iterator[Case]:
     """Where nobody names a target: each that is known to a program and can say the plan, alone."""
     able = 0
     for name in session.registry.names():
@@ -106,9 +120,9 @@ def _of_every_target(loaded: Loaded, session: Session, found: list[Diagnostic]) 
         compiled = compile_spec(loaded, [asked])
         if asked[0].verify and compiled.ok:
             able += 1
-            yield from cases_of(compiled, [asked])
+            yield from _decided(cases_of(compiled, [asked]), told)
     if not able:
-        yield from _compiled(loaded, (), None, session, found)
+        yield from _compiled(loaded, (), None, session, told)
 
 
 def _of_folder(
@@ -116,8 +130,7 @@ def _of_folder(
     specs: Sequence[Path],
     options: Namespace,
     session: Session,
-    found: list[Diagnostic],
-    bundled: list[Check],
+    told: _Told,
 ) -> Iterator[Case]:
     if len(specs) != 1:
         held = ", ".join(path.name for path in specs) or "none"
@@ -128,7 +141,7 @@ def _of_folder(
     asked = asked_targets(options.targets or held_targets, loaded, session)
     if not asked:
         raise Misuse(f"{folder} holds no file of a target")
-    yield from _compiled(loaded, asked, place, session, found, bundled)
+    yield from _compiled(loaded, asked, place, session, told)
 
 
 def _compiled(
@@ -136,19 +149,26 @@ def _compiled(
     asked: Sequence[Asked],
     folder: Path | None,
     session: Session,
-    found: list[Diagnostic],
-    bundled: list[Check] | None = None,
+    told: _Told,
 ) -> Iterator[Case]:
     """Compile in every combination of versions; what cannot be compiled is told, once."""
     for combination in rounds(asked) if asked else ((),):
         compiled = compile_spec(loaded, combination, _outset(loaded, folder, session))
-        new = [each for each in compiled.diagnostics if each not in found]
+        new = [each for each in compiled.diagnostics if each not in told.diagnostics]
         session.diagnose(new, loaded.sources)
-        found += new
+        told.diagnostics.extend(new)
         if compiled.ok:
-            yield from cases_of(compiled, combination, folder)
-        if compiled.ok and folder is not None and bundled is not None:
-            bundled += bundle_checks(compiled, combination, folder)
+            yield from _decided(cases_of(compiled, combination, folder), told)
+        if compiled.ok and folder is not None:
+            told.checks.extend(bundle_checks(compiled, combination, folder))
+
+
+def _decided(cases: list[Case], told: _Told) -> list[Case]:
+    """The cases of a bundle; what its files say of the plan is told, once."""
+    found = decisions.decisions(cases)
+    if found not in told.bundles:
+        told.bundles.append(found)
+    return cases
 
 
 def _outset(loaded: Loaded, folder: Path | None, session: Session) -> Outset | None:

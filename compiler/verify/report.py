@@ -176,13 +176,16 @@ def _show(value: Any) -> str:
 
 
 def _label(difference: Difference, where: Places, text: str = "") -> Label:
-    """The key's place, or the nearest one around it, or the head of the file."""
-    spans, key = where.get(difference.file, {}), difference.key
-    while key and key not in spans:
-        key = key.rpartition(".")[0]
-    span = spans.get(key) or Span(difference.file, 1, 1, 1, 1)
     said = "nothing there" if difference.expected is None else _show(difference.expected)
-    return Label(text or f"the plan has {said}", span, difference.key)
+    return label_of(difference.file, difference.key, text or f"the plan has {said}", where)
+
+
+def label_of(file: str, key: str, text: str, where: Places) -> Label:
+    """A text at a key's place, or the nearest one around it, or the head of the file."""
+    spans, around = where.get(file, {}), key
+    while around and around not in spans:
+        around = around.rpartition(".")[0]
+    return Label(text, spans.get(around) or Span(file, 1, 1, 1, 1), key)
 
 
 def _at_file(file: str) -> Label:

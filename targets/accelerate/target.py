@@ -3,27 +3,29 @@
 from typing import Final
 
 from tunec.compiler.ir.slots import SLOTS
-from tunec.compiler.target import Cannot, Target
+from tunec.compiler.target import Cannot, Target, on_deepspeed
 from tunec.targets.accelerate.config import ACCELERATE_CONFIG
 from tunec.targets.accelerate.packages import ACCELERATE, PACKAGE
 from tunec.targets.accelerate.sections import section_defaults
+from tunec.targets.leaving import by_launcher, by_trainer
 
-_SCRIPT: Final = "the training script's own files say it"
-_COMMAND: Final = "the launch command says it"
 _SAID: Final = ("parallel.engine", "parallel.world", "parallel.sequence")
 """What the file says of every plan."""
 
 _CANNOT: Final = {
-    **{slot: Cannot(_SCRIPT) for slot in SLOTS if slot not in _SAID},
-    **{f"zero.{name}": Cannot("ds_config.json says it") for name in ("stage", "gather_on_save")},
+    **{slot: by_trainer() for slot in SLOTS if slot not in _SAID},
+    **{
+        f"zero.{name}": Cannot("ds_config.json says it", elsewhere=on_deepspeed)
+        for name in ("stage", "gather_on_save")
+    },
     **{slot: Cannot("another engine runs") for slot in SLOTS if slot.startswith("fsdp.")},
     "devices.nodes": Cannot("the plan leaves devices idle, and starts processes on the others"),
     "devices.per_node": Cannot("the plan leaves devices idle, and starts processes on the others"),
-    "devices.visible": Cannot(_COMMAND),
-    "precision.deprecated_fp16": Cannot(_COMMAND),
+    "devices.visible": by_launcher(),
+    "precision.deprecated_fp16": by_launcher(),
     "launch.launcher": Cannot("whoever reads the file is the launcher"),
-    "launch.environment": Cannot(_COMMAND),
-    "launch.script": Cannot(_COMMAND),
+    "launch.environment": by_launcher(),
+    "launch.script": by_launcher(),
 }
 
 TARGET: Final = Target(

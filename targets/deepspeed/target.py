@@ -11,13 +11,12 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Dialect, File, Target, fixed
-from tunec.targets.clusters import BY_CLUSTER
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
 from tunec.targets.deepspeed.scheduler import is_known
+from tunec.targets.leaving import BY_CLUSTER, FITTED, by_launcher
 
 _SCRIPT = "the training script says it: DeepSpeed is given a model, parameters and data"
-_LAUNCH = "the launch command says it"
 
 _BY_SCRIPT = (
     *("model.path", "model.family", "model.kind", "model.parameters", "model.trust_remote_code"),
@@ -34,10 +33,8 @@ _BY_SCRIPT = (
     "runtime.neftune_alpha",
 )
 _BY_LAUNCH = (
-    *("devices.model", "devices.nodes", "devices.per_node", "devices.visible"),
-    *("devices.capability", "devices.memory", "devices.budget", "devices.reserve"),
-    "devices.host_budget",
-    *("precision.deprecated_fp16", "parallel.world", "parallel.data"),
+    *("devices.nodes", "devices.per_node", "devices.visible"),
+    *("precision.deprecated_fp16", "parallel.world"),
     *("launch.launcher", "launch.environment", "launch.script"),
 )
 _UNTOUCHED = "it has no effect in this plan"
@@ -45,8 +42,10 @@ _OBJECTIVES = ("objective.", "generation.", "evaluation.", "loss.")
 
 _CANNOT: Final = {
     **BY_CLUSTER,
+    **FITTED,
     **{slot: Cannot(_SCRIPT) for slot in _BY_SCRIPT},
-    **{slot: Cannot(_LAUNCH) for slot in _BY_LAUNCH},
+    **{slot: by_launcher() for slot in _BY_LAUNCH},
+    "parallel.data": Cannot("processes, less those that share a sequence, are its width"),
     "activation_checkpointing.mode": Cannot(
         "the training script turns it on: the block activation_checkpointing only configures "
         "deepspeed.checkpointing for models that call it"

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
+from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.target import Cannot, Documents, File, Json, Target, on_deepspeed
-from tunec.targets.clusters import BY_CLUSTER
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, TRAINER
 from tunec.targets.huggingface.adapter import ADAPTER_CONFIG
@@ -40,6 +40,7 @@ from tunec.targets.huggingface.training import (
     OPTIMIZER,
     RUNTIME,
 )
+from tunec.targets.leaving import BY_CLUSTER, FITTED, by_launcher
 from tunec.targets.trainers import supervised
 
 _TRAINING = (
@@ -118,7 +119,6 @@ _DTYPES: Mapping[str, Any] = {"bfloat16": "bf16", "float16": "fp16", "float32": 
 
 _MODEL_SAYS = "the model's own config says it"
 _SCRIPT = "the training script says it"
-_LAUNCH = "the launch command says it"
 _ENGINE = "the engine and the adapter library decide it"
 _UNTOUCHED = "it has no effect in this plan"
 _NO_FSDP = "another engine runs, or accelerate.yaml says it to the launcher"
@@ -127,17 +127,21 @@ _SCALER = (
     "(accelerate utils/modeling.py `get_grad_scaler`)"
 )
 
+
+def _on_fsdp(plan: Plan) -> bool:
+    return plan.parallel.engine == "fsdp"
+
+
+def _has_own_file(plan: Plan) -> bool:
+    return plan.parallel.engine in ("deepspeed", "fsdp")
+
+
 CANNOT: Final = {
     **BY_CLUSTER,
+    **FITTED,
     **{f"model.{name}": Cannot(_MODEL_SAYS) for name in ("family", "kind", "parameters")},
     "model.trust_remote_code": Cannot(f"{_SCRIPT}: ModelConfig has no key for it from trl 1.7 on"),
-    **{
-        f"devices.{name}": Cannot(_LAUNCH)
-        for name in (
-            *("model", "nodes", "per_node", "visible", "capability", "memory", "budget"),
-            *("reserve", "host_budget"),
-        )
-    },
+    **{f"devices.{name}": by_launcher() for name in ("nodes", "per_node", "visible")},
     **{
         f"data.{name}": Cannot(f"{_SCRIPT}: TrainingArguments has no key for data")
         for name in (
@@ -150,7 +154,9 @@ CANNOT: Final = {
     "precision.loss_scale_window": Cannot(_SCALER, loses=True, harmless=(1000, 2000)),
     "precision.hysteresis": Cannot(_SCALER, loses=True, harmless=(1, 2)),
     "precision.min_loss_scale": Cannot(_SCALER, loses=True, harmless=(1,)),
-    "precision.deprecated_fp16": Cannot(_LAUNCH),
+    "precision.deprecated_fp16": Cannot(
+        "the launch command says it", elsewhere=lambda plan: plan.precision.deprecated_fp16
+    ),
     **{f"quantization.{name}": Cannot(_UNTOUCHED) for name in ("double", "compute", "storage")},
     **{
         f"adapter.{name}": Cannot(_UNTOUCHED)
@@ -172,13 +178,16 @@ CANNOT: Final = {
         for name in ("beta1", "beta2", "epsilon")
     },
     "optimizer.kernel": Cannot("offloaded, DeepSpeed's own CPU optimizer runs"),
-    "parallel.engine": Cannot(_LAUNCH),
-    "parallel.world": Cannot(_LAUNCH),
-    "parallel.data": Cannot(_LAUNCH),
+    "parallel.engine": Cannot("of several processes torch makes DDP", elsewhere=_has_own_file),
+    "parallel.world": by_launcher(),
+    "parallel.data": Cannot("processes, less those that share a sequence, are its width"),
     "parallel.tensor": Cannot(
         "the Trainer's arguments split nothing but the data", loses=True, harmless=(1,)
     ),
-    "parallel.sequence": Cannot("accelerate.yaml says it, to the launcher"),
+    "parallel.sequence": Cannot(
+        "accelerate.yaml says it, to the launcher",
+        elsewhere=lambda plan: plan.parallel.sequence > 1,
+    ),
     **{
         f"states.{name}": Cannot(_ENGINE)
         for name in ("trainable", "gradients", "master_weights", "optimizer")
@@ -198,9 +207,9 @@ CANNOT: Final = {
             *("hpz_partition", "leaf_modules"),
         )
     },
-    **{slot: Cannot(_NO_FSDP) for slot in SLOTS if slot.startswith("fsdp.")},
+    **{slot: Cannot(_NO_FSDP, elsewhere=_on_fsdp) for slot in SLOTS if slot.startswith("fsdp.")},
     "activation_checkpointing.mode": Cannot(_UNTOUCHED),
-    **{f"launch.{name}": Cannot(_LAUNCH) for name in ("launcher", "environment", "script")},
+    **{f"launch.{name}": by_launcher() for name in ("launcher", "environment", "script")},
 }
 
 TARGET: Final = Target(

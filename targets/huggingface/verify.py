@@ -24,6 +24,7 @@ from tunec.compiler.verify.contract import (
 from tunec.compiler.verify.delivery import document
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
 from tunec.targets.deepspeed.verify import engine_programs
+from tunec.targets.huggingface.cards import card_program
 from tunec.targets.huggingface.model import DTYPES
 from tunec.targets.huggingface.packages import PEFT, TRL
 
@@ -309,4 +310,5 @@ PROGRAMS: Final = (
     adapter_program(ADAPTER, _own_file, where),
     Program(_MODEL, MODEL_ARGS, SCRIPT, where, _model, _hear_model, seconds=SECONDS),
     Program(_SFT, SFT, SCRIPT, where, _script, hear_script, seconds=SECONDS),
+    card_program(where),
 )

@@ -29,6 +29,7 @@ from tunec.targets.kubeflow.lacking import lacking
 from tunec.targets.kubeflow.rows import Keys, each, named, nodes, rows, volume
 from tunec.targets.kubeflow.volumes import mounts, volumes
 from tunec.targets.launch.naming import dns_label
+from tunec.targets.leaving import by_trainer
 
 API: Final = "kubeflow-trainer-api"
 OPERATOR: Final = "kubeflow-training"
@@ -269,7 +270,7 @@ _OTHERS: Final = "another manager's word: Kubernetes has none"
 _OWN: Final = "the spec's own image holds what is needed"
 _IDLE: Final = "the plan leaves devices idle, and starts processes on the others"
 _CANNOT: Final = {
-    **{slot: Cannot("the trainer's own files say it") for slot in SLOTS if slot not in _HERE},
+    **{slot: by_trainer() for slot in SLOTS if slot not in _HERE},
     "devices.model": Cannot("labels of nodes are the cluster's own (`nodeSelector`)"),
     "devices.nodes": Cannot(_IDLE),
     "devices.per_node": Cannot(_IDLE),

@@ -28,6 +28,7 @@ from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.launch.script import parse, render
+from tunec.targets.leaving import by_trainer
 from tunec.targets.words import words_of
 
 _FP16 = "DS_ALLOW_DEPRECATED_FP16"
@@ -251,13 +252,13 @@ _HERE: Final = frozenset(
     }
 )
 _CANNOT: Final = {
-    **{slot: Cannot("the trainer's own files say it") for slot in SLOTS if slot not in _HERE},
+    **{slot: by_trainer() for slot in SLOTS if slot not in _HERE},
     "devices.nodes": Cannot("the plan leaves devices idle, and starts processes on the others"),
     "devices.per_node": Cannot("the plan leaves devices idle, and starts processes on the others"),
-    "precision.compute": Cannot("the trainer's own files say it"),
+    "precision.compute": by_trainer(),
     "precision.deprecated_fp16": Cannot("only DeepSpeed asks for it"),
-    "states.autocast": Cannot("the trainer's own files say it"),
-    "parallel.engine": Cannot("the trainer's own files say it"),
+    "states.autocast": by_trainer(),
+    "parallel.engine": by_trainer(),
     "parallel.sequence": Cannot(
         "only accelerate's file says it to a trainer", loses=True, harmless=(1,)
     ),

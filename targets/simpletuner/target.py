@@ -8,9 +8,9 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.releases import Releases
 from tunec.compiler.starting import Start
 from tunec.compiler.target import Cannot, Dialect, File, Json, Target, in_no_plan, on_deepspeed
-from tunec.targets.clusters import BY_CLUSTER
 from tunec.targets.deepspeed.config import DEEPSPEED, ds_config
 from tunec.targets.deepspeed.reader import PACKAGE, PLAIN
+from tunec.targets.leaving import BY_CLUSTER
 from tunec.targets.simpletuner.checks import check
 from tunec.targets.simpletuner.needs import needs
 from tunec.targets.simpletuner.rows import data, environment, forms
@@ -92,7 +92,7 @@ _OFFLOADS: Final = (
 _CANNOT: Final = {
     **BY_CLUSTER,
     **{slot: Cannot(reason) for slot, reason in _ELSEWHERE.items()},
-    **{f"zero.{name}": Cannot("DeepSpeed's own file says it") for name in _OFFLOADS},
+    **{f"zero.{name}": Cannot("it has no effect without DeepSpeed") for name in _OFFLOADS},
     **{
         slot: Cannot("no row speaks of SimpleTuner's own FSDP flags, so the engine is another")
         for slot in SLOTS

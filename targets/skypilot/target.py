@@ -34,6 +34,7 @@ from tunec.targets.launch.preparing import (
     without_setup,
 )
 from tunec.targets.launch.script import command, is_spread, parse
+from tunec.targets.leaving import by_trainer
 from tunec.targets.skypilot.brought import BROUGHT, TASK_SCHEMA, mounted
 from tunec.targets.skypilot.machines import MACHINES
 from tunec.targets.words import words_of
@@ -212,7 +213,7 @@ _OTHERS: Final = "another manager's word: SkyPilot has none"
 _INSIDE: Final = "the spec's own image holds what is needed"
 _IDLE: Final = "the plan leaves devices idle, and starts processes on the others"
 _CANNOT: Final = {
-    **{slot: Cannot("the trainer's own files say it") for slot in SLOTS if slot not in _HERE},
+    **{slot: by_trainer() for slot in SLOTS if slot not in _HERE},
     "devices.nodes": Cannot(_IDLE),
     "devices.per_node": Cannot(_IDLE),
     "devices.visible": Cannot(

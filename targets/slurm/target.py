@@ -26,6 +26,7 @@ from tunec.targets.accelerate.packages import ACCELERATE
 from tunec.targets.accelerate.processes import processes, uses_every_device
 from tunec.targets.accelerate.sections import section_defaults
 from tunec.targets.launch.target import LAUNCH_SH
+from tunec.targets.leaving import by_trainer
 from tunec.targets.slurm.clock import seconds_of, written
 from tunec.targets.slurm.script import SECTION, parse, render
 
@@ -275,7 +276,6 @@ TRAIN_SBATCH: Final = File(
     check=_by_name,
 )
 
-_TRAINER: Final = "the trainer's own files say it"
 _IDLE: Final = "the plan leaves devices idle, and starts processes on the others"
 _HERE: Final = frozenset(
     {
@@ -286,7 +286,7 @@ _HERE: Final = frozenset(
 _INSTALLED: Final = "the environment is there: job.setup activates it, or job.image holds it"
 _OTHERS: Final = "another manager's word: Slurm has none"
 _CANNOT: Final = {
-    **{slot: Cannot(_TRAINER) for slot in SLOTS if slot not in _HERE},
+    **{slot: by_trainer() for slot in SLOTS if slot not in _HERE},
     "devices.model": Cannot("the names of device kinds are the cluster's own (gres.conf `Type`)"),
     "devices.nodes": Cannot(_IDLE),
     "devices.per_node": Cannot(_IDLE),

@@ -8,6 +8,7 @@ from tunec.compiler.consumers.sets import choose
 from tunec.compiler.target import Json
 from tunec.compiler.verify.contract import Answers, Case, Heard, Program, Question, Where, taken
 from tunec.targets.deepspeed.config import NAME as DS_CONFIG
+from tunec.targets.huggingface.cards import card_program
 from tunec.targets.huggingface.methods import Method
 from tunec.targets.huggingface.verify import (
     SCRIPT,
@@ -71,4 +72,5 @@ PROGRAMS: Final = (
     *(_program(method, file) for method, file in _FILES.items()),
     *auto_programs(SCRIPT, where, _beside),
     *(_adapter(method, file) for method, file in _FILES.items()),
+    card_program(where),
 )

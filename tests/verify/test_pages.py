@@ -10,7 +10,12 @@ from tunec.compiler.diagnostics.codes import page
 from tunec.targets.registry import REGISTRY
 
 BLOCK = re.compile(r"^```(\w+) (\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILES = {"bash": "launch/launch.sh", "json": "huggingface/adapter_config.json"}
+FILES = {
+    "E1001": "launch/launch.sh",
+    "E1002": "launch/launch.sh",
+    "E1003": "slurm/train.sbatch",
+    "beyond-the-plan": "huggingface/adapter_config.json",
+}
 
 
 def verified(id, kind, folder, capsys):
@@ -20,7 +25,7 @@ def verified(id, kind, folder, capsys):
     spec.write_text(blocks["yaml", "spec"])
     assert run(["compile", str(spec), "-o", str(out)], REGISTRY, "0") == 0
     (language,) = [language for language, info in blocks if info == kind]
-    (out / FILES[language]).write_text(blocks[language, kind])
+    (out / FILES[id]).write_text(blocks[language, kind])
     capsys.readouterr()
     code = run(["verify", str(out), "--spec", str(spec), "--format", "json"], REGISTRY, "0")
     found = json.loads(capsys.readouterr().out)
@@ -29,7 +34,7 @@ def verified(id, kind, folder, capsys):
     return code, {each["id"] for each in found["diagnostics"]}
 
 
-@pytest.mark.parametrize("id", ["E1001", "E1002", "beyond-the-plan"])
+@pytest.mark.parametrize("id", FILES)
 def test_the_example_shows_it_and_mending_ends_it(id, tmp_path, capsys):
     code, said = verified(id, "fails", tmp_path, capsys)
     assert id in said

@@ -2,11 +2,12 @@
 
 Runs inside an environment that holds one release of each, never in tunec's own process. Verbs:
 `schema`, `defaults`, `automatic`, `resolve`, `adapt`, `quantize`, `rates`, `saved`, `script`,
-`model`; see the functions.
+`model`, `card`; see the functions.
 """
 
 from tunec.targets.huggingface.consumer.adapters import adapt, quantize
 from tunec.targets.huggingface.consumer.arguments import automatic, resolve
+from tunec.targets.huggingface.consumer.cards import card
 from tunec.targets.huggingface.consumer.rates import rates
 from tunec.targets.huggingface.consumer.saved import saved
 from tunec.targets.huggingface.consumer.schema import defaults, schema
@@ -23,4 +24,5 @@ VERBS = {
     "saved": saved,
     "script": script,
     "model": model,
+    "card": card,
 }
