@@ -17,6 +17,9 @@ FILES = {
     "beyond-the-plan": "huggingface/adapter_config.json",
 }
 
+UNASKED = {"E1003": ("--time-limit", "0.000001", "--allow-unchecked")}
+"""What is told where no program can be asked: no process starts in a millionth of a second."""
+
 
 def verified(id, kind, folder, capsys):
     """The ids of what verify says of a compiled directory with a page's file in it."""
@@ -27,9 +30,10 @@ def verified(id, kind, folder, capsys):
     (language,) = [language for language, info in blocks if info == kind]
     (out / FILES[id]).write_text(blocks[language, kind])
     capsys.readouterr()
-    code = run(["verify", str(out), "--spec", str(spec), "--format", "json"], REGISTRY, "0")
+    asked = ["verify", str(out), "--spec", str(spec), "--format", "json", *UNASKED.get(id, ())]
+    code = run(asked, REGISTRY, "0")
     found = json.loads(capsys.readouterr().out)
-    if any(each["status"] == "unchecked" for each in found["checks"]):
+    if id not in UNASKED and any(each["status"] == "unchecked" for each in found["checks"]):
         pytest.skip(f"not checked: {found['checks']}")
     return code, {each["id"] for each in found["diagnostics"]}
 
