@@ -122,11 +122,9 @@ class Phrase:
 class Cannot:
     """Why a target has no key for a slot.
 
-    `loses` says what a decided value means: False, the run has it without this target's files (the
-    trainer builds the adapter, DeepSpeed never sees it); True, it would be lost, which is an error
-    unless the value is one of `harmless`. The loss of slot `by` causes this one: it alone is told.
-    In the plans of `elsewhere` the reason is that a file of another target says the slot: in a
-    whole bundle one must.
+    `loses`: whether a decided value would be lost, an error unless it is one of `harmless`; where not,
+    the run has it without these files. The loss of slot `by` causes this one: it alone is told. In
+    plans of `elsewhere` a file of another target says the slot, as one must in a whole bundle.
     """
 
     reason: str

@@ -12,9 +12,10 @@ from tunec.compiler.analyses.time.run import Run, bounded
 from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
-from tunec.compiler.passes.fit.fit import problem_of, step_seconds
+from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.problem import Problem
 from tunec.compiler.passes.fit.search import search
+from tunec.compiler.passes.fit.timing import step_seconds
 from tunec.compiler.passes.software import say_software
 from tunec.schemas.units import format_bytes
 

@@ -15,7 +15,7 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.ir.plan import Draft
 from tunec.compiler.passes.contract import Outcome, Scribe, as_given, slot, spec
 from tunec.compiler.passes.few_data import check_data
-from tunec.compiler.passes.fit.fit import step_seconds
+from tunec.compiler.passes.fit.timing import step_seconds
 from tunec.schemas.terms import ScheduleKind
 from tunec.schemas.units import format_bytes
 

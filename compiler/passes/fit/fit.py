@@ -8,7 +8,6 @@ from typing import Any, Final
 from tunec.compiler.analyses.memory.account import required_bytes
 from tunec.compiler.analyses.memory.workload import Generation as Written
 from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
-from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.analyses.time.machine import machine_of
 from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
 from tunec.compiler.facts import Facts
@@ -89,15 +88,6 @@ def problem_of(facts: Facts, draft: Draft) -> Problem:
         vendor=selection.devices[0].vendor,
         takes_fsdp=facts.takes_fsdp,
     )
-
-
-def step_seconds(facts: Facts, draft: Draft) -> float | None:
-    """The time of an optimizer step by the time account; None for a layout beyond the machine."""
-    problem = problem_of(facts, draft)
-    try:
-        return step_time(problem.workload, Layout.of(draft), problem.machine).step_seconds
-    except ValueError:
-        return None
 
 
 def workload_of(facts: Facts, draft: Draft) -> Workload:
