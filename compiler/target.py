@@ -122,9 +122,8 @@ class Phrase:
 class Cannot:
     """Why a target has no key for a slot.
 
-    `loses`: whether a decided value would be lost, an error unless it is one of `harmless`; where not,
-    the run has it without these files. The loss of slot `by` causes this one: it alone is told. In
-    plans of `elsewhere` a file of another target says the slot, as one must in a whole bundle.
+    `loses`: a decided value is lost, an error unless it is one of `harmless`; the loss of slot `by`
+    causes this one, and is told alone. In plans of `elsewhere` another target's file says the slot.
     """
 
     reason: str
