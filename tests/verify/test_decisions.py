@@ -9,6 +9,7 @@ from tunec.compiler.ir.extra import SLOT as EXTRA
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.verify.check import Check, Difference
 from tunec.compiler.verify.decisions import decisions, diagnostics, lines
+from tunec.targets.leaving import by_trainer
 from tunec.targets.registry import TARGETS
 
 WHOLE = ("trl", "launch")
@@ -72,8 +73,14 @@ def test_a_row_that_a_table_lacks_is_told():
 
 def test_two_targets_that_leave_a_slot_to_each_other_are_told():
     trl, launch = bundle()
-    (lost,) = decisions([trl, without_row(launch, "launch.script")]).lost
+    leaving = {**launch.target.cannot, "launch.script": by_trainer()}
+    target = replace(without_row(launch, "launch.script").target, cannot=leaving)
+    (lost,) = decisions([trl, replace(launch, target=target)]).lost
     assert lost.slot == "launch.script"
+    assert lost.reasons == (
+        "trl: the launch command says it",
+        "launch: the trainer's own files say it",
+    )
 
 
 def test_what_another_target_would_say_is_told_where_it_is_not_asked_for():
