@@ -21,8 +21,9 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rules_for
 from tunec.compiler.lints.kinds import kind_of
+from tunec.compiler.lints.rule import Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.telling import check_rule
+from tunec.compiler.lints.telling import findings_of, is_elsewhere
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
@@ -115,9 +116,14 @@ def objections(
 
 def spoken_by(run: Run) -> Iterator[Diagnostic]:
     """What every rule finds in a run that is not exempt."""
-    for each in rules_for(run.kinds):
-        if each.name not in EXEMPT:
-            yield from check_rule(each, run)
+    return (found for rule in asked_of(run) for found in findings_of(rule, run))
+
+
+def asked_of(run: Run) -> Iterator[Rule]:
+    """The rules that may speak of a run: of its kinds and versions, and not exempt."""
+    for rule in rules_for(run.kinds):
+        if rule.name not in EXEMPT and not is_elsewhere(rule, run):
+            yield rule
 
 
 def told_of(found: Iterable[Diagnostic], target: Target, plan: Plan) -> tuple[Diagnostic, ...]:

@@ -11,12 +11,11 @@ from typing import Any
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.ir.plan import Plan
-from tunec.compiler.lints.emitted import EXEMPT, around, run_of, software_of, told_of
+from tunec.compiler.lints.emitted import around, asked_of, run_of, software_of, told_of
 from tunec.compiler.lints.environment import Environment
-from tunec.compiler.lints.index import rules_for
 from tunec.compiler.lints.rule import Rule
 from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.telling import findings_of, is_elsewhere
+from tunec.compiler.lints.telling import findings_of
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact
 
@@ -74,8 +73,7 @@ class Remembered:
     def _asked(self, run: Run, dialect: tuple[Any, ...]) -> tuple[Rule, ...]:
         key = (*dialect, run.kinds)
         if key not in self._rules:
-            here = (each for each in rules_for(run.kinds) if not is_elsewhere(each, run))
-            self._rules[key] = tuple(each for each in here if each.name not in EXEMPT)
+            self._rules[key] = tuple(asked_of(run))
         return self._rules[key]
 
 

@@ -150,9 +150,6 @@ def _is_open(document: Document) -> bool:
     return document.is_view or "optim" in document.unknown
 
 
-_PROJECTION_NAMES: Final = ("galore_", "apollo_")
-
-
 @rule(
     "projection-under-zero",
     "error",
@@ -173,7 +170,7 @@ def projection_under_zero(run: Run) -> Iterator[Finding]:
     stage = run.effective("deepspeed", "zero_optimization.stage")
     if optimizer is None or not isinstance(optimizer.value, str):
         return
-    if not optimizer.value.startswith(_PROJECTION_NAMES) or stage.value not in (1, 2, 3):
+    if not optimizer.value.startswith(_LOW_RANK) or stage.value not in (1, 2, 3):
         return
     yield Finding(
         f"{optimizer.value} at ZeRO stage {stage.value} sees no matrices",

@@ -66,6 +66,7 @@ def _is_split(run: Run) -> bool:
 
 
 def _is_beside(run: Run, document: Document) -> bool:
+    """Whether vLLM runs in the processes of the training itself."""
     used, mode = trl(document, "use_vllm"), trl(document, "vllm_mode")
     if used is None or used.value is not True:
         return False
@@ -205,7 +206,7 @@ _KINDS: Final = ("grpo", "axolotl")
 def vllm_width_does_not_divide(run: Run) -> Iterator[Finding]:
     """vLLM inside the training processes: its width has to divide them, its share to be a share."""
     for document, name in preferences(run):
-        if name != "grpo" or document.kind not in _KINDS or not _generates(run, document):
+        if name != "grpo" or document.kind not in _KINDS or not _is_beside(run, document):
             continue
         yield from _width(run, document)
         share = trl(document, "vllm_gpu_memory_utilization")
@@ -217,14 +218,6 @@ def vllm_width_does_not_divide(run: Run) -> Iterator[Finding]:
                 ("above 0 and at most 1",),
                 f"write {number / 100:g}" if 1 < number <= 100 else "write 0.3",
             )
-
-
-def _generates(run: Run, document: Document) -> bool:
-    """Whether vLLM runs in the processes of the training itself."""
-    used, mode = trl(document, "use_vllm"), trl(document, "vllm_mode")
-    if used is None or used.value is not True:
-        return False
-    return mode.value == "colocate" if mode is not None else bool(run.runs("trl>=1"))
 
 
 def _width(run: Run, document: Document) -> Iterator[Finding]:

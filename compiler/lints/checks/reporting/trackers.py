@@ -256,14 +256,14 @@ def tracker_not_supported(run: Run) -> Iterator[Finding]:
             continue
         if place.document.format == "shell" and place.value not in _NOTHING:
             continue  # other programs have trackers of their own
-        for name in _supported_names(place.value):
+        for name in _trackers(place.value):
             if name is None and run.runs("transformers<5"):
                 continue  # None is every tracker there
             if name not in _KNOWN:
                 yield _supported_finding(place, name)
 
 
-def _supported_names(value: Any) -> list[Any]:
+def _trackers(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
@@ -370,7 +370,9 @@ def _taken(at: Place, name: str, beside: Label) -> Iterator[Finding]:
 )
 def tracker_turned_off(run: Run) -> Iterator[Finding]:
     """A variable turns a tracker off that the arguments ask for."""
-    asked = [place for place in run.each("trainer", "report_to") if "wandb" in _words(place.value)]
+    asked = [
+        place for place in run.each("trainer", "report_to") if "wandb" in _trackers(place.value)
+    ]
     for document in launches(run):
         off = variable(document, "WANDB_DISABLED")
         place = _of_command(asked, document)
@@ -393,7 +395,3 @@ def tracker_turned_off(run: Run) -> Iterator[Finding]:
 def _of_command(asked: list[Place], document: Document) -> Place | None:
     own = [place for place in asked if place.document.name == document.name]
     return next(iter((*own, *asked)), None)
-
-
-def _words(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]

@@ -16,7 +16,7 @@ from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.compiler.lints.run import Run
 
-_MISSING_MIN = ("cosine_with_min_lr", "cosine_warmup_with_min_lr")
+_WITH_MIN: Final = ("cosine_with_min_lr", "cosine_warmup_with_min_lr")
 _END = 1e-7
 
 
@@ -55,7 +55,7 @@ def _missing(
     run: Run, document: Document, kind: Any, arguments: dict[str, Any]
 ) -> tuple[str, str] | None:
     lows = [key for key in ("min_lr", "min_lr_rate") if arguments.get(key) is not None]
-    if kind in _MISSING_MIN and len(lows) != 1:
+    if kind in _WITH_MIN and len(lows) != 1:
         what = "neither min_lr nor min_lr_rate" if not lows else "both min_lr and min_lr_rate"
         return f"{kind} with {what}", "write lr_scheduler_kwargs: {min_lr_rate: 0.1}"
     if kind == "warmup_stable_decay":
@@ -158,7 +158,6 @@ def _unknown_finding(name: str, wrong: list[str], at: Place, kind: Place | None)
     )
 
 
-_UNUSABLE_MIN: Final = ("cosine_with_min_lr", "cosine_warmup_with_min_lr")
 _FORMS: Final = ("linear", "cosine", "1-sqrt")
 _WSD: Final = "warmup_stable_decay"
 _UP: Final = "the rate rises to its end instead of falling"
@@ -196,7 +195,7 @@ def schedule_argument_unusable(run: Run) -> Iterator[Finding]:
 def _faults(
     run: Run, document: Document, kind: Any, arguments: dict[str, Any]
 ) -> Iterator[tuple[str, Fault]]:
-    if kind in _UNUSABLE_MIN:
+    if kind in _WITH_MIN:
         yield from _of_floor(document, arguments)
     if kind == _WSD:
         for key in ("warmup_type", "decay_type"):

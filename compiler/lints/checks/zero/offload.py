@@ -222,9 +222,6 @@ def partial_offload_to_nvme(run: Run) -> Iterator[Finding]:
     )
 
 
-_NVME_DEVICE: Final = "zero_optimization.offload_optimizer.device"
-
-
 @rule(
     "nvme-offload-below-stage-3",
     "error",
@@ -240,7 +237,7 @@ _NVME_DEVICE: Final = "zero_optimization.offload_optimizer.device"
 def nvme_offload_below_stage_3(run: Run) -> Iterator[Finding]:
     """NVMe is to hold what only stage 3 puts there."""
     device, stage = (
-        run.effective("deepspeed", _NVME_DEVICE),
+        run.effective("deepspeed", _OFFLOADED_DEVICE),
         run.effective("deepspeed", "zero_optimization.stage"),
     )
     if device.value == "nvme" and device.place is not None and stage.value in (1, 2):
