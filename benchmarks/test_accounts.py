@@ -17,10 +17,10 @@ from tunec.compiler.analyses.memory.workload import Layout
 from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.driver import run_passes
 from tunec.compiler.frontend.load import load_spec
-from tunec.compiler.gather import gather
 from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.problem import Problem
 from tunec.compiler.passes.fit.search import search
+from tunec.compiler.resolve import resolve
 from tunec.schemas.models.catalogue import card
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +32,7 @@ ROUNDS = 200
 def problem(request: pytest.FixtureRequest) -> Problem:
     loaded = load_spec(ROOT / "examples" / request.param / "spec.yaml")
     assert loaded.spec is not None
-    facts = gather(loaded.spec, loaded.base)
+    facts = resolve(loaded.spec, loaded.base)
     draft, _, _ = run_passes(facts)
     return problem_of(facts, draft)
 

@@ -13,7 +13,6 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label, has_errors
 from tunec.compiler.emit import Emitted, emit, unsupported
 from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.load import Loaded, with_settings
-from tunec.compiler.gather import Unresolved, gather
 from tunec.compiler.header import header_of
 from tunec.compiler.ir.invariants import breaches
 from tunec.compiler.ir.kept import Kept
@@ -42,6 +41,7 @@ from tunec.compiler.requirements import (
     take_fsdp,
     torn,
 )
+from tunec.compiler.resolve import Unresolved, resolve
 from tunec.compiler.target import Artifact
 from tunec.schemas.frozen import dataclass
 
@@ -113,7 +113,7 @@ def plan(
         return Planned(loaded, loaded.diagnostics)
     versions = {target.package: str(version) for target, version in asked}
     try:
-        facts = gather(
+        facts = resolve(
             loaded.spec,
             loaded.base,
             requirements(asked),

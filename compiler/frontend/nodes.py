@@ -28,7 +28,7 @@ class Node:
     items: "tuple[Node, ...] | None" = None
     written: str | None = None
     """The text of an unquoted leaf as it stands in the file."""
-    folded: bool = False
+    is_inline_json: bool = False
     """Whether it stands in the file within a text, whose span it has: no edit can be made here."""
 
     @property

@@ -61,7 +61,9 @@ def checkpoint_node(folder: Path) -> Node | None:
         "sharded": any(_PARTS.fullmatch(each) for each in inner),
     }
     at = Span(str(folder), 1, 1, 1, 1)
-    return Node(at, fields={key: Node(at, value, folded=True) for key, value in told.items()})
+    return Node(
+        at, fields={key: Node(at, value, is_inline_json=True) for key, value in told.items()}
+    )
 
 
 def _tag(folder: Path, tags: list[str]) -> str:

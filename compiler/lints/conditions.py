@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Severity
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding
-from tunec.compiler.lints.run import Run
 
 _WORDS: Final = {"true": True, "false": False}
 _SIGNS: Final = ("!=", "=", "~", ">")
@@ -87,17 +87,17 @@ def items(document: Document, key: str) -> Iterator[tuple[str, Place]]:
             yield name, Place(document, f"{key}[{number}].{name}", child)
 
 
-def is_checked(run: Run, since: str) -> bool:
+def is_checked(run: LintContext, since: str) -> bool:
     """Whether the release that runs has a check, as far as is known."""
     return not since or run.runs(since) is not False
 
 
-def severity(run: Run, since: str) -> Severity | None:
+def severity(run: LintContext, since: str) -> Severity | None:
     """A warning where the check came late and nobody names the release; else the rule's own."""
     return "warning" if since and run.runs(since) is None else None
 
 
-def notes(run: Run, why: str, since: str) -> tuple[str, ...]:
+def notes(run: LintContext, why: str, since: str) -> tuple[str, ...]:
     """The reason, and from which release on it is checked where nobody names one."""
     late = _releases(since) if severity(run, since) else ""
     return tuple(each for each in (why, late) if each)
@@ -110,14 +110,14 @@ def _releases(since: str) -> str:
     return f"checked by {since.replace('>=', ' ')} and later"
 
 
-def refused_pair(run: Run, document: Document, pair: Pair) -> Iterator[Finding]:
+def refused_pair(run: LintContext, document: Document, pair: Pair) -> Iterator[Finding]:
     """What is found where both conditions of a pair hold."""
     at, beside = where(document, pair.condition), where(document, pair.other)
     if at is not None and beside is not None and is_checked(run, pair.since):
         yield refused_beside(run, at, beside, (pair.why, pair.since))
 
 
-def refused_beside(run: Run, at: Place, beside: Place, told: tuple[str, str]) -> Finding:
+def refused_beside(run: LintContext, at: Place, beside: Place, told: tuple[str, str]) -> Finding:
     """A place that cannot stand beside another: why, and since when."""
     return Finding(
         f"{_words(at)} cannot stand beside {_words(beside)}",
@@ -138,7 +138,7 @@ def one_of_two(at: Place, beside: Place, why: str) -> Finding:
     )
 
 
-def lacking(run: Run, document: Document, need: Need) -> tuple[Place, Place | None] | None:
+def lacking(run: LintContext, document: Document, need: Need) -> tuple[Place, Place | None] | None:
     """Where a need is not met: the place of its condition, and what is written instead."""
     at = where(document, need.condition)
     if at is None or not is_checked(run, need.since):
@@ -150,7 +150,7 @@ def lacking(run: Run, document: Document, need: Need) -> tuple[Place, Place | No
     return at, next((each for each in written if each is not None and each != at), None)
 
 
-def refused_alone(run: Run, document: Document, need: Need) -> Iterator[Finding]:
+def refused_alone(run: LintContext, document: Document, need: Need) -> Iterator[Finding]:
     """What is found where a need is not met."""
     found = lacking(run, document, need)
     if found is None:

@@ -22,7 +22,7 @@ _HANDED_ON: Final = ("glm4",)
 configuration to Seq2SeqTrainingArguments."""
 
 FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {"trainer": TRAINERS}
-"""Names under which `Run` finds documents of several kinds."""
+"""Names under which `LintContext` finds documents of several kinds."""
 
 Test = Callable[[str, Any], bool]
 """Of a path and the value there, and of nothing else."""

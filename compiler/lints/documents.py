@@ -14,15 +14,15 @@ from tunec.compiler.frontend.files import Unreadable, near_files, read_bytes
 from tunec.compiler.frontend.nodes import Node, plain
 from tunec.compiler.frontend.shell_references import SCRIPTS
 from tunec.compiler.lints.checkpoints import checkpoints
+from tunec.compiler.lints.context import Missing, Unread
 from tunec.compiler.lints.document import TRAINERS, Document
-from tunec.compiler.lints.folded import OPTIONS_FILE, unfolded
 from tunec.compiler.lints.formats import Parsed, hostfile, parse_text
+from tunec.compiler.lints.inline_json import OPTIONS_FILE, with_inline_json
 from tunec.compiler.lints.kinds import kind_by_class, kind_of
 from tunec.compiler.lints.leniency import as_read, of_somebody
 from tunec.compiler.lints.nearby import LONGEST, called_as, contents, is_file_name, is_written, near
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.recognition import recognised
-from tunec.compiler.lints.run import Missing, Unread
 from tunec.compiler.lints.shipped_engines import as_shipped, is_shipped
 from tunec.compiler.lints.views import undashed, views
 from tunec.compiler.read import WRONG_SHAPE
@@ -249,7 +249,7 @@ class _Reader:
             self.unread = [each for each in self.unread if Path(each.name).resolve() != full]
             return found[1].decode("utf-8", "replace")
 
-        return unfolded(parsed.root, read)
+        return with_inline_json(parsed.root, read)
 
     def _follow_named(self, name: str, parsed: Parsed, path: Path) -> None:
         """Follow what the flags of a script name that is nobody's who is known."""

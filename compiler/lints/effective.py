@@ -19,8 +19,8 @@ from tunec.compiler.lints.place import Place
 from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
+    from tunec.compiler.lints.context import LintContext
     from tunec.compiler.lints.document import Document
-    from tunec.compiler.lints.run import Run
 
 Source = Literal["document", "default", "filled", "unknown"]
 
@@ -75,7 +75,7 @@ a field decides its default. LLaMA-Factory 0.9.4 hparams/training_args.py `Train
 TRL's configs are subclasses of transformers' own."""
 
 
-def effective(run: "Run", kind: str, key: str) -> Effective:
+def effective(run: "LintContext", kind: str, key: str) -> Effective:
     """What a key of a kind of document comes to."""
     documents = run.of(kind)
     for document in documents:
@@ -93,7 +93,7 @@ def effective(run: "Run", kind: str, key: str) -> Effective:
     return default_of(run, documents[0].kind, key)
 
 
-def _is_put_in(run: "Run", document: "Document", key: str) -> bool:
+def _is_put_in(run: "LintContext", document: "Document", key: str) -> bool:
     """Whether accelerate adds the accumulation, 1, to a ds_config that another program reads.
 
     accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: where
@@ -103,7 +103,7 @@ def _is_put_in(run: "Run", document: "Document", key: str) -> bool:
     return is_file and key == "gradient_accumulation_steps" and run.deepspeed_reader == "trainer"
 
 
-def _accumulation(run: "Run") -> Effective:
+def _accumulation(run: "LintContext") -> Effective:
     """Left out beside both batch sizes it is what is between them; None: the world is unknown."""
     key = "gradient_accumulation_steps"
     total = run.effective("deepspeed", "train_batch_size").value
@@ -115,7 +115,7 @@ def _accumulation(run: "Run") -> Effective:
     return Effective(steps, "default", "DeepSpeed, from the two batch sizes")
 
 
-def _overlap(run: "Run") -> Effective:
+def _overlap(run: "LintContext") -> Effective:
     stage = run.effective("deepspeed", "zero_optimization.stage")
     release = run.release("deepspeed")
     if not stage.known:
@@ -123,7 +123,7 @@ def _overlap(run: "Run") -> Effective:
     return Effective(stage.value == 3, "default", f"the default of {release} by the stage")
 
 
-def _older_device(run: "Run") -> Effective:
+def _older_device(run: "LintContext") -> Effective:
     """`cpu_offload: true` is the older name of an offload to the CPU."""
     key = "zero_optimization.offload_optimizer.device"
     old = run.said("deepspeed", "zero_optimization.cpu_offload")
@@ -132,7 +132,7 @@ def _older_device(run: "Run") -> Effective:
     return Effective("cpu", "document", old.document.name, old)
 
 
-def _older_gathering(run: "Run") -> Effective:
+def _older_gathering(run: "LintContext") -> Effective:
     key = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
     old = run.said("deepspeed", "zero_optimization.stage3_gather_fp16_weights_on_model_save")
     if old is None or not isinstance(old.value, bool):
@@ -140,7 +140,7 @@ def _older_gathering(run: "Run") -> Effective:
     return Effective(old.value, "document", old.document.name, old)
 
 
-DERIVED: Final[Mapping[str, Callable[["Run"], Effective]]] = {
+DERIVED: Final[Mapping[str, Callable[["LintContext"], Effective]]] = {
     "gradient_accumulation_steps": _accumulation,
     "zero_optimization.overlap_comm": _overlap,
     "zero_optimization.offload_optimizer.device": _older_device,
@@ -151,7 +151,7 @@ runtime/config.py `_set_batch_related_parameters`; runtime/zero/config.py `overl
 the older names of `cpu_offload` and `stage3_gather_fp16_weights_on_model_save`."""
 
 
-def _said(run: "Run", kind: str, key: str, said: Place) -> Effective:
+def _said(run: "LintContext", kind: str, key: str, said: Place) -> Effective:
     if kind != "deepspeed" or said.value != "auto":
         return Effective(said.value, "document", said.document.name, said)
     if run.deepspeed_reader == "unknown":
@@ -167,7 +167,7 @@ def _said(run: "Run", kind: str, key: str, said: Place) -> Effective:
     return _filled(run, key, said)
 
 
-def is_launched_by_accelerate(run: "Run") -> bool:
+def is_launched_by_accelerate(run: "LintContext") -> bool:
     """Whether accelerate's launcher may give its plugin what a ds_config leaves to it by `auto`.
 
     accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: the stage, 2
@@ -177,12 +177,12 @@ def is_launched_by_accelerate(run: "Run") -> bool:
     return bool(run.of("accelerate")) or "accelerate" in starts
 
 
-def filled_keys(run: "Run") -> tuple[str, ...]:
+def filled_keys(run: "LintContext") -> tuple[str, ...]:
     """The keys of ds_config.json whose `auto` the Trainer of this release fills in."""
     return automatic_keys(filling_release(run))
 
 
-def filling_release(run: "Run") -> str:
+def filling_release(run: "LintContext") -> str:
     """The release of transformers that fills in a ds_config, or the oldest that is known.
 
     transformers 4.30.2 deepspeed.py and 4.36.2 integrations/deepspeed.py fill in what 4.40.2 does.
@@ -190,11 +190,11 @@ def filling_release(run: "Run") -> str:
     return str(max(run.release("transformers").version, Version("4.40.2")))
 
 
-Fill = Callable[["Run"], Any]
+Fill = Callable[["LintContext"], Any]
 
 
 def _trainer(*keys: str) -> Fill:
-    def fill(run: "Run") -> Any:
+    def fill(run: "LintContext") -> Any:
         values = [run.effective("trainer", key) for key in keys]
         if not all(each.known for each in values):
             return None
@@ -204,7 +204,7 @@ def _trainer(*keys: str) -> Fill:
 
 
 def _any_of(*keys: str) -> Fill:
-    def fill(run: "Run") -> Any:
+    def fill(run: "LintContext") -> Any:
         values = [run.effective("trainer", key) for key in keys]
         if any(not isinstance(each.value, bool | None) for each in values):
             return None
@@ -215,7 +215,7 @@ def _any_of(*keys: str) -> Fill:
     return fill
 
 
-def _train_batch(run: "Run") -> Any:
+def _train_batch(run: "LintContext") -> Any:
     factors = _trainer("per_device_train_batch_size", "gradient_accumulation_steps")(run)
     world = run.data_parallel
     if factors is None or world is None or not all(isinstance(f, int) for f in factors):
@@ -250,7 +250,7 @@ integrations/deepspeed.py `HfTrainerDeepSpeedConfig.trainer_config_process`. The
 these in where they are `auto`, and compares them where they are not."""
 
 
-def _filled(run: "Run", key: str, said: Place) -> Effective:
+def _filled(run: "LintContext", key: str, said: Place) -> Effective:
     words, fill = FILLS.get(key, ("", lambda _run: None))
     value = fill(run)
     if value is None:
@@ -261,7 +261,7 @@ def _filled(run: "Run", key: str, said: Place) -> Effective:
 # ── defaults ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def default_of(run: "Run", kind: str, key: str) -> Effective:
+def default_of(run: "LintContext", kind: str, key: str) -> Effective:
     """What the consumer takes where a key is absent, in the release that runs."""
     if kind == "deepspeed":
         return _of_table(run.release("deepspeed"), key, _deepspeed_default)

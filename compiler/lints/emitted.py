@@ -17,13 +17,13 @@ from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.nodes import Node
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.show import show
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.diagnostics import findings_of, is_elsewhere
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rules_for
 from tunec.compiler.lints.kinds import kind_of
 from tunec.compiler.lints.rule import Rule
-from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.telling import findings_of, is_elsewhere
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
@@ -70,11 +70,11 @@ def around(target: Target, software: Mapping[str, str], facts: Facts, plan: Plan
     )
 
 
-def run_of(target: Target, artifacts: Iterable[Artifact], environment: Environment) -> Run:
+def run_of(target: Target, artifacts: Iterable[Artifact], environment: Environment) -> LintContext:
     """The files of one target as one run."""
     written = (each for one in artifacts for each in documents_of(target, one))
     every = tuple(one for each in written for one in (each, *views(each)))
-    return Run(every, environment, {target.name: target})
+    return LintContext(every, environment, {target.name: target})
 
 
 def documents_of(target: Target, artifact: Artifact) -> Iterable[Document]:
@@ -114,12 +114,12 @@ def objections(
     return told_of(spoken_by(run), target, plan)
 
 
-def spoken_by(run: Run) -> Iterator[Diagnostic]:
+def spoken_by(run: LintContext) -> Iterator[Diagnostic]:
     """What every rule finds in a run that is not exempt."""
     return (found for rule in asked_of(run) for found in findings_of(rule, run))
 
 
-def asked_of(run: Run) -> Iterator[Rule]:
+def asked_of(run: LintContext) -> Iterator[Rule]:
     """The rules that may speak of a run: of its kinds and versions, and not exempt."""
     for rule in rules_for(run.kinds):
         if rule.name not in EXEMPT and not is_elsewhere(rule, run):

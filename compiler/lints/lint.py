@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.diagnostics.allow import Allowance, suppress
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, has_errors
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.diagnostics import check_rule, to_diagnostic
 from tunec.compiler.lints.documents import Reading, read_texts
 from tunec.compiler.lints.edits import apply
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.folders import files_of
 from tunec.compiler.lints.index import rule_names, rules_for
 from tunec.compiler.lints.leniency import is_of_nobody, is_of_nothing
-from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.runs import read_runs
-from tunec.compiler.lints.telling import check_rule, told
 from tunec.compiler.target import Artifact, Target
 from tunec.schemas.frozen import dataclass
 
@@ -29,7 +29,7 @@ PAGES: Final = "docs/rules.md"
 class Linted:
     """What was found, and what it was found in."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[LintContext, ...]
     """One, unless files that were named stand in each other's way."""
     diagnostics: tuple[Diagnostic, ...]
     """Sorted by file, line, column and name; what is allowed is left out."""
@@ -41,7 +41,7 @@ class Linted:
     """Folders that were named and hold more than was read."""
 
     @property
-    def run(self) -> Run:
+    def run(self) -> LintContext:
         """The run, or the first of several."""
         return self.runs[0]
 
@@ -121,7 +121,7 @@ def _without(reading: Reading, files: Set[str]) -> Reading:
 class _Checked:
     """What was found in one run."""
 
-    run: Run
+    run: LintContext
     sources: Mapping[str, str]
     found: tuple[Diagnostic, ...]
     allowed: tuple[Allowance, ...]
@@ -134,7 +134,7 @@ def _checked(
     environment: Environment,
     allowed: Sequence[Allowance],
 ) -> _Checked:
-    run = Run(
+    run = LintContext(
         reading.documents,
         environment,
         targets,
@@ -168,7 +168,7 @@ def _agreed(runs: Sequence[_Checked]) -> Iterator[Diagnostic]:
             yield each if is_agreed else replace(each, fix=None)
 
 
-def check(run: Run) -> Iterator[Diagnostic]:
+def check(run: LintContext) -> Iterator[Diagnostic]:
     """What every rule finds in a run."""
     for each in rules_for(run.kinds):
         yield from check_rule(each, run)
@@ -196,7 +196,7 @@ def _unused(run: _Checked, used: Set[Allowance]) -> Iterator[Diagnostic]:
     from tunec.compiler.lints.checks.files.files import findings, unused_allowance
 
     rest = [each for each in run.allowed if each not in used]
-    return (told(unused_allowance, each, run.run) for each in findings(rest, rule_names()))
+    return (to_diagnostic(unused_allowance, each, run.run) for each in findings(rest, rule_names()))
 
 
 def catalogue_model(name: str) -> "ResolvedModel | None":
@@ -204,7 +204,7 @@ def catalogue_model(name: str) -> "ResolvedModel | None":
 
     A folder, or another's copy, has the modules of the model that is called as its last part is.
     """
-    from tunec.compiler.gather import catalogued
+    from tunec.compiler.resolve import catalogued
 
     last = name.rstrip("/").rpartition("/")[2]
     for each in dict.fromkeys((name, last)):

@@ -11,11 +11,11 @@ from typing import Any
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
 from tunec.compiler.facts import Facts, ResolvedModel
 from tunec.compiler.ir.plan import Plan
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.diagnostics import findings_of
 from tunec.compiler.lints.emitted import around, asked_of, run_of, software_of, told_of
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.rule import Rule
-from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.telling import findings_of
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact
 
@@ -26,7 +26,7 @@ class _Judged:
 
     artifacts: Sequence[Artifact]
     model: ResolvedModel
-    run: Run
+    run: LintContext
     found: tuple[Diagnostic, ...]
     """By rules that do not ask for hardware."""
     of_hardware: tuple[Rule, ...]
@@ -70,7 +70,7 @@ class Remembered:
             self._judged[key] = _judge(artifacts, facts.model, run, rules)
         return told_of(self._judged[key].on(environment), target, plan)
 
-    def _asked(self, run: Run, dialect: tuple[Any, ...]) -> tuple[Rule, ...]:
+    def _asked(self, run: LintContext, dialect: tuple[Any, ...]) -> tuple[Rule, ...]:
         key = (*dialect, run.kinds)
         if key not in self._rules:
             self._rules[key] = tuple(asked_of(run))
@@ -78,7 +78,7 @@ class Remembered:
 
 
 def _judge(
-    artifacts: Sequence[Artifact], model: ResolvedModel, run: Run, rules: Sequence[Rule]
+    artifacts: Sequence[Artifact], model: ResolvedModel, run: LintContext, rules: Sequence[Rule]
 ) -> _Judged:
     found = (each for rule in rules if not rule.hardware for each in findings_of(rule, run))
     of_hardware = tuple(rule for rule in rules if rule.hardware)

@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label, Severity, Term
 from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
-    from tunec.compiler.lints.run import Run
+    from tunec.compiler.lints.context import LintContext
 
 Consequence = Literal[
     "silent",
@@ -42,7 +42,7 @@ CONSEQUENCES: Final[dict[Consequence, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One occurrence of what a rule speaks of. `Run` and `Place` help to build its parts."""
+    """One occurrence of what a rule speaks of; `LintContext` and `Place` help to build it."""
 
     message: str
     """What is wrong here, with the values; stands alone; lower case, no final period."""
@@ -90,7 +90,7 @@ class Rule:
     hardware: bool
     """Whether it asks for the cluster, its devices or its hosts; the number of processes is none
     of these. What another rule finds holds for all hardware (`tunec.compiler.lints.remembered`)."""
-    check: "Callable[[Run], Iterable[Finding]]"
+    check: "Callable[[LintContext], Iterable[Finding]]"
     """Pure; raises nothing for any input; yields findings in the order of the document."""
 
 
@@ -102,10 +102,10 @@ def rule(
     consumers: tuple[str, ...],
     sources: tuple[str, ...],
     hardware: bool = False,
-) -> "Callable[[Callable[[Run], Iterable[Finding]]], Rule]":
+) -> "Callable[[Callable[[LintContext], Iterable[Finding]]], Rule]":
     """Make a rule of the function below it; the arguments are the fields of `Rule`."""
 
-    def made(check: "Callable[[Run], Iterable[Finding]]") -> Rule:
+    def made(check: "Callable[[LintContext], Iterable[Finding]]") -> Rule:
         return Rule(name, severity, consequence, consumers, sources, hardware, check)
 
     return made

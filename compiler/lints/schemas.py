@@ -24,7 +24,7 @@ from tunec.compiler.lints.place import Place
 from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
-    from tunec.compiler.lints.run import Run
+    from tunec.compiler.lints.context import LintContext
 
 Schema = Mapping[str, Any]
 What = Literal["unknown", "type", "value"]
@@ -49,7 +49,7 @@ class Fault:
     DeepSpeed do that refuse keys which they do not know."""
 
 
-def faults(run: "Run", document: Document) -> Iterator[Fault]:
+def faults(run: "LintContext", document: Document) -> Iterator[Fault]:
     """Every fault of a document by the schema of its reader's release; none where that is unknown.
 
     A document whose reader lies between two known releases is at fault only where it is by both.
@@ -57,7 +57,7 @@ def faults(run: "Run", document: Document) -> Iterator[Fault]:
     return iter(run.faults(document))
 
 
-def faults_of(run: "Run", document: Document) -> Iterator[Fault]:
+def faults_of(run: "LintContext", document: Document) -> Iterator[Fault]:
     """Every fault of a document, as `faults` gives it, found anew and not remembered."""
     found = [list(_faults(document, each)) for each in schemas(run, document)]
     if not found:
@@ -68,7 +68,7 @@ def faults_of(run: "Run", document: Document) -> Iterator[Fault]:
             yield fault
 
 
-def schemas(run: "Run", document: Document) -> tuple[Schema, ...]:
+def schemas(run: "LintContext", document: Document) -> tuple[Schema, ...]:
     """The schema of the release that reads a document, or of those before and after it."""
     if document.kind == "deepspeed":
         return _deepspeed(run)
@@ -78,7 +78,7 @@ def schemas(run: "Run", document: Document) -> tuple[Schema, ...]:
     return ()
 
 
-def _deepspeed(run: "Run") -> tuple[Schema, ...]:
+def _deepspeed(run: "LintContext") -> tuple[Schema, ...]:
     is_plain = run.deepspeed_reader == "plain"
     reader = None if is_plain else filling_release(run)
     release, newest = run.release("deepspeed").version, ds_config_releases()[-1]
@@ -232,7 +232,7 @@ def paths_of(schema: Schema, prefix: str = "") -> Iterator[str]:
         yield from paths_of(each.get("then", each), prefix)
 
 
-def filled_by_trainer(run: "Run") -> frozenset[str]:
+def filled_by_trainer(run: "LintContext") -> frozenset[str]:
     """The keys of ds_config.json whose `auto` the trainer of this release fills in."""
     return frozenset(automatic_keys(filling_release(run)))
 

@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.lints.context import Missing
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Missing
 
 _AUTO: Final = (
     *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
@@ -103,8 +103,8 @@ def _content(stage: int, held: Mapping[str, Any], halves: Mapping[str, Any]) -> 
 def _at(place: Node, value: Any) -> Node:
     if isinstance(value, dict):
         fields = {key: _at(place, each) for key, each in value.items()}
-        return Node(place.span, key_span=place.key_span, fields=fields, folded=True)
-    return Node(place.span, value, key_span=place.key_span, folded=True)
+        return Node(place.span, key_span=place.key_span, fields=fields, is_inline_json=True)
+    return Node(place.span, value, key_span=place.key_span, is_inline_json=True)
 
 
 def _paths(node: Node, prefix: str = "") -> Iterator[str]:

@@ -14,7 +14,7 @@ from tunec.compiler.target import Target
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
-    from tunec.compiler.gather import Unresolved
+    from tunec.compiler.resolve import Unresolved
     from tunec.schemas.hardware.profile import Cluster
 
 
@@ -54,7 +54,7 @@ def environment_of(
     own = dict(cluster.software) if cluster else {}
     versions = {**own, **by_reader, **(software or {})}
     _check_versions(versions)
-    from tunec.compiler.gather import devices_of
+    from tunec.compiler.resolve import devices_of
 
     return Environment(
         cluster=cluster,
@@ -88,7 +88,7 @@ def _check_versions(versions: Mapping[str, str]) -> None:
 def _cluster(name: str | None) -> "Cluster | None":
     if name is None:
         return None
-    from tunec.compiler.gather import Unresolved, resolve_cluster
+    from tunec.compiler.resolve import Unresolved, resolve_cluster
 
     try:
         return resolve_cluster(name, Path())
@@ -101,7 +101,7 @@ def _cluster(name: str | None) -> "Cluster | None":
 def _model(name: str | None) -> "ResolvedModel | None":
     if name is None:
         return None
-    from tunec.compiler.gather import Unresolved, resolve_model
+    from tunec.compiler.resolve import Unresolved, resolve_model
     from tunec.schemas.models.catalogue import UnknownName
 
     try:

@@ -56,7 +56,7 @@ class Pass:
     reads: tuple[str, ...]
     decides: tuple[str, ...]
     run: Callable[[Facts, Draft], Outcome]
-    knows: tuple[str, ...] | None = None
+    fact_inputs: tuple[str, ...] | None = None
     """The facts that it is told besides pins, by their paths; None: anything."""
     heeds: tuple[str, ...] = ()
     """Slots of other passes whose pins it looks at, besides those of its own slots."""
@@ -69,11 +69,11 @@ class Pass:
         A pass is a pure function of what it reads and knows. Most of it is the same on many
         clusters, and for most changes of intent that are tried: then nothing is decided again.
         """
-        if self.knows is None:
+        if self.fact_inputs is None:
             return self._decided(facts, draft)
         seen = _slots(self.looks)(draft) if self.looks else ()
         groups = () if self.looks else map(draft.groups.__getitem__, self.reads)
-        told = (*groups, *facts.told(self.knows))
+        told = (*groups, *facts.told(self.fact_inputs))
         equal = self.name, seen, facts.pinned_values(self.minded)
         return _DECIDED.of(told, equal, partial(self._decided, facts, draft))
 

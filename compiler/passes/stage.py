@@ -42,7 +42,7 @@ class Stage:
         if len(self.passes) == 1:
             outcome, groups = self.passes[0].decide(facts, draft)
             return Taken(((self.passes[0], outcome),), groups, outcome.diagnostics, outcome.answer)
-        told = (*map(draft.groups.__getitem__, self._reads), *facts.told(self._knows))
+        told = (*map(draft.groups.__getitem__, self._reads), *facts.told(self._fact_inputs))
         equal = self.passes[0].name, facts.pinned_values(self._minded)
         return _TAKEN.of(told, equal, partial(self._taken, facts, draft))
 
@@ -65,9 +65,9 @@ class Stage:
         return tuple(group for group in every if group not in own)
 
     @cached_property
-    def _knows(self) -> tuple[str, ...]:
+    def _fact_inputs(self) -> tuple[str, ...]:
         """The facts that any of the passes is told."""
-        return tuple(dict.fromkeys(path for each in self.passes for path in each.knows or ()))
+        return tuple(dict.fromkeys(path for each in self.passes for path in each.fact_inputs or ()))
 
     @cached_property
     def _minded(self) -> frozenset[str]:

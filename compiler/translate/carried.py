@@ -8,10 +8,10 @@ from tunec.compiler.driver import Planned, emit_for
 from tunec.compiler.emit import schema
 from tunec.compiler.ir.extra import Extra
 from tunec.compiler.ir.values import is_same
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.kinds import known_keys
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 from tunec.compiler.passing import Placed, placed_alone
 from tunec.compiler.read import WRONG_SHAPE, found_plain
 from tunec.compiler.requirements import Asked
@@ -86,7 +86,7 @@ def _homes(place: Place, asked: Sequence[Asked], sources: Sources) -> Mapping[st
     }
 
 
-def _trainers_keys(run: Run) -> frozenset[str]:
+def _trainers_keys(run: LintContext) -> frozenset[str]:
     """The arguments of transformers' Trainer, which the programs on it hand to it as they are."""
     trainer = run.targets["huggingface"]
     (file,) = (each for each in trainer.files if each.name == "training_args.yaml")
@@ -141,7 +141,7 @@ def follows(place: Place) -> bool:
     return bool(rows) and not any(entry.slots or entry.yields for entry in rows)
 
 
-def strayed(run: Run, planned: Planned, asked: Sequence[Asked]) -> Iterator[Dropped]:
+def strayed(run: LintContext, planned: Planned, asked: Sequence[Asked]) -> Iterator[Dropped]:
     """Keys that follow, where the files of the spec have them otherwise than those that were read.
 
     Without a plan there are no such files, and nothing can be told.
@@ -159,7 +159,7 @@ def strayed(run: Run, planned: Planned, asked: Sequence[Asked]) -> Iterator[Drop
             yield Dropped(place, f"what follows from the rest of the spec {what}")
 
 
-def _is_met(run: Run, place: Place, there: Mapping[str, Any] | None) -> bool:
+def _is_met(run: LintContext, place: Place, there: Mapping[str, Any] | None) -> bool:
     if there is None or key_of(place) not in there:
         return says_nothing(run, place.document, key_of(place), place.value)
     one, other = (listed({"": each})[""] for each in (place.value, there[key_of(place)]))

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.kinds import known_keys
-from tunec.compiler.lints.run import Run
 from tunec.compiler.target import File, Target
 from tunec.compiler.translate.scripts import with_own_scripts
 from tunec.schemas.frozen import dataclass
@@ -36,7 +36,7 @@ class Documents:
     defaults there, those of its other classes have not."""
 
 
-def documents_of(documents: Iterable[Document], run: Run) -> Documents:
+def documents_of(documents: Iterable[Document], run: LintContext) -> Documents:
     """The documents that have a table, as far as a run is said by them: views say it again."""
     read = [each for each in documents if not each.is_view and each.target is not None]
     own = with_own_scripts(read, run.targets, run.environment.readers)
@@ -48,7 +48,7 @@ def documents_of(documents: Iterable[Document], run: Run) -> Documents:
     return Documents(tuple(_of_slurm(cut, run)), bool(scripts))
 
 
-def _of_slurm(documents: Sequence[Document], run: Run) -> Iterator[Document]:
+def _of_slurm(documents: Sequence[Document], run: LintContext) -> Iterator[Document]:
     """The documents, options of a batch script as the target reads them that writes such scripts.
 
     What `srun` starts on each node is said by the launcher that it starts.

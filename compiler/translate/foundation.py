@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunec.compiler.frontend.names import is_written_as_path
-from tunec.compiler.gather import catalogued
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.lint import catalogue_model
+from tunec.compiler.resolve import catalogued
 from tunec.compiler.translate.intents import Values
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.hardware.catalogue import UnknownName, cluster

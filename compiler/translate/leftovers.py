@@ -6,10 +6,10 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from tunec.compiler.ir.values import is_same
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import default_of
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 from tunec.compiler.read import WRONG_SHAPE, settle
 from tunec.compiler.target import Dialect, Entry, in_no_plan
 from tunec.compiler.translate.partial import Partial, Unsaid
@@ -33,7 +33,7 @@ for the others."""
 
 
 def leftovers(
-    run: Run, document: Document, known: Partial, given: Collection[str] = ()
+    run: LintContext, document: Document, known: Partial, given: Collection[str] = ()
 ) -> Iterator[Place]:
     """The keys of a document of which no row makes a slot, and that are not as if absent.
 
@@ -126,7 +126,7 @@ def listed(keys: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def says_nothing(run: Run, document: Document, path: str, value: Any) -> bool:
+def says_nothing(run: LintContext, document: Document, path: str, value: Any) -> bool:
     """Whether the key is filled by others, set as it is unasked, or of no effect on the run."""
     if value == _AUTO and document.file is not None and document.file.filled is not None:
         return True
@@ -138,7 +138,7 @@ def says_nothing(run: Run, document: Document, path: str, value: Any) -> bool:
     return default.known and is_same(default.value, value)
 
 
-def _names_a_document(run: Run, value: Any) -> bool:
+def _names_a_document(run: LintContext, value: Any) -> bool:
     """Whether it says which other file to read, or the folder of one, and that has been read."""
     names = {name for each in run.documents for name in _names_of(each)}
     return isinstance(value, str) and PurePath(value).name in names

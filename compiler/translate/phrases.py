@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Phrase
 from tunec.compiler.translate.intents import Values
@@ -25,7 +25,7 @@ class Phrases:
         return (place.document.name, place.path) in self.keys
 
 
-def phrases_of(run: Run) -> Phrases:
+def phrases_of(run: LintContext) -> Phrases:
     """What the keys of all documents say in words of a spec."""
     words: dict[str, object] = {}
     keys: set[tuple[str, str]] = set()
@@ -46,7 +46,7 @@ def _said(phrase: Phrase, document: Document) -> Mapping[str, object]:
         return {}
 
 
-def foreign(run: Run) -> Iterator[tuple[Place, str]]:
+def foreign(run: LintContext) -> Iterator[tuple[Place, str]]:
     """Keys whose values mean more to their own program than a slot says, each with what it does."""
     for document in run.documents:
         if document.file is None:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.run import Run
 from tunec.compiler.read import WRONG_SHAPE, read_rows
 from tunec.compiler.target import Dialect, Entry, Target, in_every_plan
 from tunec.compiler.translate.partial import Partial, Unsaid
@@ -18,13 +18,13 @@ from tunec.compiler.translate.partial import Partial, Unsaid
 _Row = tuple[Entry | None, Definition]
 
 
-def dialect_of(run: Run, target: Target) -> Dialect:
+def dialect_of(run: LintContext, target: Target) -> Dialect:
     """The versions by which a document of a target is read."""
     software = {name: str(each.version) for name, each in run.releases.items()}
     return target.dialect(run.release(target.package).version, software)
 
 
-def said_by(run: Run) -> Iterator[_Row]:
+def said_by(run: LintContext) -> Iterator[_Row]:
     """Every definition by a document, with its row; None: several keys say it together."""
     for document in run.documents:
         if document.target is not None and document.file is not None:
@@ -36,7 +36,7 @@ def said_by(run: Run) -> Iterator[_Row]:
         yield from ((None, each) for each in target.together(together))
 
 
-def _of(run: Run, document: Document, target: Target, file: str) -> Iterator[_Row]:
+def _of(run: LintContext, document: Document, target: Target, file: str) -> Iterator[_Row]:
     dialect = dialect_of(run, target)
     for entry, each in read_rows(target, {file: document.flat}, dialect):
         is_written = each.rank == Rank.OBSERVED

@@ -8,11 +8,11 @@ from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.ir.invariants import INVARIANTS, Invariant
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
 from tunec.compiler.ir.show import show
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.documents import Reading
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 from tunec.compiler.read import WRONG_SHAPE
 from tunec.compiler.target import Entry, Target, in_every_plan, in_no_plan
 from tunec.compiler.translate.documents import documents_of
@@ -29,7 +29,7 @@ _TRL: Final = "trl"
 class Sources:
     """What files say together."""
 
-    run: Run
+    run: LintContext
     ledger: Ledger
     known: Partial
     """The value that holds of each slot that is known."""
@@ -66,7 +66,7 @@ class Sources:
         return _label(self.run, slot, self.ledger.winner(slot))
 
 
-def sources_of(reading: Reading, run: Run, given: Iterable[Definition]) -> Sources:
+def sources_of(reading: Reading, run: LintContext, given: Iterable[Definition]) -> Sources:
     """Join documents, what is given beside them, and what follows from both, to one ledger.
 
     `given` wins over what files say.
@@ -144,7 +144,7 @@ def _has_effect(entry: Entry | None, known: Partial) -> bool:
 # ── the ledger ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _released(run: Run) -> Environment:
+def _released(run: LintContext) -> Environment:
     """The environment with the newest release of each program that reads a file, unless named.
 
     A configuration of DeepSpeed is handed on by the program that reads the other files.
@@ -181,14 +181,14 @@ def _ledger(
     return with_consequences(whole, tables, reads_deepspeed=reads_deepspeed)
 
 
-def _surroundings(run: Run) -> Iterator[Definition]:
+def _surroundings(run: LintContext) -> Iterator[Definition]:
     """The processes that --world-size or the hardware say."""
     world = run.slot("parallel.world")
     every = run.ledger.of("parallel.world") if world is not None else ()
     yield from (each for each in every if each.author in ("command line", "hardware"))
 
 
-def _facts(run: Run) -> Iterator[Definition]:
+def _facts(run: LintContext) -> Iterator[Definition]:
     """What model and hardware are, where they are named or known by name.
 
     What files say of the weights stays: a model that is named beside them tells what they are like.
@@ -240,7 +240,7 @@ def _unread(reading: Reading) -> Iterator[Diagnostic]:
         )
 
 
-def _unsettled(run: Run, ledger: Ledger) -> Iterator[Diagnostic]:
+def _unsettled(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
     """Keys whose values only running a script would tell, unless the slots are given."""
     for document in run.documents:
         for key in sorted(document.unknown):
@@ -274,7 +274,7 @@ def _is_given(ledger: Ledger, slot: str) -> bool:
     return winner is not None and winner.rank == Rank.PIN
 
 
-def _contradictions(run: Run, ledger: Ledger) -> Iterator[Diagnostic]:
+def _contradictions(run: LintContext, ledger: Ledger) -> Iterator[Diagnostic]:
     """Two files that give one slot two values."""
     seen: set[str] = set()
     for one, other in ledger.contradictions():
@@ -290,7 +290,7 @@ def _contradictions(run: Run, ledger: Ledger) -> Iterator[Diagnostic]:
             )
 
 
-def _breaches(run: Run, ledger: Ledger, known: Partial) -> Iterator[Diagnostic]:
+def _breaches(run: LintContext, ledger: Ledger, known: Partial) -> Iterator[Diagnostic]:
     """What the files say that cannot be together."""
     for each in INVARIANTS:
         written = [slot for slot in each.slots if _is_written(ledger, slot)]
@@ -320,7 +320,7 @@ def _is_written(ledger: Ledger, slot: str) -> bool:
     return winner is not None and winner.rank >= Rank.OBSERVED
 
 
-def _label(run: Run, slot: str, definition: Definition | None) -> Label:
+def _label(run: LintContext, slot: str, definition: Definition | None) -> Label:
     place = run.place(definition)
     if definition is None or definition.span is None:
         return Label("", path=slot)

@@ -11,10 +11,10 @@ from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping, load_text
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.documents import Reading, read_files
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.lint import catalogue_model
-from tunec.compiler.lints.run import Run
 from tunec.compiler.passes.fit.fit import GROUPS as LAYOUT
 from tunec.compiler.passes.fit.problem import SHAPE_SLOTS
 from tunec.compiler.requirements import Asked, Resolve, together
@@ -117,7 +117,7 @@ def _sources(reading: Reading, asking: Asking) -> Sources:
 
     def read(around: Environment) -> Sources:
         documents, missing, unread = reading.documents, reading.missing, reading.unread
-        run = Run(documents, around, asking.targets, missing, unread, catalogue_model)
+        run = LintContext(documents, around, asking.targets, missing, unread, catalogue_model)
         return sources_of(reading, run, asking.given)
 
     around = asking.environment

@@ -13,12 +13,12 @@ from tunec.compiler.frontend.parse import parse
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.show import show
 from tunec.compiler.ir.slots import SLOTS
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.documents import Reading, read_files, read_texts
 from tunec.compiler.lints.emitted import run_of, spoken_by
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.lint import catalogue_model, check
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 from tunec.compiler.read import fitted
 from tunec.compiler.requirements import Asked
 from tunec.compiler.target import Artifact, Target
@@ -134,7 +134,7 @@ def _translated(
     given: Iterable[Definition],
     without: frozenset[str],
 ) -> Translated:
-    run = Run(
+    run = LintContext(
         reading.documents, environment, targets, reading.missing, reading.unread, catalogue_model
     )
     sources = sources_of(reading, run, given)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.run import Run
 from tunec.compiler.target import Target
 
 _OF_FLAGS: Final[Mapping[str, str]] = {"accelerate launch": "launch"}
@@ -43,7 +43,7 @@ def targets_of(documents: Iterable[Document], known: Mapping[str, Target]) -> tu
     )
 
 
-def is_dialect(run: Run) -> bool:
+def is_dialect(run: LintContext) -> bool:
     """Whether another program is to run what was read."""
     return any(each.target is not None and each.target.run_by for each in run.documents)
 

@@ -10,7 +10,7 @@ from planning import planned, spec_of
 from tunec.compiler.analyses.architecture.derive import derive
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping
-from tunec.compiler.gather import resolve_model
+from tunec.compiler.resolve import resolve_model
 from tunec.compiler.review.explain import explain_text
 from tunec.schemas.models.catalogue import card, card_names
 from tunec.targets.registry import REGISTRY

@@ -208,11 +208,11 @@ def test_every_slot_is_decided_exactly_once():
 
 
 def test_every_pass_decides_what_it_says_and_reads_only_what_it_says():
-    from tunec.compiler.gather import gather
     from tunec.compiler.ir.plan import Draft, build_group
+    from tunec.compiler.resolve import resolve
 
     loaded = load_mapping(spec_of())
-    facts = gather(loaded.spec, loaded.base)
+    facts = resolve(loaded.spec, loaded.base)
     draft = Draft({})
     for each in PIPELINE:
         visible = Draft({group: draft.groups[group] for group in each.reads})

@@ -13,7 +13,6 @@ from tunec.compiler.analyses.memory.account import account, largest_micro_batch
 from tunec.compiler.analyses.time.account import step_time
 from tunec.compiler.driver import run_passes
 from tunec.compiler.frontend.load import load_mapping
-from tunec.compiler.gather import gather
 from tunec.compiler.passes.fit.fit import problem_of
 from tunec.compiler.passes.fit.problem import Problem, layout_of
 from tunec.compiler.passes.fit.search import (
@@ -26,6 +25,7 @@ from tunec.compiler.passes.fit.search import (
     verdicts,
 )
 from tunec.compiler.passes.fit.shapes import global_batch, impossible, ladders, possible, shapes
+from tunec.compiler.resolve import resolve
 from tunec.schemas.units import GIB
 
 MODELS = ("smollm2-360m", "llama-3.2-1b", "gemma-2-2b", "glm-4v-9b", "sdxl-base-1.0")
@@ -49,7 +49,7 @@ def problem(model: str, method: str, hardware: str) -> Problem | None:
     spec = {"tunec": 1, "model": model, "method": method, "data": data, "hardware": hardware}
     loaded = load_mapping(spec)
     assert loaded.spec is not None, loaded.diagnostics
-    facts = gather(loaded.spec, loaded.base)
+    facts = resolve(loaded.spec, loaded.base)
     draft, _, found = run_passes(facts)
     early = [each for each in found if each.severity == "error" and not each.id.startswith("E07")]
     return None if early else problem_of(facts, draft)

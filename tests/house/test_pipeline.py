@@ -8,13 +8,13 @@ import pytest
 
 from tunec.compiler.driver import run_passes
 from tunec.compiler.frontend.load import load_spec
-from tunec.compiler.gather import gather
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Draft, build_group
 from tunec.compiler.ir.slots import GROUPS, SLOTS
 from tunec.compiler.passes.fit.fit import GROUPS as FIT
 from tunec.compiler.passes.fit.fit import POSED_OF, problem_of
 from tunec.compiler.passes.pipeline import PIPELINE
+from tunec.compiler.resolve import resolve
 
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "examples").glob("*/*.yaml"))
@@ -39,7 +39,7 @@ def watched(draft: Draft) -> Watched:
 def facts_of(path: Path):
     loaded = load_spec(path)
     assert loaded.spec is not None, loaded.diagnostics
-    return gather(loaded.spec, loaded.base)
+    return resolve(loaded.spec, loaded.base)
 
 
 def test_every_group_is_decided_by_exactly_one_pass():
@@ -134,9 +134,11 @@ def test_passes_know_only_what_they_declare(path):
     facts, draft = facts_of(path), Draft({})
     for each in PIPELINE:
         outcome, groups = each.decide(facts, draft)
-        if each.knows is not None:
+        if each.fact_inputs is not None:
             pins = {slot: pin for slot, pin in facts.pins.items() if slot in each.minded}
-            told = each.run(Told(replace(facts, pins=pins), each.knows), looked_at(draft, each))
+            told = each.run(
+                Told(replace(facts, pins=pins), each.fact_inputs), looked_at(draft, each)
+            )
             assert (told.values, told.diagnostics) == (outcome.values, outcome.diagnostics)
         draft = draft.with_groups(groups)
 
@@ -151,7 +153,7 @@ def test_the_problem_is_posed_of_what_is_declared(path):
 
 def test_what_fits_is_told_by_declared_facts_alone():
     before = PIPELINE[: next(n for n, each in enumerate(PIPELINE) if each.decides == FIT)]
-    assert all(each.knows is not None for each in before)
+    assert all(each.fact_inputs is not None for each in before)
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -7,10 +7,10 @@ import pytest
 
 from tunec.compiler.driver import Compiled, compile_spec
 from tunec.compiler.frontend.load import load_spec
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.diagnostics import check_rule
 from tunec.compiler.lints.emitted import EXEMPT, environment_of, run_of
 from tunec.compiler.lints.index import rule_names, rule_page, rules, rules_for
-from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.telling import check_rule
 from tunec.targets.registry import TARGETS
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -18,13 +18,13 @@ _FIVE_LINES = _EXAMPLES / "five-lines/spec.yaml"
 
 
 @cache
-def _runs() -> tuple[Run, ...]:
+def _runs() -> tuple[LintContext, ...]:
     """The files of every example for every target that can say it."""
     found = (_run(spec, name) for spec in _EXAMPLES.glob("*/spec.yaml") for name in TARGETS.names())
     return tuple(each for each in found if each is not None)
 
 
-def _run(spec: Path, name: str) -> Run | None:
+def _run(spec: Path, name: str) -> LintContext | None:
     target, version = TARGETS.resolve(name)
     compiled = compile_spec(load_spec(spec), [(target, version)])
     facts, plan = compiled.planned.facts, compiled.planned.plan

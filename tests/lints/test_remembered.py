@@ -10,16 +10,16 @@ from tunec.compiler.driver import plan
 from tunec.compiler.fleet.emission import Emissions
 from tunec.compiler.frontend.load import load_text
 from tunec.compiler.lints import remembered
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.diagnostics import findings_of
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rules
 from tunec.compiler.lints.rule import Rule
-from tunec.compiler.lints.run import Run
-from tunec.compiler.lints.telling import findings_of
 from tunec.targets.registry import TARGETS
 
 
 def test_a_run_on_other_hardware_reads_no_file_again() -> None:
-    run = Run((), Environment(), TARGETS)
+    run = LintContext((), Environment(), TARGETS)
     assert run.releases
     moved = run.moved(Environment(world=2))
     assert moved.releases is run.releases
@@ -32,7 +32,7 @@ def test_files_that_come_again_are_judged_by_rules_of_hardware_alone(
 ) -> None:
     judged: list[str] = []
 
-    def noted(rule: Rule, run: Run) -> Iterator[Diagnostic]:
+    def noted(rule: Rule, run: LintContext) -> Iterator[Diagnostic]:
         judged.append(rule.name)
         return findings_of(rule, run)
 

@@ -9,21 +9,21 @@ import pytest
 from lint_asking import Answer, lint
 from lint_pages import Example, examples
 
-from tunec.compiler.gather import devices_of
 from tunec.compiler.lints import lint as linting
+from tunec.compiler.lints.context import LintContext, split_requirement
+from tunec.compiler.lints.diagnostics import check_rule
 from tunec.compiler.lints.index import rule, rule_names, rule_page
 from tunec.compiler.lints.rule import CONSEQUENCES, Rule
-from tunec.compiler.lints.run import Run, split_requirement
-from tunec.compiler.lints.telling import check_rule
+from tunec.compiler.resolve import devices_of
 from tunec.schemas.hardware.catalogue import cluster
 
 RULES = rule_names()
 
 
 @pytest.fixture
-def linted(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+def linted(monkeypatch: pytest.MonkeyPatch) -> list[LintContext]:
     """Every run that is linted, as it is linted."""
-    runs: list[Run] = []
+    runs: list[LintContext] = []
     check = linting.check
     monkeypatch.setattr(linting, "check", lambda run: runs.append(run) or check(run))
     return runs
@@ -34,7 +34,7 @@ def test_there_are_rules() -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_page_is_true(name: str, linted: list[Run], tmp_path: Path) -> None:
+def test_a_page_is_true(name: str, linted: list[LintContext], tmp_path: Path) -> None:
     found = rule(name)
     _says_what_it_is(found, name)
     _has_a_heading_and_both_examples(name)
@@ -95,13 +95,13 @@ def _is_mended_by_a_safe_fix(name: str, example: Example, before: Answer, folder
     assert not any(each["id"].startswith("E01") for each in after.findings), "it still parses"
 
 
-def _finds_the_same_on_all_hardware(found: Rule, runs: list[Run]) -> None:
+def _finds_the_same_on_all_hardware(found: Rule, runs: list[LintContext]) -> None:
     for run in runs:
         told = [list(check_rule(found, each)) for each in _elsewhere(run)]
         assert told[0] == told[1], "a rule that asks for hardware says so"
 
 
-def _elsewhere(run: Run) -> Iterator[Run]:
+def _elsewhere(run: LintContext) -> Iterator[LintContext]:
     """The run as one of eight processes, on each of two clusters of the catalogue."""
     for name in ("t4-x1", "h100-sxm-x8"):
         found = cluster(name)

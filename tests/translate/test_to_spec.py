@@ -15,9 +15,9 @@ from tunec.compiler.cli.session import standard
 from tunec.compiler.cli.spec_from_files import asking_of
 from tunec.compiler.driver import compile_spec
 from tunec.compiler.frontend.load import load_mapping, load_text
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.documents import read_files, read_texts
 from tunec.compiler.lints.lint import catalogue_model
-from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.surroundings import environment_of
 from tunec.compiler.translate.foundation import Beside
 from tunec.compiler.translate.sources import sources_of
@@ -258,7 +258,7 @@ def test_what_people_write_means_the_same_as_a_spec(name, tmp_path, monkeypatch)
 def sources_in(reading, asking):
     documents, missing, unread = reading.documents, reading.missing, reading.unread
     around = replace(asking.environment, cluster=None, devices={})
-    run = Run(documents, around, READABLE, missing, unread, catalogue_model)
+    run = LintContext(documents, around, READABLE, missing, unread, catalogue_model)
     return sources_of(reading, run, asking.given)
 
 

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.context import LintContext
 
 if TYPE_CHECKING:
     from tunec.schemas.hardware.profile import Device
 
 
-def below(run: Run, major: int, minor: int = 0) -> "Device | None":
+def below(run: LintContext, major: int, minor: int = 0) -> "Device | None":
     """The weakest NVIDIA device of the run, if its compute capability is lower.
 
     Where the hardware mixes models and nothing says which of them are used, only if all are lower.

@@ -1,23 +1,23 @@
 """Whether activations are recomputed, and by which variant of torch's checkpoint."""
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 _REENTRANT = ("gradient_checkpointing_kwargs.use_reentrant", "use_reentrant_gc")
 
 
-def recomputes(run: Run) -> bool:
+def recomputes(run: LintContext) -> bool:
     """Whether the run recomputes its activations."""
     return bool(run.value("activation_checkpointing.mode") == "layer")
 
 
-def reentrant(run: Run) -> bool | None:
+def reentrant(run: LintContext) -> bool | None:
     """Whether by the reentrant variant: written, or the default of the release; None: unknown."""
     value = run.value("activation_checkpointing.reentrant")
     return value if isinstance(value, bool) else None
 
 
-def reentrant_place(run: Run) -> Place | None:
+def reentrant_place(run: LintContext) -> Place | None:
     """Where a file names the variant, or else turns recomputation on."""
     for kind in ("trainer", "axolotl"):
         found = run.said(kind, *_REENTRANT)
@@ -26,6 +26,6 @@ def reentrant_place(run: Run) -> Place | None:
     return checkpointing_place(run)
 
 
-def checkpointing_place(run: Run) -> Place | None:
+def checkpointing_place(run: LintContext) -> Place | None:
     """Where a file turns recomputation on."""
     return run.place(run.observed("activation_checkpointing.mode"))

@@ -2,8 +2,8 @@
 
 from typing import Any, TypeGuard
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.run import Run
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
@@ -31,7 +31,7 @@ def number_of(value: Any) -> float | None:
         return None
 
 
-def trainer_batch(run: Run) -> tuple[Effective, Effective] | None:
+def trainer_batch(run: LintContext) -> tuple[Effective, Effective] | None:
     """The trainer's micro batch and accumulation, if both are known whole numbers above zero."""
     micro = run.effective("trainer", "per_device_train_batch_size")
     steps = run.effective("trainer", "gradient_accumulation_steps")
@@ -40,7 +40,7 @@ def trainer_batch(run: Run) -> tuple[Effective, Effective] | None:
     return micro, steps
 
 
-def engine_of(run: Run) -> str | None:
+def engine_of(run: LintContext) -> str | None:
     """`DeepSpeed` or `FSDP` where the files say that it shards the run."""
     if run.of("deepspeed") or run.said("trainer", "deepspeed"):
         return "DeepSpeed"

@@ -6,9 +6,9 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.wording import nearly
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.run import Run
 
 KIND: Final = "diffusers"
 _FILE: Final = "diffusers/examples.json"
@@ -20,7 +20,7 @@ _MOST_STRANGE: Final = 2
 examples/boft_dreambooth has a train_dreambooth.py, too."""
 
 
-def commands(run: Run) -> Iterator[tuple[Document, str]]:
+def commands(run: LintContext) -> Iterator[tuple[Document, str]]:
     """The flags of each example that the run starts, with the name of its script."""
     launched: dict[str, str] = {}
     for each in run.documents:

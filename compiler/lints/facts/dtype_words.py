@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 LOADERS: Final = ("model", *TRL, "hf")
 """Kinds that may say in which dtype a model is loaded."""
@@ -25,7 +25,7 @@ def dtype_of(word: Any) -> str | None:
     return _WORDS.get(str(word).removeprefix("torch."))
 
 
-def loaded_in(run: Run, dtype: str) -> Iterator[Place]:
+def loaded_in(run: LintContext, dtype: str) -> Iterator[Place]:
     """Where a file says that the model is loaded in a dtype."""
     for document in run.of(*LOADERS):
         for key in _KEYS:
@@ -34,12 +34,12 @@ def loaded_in(run: Run, dtype: str) -> Iterator[Place]:
                 yield place
 
 
-def on_deepspeed(run: Run) -> bool:
+def on_deepspeed(run: LintContext) -> bool:
     """Whether DeepSpeed runs the model, which keeps fp32 copies and scales the loss itself."""
     return bool(run.of("deepspeed")) or run.value("parallel.engine") == "deepspeed"
 
 
-def computes_in_half(run: Run) -> bool | None:
+def computes_in_half(run: LintContext) -> bool | None:
     """Whether the trainer computes in 16 bits; None where no file of a trainer was read."""
     both = [run.effective("trainer", key) for key in ("bf16", "fp16")]
     if any(each.value is True for each in both):

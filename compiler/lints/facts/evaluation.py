@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 _NAMES: Final = ("eval_strategy", "evaluation_strategy")
 GIB: Final = 1 << 30
@@ -23,7 +23,7 @@ def never_evaluates(document: Document) -> bool:
     return said is None or said.value in ("no", False)
 
 
-def evaluates(run: Run) -> bool:
+def evaluates(run: LintContext) -> bool:
     """Whether a document asks for evaluations."""
     said = [strategy_of(each) for each in run.of("trainer")]
     return any(each is not None and each.value in ("steps", "epoch") for each in said)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.context import LintContext
 
 BLOCKS: Final[Mapping[str, str]] = {
     "mixtral": "MixtralSparseMoeBlock",
@@ -34,7 +34,7 @@ _NAMES: Final[Mapping[str, str]] = {
 """Names of models that the catalogue need not have, and the `model_type` of their config.json."""
 
 
-def experts(run: Run) -> int:
+def experts(run: LintContext) -> int:
     """Experts in each layer of the model; 0 where there are none, or the model is unknown."""
     if run.model is None:
         return 0
@@ -42,12 +42,12 @@ def experts(run: Run) -> int:
     return max(counts, default=0)
 
 
-def family(run: Run) -> str:
+def family(run: LintContext) -> str:
     """The model's `model_type`; empty where the model is unknown."""
     return run.model.architecture.family if run.model is not None else ""
 
 
-def named_family(run: Run) -> str:
+def named_family(run: LintContext) -> str:
     """The `model_type` of a model with experts, by its name alone; empty where that tells none."""
     name = (run.model_name or "").lower()
     return next((kind for each, kind in _NAMES.items() if re.search(each, name)), "")

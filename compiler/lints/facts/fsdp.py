@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
 _PREFIX: Final = "fsdp_"
@@ -33,7 +33,7 @@ class Asked:
         return next((self.keys[name] for name in names if name in self.keys), None)
 
 
-def asked(run: Run) -> Iterator[Asked]:
+def asked(run: LintContext) -> Iterator[Asked]:
     """Every file that turns FSDP on, in the order of the files."""
     for document in run.documents:
         if document.is_view:
@@ -97,7 +97,7 @@ def _flags(document: Document) -> Asked | None:
     return Asked("accelerate", document, on, keys, _number(keys.get("version")) or 1)
 
 
-def _trainer(run: Run, document: Document) -> Asked | None:
+def _trainer(run: LintContext, document: Document) -> Asked | None:
     on = document.get("fsdp")
     if document not in run.of("trainer") or on is None or on.value in _OFF or on.value == []:
         return None

@@ -3,9 +3,9 @@
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.zero import also, stage_of
 from tunec.compiler.lints.rule import Finding
-from tunec.compiler.lints.run import Run
 
 _GATHER: Final = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
 _ALSO: Final = (
@@ -16,7 +16,7 @@ _ALSO: Final = (
 _SAVES: Final = ("save_strategy", "save_steps", "save_total_limit", "load_best_model_at_end")
 
 
-def ungathered(run: Run, message: str, label: str, note: str) -> Finding | None:
+def ungathered(run: LintContext, message: str, label: str, note: str) -> Finding | None:
     """A finding where a trainer saves at stage 3 and leaves the shards apart.
 
     Silent where nobody saves, and where the key stands under another of its names.

@@ -3,12 +3,12 @@
 import re
 from typing import Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import count
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.memory.trained import asked_of, has_script
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
 GIB = 2**30
@@ -31,7 +31,7 @@ class Node:
     """Where a batch script asks for less than the node has."""
 
 
-def granted_memory(run: Run) -> tuple[int, Place] | None:
+def granted_memory(run: LintContext) -> tuple[int, Place] | None:
     """Bytes of a node's RAM that a batch script asks Slurm for, and where."""
     found = [got for batch in run.of("slurm") if (got := _granted(batch)) is not None]
     return min(found, key=lambda each: each[0]) if found else None
@@ -52,7 +52,7 @@ def _bytes(place: Place) -> int:
     return int(found[1]) * _UNITS[found[2].upper()] if found else 0
 
 
-def node_of(run: Run) -> Node | None:
+def node_of(run: LintContext) -> Node | None:
     """The smallest node of the run's hardware, with the processes that it gets."""
     cluster, processes = run.environment.cluster, processes_of(run)
     if cluster is None or processes is None:
@@ -70,7 +70,7 @@ def node_of(run: Run) -> Node | None:
     )
 
 
-def processes_of(run: Run) -> int | None:
+def processes_of(run: LintContext) -> int | None:
     """The processes that a node gets; None: the hardware is unknown."""
     cluster = run.environment.cluster
     if cluster is None:
@@ -80,12 +80,12 @@ def processes_of(run: Run) -> int | None:
     return max(1, -(-world // nodes)) if isinstance(world, int) else 1
 
 
-def parameters(run: Run) -> int:
+def parameters(run: LintContext) -> int:
     """Parameters of the model; 0 where it is unknown."""
     return sum(each.parameters for each in run.model.architecture.modules) if run.model else 0
 
 
-def trains_all(run: Run) -> bool:
+def trains_all(run: LintContext) -> bool:
     """Whether nothing says that less than the whole model is trained."""
     if has_adapter(run):
         return False

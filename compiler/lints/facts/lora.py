@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 ALL_LINEAR: Final = "all-linear"
 Targets = str | tuple[str, ...]
@@ -156,19 +156,19 @@ class Lora:
         return next((at for key in keys if (at := self.document.get(key)) is not None), None)
 
 
-def has_adapter(run: Run) -> bool:
+def has_adapter(run: LintContext) -> bool:
     """Whether the base is frozen under an adapter, also one whose file does not name its method."""
     return bool(run.value("adapter.kind", "none") != "none" or run.of("peft"))
 
 
-def loras(run: Run) -> Iterator[Lora]:
+def loras(run: LintContext) -> Iterator[Lora]:
     """Every document of the run that asks for LoRA, in their order."""
     for each in run.documents:
         if not each.is_view and (found := _lora(each)) is not None:
             yield found
 
 
-def adapters(run: Run) -> Iterator[Lora]:
+def adapters(run: LintContext) -> Iterator[Lora]:
     """Every document that has layers adapted by their names: by LoRA, or by its relatives."""
     for each in run.documents:
         if not each.is_view and (found := _lora(each) or _relative(each)) is not None:
@@ -246,7 +246,7 @@ def is_plain(name: str) -> bool:
     return not set(name) & set("*+?^$[](){}|\\")
 
 
-def is_patched(run: Run, lora: Lora) -> bool:
+def is_patched(run: LintContext, lora: Lora) -> bool:
     """Whether LLaMA-Factory matches the names itself, anywhere in a name: where the model sees.
 
     llamafactory 0.9.1 to 0.9.5 model/model_utils/visual.py `patch_target_modules`.

@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.lora import adapters
 from tunec.compiler.lints.facts.module_tree import NoRegex, adapted
 from tunec.compiler.lints.rule import Finding
-from tunec.compiler.lints.run import Run
 
 _SIZES: Final = {
     "OFT": (("oft_block_size", 32), ("r", 0)),
@@ -20,7 +20,7 @@ _SIZES: Final = {
 peft 0.15.2 to 0.21.2 tuners/oft/config.py, 0.13.2 to 0.21.2 tuners/boft/config.py."""
 
 
-def of_blocks(run: Run) -> Iterator[Finding]:
+def of_blocks(run: LintContext) -> Iterator[Finding]:
     """What is refused of OFT's and BOFT's blocks."""
     for document in run.of("peft"):
         kind = str(document.value("peft_type"))
@@ -47,7 +47,7 @@ def _both(document: Document, kind: str) -> Iterator[Finding]:
     )
 
 
-def _undivided(run: Run, document: Document) -> Iterator[Finding]:
+def _undivided(run: LintContext, document: Document) -> Iterator[Finding]:
     """A block that does not divide the inputs of a layer; OFT takes another one instead."""
     for key in ("boft_block_size", "boft_block_num"):
         at, size = document.get(key), _number(document.value(key))
@@ -66,7 +66,7 @@ def _undivided(run: Run, document: Document) -> Iterator[Finding]:
         )
 
 
-def _inputs(run: Run, document: Document) -> tuple[int, ...]:
+def _inputs(run: LintContext, document: Document) -> tuple[int, ...]:
     """How many inputs the adapted layers have, where the model is known."""
     mine = next((each for each in adapters(run) if each.document is document), None)
     if run.model is None or mine is None or not mine.targets:

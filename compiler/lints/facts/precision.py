@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.schemas.hardware.profile import Device
 
 
-def turned_on(run: Run, keys: Iterable[tuple[str, str]], word: str) -> list[Place]:
+def turned_on(run: LintContext, keys: Iterable[tuple[str, str]], word: str) -> list[Place]:
     """The places where one of the keys is true, or that word; each place once."""
     found = (place for kind, key in keys for place in run.each(kind, key))
     asked = [place for place in found if place.value is True or place.value == word]

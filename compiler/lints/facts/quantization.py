@@ -6,10 +6,10 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label, Severity
 from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.simpletuner import configs, said
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
 _SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -50,7 +50,7 @@ class Base:
         return self.place.document
 
 
-def quantised(run: Run) -> Base | None:
+def quantised(run: LintContext) -> Base | None:
     """The quantised base, by slot, or by SimpleTuner's own words for what no slot holds."""
     found = run.observed("quantization.format")
     place = run.place(found)
@@ -63,7 +63,7 @@ def quantised(run: Run) -> Base | None:
     return next((each for block in blocks(run) if (each := _of_block(block)) is not None), None)
 
 
-def blocks(run: Run) -> Iterator[Place]:
+def blocks(run: LintContext) -> Iterator[Place]:
     """The blocks that hold the fields of one of transformers' quantisation configurations."""
     for document in run.of(*LOADERS):
         for key in _BLOCKS if not document.is_view else ():
@@ -80,7 +80,7 @@ def _of_block(block: Place) -> Base | None:
     return Base("int8", eight) if eight is not None and eight.value is True else None
 
 
-def storage_of(run: Run, base: Base) -> str:
+def storage_of(run: LintContext, base: Base) -> str:
     """The dtype that 4-bit weights are held in: `uint8`, `bf16`, `fp16`, `fp32`."""
     block, _, _ = base.place.path.rpartition(".")
     if block in _BLOCKS:
@@ -106,7 +106,7 @@ def dtype_of(base: Base) -> tuple[str, Place] | None:
     return (short, place) if short is not None and place is not None else None
 
 
-def _of_simpletuner(run: Run) -> Place | None:
+def _of_simpletuner(run: LintContext) -> Place | None:
     """Where SimpleTuner's base is quantised, in a file or as a variable."""
     for document in configs(run):
         at = said(document, "base_model_precision")
@@ -115,7 +115,7 @@ def _of_simpletuner(run: Run) -> Place | None:
     return None
 
 
-def stored_form(run: Run) -> tuple[str, Place] | None:
+def stored_form(run: LintContext) -> tuple[str, Place] | None:
     """The quantisation that the name of the base says it is stored in, and that name's place."""
     place = run.place(run.observed("model.path"))
     if place is None or not isinstance(place.value, str):
@@ -124,7 +124,7 @@ def stored_form(run: Run) -> tuple[str, Place] | None:
     return (found[1].lower(), place) if found else None
 
 
-def stored_in_fp8(run: Run) -> Place | None:
+def stored_in_fp8(run: LintContext) -> Place | None:
     """The name of a base that is published in blocks of FP8."""
     place = run.place(run.observed("model.path"))
     if place is None or not isinstance(place.value, str) or stored_form(run) is not None:
@@ -132,7 +132,7 @@ def stored_in_fp8(run: Run) -> Place | None:
     return place if _FP8.search(place.value.rstrip("/")) else None
 
 
-def refused_by_llamafactory(run: Run) -> tuple[str, Place, Severity | None] | None:
+def refused_by_llamafactory(run: LintContext) -> tuple[str, Place, Severity | None] | None:
     """A base that LLaMA-Factory takes in no shards: its form, its name, how sure that is.
 
     llamafactory 0.9.1 and 0.9.3 model/model_utils/quantization.py `configure_quantization` refuse
@@ -148,13 +148,13 @@ def refused_by_llamafactory(run: Run) -> tuple[str, Place, Severity | None] | No
     return None if is_expanded else ("fp8", place, "warning" if is_expanded is None else None)
 
 
-def severity_of(run: Run, place: Place) -> Severity | None:
+def severity_of(run: LintContext, place: Place) -> Severity | None:
     """A warning at the name of a base that only some releases refuse in shards."""
     found = refused_by_llamafactory(run)
     return found[2] if found is not None and found[1] == place else None
 
 
-def by_another_library(run: Run) -> tuple[str, Place, str] | None:
+def by_another_library(run: LintContext) -> tuple[str, Place, str] | None:
     """What HQQ or EETQ quantises for LLaMA-Factory, which never shards it: what, where, why."""
     for document in run.of("llamafactory"):
         method, bits = document.get("quantization_method"), document.get("quantization_bit")
@@ -166,7 +166,7 @@ def by_another_library(run: Run) -> tuple[str, Place, str] | None:
     return None
 
 
-def sharded_by_fsdp(run: Run) -> Place | None:
+def sharded_by_fsdp(run: LintContext) -> Place | None:
     """Where FSDP is turned on, whoever says it."""
     for each in run.each("accelerate", "distributed_type"):
         if each.value == "FSDP":
@@ -179,7 +179,7 @@ def sharded_by_fsdp(run: Run) -> Place | None:
     return None
 
 
-def processes(run: Run) -> int | None:
+def processes(run: LintContext) -> int | None:
     """How many processes a launcher or --world-size says there are; hardware alone says nothing."""
     world = run.world
     if world is None or world.rank == Rank.CATALOGUE or not isinstance(world.value, int):

@@ -4,9 +4,9 @@ import json
 from math import ceil, isfinite
 from typing import Any
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_positive, is_whole
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
 
@@ -18,7 +18,7 @@ class Asked:
     place: Place
 
 
-def total_steps(run: Run) -> Asked | None:
+def total_steps(run: LintContext) -> Asked | None:
     """`max_steps`, where it decides how long training lasts."""
     place = run.said("trainer", "max_steps")
     if place is None or not is_whole(place.value) or place.value < 1:
@@ -26,7 +26,7 @@ def total_steps(run: Run) -> Asked | None:
     return Asked(place.value, place)
 
 
-def warmup_place(run: Run) -> Place | None:
+def warmup_place(run: LintContext) -> Place | None:
     """The key whose warm-up is taken: steps before a share."""
     for key in ("warmup_steps", "warmup_ratio"):
         place = run.said("trainer", key)
@@ -35,7 +35,7 @@ def warmup_place(run: Run) -> Place | None:
     return None
 
 
-def warmup_steps(run: Run, total: int | None) -> Asked | None:
+def warmup_steps(run: LintContext, total: int | None) -> Asked | None:
     """Steps of warm-up by `get_warmup_steps`.
 
     None where there are none, or where it is a share of an unknown number.
@@ -48,7 +48,7 @@ def warmup_steps(run: Run, total: int | None) -> Asked | None:
     return None if total is None else Asked(ceil(total * place.value), place)
 
 
-def is_overridden(run: Run) -> bool:
+def is_overridden(run: LintContext) -> bool:
     """Whether DeepSpeed's own scheduler runs instead of the trainer's."""
     return run.said("deepspeed", "scheduler") is not None
 

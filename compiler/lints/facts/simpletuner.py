@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import number_of
 from tunec.compiler.lints.facts.simpletuner_env import extra, variables_of
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 FLOW: Final = frozenset(
     {
@@ -26,7 +26,7 @@ EPSILON: Final = frozenset(
 _OFF: Final[tuple[Any, ...]] = (False, "false", {})
 
 
-def configs(run: Run) -> Iterator[Document]:
+def configs(run: LintContext) -> Iterator[Document]:
     """The documents that hold SimpleTuner's flags."""
     return (each for each in run.of("simpletuner") if not each.is_view)
 
@@ -64,7 +64,7 @@ def is_lora(document: Document) -> bool:
     return "lora" in word(document, "model_type", "full")
 
 
-def deepspeed_of(run: Run, document: Document) -> Place | None:
+def deepspeed_of(run: LintContext, document: Document) -> Place | None:
     """What puts SimpleTuner's run on DeepSpeed: its own flag, or else accelerate's file."""
     own = said(document, "deepspeed_config")
     if own is not None:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DataSet:
         return str(self.value("dataset_type") or "image")
 
 
-def lists(run: Run) -> Iterator[tuple[Document, tuple[DataSet, ...]]]:
+def lists(run: LintContext) -> Iterator[tuple[Document, tuple[DataSet, ...]]]:
     """Each list of data sets, without the entries that are turned off."""
     for document in run.of("simpletuner-data"):
         sets = (DataSet(document, key) for key in document.found if "." not in key)

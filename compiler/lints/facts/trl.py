@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 PAIRED: Final = ("dpo", "kto")
 """Methods that compare the policy with a reference model."""
@@ -32,7 +32,7 @@ def method(document: Document) -> str:
     return ""
 
 
-def preferences(run: Run) -> Iterator[tuple[Document, str]]:
+def preferences(run: LintContext) -> Iterator[tuple[Document, str]]:
     """Each document that asks for a preference method, with the method."""
     for document in run.documents:
         if not document.is_view and (found := method(document)):
@@ -52,7 +52,7 @@ def shared(document: Document, key: str) -> Place | None:
     return None if found is None or found.value is None else found
 
 
-def is_started_by_trl(run: Run, document: Document) -> bool:
+def is_started_by_trl(run: LintContext, document: Document) -> bool:
     """Whether flags are those of `trl sft` and its like, and not of a script of one's own."""
     launchers = (each for each in run.of("launch") if each.name == document.name)
     return any(each.value("launcher") == "trl" for each in launchers)

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.context import LintContext
 
 _NAMES: Final = re.compile(
     r"(?i)qwen\d?(\.\d)?-?vl|qvq-|llava|paligemma|idefics|smolvlm|internvl|pixtral|molmo|"
@@ -13,7 +13,7 @@ _NAMES: Final = re.compile(
 models/auto/processing_auto.py, by the names of their repositories."""
 
 
-def sees(run: Run) -> bool:
+def sees(run: LintContext) -> bool:
     """Whether images are among what the model is given; not for a model that nobody knows."""
     if run.model is not None:
         return run.model.architecture.kind == "vision-language"

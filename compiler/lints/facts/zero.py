@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 
-def stage_of(run: Run) -> Effective:
+def stage_of(run: LintContext) -> Effective:
     """The ZeRO stage of the run, as it will be."""
     return run.effective("deepspeed", "zero_optimization.stage")
 
@@ -18,7 +18,7 @@ def also(place: Place | None, text: str = "") -> tuple[Label, ...]:
     return (place.label(text, primary=False),) if place is not None else ()
 
 
-def said_in(run: Run, keys: Iterable[str]) -> Iterator[Place]:
+def said_in(run: LintContext, keys: Iterable[str]) -> Iterator[Place]:
     """Keys below zero_optimization that a document says, in the order of the keys."""
     for key in keys:
         yield from run.each("deepspeed", f"zero_optimization.{key}")

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from tunec.compiler.diagnostics.source_lines import printable
 from tunec.compiler.driver import Planned
-from tunec.compiler.gather import PINNED
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.show import show
+from tunec.compiler.resolve import PINNED
 from tunec.compiler.review.reasons import span_of
 from tunec.compiler.review.screen.pen import WIDTH, Pen
 from tunec.compiler.review.screen.topics import TOPICS, Topic

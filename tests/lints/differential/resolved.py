@@ -9,8 +9,8 @@ from readers import Real
 
 from tunec.compiler.consumers.schemas import ds_config_defaults
 from tunec.compiler.lints.checks.keys.texts import number_of
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.run import Run
 
 Difference = tuple[str, str, Any, Any]
 """Kind of document, key, tunec's value, the real value."""
@@ -39,7 +39,7 @@ _BATCH: Final = (
 _DTYPES: Final = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 
 
-def differing(pair: Pair, run: Run, real: Real) -> Iterator[Difference]:
+def differing(pair: Pair, run: LintContext, real: Real) -> Iterator[Difference]:
     """Every key for which tunec knows a value, and the real program has another."""
     is_half = run.effective("deepspeed", "fp16.enabled").value is True
     scaling = {each for each in _keys(run) if each.startswith("fp16.")} - {"fp16.enabled"}
@@ -57,14 +57,14 @@ def differing(pair: Pair, run: Run, real: Real) -> Iterator[Difference]:
             yield "hf", key, ours.value, real.arguments[key]
 
 
-def _keys(run: Run) -> set[str]:
+def _keys(run: LintContext) -> set[str]:
     """What the file says, and what it leaves out."""
     release = str(run.release("deepspeed").version)
     written = {path for each in run.of("deepspeed") for path in each.found}
     return written | set(ds_config_defaults(release))
 
 
-def _is_elastic(run: Run) -> bool:
+def _is_elastic(run: LintContext) -> bool:
     return run.effective("deepspeed", "elasticity.enabled").value is True
 
 

@@ -5,6 +5,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.accelerate import engine
 from tunec.compiler.lints.facts.counts import number_of
@@ -12,7 +13,6 @@ from tunec.compiler.lints.facts.fsdp import Asked, asked, words
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _OF: Final[Mapping[str, str]] = {
     "deepspeed_config": "DEEPSPEED",
@@ -34,7 +34,7 @@ _OF: Final[Mapping[str, str]] = {
         ),
     ),
 )
-def config_of_another_engine(run: Run) -> Iterator[Finding]:
+def config_of_another_engine(run: LintContext) -> Iterator[Finding]:
     """An engine is configured, and another one is started."""
     for document in run.of("accelerate"):
         kind = engine(document)
@@ -83,7 +83,7 @@ def _of_precision(document: Document) -> Iterator[Finding]:
         ),
     ),
 )
-def deepspeed_file_without_zero(run: Run) -> Iterator[Finding]:
+def deepspeed_file_without_zero(run: LintContext) -> Iterator[Finding]:
     """The DeepSpeed file that accelerate is given says nothing of ZeRO."""
     yield from _inline(run)
     for file in _named(run):
@@ -99,7 +99,7 @@ def deepspeed_file_without_zero(run: Run) -> Iterator[Finding]:
                 )
 
 
-def _inline(run: Run) -> Iterator[Finding]:
+def _inline(run: LintContext) -> Iterator[Finding]:
     """A mapping in place of DeepSpeed's file that has no zero_optimization."""
     for place in run.each("trainer", "deepspeed"):
         if place.node.fields and "zero_optimization" not in place.node.fields:
@@ -111,7 +111,7 @@ def _inline(run: Run) -> Iterator[Finding]:
             )
 
 
-def _is_tuned(run: Run, document: Document) -> bool:
+def _is_tuned(run: LintContext, document: Document) -> bool:
     """Whether DeepSpeed's autotuner hands on files of its own, each with a stage.
 
     deepspeed 0.14.5 to 0.19.8 autotuning/autotuner.py `model_info_profile_run`, `tune`.
@@ -120,7 +120,7 @@ def _is_tuned(run: Run, document: Document) -> bool:
     return document.value("autotuning.enabled") is True or any(each is not None for each in named)
 
 
-def _named(run: Run) -> Iterator[Place]:
+def _named(run: LintContext) -> Iterator[Place]:
     """The keys that name a file: accelerate's own, and those of a trainer, which hands it on."""
     for kind, key in (
         ("accelerate", "deepspeed_config.deepspeed_config_file"),
@@ -163,7 +163,7 @@ _BY_NUMBER: Final = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "
         ),
     ),
 )
-def engine_settings_overridden(run: Run) -> Iterator[Finding]:
+def engine_settings_overridden(run: LintContext) -> Iterator[Finding]:
     """accelerate is told one engine setting, and the trainer another, which counts."""
     given = next((each for each in run.each("trainer", "deepspeed") if each.value), None)
     for document in run.of("accelerate"):
@@ -177,7 +177,7 @@ def engine_settings_overridden(run: Run) -> Iterator[Finding]:
                 yield from _fsdp(launched, trainer)
 
 
-def _other(run: Run, document: Document, given: Place | None) -> Iterator[Finding]:
+def _other(run: LintContext, document: Document, given: Place | None) -> Iterator[Finding]:
     """The launcher asks for one engine, and the trainer for the other."""
     kind = document.get("distributed_type")
     fsdp = next((each for each in run.each("trainer", "fsdp") if each.value), None)
@@ -197,14 +197,14 @@ def _other(run: Run, document: Document, given: Place | None) -> Iterator[Findin
         )
 
 
-def _is_one_of_several(run: Run, given: Place) -> bool:
+def _is_one_of_several(run: LintContext, given: Place) -> bool:
     """Whether a script starts several runs, of which the launcher may start another one."""
     at = given.document
     mine = [each for each in run.of("trainer") if each.name == at.name and not each.is_view]
     return at.format == "shell" and len(mine) > 1
 
 
-def _deepspeed(run: Run, document: Document, given: Place) -> Iterator[Finding]:
+def _deepspeed(run: LintContext, document: Document, given: Place) -> Iterator[Finding]:
     """The launcher's block, or its file, beside the file of the trainer."""
     file = document.get("deepspeed_config.deepspeed_config_file")
     stage, other = document.get("deepspeed_config.zero_stage"), _stage_of(run)
@@ -219,7 +219,7 @@ def _deepspeed(run: Run, document: Document, given: Place) -> Iterator[Finding]:
         )
 
 
-def _stage_of(run: Run) -> Place | None:
+def _stage_of(run: LintContext) -> Place | None:
     """The stage in the file that the trainer is given."""
     files = (each for each in run.of("deepspeed") if not each.is_view or each.origin is None)
     found = (each.get("zero_optimization.stage") for each in files)
@@ -279,7 +279,7 @@ _BLOCKS: Final = {
         "huggingface/accelerate#3203",
     ),
 )
-def flag_overridden_by_file(run: Run) -> Iterator[Finding]:
+def flag_overridden_by_file(run: LintContext) -> Iterator[Finding]:
     """A flag of `accelerate launch` in whose place an older launcher takes what its file says."""
     files = [each for each in run.of("accelerate") if not each.is_view]
     for launch in launches(run, "accelerate"):

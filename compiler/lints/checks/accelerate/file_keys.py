@@ -6,6 +6,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
 from tunec.compiler.lints.checks.keys.names import is_near
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.accelerate import count, engine
 from tunec.compiler.lints.facts.fsdp import TRUTHS
@@ -15,7 +16,6 @@ from tunec.compiler.lints.facts.parallel import SECTION
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
 _BLOCKS: Final = ("deepspeed_config", "fsdp_config", "megatron_lm_config", "parallelism_config")
@@ -36,7 +36,7 @@ _PATH: Final = "accelerate/{}.json"
         ),
     ),
 )
-def key_of_none(run: Run) -> Iterator[Finding]:
+def key_of_none(run: LintContext) -> Iterator[Finding]:
     """A key in accelerate's file that accelerate does not know, or not at that place."""
     for document in run.of("accelerate"):
         here = around(run, "accelerate")
@@ -56,7 +56,7 @@ def _is_elsewhere(document: Document) -> bool:
     return document.value("compute_environment") not in (None, "LOCAL_MACHINE")
 
 
-def _keys_of(run: Run, block: str, here: tuple[str, ...]) -> frozenset[str]:
+def _keys_of(run: LintContext, block: str, here: tuple[str, ...]) -> frozenset[str]:
     """The block's keys: in the release that somebody names, else in any."""
     if not run.release("accelerate").is_named:
         return _keys_ever_in(block)
@@ -149,7 +149,7 @@ _KEYS: Final = (
         ),
     ),
 )
-def key_of_flags_only(run: Run) -> Iterator[Finding]:
+def key_of_flags_only(run: LintContext) -> Iterator[Finding]:
     """A key of accelerate's file that the launcher takes from its flags alone."""
     started = [name for each in launches(run, "accelerate") for name in each.found]
     for document in run.of("accelerate"):
@@ -220,7 +220,7 @@ _WORDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
 )
-def plugin_setting_refused(run: Run) -> Iterator[Finding]:
+def plugin_setting_refused(run: LintContext) -> Iterator[Finding]:
     """A setting in a block of accelerate's file that the plugin of each process refuses."""
     for document in run.of("accelerate"):
         started = engine(document)
@@ -308,7 +308,7 @@ _OFF: Final = (None, False, "default")
         ),
     ),
 )
-def compile_mode_without_backend(run: Run) -> Iterator[Finding]:
+def compile_mode_without_backend(run: LintContext) -> Iterator[Finding]:
     """Settings of torch.compile in accelerate's file, and no backend to compile by."""
     if any(each.get("flags.dynamo_backend") is not None for each in launches(run, "accelerate")):
         return

@@ -5,13 +5,13 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.checks.launch.nodes import LOCAL
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.accelerate import count, engine
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -27,7 +27,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def distributed_type_missing(run: Run) -> Iterator[Finding]:
+def distributed_type_missing(run: LintContext) -> Iterator[Finding]:
     """accelerate is not told which engine to start."""
     for document in run.of("accelerate"):
         if document.is_view or document.get("distributed_type") is not None:
@@ -60,7 +60,7 @@ _TELLING: Final = ("main_process_ip", "config_file", "use_deepspeed", "deepspeed
         ),
     ),
 )
-def machines_without_address(run: Run) -> Iterator[Finding]:
+def machines_without_address(run: LintContext) -> Iterator[Finding]:
     """Several machines, and no address at which they meet."""
     yield from _by_flags(run)
     for document in run.of("accelerate"):
@@ -78,7 +78,7 @@ def machines_without_address(run: Run) -> Iterator[Finding]:
             )
 
 
-def _by_flags(run: Run) -> Iterator[Finding]:
+def _by_flags(run: LintContext) -> Iterator[Finding]:
     """Several machines by flags and no main_process_ip, where no file was read that says it."""
     for document in launches(run, "accelerate"):
         machines = document.get("flags.num_machines")
@@ -139,7 +139,7 @@ _HOSTFILE: Final = "deepspeed_config.deepspeed_hostfile"
         ),
     ),
 )
-def machines_without_hostfile(run: Run) -> Iterator[Finding]:
+def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed is to start several machines, and is not told which."""
     for document in run.of("accelerate"):
         kind, machines = engine(document), count(document, "num_machines")
@@ -174,7 +174,7 @@ def machines_without_hostfile(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def processes_not_even_over_machines(run: Run) -> Iterator[Finding]:
+def processes_not_even_over_machines(run: LintContext) -> Iterator[Finding]:
     """The processes cannot be spread evenly over the machines."""
     for document in run.of("accelerate"):
         asked, machines = _asked(run, document), count(document, "num_machines")
@@ -192,7 +192,7 @@ def processes_not_even_over_machines(run: Run) -> Iterator[Finding]:
         )
 
 
-def _asked(run: Run, document: Document) -> tuple[int, Place] | None:
+def _asked(run: LintContext, document: Document) -> tuple[int, Place] | None:
     """By the one command that starts it, whose flag comes first, else by the file."""
     commands = [each for each in run.of("launch") if each.value("launcher") == "accelerate"]
     if len(commands) == 1 and len(run.of("accelerate")) == 1:
@@ -214,7 +214,7 @@ def _asked(run: Run, document: Document) -> tuple[int, Place] | None:
         ),
     ),
 )
-def processes_without_engine(run: Run) -> Iterator[Finding]:
+def processes_without_engine(run: LintContext) -> Iterator[Finding]:
     """Several processes are asked for, and nothing that would start them."""
     for document in run.of("accelerate"):
         kind, asked = engine(document), count(document, "num_processes")
@@ -243,7 +243,7 @@ def processes_without_engine(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def zero_3_init_below_stage_3(run: Run) -> Iterator[Finding]:
+def zero_3_init_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """Models are to be built in shards at a stage that keeps them whole."""
     for document in run.of("accelerate"):
         flag = document.get("deepspeed_config.zero3_init_flag")

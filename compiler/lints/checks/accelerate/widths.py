@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.accelerate import count, engine
 from tunec.compiler.lints.facts.parallel import SECTION
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _MEGATRON = tuple(f"megatron_lm_config.megatron_lm_{each}_degree" for each in ("tp", "pp"))
 _KEY = "parallelism_config.parallelism_config_{}_size"
@@ -38,7 +38,7 @@ _OF_DEEPSPEED = "parallelism_config.parallelism_config_sp_size"
         ),
     ),
 )
-def widths_do_not_make_processes(run: Run) -> Iterator[Finding]:
+def widths_do_not_make_processes(run: LintContext) -> Iterator[Finding]:
     """Widths of parallelism in accelerate's file whose product is not the number of processes."""
     for document in run.of("accelerate"):
         world = count(document, "num_processes")
@@ -119,7 +119,7 @@ _VERSION: Final = "fsdp_config.fsdp_version"
         ),
     ),
 )
-def widths_without_their_engine(run: Run) -> Iterator[Finding]:
+def widths_without_their_engine(run: LintContext) -> Iterator[Finding]:
     """Widths of parallelism in accelerate's file beside an engine that has none of them."""
     for document in run.of("accelerate"):
         started = engine(document)

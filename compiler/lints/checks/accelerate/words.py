@@ -7,6 +7,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted, shown
 from tunec.compiler.lints.checks.keys.texts import number_of
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.accelerate import engine
 from tunec.compiler.lints.facts.keys.tools import around
@@ -15,7 +16,6 @@ from tunec.compiler.lints.facts.parallel import SECTION
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _COMPARED: Final = (f"{SECTION}cp_size", f"{SECTION}sp_size")
 """Widths that the launcher compares with 1 as they are written."""
@@ -38,7 +38,7 @@ _COMPARED: Final = (f"{SECTION}cp_size", f"{SECTION}sp_size")
         "NVIDIA/Model-Optimizer#318",
     ),
 )
-def count_without_a_number(run: Run) -> Iterator[Finding]:
+def count_without_a_number(run: LintContext) -> Iterator[Finding]:
     """A count in accelerate's file that is text."""
     for document in run.of("accelerate"):
         if document.is_view:
@@ -174,7 +174,7 @@ _OLDER: Final = "nobody names the version; releases before 0.34 take it for no"
         "YAML 1.1 type repository, bool (yaml.org/type/bool.html); Ziems/arbor#156",
     ),
 )
-def word_of_another_type(run: Run) -> Iterator[Finding]:
+def word_of_another_type(run: LintContext) -> Iterator[Finding]:
     """What accelerate's file has to say as text or as a block, and says as something else."""
     flags = {name for each in launches(run, "accelerate") for name in each.found}
     for document in run.of("accelerate"):
@@ -188,7 +188,7 @@ def word_of_another_type(run: Run) -> Iterator[Finding]:
             yield from _no_block(document, block)
 
 
-def _by_release(run: Run, at: Place, found: Finding) -> Iterator[Finding]:
+def _by_release(run: LintContext, at: Place, found: Finding) -> Iterator[Finding]:
     """A `mixed_precision` that YAML read as false is a word to releases before 0.34."""
     is_no = at.path == "mixed_precision" and at.value is False and at.document.format == "yaml"
     is_refused = run.runs(_REFUSED) if is_no else True
@@ -283,7 +283,7 @@ _PATH: Final = "accelerate/{}.json"
         "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `ZeroStageEnum`; offload_config.py",
     ),
 )
-def word_of_none(run: Run) -> Iterator[Finding]:
+def word_of_none(run: LintContext) -> Iterator[Finding]:
     """A word in accelerate's file that none of the programs behind it takes."""
     for document in run.of("accelerate"):
         schemas = [schema(_PATH.format(each)) for each in around(run, "accelerate")]

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.lora import Lora, is_true, loras
 from tunec.compiler.lints.facts.quantization import quantised, stored_form
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _REFUSED = ("pissa", "corda", "loftq")
 """peft 0.10.0 to 0.21.2: `pissa_init`, `corda_init` want a float weight, `loftq_init` quantises it
@@ -32,7 +32,7 @@ itself; `olora_init` dequantises, and the others do not look at the weight."""
         "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py, validation.py: loftq",
     ),
 )
-def init_on_quantised_base(run: Run) -> Iterator[Finding]:
+def init_on_quantised_base(run: LintContext) -> Iterator[Finding]:
     """Adapters are to be initialised from weights that are quantised."""
     yield from _asked_of_simpletuner(run)
     quantised = run.observed("quantization.format")
@@ -47,7 +47,7 @@ def init_on_quantised_base(run: Run) -> Iterator[Finding]:
         yield _init_finding(at, str(word), str(quantised.value), stored)
 
 
-def _asked_of_simpletuner(run: Run) -> Iterator[Finding]:
+def _asked_of_simpletuner(run: LintContext) -> Iterator[Finding]:
     """Only bitsandbytes packs the weights; LoftQ is made `default` beside any quantised base."""
     base = next(iter(run.each("simpletuner", "base_model_precision")), None)
     for at in run.each("simpletuner", "lora_init_type"):
@@ -97,7 +97,7 @@ _CONFIGS = {
         ),
     ),
 )
-def loftq_config_mismatch(run: Run) -> Iterator[Finding]:
+def loftq_config_mismatch(run: LintContext) -> Iterator[Finding]:
     """LoftQ's settings and the initialisation that uses them do not stand together."""
     for lora in loras(run):
         if lora.document.kind not in ("peft", "glm4"):
@@ -143,7 +143,7 @@ _PACKED: Final = ("gptq", "awq", "aqlm")
         ),
     ),
 )
-def dora_on_quantised_base(run: Run) -> Iterator[Finding]:
+def dora_on_quantised_base(run: LintContext) -> Iterator[Finding]:
     """DoRA over a quantised base whose layers have no form of it."""
     base, form = quantised(run), stored_form(run)
     for lora in loras(run):

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, last, loras
 from tunec.compiler.lints.facts.module_tree import layers, parts
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -24,7 +24,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def layer_replication_out_of_range(run: Run) -> Iterator[Finding]:
+def layer_replication_out_of_range(run: LintContext) -> Iterator[Finding]:
     """Layers are to be replicated that the model does not have."""
     count = layers(run.model.architecture) if run.model is not None else 0
     for lora in loras(run):
@@ -71,7 +71,7 @@ def _is_range(value: Any) -> bool:
         "axolotl 0.8.1 to 0.19.0 utils/schemas/validation.py `check_peft_layers_pattern`",
     ),
 )
-def layers_pattern_alone(run: Run) -> Iterator[Finding]:
+def layers_pattern_alone(run: LintContext) -> Iterator[Finding]:
     """A layer pattern is given, and no layers."""
     for lora in adapters(run):
         at, target = lora.place("layers_pattern"), lora.place("target_modules")
@@ -103,7 +103,7 @@ def layers_pattern_alone(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def layers_pattern_unknown(run: Run) -> Iterator[Finding]:
+def layers_pattern_unknown(run: LintContext) -> Iterator[Finding]:
     """The pattern of the layers is no part of the model's names."""
     if run.model is None:
         return
@@ -136,7 +136,7 @@ def layers_pattern_unknown(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def layers_to_transform_out_of_range(run: Run) -> Iterator[Finding]:
+def layers_to_transform_out_of_range(run: LintContext) -> Iterator[Finding]:
     """LoRA is bound to layers that the model does not have."""
     count = layers(run.model.architecture) if run.model is not None else 0
     for lora in adapters(run):
@@ -187,7 +187,7 @@ _REFUSING: Final = ("LoRA", "AdaLoRA", "FourierFT", "HRA")
         ),
     ),
 )
-def layers_to_transform_with_text(run: Run) -> Iterator[Finding]:
+def layers_to_transform_with_text(run: LintContext) -> Iterator[Finding]:
     """Layers are chosen beside a target that is a string."""
     for lora in adapters(run):
         target = lora.place("target_modules")
@@ -218,7 +218,7 @@ def layers_to_transform_with_text(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def rank_pattern_unmatched(run: Run) -> Iterator[Finding]:
+def rank_pattern_unmatched(run: LintContext) -> Iterator[Finding]:
     """A pattern of ranks or alphas names modules that are no targets."""
     for lora in loras(run):
         if not isinstance(lora.targets, tuple) or lora.document.kind in ("sft", "llamafactory"):

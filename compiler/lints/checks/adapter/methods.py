@@ -10,13 +10,13 @@ from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.conditions import Need, lacking, refused_alone, where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import releases_around
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.orthogonal import of_blocks
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _MEANT: Final = {
     "lora_rank": "r",
@@ -88,7 +88,7 @@ _ALWAYS: Final = frozenset({"auto_mapping", "peft_version", "base_model_class", 
         ),
     ),
 )
-def adapter_key_unread(run: Run) -> Iterator[Finding]:
+def adapter_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of adapter_config.json that its method does not have."""
     for document in run.of("peft"):
         kind = str(document.value("peft_type", "")).upper()
@@ -110,7 +110,7 @@ def _unnamed(document: Document) -> Iterator[Finding]:
         yield replace(_finding(at, [], "PEFT's file"), help="write peft_type", severity="note")
 
 
-def _of_lora(run: Run, document: Document) -> Iterator[Finding]:
+def _of_lora(run: LintContext, document: Document) -> Iterator[Finding]:
     known = frozenset(
         name
         for release in known_releases("lora_config")
@@ -128,7 +128,7 @@ def _of_lora(run: Run, document: Document) -> Iterator[Finding]:
         yield from _come_later(run, document)
 
 
-def _come_later(run: Run, document: Document) -> Iterator[Finding]:
+def _come_later(run: LintContext, document: Document) -> Iterator[Finding]:
     """Keys of a later release: a warning from PEFT 0.14 on, and no adapter at all before."""
     release = run.release("peft")
     around = releases_around("lora_config", str(release.version))
@@ -224,7 +224,7 @@ _UNREAD: Final = (
         "peft 0.14.0 to 0.21.2 peft_model.py: does not work with gradient checkpointing",
     ),
 )
-def adapter_method_refused(run: Run) -> Iterator[Finding]:
+def adapter_method_refused(run: LintContext) -> Iterator[Finding]:
     """What an adapter method other than LoRA refuses, or does not read."""
     for document in run.of("peft"):
         if document.is_view:
@@ -246,7 +246,7 @@ def adapter_method_refused(run: Run) -> Iterator[Finding]:
     yield from of_blocks(run)
 
 
-def _unread(run: Run, document: Document, need: Need) -> Iterator[Finding]:
+def _unread(run: LintContext, document: Document, need: Need) -> Iterator[Finding]:
     found = lacking(run, document, need)
     if found is not None:
         yield Finding(
@@ -351,7 +351,7 @@ def _of_ia3(document: Document) -> Iterator[Finding]:
         )
 
 
-def _of_prefixes(run: Run, document: Document) -> Iterator[Finding]:
+def _of_prefixes(run: LintContext, document: Document) -> Iterator[Finding]:
     """The prefix is a cache of keys and values, which recomputation has no place for."""
     kind = where(document, "peft_type=PREFIX_TUNING")
     if kind is None or run.runs("peft>=0.14") is False:

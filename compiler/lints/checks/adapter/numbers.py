@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.conditions import one_of_two
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.lora import ALL_LINEAR, Lora, is_true, last, loras, number
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _NEEDED: Final = ("r", "lora_alpha", "lora_dropout")
 """What arithmetic is done with: null is a TypeError."""
@@ -36,7 +36,7 @@ _OF_EVA: Final = (("rho", 1.0, None), ("tau", 0.0, 1.0))
         ),
     ),
 )
-def adapter_number_refused(run: Run) -> Iterator[Finding]:
+def adapter_number_refused(run: LintContext) -> Iterator[Finding]:
     """A number of adapter_config.json that PEFT takes when it is read, and fails on afterwards."""
     for lora in loras(run):
         if lora.document.kind not in _PLAIN:
@@ -151,7 +151,7 @@ def _not_whole(at: Place, what: str) -> Finding:
         "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py: lora_alpha or lora_rank * 2",
     ),
 )
-def lora_alpha_of_zero(run: Run) -> Iterator[Finding]:
+def lora_alpha_of_zero(run: LintContext) -> Iterator[Finding]:
     """LoRA's alpha is zero or negative."""
     for lora in loras(run):
         at = lora.place("lora_alpha")
@@ -182,7 +182,7 @@ def lora_alpha_of_zero(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def lora_dropout_out_of_range(run: Run) -> Iterator[Finding]:
+def lora_dropout_out_of_range(run: LintContext) -> Iterator[Finding]:
     """LoRA's dropout is no probability, or drops everything."""
     for lora in loras(run):
         at = lora.place("lora_dropout")
@@ -219,7 +219,7 @@ def lora_dropout_out_of_range(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def lora_rank_not_positive(run: Run) -> Iterator[Finding]:
+def lora_rank_not_positive(run: LintContext) -> Iterator[Finding]:
     """LoRA's rank is zero or less."""
     for lora in loras(run):
         for at in _ranks(lora):
@@ -256,7 +256,7 @@ def _ranks(lora: Lora) -> Iterator[Place]:
         ),
     ),
 )
-def lora_bias_rejected(run: Run) -> Iterator[Finding]:
+def lora_bias_rejected(run: LintContext) -> Iterator[Finding]:
     """Bias terms of LoRA's own beside what cannot have them."""
     for lora in loras(run):
         at = lora.place("lora_bias")
@@ -300,7 +300,7 @@ _EMBEDDINGS: Final = ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok
         "huggingface/peft#2653",
     ),
 )
-def lora_pair_refused(run: Run) -> Iterator[Finding]:
+def lora_pair_refused(run: LintContext) -> Iterator[Finding]:
     """Two settings of LoRA that PEFT refuses together, or one that leaves nothing to adapt."""
     for lora in loras(run):
         yield from _parameters(lora)
@@ -341,7 +341,7 @@ def _tokens(lora: Lora) -> Iterator[Finding]:
         yield one_of_two(tokens, targets, "the embedding has an adapter already")
 
 
-def _saved(run: Run, lora: Lora) -> Iterator[Finding]:
+def _saved(run: LintContext, lora: Lora) -> Iterator[Finding]:
     """A list of tokens is of the embedding's full name, which modules_to_save never is."""
     tokens, saved = lora.place("trainable_token_indices"), lora.place("modules_to_save")
     if tokens is None or saved is None or not isinstance(tokens.value, dict):

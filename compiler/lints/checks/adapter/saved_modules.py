@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.lora import ALL_LINEAR, Lora, adapters, is_plain, last, loras
 from tunec.compiler.lints.facts.lora_families import HEADS
@@ -14,7 +15,6 @@ from tunec.compiler.lints.facts.zero import also, stage_of
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.schemas.models.architecture import Module
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         ),
     ),
 )
-def module_adapted_and_saved(run: Run) -> Iterator[Finding]:
+def module_adapted_and_saved(run: LintContext) -> Iterator[Finding]:
     """A module is both a target of LoRA and trained in full."""
     for lora in adapters(run):
         saved, target = lora.place("modules_to_save"), lora.place("target_modules")
@@ -66,7 +66,7 @@ _PLAIN = ("peft", "glm4")
         ),
     ),
 )
-def modules_to_save_as_text(run: Run) -> Iterator[Finding]:
+def modules_to_save_as_text(run: LintContext) -> Iterator[Finding]:
     """`modules_to_save` is one text, whose letters PEFT takes for names."""
     for lora in adapters(run):
         at = lora.place("modules_to_save")
@@ -111,7 +111,7 @@ _OF_TASKS: Final = frozenset({"qa_outputs", "v_head", "summary", "pooler", "pre_
         ),
     ),
 )
-def modules_to_save_missing(run: Run) -> Iterator[Finding]:
+def modules_to_save_missing(run: LintContext) -> Iterator[Finding]:
     """Modules are to be trained in full that the model does not have."""
     if run.model is None:
         return
@@ -173,7 +173,7 @@ _KEYS = {
         ),
     ),
 )
-def new_tokens_not_trained(run: Run) -> Iterator[Finding]:
+def new_tokens_not_trained(run: LintContext) -> Iterator[Finding]:
     """Tokens are added, and their embeddings are neither trained nor saved."""
     for lora in loras(run):
         if lora.document.kind == "axolotl" and not _saves_both_ends(lora):
@@ -296,7 +296,7 @@ _BYTES: Final = 16
         "that the copy stays whole is what #7669 reports, and was not traced on devices",
     ),
 )
-def saved_module_under_zero_3(run: Run) -> Iterator[Finding]:
+def saved_module_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """Embeddings or heads are to be trained whole beside LoRA, at stage 3."""
     stage = stage_of(run)
     if stage.value != 3 or stage.place is None:
@@ -319,7 +319,7 @@ def saved_module_under_zero_3(run: Run) -> Iterator[Finding]:
         )
 
 
-def _terms(run: Run, names: list[str]) -> tuple[Term, ...]:
+def _terms(run: LintContext, names: list[str]) -> tuple[Term, ...]:
     count = sum(each.parameters for each in _modules(run) if last(each.path) in set(names))
     if not count:
         return ()
@@ -329,7 +329,7 @@ def _terms(run: Run, names: list[str]) -> tuple[Term, ...]:
     )
 
 
-def _modules(run: Run) -> "tuple[Module, ...]":
+def _modules(run: LintContext) -> "tuple[Module, ...]":
     return () if run.model is None else tuple(run.model.architecture.modules)
 
 
@@ -353,7 +353,7 @@ def _size(terms: tuple[Term, ...]) -> tuple[str, ...]:
         "huggingface/peft#2777, #2898",
     ),
 )
-def tied_layer_adapted(run: Run) -> Iterator[Finding]:
+def tied_layer_adapted(run: LintContext) -> Iterator[Finding]:
     """One end of tied embeddings is adapted or trained, and the other is not."""
     if run.model is None or not run.model.architecture.tied:
         return
@@ -377,7 +377,7 @@ def _asked(lora: Lora) -> Iterator[tuple[Place, tuple[str, ...]]]:
         yield saved, lora.saved
 
 
-def _tied_finding(run: Run, lora: Lora, at: Place, touched: list[str]) -> Finding:
+def _tied_finding(run: LintContext, lora: Lora, at: Place, touched: list[str]) -> Finding:
     can_tie = lora.knows("ensure_weight_tying") and run.runs("peft>=0.18") is not False
     edit = lora.document.added(lora.key("ensure_weight_tying"), value=True) if can_tie else None
     return Finding(

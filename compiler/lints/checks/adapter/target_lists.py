@@ -7,13 +7,13 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.launch.examples import starts_one_of
 from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, loras
 from tunec.compiler.lints.facts.module_tree import parts, unmatched
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _LISTS = ("target_modules", "modules_to_save", "exclude_modules")
 
@@ -31,7 +31,7 @@ _LISTS = ("target_modules", "modules_to_save", "exclude_modules")
         "huggingface/peft#1206: it worked until 0.6.2",
     ),
 )
-def regex_in_target_list(run: Run) -> Iterator[Finding]:
+def regex_in_target_list(run: LintContext) -> Iterator[Finding]:
     """A regular expression stands in a list of LoRA's targets."""
     for lora in adapters(run):
         if (at := lora.place("target_modules")) is not None:
@@ -104,7 +104,7 @@ finetune.py, which has `q_lora` too: List[str]; trl 0.9.6 to 1.16.0 trainer/mode
         "huggingface/autotrain-advanced#494",
     ),
 )
-def targets_in_one_word(run: Run) -> Iterator[Finding]:
+def targets_in_one_word(run: LintContext) -> Iterator[Finding]:
     """Names of layers with commas between them, where a reader takes the whole for one name."""
     for document in run.of(*_KINDS):
         if document.is_view or any(document.get(key) for key in _SPLIT):
@@ -118,13 +118,13 @@ def targets_in_one_word(run: Run) -> Iterator[Finding]:
                 yield from _run_together(run, at)
 
 
-def _takes_words(run: Run, document: Document) -> bool:
+def _takes_words(run: LintContext, document: Document) -> bool:
     """Whether the key is a list to whoever reads it; a script may divide a text of its own."""
     is_known = document.kind != "hf" or document.format != "shell" or "q_lora" in document.found
     return is_known or starts_one_of(run, document, _LISTED)
 
 
-def _run_together(run: Run, at: Place) -> Iterator[Finding]:
+def _run_together(run: LintContext, at: Place) -> Iterator[Finding]:
     """Two names between which a comma was left out; `lora-target-unused` knows models' own."""
     names = at.value if isinstance(at.value, list) and run.model is None else []
     for name in names:
@@ -191,7 +191,7 @@ def _finding(document: Document, at: Place, text: str) -> Finding:
         ),
     ),
 )
-def exclusion_matches_nothing(run: Run) -> Iterator[Finding]:
+def exclusion_matches_nothing(run: LintContext) -> Iterator[Finding]:
     """A name in `exclude_modules` that takes no target of LoRA out."""
     if run.model is None:
         return
@@ -230,7 +230,7 @@ def exclusion_matches_nothing(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def parameter_targets_match_nothing(run: Run) -> Iterator[Finding]:
+def parameter_targets_match_nothing(run: LintContext) -> Iterator[Finding]:
     """Parameters are to be adapted that the model does not have."""
     if run.model is None:
         return

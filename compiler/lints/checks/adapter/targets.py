@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.facts.lora import (
     ALL_LINEAR,
@@ -21,7 +22,6 @@ from tunec.compiler.lints.facts.lora_families import family_of
 from tunec.compiler.lints.facts.module_tree import NoRegex, adapted, leaves, parts, unmatched, usual
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.compiler.facts import ResolvedModel
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         ),
     ),
 )
-def lora_target_not_a_layer(run: Run) -> Iterator[Finding]:
+def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
     """LoRA is to be put on a block or a norm, which PEFT cannot adapt."""
     if run.model is None:
         return
@@ -76,7 +76,7 @@ def lora_target_not_a_layer(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def lora_target_string_is_a_regex(run: Run) -> Iterator[Finding]:
+def lora_target_string_is_a_regex(run: LintContext) -> Iterator[Finding]:
     """A name is written as a string, which PEFT takes for a regular expression over whole names."""
     for lora in adapters(run):
         at = lora.place("target_modules")
@@ -102,7 +102,7 @@ def _as_text(lora: Lora, at: Place, text: str) -> Iterator[Finding]:
     )
 
 
-def _is_one_of_trl(run: Run, lora: Lora) -> bool:
+def _is_one_of_trl(run: LintContext, lora: Lora) -> bool:
     names = lora.targets
     is_trl = lora.document.kind in TRL and run.runs("trl>=0.10") is not False
     return is_trl and isinstance(names, tuple) and len(names) == 1 and is_plain(names[0])
@@ -133,7 +133,7 @@ def _one(at: Place, name: str) -> Finding:
         ),
     ),
 )
-def lora_target_unused(run: Run) -> Iterator[Finding]:
+def lora_target_unused(run: LintContext) -> Iterator[Finding]:
     """Some of LoRA's targets match no module."""
     if run.model is None:
         return
@@ -205,7 +205,7 @@ _NAMED: Final[Mapping[str, str]] = {
         "huggingface/peft#2128; trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`",
     ),
 )
-def lora_targets_left_out(run: Run) -> Iterator[Finding]:
+def lora_targets_left_out(run: LintContext) -> Iterator[Finding]:
     """LoRA's targets are left to PEFT, which has none for this kind of model."""
     for lora in loras(run):
         kind = _model_type(run, lora) if _is_left(lora) else None
@@ -228,7 +228,7 @@ def _is_left(lora: Lora) -> bool:
     return is_own and not has_other and lora.targets is None and not is_minicpm(lora.document)
 
 
-def _model_type(run: Run, lora: Lora) -> str | None:
+def _model_type(run: LintContext, lora: Lora) -> str | None:
     if run.model is not None and run.model.card is not None:
         found = run.model.card.config.get("model_type")
         return found if isinstance(found, str) else None
@@ -241,7 +241,7 @@ def _model_type(run: Run, lora: Lora) -> str | None:
     return None
 
 
-def _has(run: Run, kind: str) -> bool:
+def _has(run: LintContext, kind: str) -> bool:
     """Whether the release may have targets of its own for a kind of model."""
     since = _LATER.get(kind)
     return since is not None and run.runs(since) is not False
@@ -262,7 +262,7 @@ def _has(run: Run, kind: str) -> bool:
         "OptimalScale/LMFlow#125, huggingface/peft#758, #40; axolotl-ai-cloud/axolotl#2792",
     ),
 )
-def lora_targets_match_nothing(run: Run) -> Iterator[Finding]:
+def lora_targets_match_nothing(run: LintContext) -> Iterator[Finding]:
     """LoRA's targets are the names of another architecture."""
     for lora in adapters(run):
         at = lora.place("target_modules")
@@ -280,7 +280,7 @@ def lora_targets_match_nothing(run: Run) -> Iterator[Finding]:
             yield from tree
 
 
-def _shorthand(run: Run, lora: Lora, at: Place) -> Finding | None:
+def _shorthand(run: LintContext, lora: Lora, at: Place) -> Finding | None:
     """`all-linear` is a word of its own from PEFT 0.8 on, and a name where it stands in a list."""
     if isinstance(lora.targets, tuple) and ALL_LINEAR in lora.targets:
         return Finding(
@@ -301,7 +301,7 @@ def _shorthand(run: Run, lora: Lora, at: Place) -> Finding | None:
     return None
 
 
-def _in_tree(run: Run, model: "ResolvedModel", lora: Lora, at: Place) -> Iterator[Finding]:
+def _in_tree(run: LintContext, model: "ResolvedModel", lora: Lora, at: Place) -> Iterator[Finding]:
     architecture, targets = model.architecture, lora.targets or ()
     try:
         if adapted(architecture, targets) or lora.value("target_parameters"):
@@ -330,12 +330,12 @@ def _in_tree(run: Run, model: "ResolvedModel", lora: Lora, at: Place) -> Iterato
     )
 
 
-def _has_new_names(run: Run) -> bool:
+def _has_new_names(run: LintContext) -> bool:
     """Whether a release is named that has the catalogue's names; Axolotl 0.10 pins 4.52."""
     return run.runs("transformers>=4.52") is True or run.runs("axolotl>=0.10") is True
 
 
-def _in_family(run: Run, lora: Lora, at: Place) -> Iterator[Finding]:
+def _in_family(run: LintContext, lora: Lora, at: Place) -> Iterator[Finding]:
     path, targets = run.model_name, lora.targets
     known = family_of(path) if path is not None else None
     if known is None or isinstance(targets, str) or targets is None:

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.gathering import ungathered
 from tunec.compiler.lints.facts.lora import Lora, adapters, has_adapter, loras, number
 from tunec.compiler.lints.kinds import own_keys
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -26,7 +26,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def inference_mode_in_training(run: Run) -> Iterator[Finding]:
+def inference_mode_in_training(run: LintContext) -> Iterator[Finding]:
     """Adapters are configured for inference, and are to be trained."""
     for lora in adapters(run):
         at = lora.place("inference_mode")
@@ -59,7 +59,7 @@ def inference_mode_in_training(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def adapter_of_another_base(run: Run) -> Iterator[Finding]:
+def adapter_of_another_base(run: LintContext) -> Iterator[Finding]:
     """The adapter's base is another model than the run's."""
     trained = _trained(run)
     for lora in adapters(run):
@@ -75,7 +75,7 @@ def adapter_of_another_base(run: Run) -> Iterator[Finding]:
             )
 
 
-def _trained(run: Run) -> Place | None:
+def _trained(run: LintContext) -> Place | None:
     for kind, key in (
         ("model", "model_name_or_path"),
         ("trainer", "model_name_or_path"),
@@ -113,7 +113,7 @@ def _is_repository(value: Any) -> bool:
         "huggingface/peft#1328 (torch.Size([0])), deepspeedai/DeepSpeed#7436",
     ),
 )
-def adapter_saved_empty(run: Run) -> Iterator[Finding]:
+def adapter_saved_empty(run: LintContext) -> Iterator[Finding]:
     """The adapter of a checkpoint at stage 3 holds no tensors."""
     if not has_adapter(run) or run.deepspeed_reader == "plain":
         return
@@ -161,7 +161,7 @@ _SWITCH: Final = {
         "llamafactory 0.9.1 to 0.9.5 model/adapter.py `init_adapter`: by finetuning_type",
     ),
 )
-def lora_keys_without_adapter(run: Run) -> Iterator[Finding]:
+def lora_keys_without_adapter(run: LintContext) -> Iterator[Finding]:
     """LoRA's keys are written, and nothing asks for LoRA: the whole model is trained."""
     for document in run.documents:
         dialect = "sft" if document.kind in ("dpo", "grpo") else document.kind
@@ -229,7 +229,7 @@ _ADAMS: Final = ("adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit",
         ),
     ),
 )
-def learning_rate_of_the_other_method(run: Run) -> Iterator[Finding]:
+def learning_rate_of_the_other_method(run: LintContext) -> Iterator[Finding]:
     """A rate for adapters moves the whole model, or one for the whole model moves adapters."""
     rate, kind = run.observed("optimizer.learning_rate"), run.slot("adapter.kind")
     at = run.place(rate)
@@ -255,7 +255,7 @@ def learning_rate_of_the_other_method(run: Run) -> Iterator[Finding]:
         )
 
 
-def _is_otherwise(run: Run) -> bool:
+def _is_otherwise(run: LintContext) -> bool:
     """What is trained from its beginning, or by a script that puts in adapters by itself."""
     kinds = ("axolotl", "trainer")
     said = (each for key in _BEGUN for kind in kinds for each in run.each(kind, key))
@@ -268,9 +268,9 @@ def _is_preference(lora: Lora) -> bool:
     return stage not in ("sft", "pt")
 
 
-def _is_large(run: Run) -> bool:
+def _is_large(run: LintContext) -> bool:
     return run.model is not None and run.model.architecture.parameters >= _LARGE
 
 
-def _billions(run: Run) -> str:
+def _billions(run: LintContext) -> str:
     return f"{run.model.architecture.parameters / 1e9:.1f}" if run.model is not None else ""

@@ -5,11 +5,11 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _FLAGS: Final[Mapping[str, int | float | None]] = {
     **dict.fromkeys(("base_model", "data_path", "output_dir", "lora_target_modules")),
@@ -54,7 +54,7 @@ _MADE_OF_IT: Final = frozenset(
         "transformers 4.40.2 trainer.py `_inner_training_loop`: // gradient_accumulation_steps",
     ),
 )
-def alpaca_lora_flags_refused(run: Run) -> Iterator[Finding]:
+def alpaca_lora_flags_refused(run: LintContext) -> Iterator[Finding]:
     """Flags of alpaca-lora's finetune.py that it does not take, or cannot train with."""
     for document in run.of("alpaca-lora"):
         is_another = bool(_MADE_OF_IT & document.found.keys())
@@ -77,7 +77,7 @@ def _unknown(path: str, at: Place) -> Finding:
     )
 
 
-def _batch(run: Run, document: Document) -> Iterator[Finding]:
+def _batch(run: LintContext, document: Document) -> Iterator[Finding]:
     """Accumulation is the batch by the samples of one step, and by the processes: rounded down."""
     batch, micro = document.get("batch_size"), document.get("micro_batch_size")
     world = run.value("parallel.world")

@@ -7,13 +7,13 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.conditions import items
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.axolotl import configs
 from tunec.compiler.lints.facts.keys.tools import keys_ever
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _LISTS: Final = ("datasets", "test_datasets")
 _MEANT: Final = {
@@ -40,7 +40,7 @@ _MEANT: Final = {
         ),
     ),
 )
-def data_set_key_unread(run: Run) -> Iterator[Finding]:
+def data_set_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of a data set that Axolotl's schema of data sets does not have."""
     for document in configs(run):
         known = _known(document)
@@ -138,7 +138,7 @@ another method's may be a module of the user's own."""
         ),
     ),
 )
-def data_set_type_of_another_method(run: Run) -> Iterator[Finding]:
+def data_set_type_of_another_method(run: LintContext) -> Iterator[Finding]:
     """A data set of a type that the preference method of the file does not know."""
     for document in configs(run):
         method = document.get("rl")
@@ -178,7 +178,7 @@ def _of(at: Place, method: Place, known: Mapping[str, tuple[str, ...]]) -> Itera
         ),
     ),
 )
-def kto_needs_every_column(run: Run) -> Iterator[Finding]:
+def kto_needs_every_column(run: LintContext) -> Iterator[Finding]:
     """KTO in Axolotl without remove_unused_columns: false."""
     for document in run.of("axolotl"):
         at, columns = document.get("rl"), document.get("remove_unused_columns")
@@ -226,7 +226,7 @@ _AS_BY_ITSELF: Final[Mapping[str, Any]] = {
         ),
     ),
 )
-def section_key_unread(run: Run) -> Iterator[Finding]:
+def section_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of one of Axolotl's sections that the section does not have."""
     for document in configs(run):
         known = _sections(_schemas(run, document))
@@ -243,7 +243,7 @@ def _is_known(section: str, name: str, keys: frozenset[str]) -> bool:
     return name in keys or (section == "fsdp_config" and (bare in keys or bare == "version"))
 
 
-def _schemas(run: Run, document: Document) -> tuple[str, ...]:
+def _schemas(run: LintContext, document: Document) -> tuple[str, ...]:
     """Those of the release that is named, or of each that is known."""
     if document.target is None or document.file is None or document.file.schema is None:
         return ()

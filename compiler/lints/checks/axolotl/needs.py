@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.conditions import Need, items, refused_alone
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.axolotl import FLASH, configs
 from tunec.compiler.lints.facts.counts import is_positive
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _VARLEN: Final = (*FLASH, "flex_attention", "xformers_attention", "sage_attention")
 _VARLEN_WORDS: Final = (
@@ -131,7 +131,7 @@ _NEEDS: Final[tuple[Need, ...]] = tuple(
         ),
     ),
 )
-def needs_another_key(run: Run) -> Iterator[Finding]:
+def needs_another_key(run: LintContext) -> Iterator[Finding]:
     """A key that Axolotl refuses without another one."""
     for document in configs(run):
         yield from _data(document)
@@ -186,7 +186,7 @@ def _templates(document: Document) -> Iterator[Finding]:
         ),
     ),
 )
-def cadence_refused(run: Run) -> Iterator[Finding]:
+def cadence_refused(run: LintContext) -> Iterator[Finding]:
     """When Axolotl saves and evaluates is said in a way that it refuses."""
     for document in configs(run):
         yield from _strategies(document)

@@ -6,11 +6,11 @@ from itertools import combinations
 from typing import Final
 
 from tunec.compiler.lints.conditions import Pair, is_checked, refused_beside, refused_pair, where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.axolotl import configs
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _LOSSES: Final = (
     "cut_cross_entropy",
@@ -292,7 +292,7 @@ _PAIRS: Final[tuple[Pair, ...]] = tuple(
         ),
     ),
 )
-def excludes_another_key(run: Run) -> Iterator[Finding]:
+def excludes_another_key(run: LintContext) -> Iterator[Finding]:
     """Two keys that Axolotl refuses together."""
     for document in configs(run):
         for pair in _PAIRS:
@@ -305,7 +305,7 @@ def excludes_another_key(run: Run) -> Iterator[Finding]:
         yield from _in_processes(run, document)
 
 
-def _attentions(run: Run, document: Document) -> Iterator[Finding]:
+def _attentions(run: LintContext, document: Document) -> Iterator[Finding]:
     """Several kernels, or one that could not pack before 0.10."""
     found = [at for key in _IN_ORDER if (at := where(document, key))]
     if len(found) > 1:
@@ -329,7 +329,7 @@ def _attentions(run: Run, document: Document) -> Iterator[Finding]:
         )
 
 
-def _table(run: Run, document: Document) -> Iterator[Finding]:
+def _table(run: LintContext, document: Document) -> Iterator[Finding]:
     """A table of samples beside a packed evaluation."""
     shown, packed = where(document, "eval_table_size"), where(document, "sample_packing")
     if shown is None or packed is None or document.value("eval_sample_packing") is False:
@@ -338,7 +338,7 @@ def _table(run: Run, document: Document) -> Iterator[Finding]:
     yield refused_beside(run, shown, packed, (why, ""))
 
 
-def _packed_streams(run: Run, document: Document) -> Iterator[Finding]:
+def _packed_streams(run: LintContext, document: Document) -> Iterator[Finding]:
     stream, packed = where(document, "streaming"), where(document, "sample_packing")
     named = document.value("datasets")
     is_several = isinstance(named, list) and len(named) > 1
@@ -346,7 +346,7 @@ def _packed_streams(run: Run, document: Document) -> Iterator[Finding]:
         yield refused_beside(run, packed, stream, ("of one data set alone", _STREAMS))
 
 
-def _tied(run: Run, document: Document) -> Iterator[Finding]:
+def _tied(run: LintContext, document: Document) -> Iterator[Finding]:
     """A head that is the embedding is not split apart from it."""
     wide, model = where(document, "tensor_parallel_size>1"), document.get("base_model")
     card = run.model.card if run.model is not None else None
@@ -372,7 +372,7 @@ def _of_two_numbers(at: Place, inner: Place) -> Finding:
     )
 
 
-def _in_processes(run: Run, document: Document) -> Iterator[Finding]:
+def _in_processes(run: LintContext, document: Document) -> Iterator[Finding]:
     """What several processes of one run may not do."""
     world = run.world.value if run.world is not None else None
     at = where(document, "gradient_checkpointing_kwargs.use_reentrant & gradient_checkpointing")

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity
 from tunec.compiler.lints.conditions import Need, lacking, told, where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.axolotl import configs
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _OF_THE_BASE: Final = re.compile(r"\^?(model|transformer|lm_head|gpt_neox|backbone|language_model)")
 """How names of weights begin. Beside an adapter each begins with `base_model.model.`, and a pattern
@@ -34,7 +34,7 @@ _ENDS: Final = ("lm_head", "embed_tokens")
         "axolotl-ai-cloud/axolotl#1464",
     ),
 )
-def adapter_frozen_with_the_base(run: Run) -> Iterator[Finding]:
+def adapter_frozen_with_the_base(run: LintContext) -> Iterator[Finding]:
     """Patterns of what trains that no weight of an adapter fits: it is frozen with its base."""
     for document in configs(run):
         at, adapter = document.get("unfrozen_parameters"), document.get("adapter")
@@ -78,7 +78,7 @@ _TARGETS: Final = ("lora_target_modules", "lora_target_linear", "lora_target_par
         ),
     ),
 )
-def adapter_without_numbers(run: Run) -> Iterator[Finding]:
+def adapter_without_numbers(run: LintContext) -> Iterator[Finding]:
     """An adapter without its rank or its alpha."""
     for document in run.of("axolotl"):
         at = document.get("adapter")
@@ -124,7 +124,7 @@ _INTERVALS: Final = (("save_steps", "saves_per_epoch"), ("eval_steps", "evals_pe
         ),
     ),
 )
-def best_model_not_loaded(run: Run) -> Iterator[Finding]:
+def best_model_not_loaded(run: LintContext) -> Iterator[Finding]:
     """The best model is to be loaded, and Axolotl turns that off for want of an interval."""
     for document in configs(run):
         at = document.get("load_best_model_at_end")
@@ -166,7 +166,7 @@ _UNTIL: Final = "axolotl<0.16"
         "axolotl-ai-cloud/axolotl#2655",
     ),
 )
-def kernels_passed_over(run: Run) -> Iterator[Finding]:
+def kernels_passed_over(run: LintContext) -> Iterator[Finding]:
     """Kernels of LoRA that Axolotl does not put in where the adapter has dropout."""
     if not run.runs(_UNTIL):
         return
@@ -223,7 +223,7 @@ _IN_SPAN: Final = "axolotl<0.13"
         "axolotl-ai-cloud/axolotl#3113: max_prompt_len had no effect in GRPO until 0.13",
     ),
 )
-def number_of_another_method(run: Run) -> Iterator[Finding]:
+def number_of_another_method(run: LintContext) -> Iterator[Finding]:
     """A number of one preference method in a file of Axolotl that trains by another, or by none."""
     for document in configs(run):
         for need in _NEEDS:
@@ -265,7 +265,7 @@ _PLUGINS: Final = {
         ),
     ),
 )
-def option_without_its_plugin(run: Run) -> Iterator[Finding]:
+def option_without_its_plugin(run: LintContext) -> Iterator[Finding]:
     """An option of one of Axolotl's plugins, which is not among `plugins`."""
     for document in configs(run):
         named = document.get("plugins")
@@ -312,7 +312,7 @@ def _finding(document: Document, said: list[Place], named: Place | None, plugin:
         ),
     ),
 )
-def token_mended_and_frozen(run: Run) -> Iterator[Finding]:
+def token_mended_and_frozen(run: LintContext) -> Iterator[Finding]:
     """A token's embedding is mended at the start, and not among those that are trained."""
     for document in configs(run):
         mended = document.get("fix_untrained_tokens")

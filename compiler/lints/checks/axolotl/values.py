@@ -7,13 +7,13 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
 from tunec.compiler.lints.conditions import is_checked, items, notes, severity, where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.axolotl import configs
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 Kinds = frozenset[str]
 
@@ -45,7 +45,7 @@ _ELSEWHERE: Final = frozenset({"datasets", "max_memory", "device_map", "deepspee
         ),
     ),
 )
-def type_refused(run: Run) -> Iterator[Finding]:
+def type_refused(run: LintContext) -> Iterator[Finding]:
     """A value of a type that Axolotl's schema does not take."""
     for document in configs(run):
         tables = _tables(run, document)
@@ -57,7 +57,7 @@ def type_refused(run: Run) -> Iterator[Finding]:
                 yield _finding(at, kinds[0] or frozenset())
 
 
-def _tables(run: Run, document: Document) -> list[Mapping[str, Kinds]]:
+def _tables(run: LintContext, document: Document) -> list[Mapping[str, Kinds]]:
     """The kinds by key: of the release that is named, or of each that is known."""
     if document.target is None or document.file is None or document.file.schema is None:
         return []
@@ -179,7 +179,7 @@ _RESIZES: Final = ("bilinear", "bicubic", "lanczos")
         ),
     ),
 )
-def value_refused(run: Run) -> Iterator[Finding]:
+def value_refused(run: LintContext) -> Iterator[Finding]:
     """A value that Axolotl takes no more, or never took."""
     for document in configs(run):
         yield from _gone(run, document)
@@ -188,7 +188,7 @@ def value_refused(run: Run) -> Iterator[Finding]:
         yield from _amounts(document)
 
 
-def _gone(run: Run, document: Document) -> Iterator[Finding]:
+def _gone(run: LintContext, document: Document) -> Iterator[Finding]:
     for condition, why, mended, since in _GONE:
         at = where(document, condition)
         if at is not None and is_checked(run, since):
@@ -202,7 +202,7 @@ def _gone(run: Run, document: Document) -> Iterator[Finding]:
             )
 
 
-def _words(run: Run, document: Document) -> Iterator[Finding]:
+def _words(run: LintContext, document: Document) -> Iterator[Finding]:
     is_open = bool(document.value("plugins"))
     for key, words, since in (
         ("attn_implementation", _ATTENTION, "axolotl>=0.17"),
@@ -237,7 +237,7 @@ _BUILDERS: Final = {"jsonl": "json", "txt": "text", "tsv": "csv", "md": "text"}
 utils/data/shared.py `_load_from_local_path`: load_dataset(ds_type, data_files=...)."""
 
 
-def _sets(run: Run, document: Document) -> Iterator[Finding]:
+def _sets(run: LintContext, document: Document) -> Iterator[Finding]:
     metrics = document.get("eval_causal_lm_metrics")
     if metrics is not None and isinstance(metrics.value, list):
         wrong = [each for each in metrics.value if each not in _METRICS]

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import FILLS, Effective
 from tunec.compiler.lints.facts.counts import engine_of, is_whole
 from tunec.compiler.lints.facts.keys.known import is_whole as is_whole_file
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -25,7 +25,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def accumulation_given_twice(run: Run) -> Iterator[Finding]:
+def accumulation_given_twice(run: LintContext) -> Iterator[Finding]:
     """Accumulation is given to the trainer and to accelerate's own configuration."""
     inner = run.said("trainer", "accelerator_config.gradient_accumulation_kwargs.num_steps")
     outer = run.said("trainer", "gradient_accumulation_steps")
@@ -61,7 +61,7 @@ _KEY: Final = "gradient_accumulation_steps"
         "baichuan-inc/Baichuan-13B#148, huggingface/accelerate#3552",
     ),
 )
-def accumulation_left_out(run: Run) -> Iterator[Finding]:
+def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
     """The trainer accumulates, and the file of DeepSpeed does not say so."""
     asked = run.said("trainer", _KEY)
     if asked is None or not is_whole(asked.value) or asked.value < 2:
@@ -97,7 +97,7 @@ def accumulation_left_out(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def auto_find_batch_size_refused(run: Run) -> Iterator[Finding]:
+def auto_find_batch_size_refused(run: LintContext) -> Iterator[Finding]:
     """The trainer is to look for a batch size under an engine that cannot change it."""
     find = run.said("trainer", "auto_find_batch_size")
     if find is None or find.value is not True:
@@ -136,7 +136,7 @@ _FP16_WINS: Final = "axolotl>=0.13"
         "hendrycks/apps#9, hiyouga/LlamaFactory#201, shibing624/MedicalGPT#191",
     ),
 )
-def deepspeed_and_trainer_differ(run: Run) -> Iterator[Finding]:
+def deepspeed_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
     """A value that DeepSpeed's file and the trainer's arguments both say, and not alike."""
     if not run.of("trainer"):
         return
@@ -150,7 +150,7 @@ def deepspeed_and_trainer_differ(run: Run) -> Iterator[Finding]:
     yield from _left_out(run)
 
 
-def _left_out(run: Run) -> Iterator[Finding]:
+def _left_out(run: LintContext) -> Iterator[Finding]:
     """fp16 in Axolotl's file turns off the bf16 that is not written, or left to the device."""
     key = "bf16.enabled"
     ours = run.effective("deepspeed", key)
@@ -175,7 +175,7 @@ def _agree(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
-def _finding(run: Run, key: str, place: Place, words: str, theirs: Any) -> Finding:
+def _finding(run: LintContext, key: str, place: Place, words: str, theirs: Any) -> Finding:
     others = _places(run, words)
     text = f"{place.value!r} (text)" if isinstance(place.value, str) else f"{place.value}"
     by = "" if others else f", {_default(run, words).by}"
@@ -190,13 +190,13 @@ def _finding(run: Run, key: str, place: Place, words: str, theirs: Any) -> Findi
     )
 
 
-def _places(run: Run, words: str) -> list[Place]:
+def _places(run: LintContext, words: str) -> list[Place]:
     names = words.replace(" or ", ", ").replace(" x ", ", ").split(", ")
     found = (run.said("trainer", name) for name in names)
     return [place for place in found if place is not None]
 
 
-def _default(run: Run, words: str) -> Effective:
+def _default(run: LintContext, words: str) -> Effective:
     return run.effective("trainer", words.partition(",")[0].partition(" ")[0])
 
 
@@ -216,7 +216,7 @@ def _default(run: Run, words: str) -> Effective:
         ),
     ),
 )
-def split_batches_overrides_batch(run: Run) -> Iterator[Finding]:
+def split_batches_overrides_batch(run: LintContext) -> Iterator[Finding]:
     """A batch per device that is split among the devices."""
     split = run.said("trainer", "accelerator_config.split_batches", "split_batches")
     batch = run.effective("trainer", "per_device_train_batch_size")

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.counts import is_number, is_whole, trainer_batch
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -25,7 +25,7 @@ from tunec.compiler.lints.run import Run
         "modelscope/ms-swift#4710",
     ),
 )
-def batch_not_divisible(run: Run) -> Iterator[Finding]:
+def batch_not_divisible(run: LintContext) -> Iterator[Finding]:
     """train_batch_size alone cannot be shared out evenly among the processes."""
     total = run.effective("deepspeed", "train_batch_size")
     steps = run.effective("deepspeed", "gradient_accumulation_steps")
@@ -88,7 +88,7 @@ _NOTHING_KEYS: Final = {
         "torch 2.13.0 utils/data/sampler.py `BatchSampler`: ValueError",
     ),
 )
-def batch_of_nothing(run: Run) -> Iterator[Finding]:
+def batch_of_nothing(run: LintContext) -> Iterator[Finding]:
     """A batch, or an accumulation, of nothing."""
     for key, why in _NOTHING_KEYS.items():
         for place in run.each("trainer", key):
@@ -123,7 +123,7 @@ _PINNED_KEYS: Final = (
         "Roblox/FAI-RL#72",
     ),
 )
-def batch_pinned_before_init(run: Run) -> Iterator[Finding]:
+def batch_pinned_before_init(run: LintContext) -> Iterator[Finding]:
     """All three numbers of the batch are written in a file that is read before processes meet."""
     values = [run.effective("deepspeed", key) for key in _PINNED_KEYS]
     stage = run.effective("deepspeed", "zero_optimization.stage")
@@ -163,7 +163,7 @@ _STEPS: Final = "gradient_accumulation_steps"
         "deepspeedai/DeepSpeed#6914",
     ),
 )
-def batch_product_mismatch(run: Run) -> Iterator[Finding]:
+def batch_product_mismatch(run: LintContext) -> Iterator[Finding]:
     """train_batch_size is not micro batch x accumulation x processes."""
     total, micro, steps = (run.effective("deepspeed", key) for key in (_TOTAL, _MICRO, _STEPS))
     if total.source not in ("document", "filled") or not (_is_count(total) and _is_count(micro)):
@@ -178,7 +178,9 @@ def _is_count(value: Effective) -> bool:
     return is_whole(value.value) and value.value > 0
 
 
-def _given(run: Run, total: Effective, micro: Effective, steps: Effective) -> Iterator[Finding]:
+def _given(
+    run: LintContext, total: Effective, micro: Effective, steps: Effective
+) -> Iterator[Finding]:
     world = run.data_parallel
     each = micro.value * steps.value
     if world is None:
@@ -188,14 +190,14 @@ def _given(run: Run, total: Effective, micro: Effective, steps: Effective) -> It
         yield _product_finding(run, total, micro, steps, world)
 
 
-def _derived(run: Run, total: Effective, micro: Effective) -> Iterator[Finding]:
+def _derived(run: LintContext, total: Effective, micro: Effective) -> Iterator[Finding]:
     world = run.data_parallel
     if total.value % (micro.value * (world or 1)):
         yield _product_finding(run, total, micro, None, world)
 
 
 def _product_finding(
-    run: Run, total: Effective, micro: Effective, steps: Effective | None, world: int | None
+    run: LintContext, total: Effective, micro: Effective, steps: Effective | None, world: int | None
 ) -> Finding:
     factors = [micro, *([steps] if steps else [])]
     product = " x ".join(str(each.value) for each in factors)
@@ -222,7 +224,7 @@ def _product_finding(
     )
 
 
-def _who(run: Run) -> str:
+def _who(run: LintContext) -> str:
     winner = run.world
     return f"processes: {winner.reason}" if winner else ""
 
@@ -257,7 +259,7 @@ _REFERENCES: Final = (
         ),
     ),
 )
-def batch_size_left_out(run: Run) -> Iterator[Finding]:
+def batch_size_left_out(run: LintContext) -> Iterator[Finding]:
     """Neither of the two batch sizes that DeepSpeed can begin from."""
     if run.of("simpletuner"):  # it writes its own batch size into the file
         return
@@ -269,7 +271,7 @@ def batch_size_left_out(run: Run) -> Iterator[Finding]:
             yield _size_finding(run, document)
 
 
-def _size_finding(run: Run, document: Document) -> Finding:
+def _size_finding(run: LintContext, document: Document) -> Finding:
     steps = document.get("gradient_accumulation_steps")
     is_filled = run.deepspeed_reader == "trainer"
     return Finding(
@@ -290,7 +292,7 @@ def _size_finding(run: Run, document: Document) -> Finding:
     )
 
 
-def _is_excerpt(run: Run, document: Document) -> bool:
+def _is_excerpt(run: LintContext, document: Document) -> bool:
     """Whether a file may be a part that somebody shows: few sections, and nobody refers to it."""
     if len(document.root.fields or ()) > _SHOWN:
         return False
@@ -311,7 +313,7 @@ def _is_excerpt(run: Run, document: Document) -> bool:
         ),
     ),
 )
-def least_batch_of_zero_3(run: Run) -> Iterator[Finding]:
+def least_batch_of_zero_3(run: LintContext) -> Iterator[Finding]:
     """One sample a process at ZeRO-3: the batch is as small as it gets, and not one sample."""
     stage = run.effective("deepspeed", "zero_optimization.stage")
     batch, world, total = trainer_batch(run), run.data_parallel, run.value("parallel.world")

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.conditions import Need, lacking
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import number_of
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _COLUMNS: Final = ("prompt_column", "response_column")
 """What every command of the script names, and no other script of that parser has."""
@@ -37,7 +37,7 @@ for the whole model."""
         "zai-org/ChatGLM-6B#389, zai-org/ChatGLM2-6B#53",
     ),
 )
-def chatglm_flags_clash(run: Run) -> Iterator[Finding]:
+def chatglm_flags_clash(run: LintContext) -> Iterator[Finding]:
     """Flags of ChatGLM's ptuning/main.py that it refuses, or does not read without others."""
     for document in run.of("hf"):
         if not document.is_view and all(document.get(key) for key in _COLUMNS):
@@ -45,7 +45,7 @@ def chatglm_flags_clash(run: Run) -> Iterator[Finding]:
             yield from _without_prefix(run, document)
 
 
-def _without_data(run: Run, document: Document) -> Iterator[Finding]:
+def _without_data(run: LintContext, document: Document) -> Iterator[Finding]:
     for need in _DATA:
         found = lacking(run, document, need)
         if found is not None:
@@ -57,7 +57,7 @@ def _without_data(run: Run, document: Document) -> Iterator[Finding]:
             )
 
 
-def _without_prefix(run: Run, document: Document) -> Iterator[Finding]:
+def _without_prefix(run: LintContext, document: Document) -> Iterator[Finding]:
     projected, loaded = lacking(run, document, _PREFIX), lacking(run, document, _LOADED)
     if projected is not None:
         yield Finding(

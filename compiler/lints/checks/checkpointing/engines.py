@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.checkpointing import (
     checkpointing_place,
@@ -14,7 +15,6 @@ from tunec.compiler.lints.facts.counts import engine_of
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -28,7 +28,7 @@ from tunec.compiler.lints.run import Run
         "torch 2.13.0 csrc/distributed/c10d/reducer.cpp: mark a variable ready only once",
     ),
 )
-def adalora_recomputed_by_reentrance(run: Run) -> Iterator[Finding]:
+def adalora_recomputed_by_reentrance(run: LintContext) -> Iterator[Finding]:
     """AdaLoRA's own loss under reentrant checkpointing in several processes."""
     kind = run.said("peft", "peft_type")
     if kind is None or kind.value != "ADALORA" or engine_of(run):
@@ -67,7 +67,7 @@ _BLOCK = "activation_checkpointing"
         ),
     ),
 )
-def contiguous_without_partition(run: Run) -> Iterator[Finding]:
+def contiguous_without_partition(run: LintContext) -> Iterator[Finding]:
     """Contiguous activation checkpoints that are not partitioned, or not counted."""
     if run.deepspeed_reader == "trainer":
         return
@@ -112,7 +112,7 @@ _KEYS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimi
         "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py, modeling_utils.py: no call",
     ),
 )
-def deepspeed_checkpointing_ignored(run: Run) -> Iterator[Finding]:
+def deepspeed_checkpointing_ignored(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's activation checkpointing block under the HF Trainer, which never calls it."""
     if run.deepspeed_reader != "trainer" or not run.of("trainer", "axolotl"):
         return
@@ -159,7 +159,7 @@ _WHOLE: Final = ("full_shard", "hybrid_shard")
         "huggingface/transformers#30404, pytorch/pytorch#105635",
     ),
 )
-def gathered_again_for_recomputation(run: Run) -> Iterator[Finding]:
+def gathered_again_for_recomputation(run: LintContext) -> Iterator[Finding]:
     """The trainer recomputes activations of a model that FSDP shards."""
     for document in run.of("trainer"):
         fsdp, switch = document.get("fsdp"), _switch(document)
@@ -225,7 +225,7 @@ _WHY: Final = (
         "axolotl 0.8.1 to 0.19.0 `warn_qlora_zero3_w_use_reentrant` warns of it",
     ),
 )
-def non_reentrant_adapter_under_zero_3(run: Run) -> Iterator[Finding]:
+def non_reentrant_adapter_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """Non-reentrant checkpointing over weights that are frozen, under ZeRO-3 of older releases."""
     stage = run.slot("zero.stage")
     if stage is None or stage.value != 3 or not recomputes(run) or not has_adapter(run):
@@ -244,7 +244,7 @@ def non_reentrant_adapter_under_zero_3(run: Run) -> Iterator[Finding]:
     )
 
 
-def _not_reentrant(run: Run) -> Place | None:
+def _not_reentrant(run: LintContext) -> Place | None:
     """Where a file asks for the variant, or for recomputation where that is the variant."""
     place = reentrant_place(run)
     if place is None or place.value is False:
@@ -284,7 +284,7 @@ _REENTRANT_OWN = (
         "huggingface/peft#1142, huggingface/transformers#26221, locuslab/open-unlearning#178",
     ),
 )
-def reentrant_over_frozen_base(run: Run) -> Iterator[Finding]:
+def reentrant_over_frozen_base(run: LintContext) -> Iterator[Finding]:
     """Reentrant checkpointing over frozen layers, to which no gradient comes."""
     yield from _partly_frozen(run)
     if not recomputes(run) or reentrant(run) is not True or not has_adapter(run):
@@ -309,7 +309,7 @@ def reentrant_over_frozen_base(run: Run) -> Iterator[Finding]:
     )
 
 
-def _partly_frozen(run: Run) -> Iterator[Finding]:
+def _partly_frozen(run: LintContext) -> Iterator[Finding]:
     """Axolotl refuses it itself."""
     for unfrozen in run.each("axolotl", "unfrozen_parameters"):
         document = unfrozen.document

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.checkpointing import checkpointing_place, recomputes
 from tunec.compiler.lints.facts.schedule import arguments_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _HOLDERS: Final = (
     ("gradient_checkpointing_kwargs", "gradient_checkpointing"),
@@ -38,7 +38,7 @@ _NOT_REENTRANT: Final = ("context_fn", "determinism_check", "debug", "early_stop
         "trl 1.15.0 and 1.16.0 trainer/sft_trainer.py: `selective` is a TRL-only key",
     ),
 )
-def checkpointing_option_refused(run: Run) -> Iterator[Finding]:
+def checkpointing_option_refused(run: LintContext) -> Iterator[Finding]:
     """An option of gradient checkpointing that torch does not have."""
     for document in run.of("trainer"):
         for holder, switch in _HOLDERS:
@@ -51,7 +51,7 @@ _SELECTIVE: Final = "trl>=1.15"
 """Releases whose trainer of samples takes `selective` out before torch is given the rest."""
 
 
-def _known(run: Run, document: Document) -> tuple[str, ...]:
+def _known(run: LintContext, document: Document) -> tuple[str, ...]:
     is_trls = document.kind == "sft" and run.runs(_SELECTIVE) is not False
     return (*_OPTION_KEYS, "selective") if is_trls else _OPTION_KEYS
 
@@ -119,7 +119,7 @@ _REFUSED: Final = ("activation_offloading", "selective_checkpointing")
         ),
     ),
 )
-def checkpointing_options_ignored(run: Run) -> Iterator[Finding]:
+def checkpointing_options_ignored(run: LintContext) -> Iterator[Finding]:
     """Options of a recomputation that is not turned on."""
     for document in run.of("trainer", "axolotl"):
         if document.is_view or document.kind == "llamafactory" or not _is_off(run, document):
@@ -140,7 +140,7 @@ def _is_set(value: Any) -> bool:
     return value not in (None, False, "", 0, {}, "none", "None")
 
 
-def _is_off(run: Run, document: Document) -> bool:
+def _is_off(run: LintContext, document: Document) -> bool:
     if _SWITCH in document.unknown:
         return False
     said = document.get(_SWITCH)
@@ -188,7 +188,7 @@ _NAMES: Final = (
         ),
     ),
 )
-def older_name_overridden(run: Run) -> Iterator[Finding]:
+def older_name_overridden(run: LintContext) -> Iterator[Finding]:
     """Activation checkpointing under its older name beside the newer one, which says otherwise."""
     if run.runs("transformers<=5.15.1"):
         return  # of which none has the newer name
@@ -223,7 +223,7 @@ _OWN = "disable_gradient_checkpointing"
         "transformers 4.44.2 to 4.57.6 trainer.py `_inner_training_loop`",
     ),
 )
-def checkpointing_not_turned_off(run: Run) -> Iterator[Finding]:
+def checkpointing_not_turned_off(run: LintContext) -> Iterator[Finding]:
     """LLaMA-Factory recomputes unless its own key turns that off."""
     for document in run.of("llamafactory"):
         said, own = document.get("gradient_checkpointing"), document.get(_OWN)
@@ -273,7 +273,7 @@ _CACHE_KEYS: Final = ("use_cache", "model_init_kwargs.use_cache", "model_kwargs.
         "huggingface/transformers#28056, #34928",
     ),
 )
-def cache_beside_checkpointing(run: Run) -> Iterator[Finding]:
+def cache_beside_checkpointing(run: LintContext) -> Iterator[Finding]:
     """A cache of keys and values is asked for where activations are recomputed."""
     switch = checkpointing_place(run)
     if switch is None or not recomputes(run):
@@ -292,7 +292,7 @@ def cache_beside_checkpointing(run: Run) -> Iterator[Finding]:
         )
 
 
-def _asked(run: Run) -> Iterator[Place]:
+def _asked(run: LintContext) -> Iterator[Place]:
     for document in run.of("model", "trainer"):
         if document.is_view or document.kind == "llamafactory":
             continue

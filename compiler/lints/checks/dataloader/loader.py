@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole, trainer_batch
 from tunec.compiler.lints.facts.launch.scripts import batch_of, count, launches, per_node
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _DROP: Final = "dataloader_drop_last"
 _SAMPLING: Final = "data_efficiency.data_sampling."
@@ -35,7 +35,7 @@ _SWITCHES: Final = (
         ),
     ),
 )
-def deepspeed_loader_unread(run: Run) -> Iterator[Finding]:
+def deepspeed_loader_unread(run: LintContext) -> Iterator[Finding]:
     """What ds_config.json says of DeepSpeed's own data loader, where the Trainer loads the data."""
     if run.deepspeed_reader != "trainer":
         return
@@ -83,7 +83,7 @@ def _deepspeed_finding(at: Place, what: str, mend: str) -> Finding:
         "llamafactory 0.9.1 to 0.9.5 data/loader.py: max_samples of each data set",
     ),
 )
-def fewer_samples_than_a_batch(run: Run) -> Iterator[Finding]:
+def fewer_samples_than_a_batch(run: LintContext) -> Iterator[Finding]:
     """There are fewer samples than one step takes."""
     limit, batch, world = _most(run), trainer_batch(run), run.data_parallel
     if limit is None or batch is None or world is None:
@@ -97,7 +97,7 @@ def fewer_samples_than_a_batch(run: Run) -> Iterator[Finding]:
         yield _fewer_finding(place, samples, (micro, steps, world), None)
 
 
-def _most(run: Run) -> tuple[Place, int] | None:
+def _most(run: LintContext) -> tuple[Place, int] | None:
     """The most samples there can be: a limit for each data set, or of all."""
     place = run.said("llamafactory", "max_samples") or run.said("hf", "max_train_samples")
     if place is None or not is_whole(place.value) or place.value < 1:
@@ -162,7 +162,7 @@ def _fewer_finding(
         ),
     ),
 )
-def grouping_ignored(run: Run) -> Iterator[Finding]:
+def grouping_ignored(run: LintContext) -> Iterator[Finding]:
     """Samples are to be grouped by length where that does nothing."""
     group = _asked(run)
     if group is None:
@@ -191,13 +191,13 @@ def grouping_ignored(run: Run) -> Iterator[Finding]:
 _OLD: Final = "transformers<5"
 
 
-def _is_refused(run: Run, group: Place, streams: Place | None) -> bool:
+def _is_refused(run: LintContext, group: Place, streams: Place | None) -> bool:
     """transformers 4 stops where its own key is given for a stream; later ones have another key."""
     is_old = streams is not None and group.path == "group_by_length"
     return is_old and run.runs(_OLD) is not False
 
 
-def _asked(run: Run) -> Place | None:
+def _asked(run: LintContext) -> Place | None:
     group = run.said("trainer", "group_by_length")
     if group is not None and group.value is True:
         return group
@@ -205,7 +205,7 @@ def _asked(run: Run) -> Place | None:
     return sampling if sampling is not None and sampling.value == "group_by_length" else None
 
 
-def _true(run: Run, *keys: str) -> Place | None:
+def _true(run: LintContext, *keys: str) -> Place | None:
     found = (run.said(kind, key) for key in keys for kind in ("trainer", "axolotl"))
     return next((each for each in found if each is not None and each.value is True), None)
 
@@ -225,7 +225,7 @@ def _true(run: Run, *keys: str) -> Place | None:
     ),
     hardware=True,
 )
-def more_workers_than_cores(run: Run) -> Iterator[Finding]:
+def more_workers_than_cores(run: LintContext) -> Iterator[Finding]:
     """More loader processes than the node has cores for."""
     cluster = run.environment.cluster
     workers = run.said("trainer", "dataloader_num_workers") or run.said(
@@ -280,7 +280,7 @@ def _unasked(
     )
 
 
-def _of_job(run: Run, workers: Place) -> Iterator[Finding]:
+def _of_job(run: LintContext, workers: Place) -> Iterator[Finding]:
     """The cores that a job asks Slurm for, with one task a node."""
     for document in launches(run, "torchrun", "accelerate", "deepspeed"):
         batch, started = batch_of(run, document), per_node(document)
@@ -329,7 +329,7 @@ _NEEDS: Final = (
         ),
     ),
 )
-def sampler_settings_missing(run: Run) -> Iterator[Finding]:
+def sampler_settings_missing(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's sampler of data is turned on without what it goes by."""
     for document in run.of("deepspeed"):
         for block, needed, since in _NEEDS:
@@ -371,7 +371,7 @@ _WHEN: Final[dict[str, Consequence]] = {
         ),
     ),
 )
-def workers_missing(run: Run) -> Iterator[Finding]:
+def workers_missing(run: LintContext) -> Iterator[Finding]:
     """Options of loader processes where there are none."""
     workers = run.effective("trainer", "dataloader_num_workers")
     if workers.value != 0 or isinstance(workers.value, bool):

@@ -6,12 +6,12 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, nearly, quoted
 from tunec.compiler.lints.checks.diffusion.flag_names import flags
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import configs, said
 from tunec.compiler.lints.facts.simpletuner_data import DataSet, lists
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "crop_aspect": ("square", "preserve", "random", "closest"),
@@ -64,7 +64,7 @@ _STORED: Final[Mapping[str, str]] = {
         ),
     ),
 )
-def data_set_refused(run: Run) -> Iterator[Finding]:
+def data_set_refused(run: LintContext) -> Iterator[Finding]:
     """An entry of multidatabackend.json that SimpleTuner refuses."""
     for _, sets in lists(run):
         known: set[object] = {str(each.value("id")) for each in sets}
@@ -236,7 +236,7 @@ def _captions(each: DataSet) -> Iterator[Finding]:
         )
 
 
-def _prompts(run: Run, each: DataSet) -> Iterator[Finding]:
+def _prompts(run: LintContext, each: DataSet) -> Iterator[Finding]:
     """The one caption of all pictures is the entry's own, or the flag's of that name."""
     if each.kind not in _PICTURES or each.place("instance_prompt") is not None:
         return
@@ -327,7 +327,7 @@ _LIKE: Final = 0.88
         ),
     ),
 )
-def key_of_no_data_set(run: Run) -> Iterator[Finding]:
+def key_of_no_data_set(run: LintContext) -> Iterator[Finding]:
     """A key in an entry of multidatabackend.json that SimpleTuner does not look for."""
     for _, sets in lists(run):
         for each in sets:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.simpletuner import configs, family
 from tunec.compiler.lints.facts.simpletuner_data import DataSet, lists
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _OF_HUB: Final = {
     "metadata_backend": ("huggingface",),
@@ -40,7 +40,7 @@ _OF_EIGHT: Final = frozenset({"ltxvideo", "ltxvideo2", "wan", "longcat_video", "
         ),
     ),
 )
-def data_set_at_odds(run: Run) -> Iterator[Finding]:
+def data_set_at_odds(run: LintContext) -> Iterator[Finding]:
     """Two settings of one data set that SimpleTuner does not take together."""
     for _, sets in lists(run):
         for each in sets:
@@ -103,7 +103,7 @@ def _frames(each: DataSet) -> Iterator[Finding]:
         )
 
 
-def _rounded(run: Run, each: DataSet) -> Iterator[Finding]:
+def _rounded(run: LintContext, each: DataSet) -> Iterator[Finding]:
     """Clips of these families have one frame more than a multiple of eight."""
     at = each.place("video.num_frames")
     names = {family(document) for document in configs(run)}
@@ -121,7 +121,7 @@ def _rounded(run: Run, each: DataSet) -> Iterator[Finding]:
         )
 
 
-def _ended(run: Run, each: DataSet) -> Iterator[Finding]:
+def _ended(run: LintContext, each: DataSet) -> Iterator[Finding]:
     """An entry is used from one epoch or step to another."""
     for first, last, least in _ENDS if run.runs(_ROUNDED) is not False else ():
         begin, end = each.place(first), each.place(last)
@@ -192,7 +192,7 @@ _ALIGNED: Final = ("reference_strict", "mask")
         "bghira/SimpleTuner#1711",
     ),
 )
-def data_set_incomplete(run: Run) -> Iterator[Finding]:
+def data_set_incomplete(run: LintContext) -> Iterator[Finding]:
     """An entry of multidatabackend.json lacks what its kind of storage cannot do without."""
     for _, sets in lists(run):
         paired = {name for each in sets for name in _names(each.value("conditioning_data"))}
@@ -285,7 +285,7 @@ _SHARE_FOLDERS: Final = ("cache_dir_vae", "cache_dir")
         ),
     ),
 )
-def data_sets_share_a_cache(run: Run) -> Iterator[Finding]:
+def data_sets_share_a_cache(run: LintContext) -> Iterator[Finding]:
     """Two data sets have one name, or keep what they computed in one folder."""
     for _, sets in lists(run):
         names: dict[str, Place] = {}

@@ -6,6 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, nearest
 from tunec.compiler.lints.conditions import is_unknown, told, where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.diffusers_examples import (
@@ -18,7 +19,6 @@ from tunec.compiler.lints.facts.diffusers_examples import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _SINGLE: Final = (
     *("instance_prompt", "class_prompt", "output_dir", "instance_data_dir", "class_data_dir"),
@@ -46,7 +46,7 @@ _NUMBERS: Final = {"int": "a whole number", "float": "a number"}
         "Python 3.11 argparse.py `parse_args`: unrecognized arguments; invalid choice",
     ),
 )
-def example_flag_refused(run: Run) -> Iterator[Finding]:
+def example_flag_refused(run: LintContext) -> Iterator[Finding]:
     """A flag that an example script of diffusers does not take, or not so, or cannot do without."""
     for document, script in commands(run):
         if script not in scripts():
@@ -215,7 +215,7 @@ _BESIDE: Final = (
         "diffusers 0.42.1 optimization.py `get_scheduler`: CONSTANT takes no num_warmup_steps",
     ),
 )
-def example_flag_unread(run: Run) -> Iterator[Finding]:
+def example_flag_unread(run: LintContext) -> Iterator[Finding]:
     """A flag of diffusers' example scripts that another flag keeps from doing anything."""
     for document, _ in commands(run):
         for flag, needed, why in _PROVIDED:
@@ -242,7 +242,7 @@ def example_flag_unread(run: Run) -> Iterator[Finding]:
         yield from _accumulated(run, document)
 
 
-def _accumulated(run: Run, document: Document) -> Iterator[Finding]:
+def _accumulated(run: LintContext, document: Document) -> Iterator[Finding]:
     """DeepSpeed's number wins over the one that the script gives to its Accelerator."""
     at = document.get("gradient_accumulation_steps")
     for held in run.each("accelerate", "deepspeed_config.gradient_accumulation_steps"):

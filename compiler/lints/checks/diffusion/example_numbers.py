@@ -6,13 +6,13 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.diffusers_examples import commands, scripts
 from tunec.compiler.lints.facts.simpletuner import amount, configs, said, word
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _DIVISORS: Final = ("checkpointing_steps", "validation_epochs", "validation_steps")
 _OF_VALIDATION: Final = ("validation_prompt", "validation_prompts", "validation_image")
@@ -66,7 +66,7 @@ _MOST: Final = 0.01
     ),
     hardware=True,
 )
-def example_number_unusable(run: Run) -> Iterator[Finding]:
+def example_number_unusable(run: LintContext) -> Iterator[Finding]:
     """A number or word that an example script of diffusers parses, and cannot train with."""
     for document, script in commands(run):
         if script not in scripts():
@@ -172,7 +172,7 @@ def _sides(document: Document, script: str) -> Iterator[Finding]:
         )
 
 
-def _of_npus(run: Run, document: Document) -> Iterator[Finding]:
+def _of_npus(run: LintContext, document: Document) -> Iterator[Finding]:
     at, device = document.get("enable_npu_flash_attention"), run.environment.weakest
     if at is not None and at.value is True and device and device.compute_capability is not None:
         yield Finding(
@@ -224,7 +224,7 @@ def _schedule(document: Document) -> Iterator[Finding]:
     )
 
 
-def _rate(run: Run, document: Document) -> Iterator[Finding]:
+def _rate(run: LintContext, document: Document) -> Iterator[Finding]:
     """The rate that scale_lr makes of the one that is written."""
     switch, at = document.get("scale_lr"), document.get("learning_rate")
     world = run.value("parallel.world")
@@ -273,7 +273,7 @@ the third stay megapixels under pixel_area."""
         ),
     ),
 )
-def megapixels_taken_for_pixels(run: Run) -> Iterator[Finding]:
+def megapixels_taken_for_pixels(run: LintContext) -> Iterator[Finding]:
     """A size in pixels where megapixels are read, or the other way round."""
     for document in configs(run):
         kind = word(document, "resolution_type", "pixel_area")

@@ -6,11 +6,11 @@ from typing import Final
 
 from tunec.compiler.lints.checks.diffusion.example_flags import _refused_is_whole as is_whole
 from tunec.compiler.lints.conditions import Need, Pair, refused_alone, refused_pair, where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.diffusers_examples import commands, scripts
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _PAIRS: Final = (
     Pair("hub_token", "report_to=wandb", "the token would be written into the tracked config"),
@@ -58,7 +58,7 @@ _EIGHT: Final = 8
         ),
     ),
 )
-def example_flags_refused_together(run: Run) -> Iterator[Finding]:
+def example_flags_refused_together(run: LintContext) -> Iterator[Finding]:
     """Flags that an example script of diffusers refuses together, or the one without the other."""
     for document, script in commands(run):
         for pair in _PAIRS:
@@ -131,7 +131,7 @@ def _pictures(document: Document) -> Iterator[Finding]:
         )
 
 
-def _two_models(run: Run, document: Document) -> Iterator[Finding]:
+def _two_models(run: LintContext, document: Document) -> Iterator[Finding]:
     """accelerate makes one engine, and a text encoder that is trained too is another model."""
     at = where(document, "train_text_encoder")
     engine = next(
@@ -159,7 +159,7 @@ def _share(document: Document) -> Iterator[Finding]:
         )
 
 
-def _both_trained(run: Run, document: Document, script: str) -> Iterator[Finding]:
+def _both_trained(run: LintContext, document: Document, script: str) -> Iterator[Finding]:
     """Accumulation of two models over several processes, in the first script alone."""
     at = where(document, "gradient_accumulation_steps>1")
     beside = where(document, "train_text_encoder")
@@ -219,7 +219,7 @@ _PATHS: Final = ("pretrained_model_name_or_path", "pretrained_teacher_model")
         "huggingface/diffusers#4324, #4507, #4405",
     ),
 )
-def example_of_another_model(run: Run) -> Iterator[Finding]:
+def example_of_another_model(run: LintContext) -> Iterator[Finding]:
     """An example script of diffusers is given a model of another architecture than it trains."""
     for document, script in commands(run):
         trains = _first(_SCRIPTS, script) if script in scripts() else None

@@ -5,6 +5,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.quantization import processes
 from tunec.compiler.lints.facts.simpletuner import (
@@ -20,7 +21,6 @@ from tunec.compiler.lints.facts.simpletuner import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _PATH: Final = "pretrained_model_name_or_path"
 _WAN: Final = (
@@ -74,7 +74,7 @@ _FLAVOURS: Final[Mapping[str, tuple[str, ...]]] = {
         ),
     ),
 )
-def flavour_of_another_family(run: Run) -> Iterator[Finding]:
+def flavour_of_another_family(run: LintContext) -> Iterator[Finding]:
     """A flavour that the model family of SimpleTuner does not have."""
     for document in configs(run):
         at, taken = said(document, "model_flavour"), _FLAVOURS.get(family(document))
@@ -123,7 +123,7 @@ _REFUSED_KNOWING: Final = "i_know_what_i_am_doing"
         ),
     ),
 )
-def refused_by_the_family(run: Run) -> Iterator[Finding]:
+def refused_by_the_family(run: LintContext) -> Iterator[Finding]:
     """A setting that SimpleTuner's code of this model family refuses."""
     for document in configs(run):
         if not _is_replaced(run, document):
@@ -131,7 +131,7 @@ def refused_by_the_family(run: Run) -> Iterator[Finding]:
         yield from _schnell(document)
 
 
-def _is_replaced(run: Run, document: Document) -> bool:
+def _is_replaced(run: LintContext, document: Document) -> bool:
     """Whether `fp8-quanto-replaced` is true of it: int8-quanto is put in its place before."""
     is_own = word(document, "lora_type", "standard") == "standard" and is_lora(document)
     return is_own and (processes(run) or 1) > 1
@@ -200,7 +200,7 @@ _OVERRIDDEN_KNOWING: Final = frozenset({"qwen_image"})
         ),
     ),
 )
-def overridden_by_the_family(run: Run) -> Iterator[Finding]:
+def overridden_by_the_family(run: LintContext) -> Iterator[Finding]:
     """A setting that SimpleTuner's code of this model family puts its own value in place of."""
     for document in configs(run):
         for at, why, instead in _overridden(document, family(document)):
@@ -248,7 +248,7 @@ _REFUSED: Final = "simpletuner<3.2"
         ),
     ),
 )
-def flow_shift_given_twice(run: Run) -> Iterator[Finding]:
+def flow_shift_given_twice(run: LintContext) -> Iterator[Finding]:
     """The timestep shift of flow matching is given, and is to be found by itself."""
     for document in configs(run):
         auto, shift = (
@@ -323,7 +323,7 @@ _OF_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
         ),
     ),
 )
-def key_of_another_objective(run: Run) -> Iterator[Finding]:
+def key_of_another_objective(run: LintContext) -> Iterator[Finding]:
     """A key of noise prediction for a flow model, or of flow matching for the other kind."""
     for document in configs(run):
         name = family(document)

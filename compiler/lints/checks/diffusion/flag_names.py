@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import configs, said
 from tunec.compiler.lints.facts.simpletuner_env import (
@@ -20,7 +21,6 @@ from tunec.compiler.lints.facts.simpletuner_env import (
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _RELEASES: Final = ("3.1.6", "4.10.1")
 _NUMBERS: Final = {"#/$defs/integer": "a whole number", "#/$defs/number": "a number"}
@@ -62,7 +62,7 @@ _OLD: Final = frozenset(
         "bghira/SimpleTuner#988, #2580",
     ),
 )
-def flag_not_known(run: Run) -> Iterator[Finding]:
+def flag_not_known(run: LintContext) -> Iterator[Finding]:
     """A flag of SimpleTuner's that is misspelt, or whose number is none."""
     for document in configs(run):
         is_data = document.format in ("json", "toml")
@@ -137,7 +137,9 @@ def _typed(value: Any) -> Any:
     return float(value) if is_part else value
 
 
-def _unknown(run: Run, name: str, place: Place, written: frozenset[str]) -> Iterator[Finding]:
+def _unknown(
+    run: LintContext, name: str, place: Place, written: frozenset[str]
+) -> Iterator[Finding]:
     if _is_short_for_one(name):
         return  # argparse takes the beginning of a flag for the flag
     near = nearest(name, frozenset(flags()) - {each.lstrip("-") for each in written})[:1]
@@ -186,7 +188,7 @@ def flags() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
         ),
     ),
 )
-def false_is_dropped(run: Run) -> Iterator[Finding]:
+def false_is_dropped(run: LintContext) -> Iterator[Finding]:
     """A switch of SimpleTuner's is turned off in words that its loader leaves out."""
     for document in configs(run):
         for flag in _on_by_themselves():
@@ -254,7 +256,7 @@ _FORMER: Final = {"MIN_SNR_GAMMA": "snr_gamma", "SNR_GAMMA": "snr_gamma"}
         "bghira/SimpleTuner#804, #759",
     ),
 )
-def variable_of_no_flag(run: Run) -> Iterator[Finding]:
+def variable_of_no_flag(run: LintContext) -> Iterator[Finding]:
     """A variable of SimpleTuner's config.env that becomes no flag."""
     for document in configs(run):
         if is_env_file(document):
@@ -302,7 +304,7 @@ def _variable_finding(at: Place, name: str, wanted: str) -> Finding:
         ),
     ),
 )
-def section_passed_over(run: Run) -> Iterator[Finding]:
+def section_passed_over(run: LintContext) -> Iterator[Finding]:
     """A section of SimpleTuner's configuration, whose keys become no flags."""
     for document in configs(run):
         for name, at in document.found.items():

@@ -6,11 +6,11 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.conditions import Pair, is_checked, notes, one_of_two, severity
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import amount, configs, family, is_on, said, word
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _FLAGS_LATE: Final = "simpletuner>=4.0"
 _OWN: Final = ("sdnq", "fp8-native", "transformerengine")
@@ -59,7 +59,7 @@ _END: Final = 4e-7
         ),
     ),
 )
-def flags_at_odds(run: Run) -> Iterator[Finding]:
+def flags_at_odds(run: LintContext) -> Iterator[Finding]:
     """Two flags of SimpleTuner that it does not take together, or the one not without the other."""
     for document in configs(run):
         yield from _pairs(run, document)
@@ -71,7 +71,7 @@ def flags_at_odds(run: Run) -> Iterator[Finding]:
         yield from _hooked(run, document)
 
 
-def _pairs(run: Run, document: Document) -> Iterator[Finding]:
+def _pairs(run: LintContext, document: Document) -> Iterator[Finding]:
     for pair in _PAIRS:
         at, beside = _held(document, pair.condition), _held(document, pair.other)
         if at is None or beside is None or not is_checked(run, pair.since):
@@ -91,7 +91,7 @@ def _held(document: Document, condition: str) -> Place | None:
     return said(document, condition)
 
 
-def _finding(run: Run, at: Place, beside: Place, pair: Pair) -> Finding:
+def _finding(run: LintContext, at: Place, beside: Place, pair: Pair) -> Finding:
     return Finding(
         f"{at.path} cannot stand beside {beside.path} {beside.value}",
         (at.label("refused"), beside.label("", primary=False)),
@@ -123,7 +123,7 @@ def _end(document: Document) -> Iterator[Finding]:
     )
 
 
-def _pipeline(run: Run, document: Document) -> Iterator[Finding]:
+def _pipeline(run: LintContext, document: Document) -> Iterator[Finding]:
     via, form = said(document, "quantize_via"), said(document, "base_model_precision")
     if via is None or form is None or word(document, "quantize_via") != "pipeline":
         return
@@ -139,7 +139,7 @@ def _pipeline(run: Run, document: Document) -> Iterator[Finding]:
     )
 
 
-def _configured(run: Run, document: Document) -> Iterator[Finding]:
+def _configured(run: LintContext, document: Document) -> Iterator[Finding]:
     """quantization_config is of a pipeline, and holds the text encoders too."""
     at, form = said(document, "quantization_config"), said(document, "base_model_precision")
     if at is None or run.runs(_FLAGS_LATE) is False:
@@ -153,7 +153,7 @@ def _configured(run: Run, document: Document) -> Iterator[Finding]:
             yield one_of_two(beside, at, "quantization_config has an entry for each text encoder")
 
 
-def _hooked(run: Run, document: Document) -> Iterator[Finding]:
+def _hooked(run: LintContext, document: Document) -> Iterator[Finding]:
     """Optimizers that step within the backward pass hook tensors that FSDP 2 moves to the host."""
     offload, fsdp = said(document, "fsdp_cpu_offload"), said(document, "fsdp_enable")
     if not (is_on(offload) and is_on(fsdp)) or offload is None or run.runs(_FLAGS_LATE) is False:
@@ -252,7 +252,7 @@ _ALONE: Final = "simpletuner<4.4"
         ),
     ),
 )
-def flag_without_its_partner(run: Run) -> Iterator[Finding]:
+def flag_without_its_partner(run: LintContext) -> Iterator[Finding]:
     """A flag of SimpleTuner that is refused without another one, or beside it."""
     for document in configs(run):
         for each in _PARTNERS:
@@ -304,7 +304,7 @@ def _beside(at: Place, told: Place | None, wanted: str) -> Finding:
     )
 
 
-def _split(run: Run, document: Document) -> Iterator[Finding]:
+def _split(run: LintContext, document: Document) -> Iterator[Finding]:
     """A sequence is split over processes among which FSDP 2 shards the model."""
     at, fsdp = said(document, "context_parallel_size"), said(document, "fsdp_enable")
     if at is None or (amount(at) or 0) <= 1 or _is_open(document, "fsdp_enable"):

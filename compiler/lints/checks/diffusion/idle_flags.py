@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import FLOW, amount, configs, family, is_on, said, word
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _NEEDS: Final = (
     ("ema_decay", "use_ema"),
@@ -76,7 +76,7 @@ _TIMESTEPS: Final = 1000
         ),
     ),
 )
-def flags_without_effect(run: Run) -> Iterator[Finding]:
+def flags_without_effect(run: LintContext) -> Iterator[Finding]:
     """Flags of SimpleTuner that nobody reads, or that come too late to do anything."""
     for document in configs(run):
         yield from _switches(document)
@@ -211,7 +211,7 @@ def _unseen(document: Document) -> Iterator[Finding]:
             )
 
 
-def _processes(run: Run, document: Document) -> Iterator[Finding]:
+def _processes(run: LintContext, document: Document) -> Iterator[Finding]:
     """The launcher's number is in its own variable, or in the flag of its command."""
     at = said(document, "num_processes")
     if any(each.get("TRAINING_NUM_PROCESSES") is not None for each in run.documents):

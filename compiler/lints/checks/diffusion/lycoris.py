@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.wording import nearest, nearly, quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import configs, family, is_lora, is_on, said, word
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _NEEDED: Final = ("multiplier", "linear_alpha")
 _ALGORITHMS: Final = frozenset(
@@ -72,7 +72,7 @@ _FLUX_2: Final = frozenset(
         "bghira/SimpleTuner#2435, #2476",
     ),
 )
-def lycoris_config_unusable(run: Run) -> Iterator[Finding]:
+def lycoris_config_unusable(run: LintContext) -> Iterator[Finding]:
     """A LyCORIS file that SimpleTuner does not take, or that adapts no module of the model."""
     families = {family(each) for each in configs(run)}
     for document in run.of("lycoris"):
@@ -183,7 +183,7 @@ def _elsewhere(document: Document) -> Iterator[Finding]:
         ),
     ),
 )
-def refused_beside_lycoris(run: Run) -> Iterator[Finding]:
+def refused_beside_lycoris(run: LintContext) -> Iterator[Finding]:
     """Keys beside LyCORIS that it refuses or does not read."""
     for document in configs(run):
         at = said(document, "lora_type")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import (
     amount,
@@ -15,7 +16,6 @@ from tunec.compiler.lints.facts.simpletuner import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _WORDS: Final = ("true", "false", "none")
 _NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -34,7 +34,7 @@ _NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
         ),
     ),
 )
-def optimizer_config_unreadable(run: Run) -> Iterator[Finding]:
+def optimizer_config_unreadable(run: LintContext) -> Iterator[Finding]:
     """Settings of the optimizer that SimpleTuner cannot take apart."""
     for document in configs(run):
         at = said(document, "optimizer_config")
@@ -100,7 +100,7 @@ _KEPT: Final = ("adamw", "adam", "lion")
         ),
     ),
 )
-def optimizer_replaced_under_deepspeed(run: Run) -> Iterator[Finding]:
+def optimizer_replaced_under_deepspeed(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner puts another optimizer in DeepSpeed's place."""
     for document in configs(run):
         engine, own = said(document, "deepspeed_config"), document.get(_OWN)
@@ -134,7 +134,7 @@ def _is_kept(at: Place) -> bool:
         ),
     ),
 )
-def one_beta_alone(run: Run) -> Iterator[Finding]:
+def one_beta_alone(run: LintContext) -> Iterator[Finding]:
     """One of the optimizer's two betas is given without the other."""
     for document in configs(run):
         found = [said(document, f"optimizer_beta{at}") for at in (1, 2)]
@@ -163,7 +163,7 @@ def one_beta_alone(run: Run) -> Iterator[Finding]:
         "simpletuner 4.10.1 helpers/configuration/cmd_args.py: fsdp_version is 2 unless written",
     ),
 )
-def averaged_weights_not_possible(run: Run) -> Iterator[Finding]:
+def averaged_weights_not_possible(run: LintContext) -> Iterator[Finding]:
     """Averaged weights (EMA) are asked for in a way that SimpleTuner refuses."""
     for document in configs(run):
         yield from _on_cpu(document)
@@ -221,7 +221,7 @@ def _lone(start: Place, flag: str) -> Finding:
         ),
     ),
 )
-def averages_validated_under_deepspeed(run: Run) -> Iterator[Finding]:
+def averages_validated_under_deepspeed(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner is to show pictures of averaged weights in a run on DeepSpeed."""
     for document in configs(run):
         average, how = said(document, "use_ema"), said(document, "ema_validation")
@@ -247,7 +247,7 @@ def averages_validated_under_deepspeed(run: Run) -> Iterator[Finding]:
         )
 
 
-def _stage(run: Run, at: Place) -> Any:
+def _stage(run: LintContext, at: Place) -> Any:
     """ZeRO's, of the mapping in the file or of the file that it names; None: not known."""
     if isinstance(at.value, dict):
         block = at.value.get("zero_optimization", {})

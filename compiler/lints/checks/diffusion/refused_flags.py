@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.lints.conditions import one_of_two
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import (
     FLOW,
@@ -19,7 +20,6 @@ from tunec.compiler.lints.facts.simpletuner import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _LEAST: Final = {
     "fsdp_version": (1, 2),
@@ -94,7 +94,7 @@ _LOGGERS: Final = (
         ),
     ),
 )
-def flags_refused(run: Run) -> Iterator[Finding]:
+def flags_refused(run: LintContext) -> Iterator[Finding]:
     """Flags of SimpleTuner that are refused together, alone, or beyond their range."""
     for document in configs(run):
         yield from _ranges(document)
@@ -289,7 +289,7 @@ def _of_data(document: Document) -> Iterator[Finding]:
         )
 
 
-def _moved_twice(run: Run, document: Document) -> Iterator[Finding]:
+def _moved_twice(run: LintContext, document: Document) -> Iterator[Finding]:
     at, beside = said(document, "musubi_blocks_to_swap"), said(document, "ramtorch")
     if at is None or beside is None or run.runs("simpletuner>=4.0") is False:
         return
@@ -298,7 +298,7 @@ def _moved_twice(run: Run, document: Document) -> Iterator[Finding]:
         yield replace(both, consequence="init")
 
 
-def _of_families(run: Run, document: Document) -> Iterator[Finding]:
+def _of_families(run: LintContext, document: Document) -> Iterator[Finding]:
     """Methods that the code of a family has to take part in."""
     name, optimizer = family(document), said(document, "optimizer")
     offload = said(document, "gradient_checkpointing_offload_attention")
@@ -340,7 +340,7 @@ def _of_methods(document: Document) -> Iterator[Finding]:
         )
 
 
-def _reports(run: Run, document: Document) -> Iterator[Finding]:
+def _reports(run: LintContext, document: Document) -> Iterator[Finding]:
     """4.10 looks at the words itself."""
     report = said(document, "report_to")
     if report is None or not isinstance(report.value, str) or run.runs(_LATE) is False:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import (
     amount,
@@ -18,7 +19,6 @@ from tunec.compiler.lints.facts.simpletuner import (
 from tunec.compiler.lints.facts.simpletuner_env import MORE, extra, is_env_file, variables_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _FAMILIES: Final = frozenset({"flux", "sana", "sdxl", "sd3", "chroma"})
 _NOT_LATER: Final = frozenset({"sdxl", "sd1x", "kolors", "omnigen", "deepfloyd"})
@@ -41,7 +41,7 @@ _STRIDES: Final = "simpletuner>=4.8"
         ),
     ),
 )
-def checkpointing_interval_unusable(run: Run) -> Iterator[Finding]:
+def checkpointing_interval_unusable(run: LintContext) -> Iterator[Finding]:
     """An interval of checkpointed blocks is zero or not supported, or its stride is shorter."""
     for document in configs(run):
         if run.runs(_STRIDES) is not False:
@@ -118,7 +118,7 @@ def _ignored(at: Place, why: str) -> Finding:
         "huggingface/diffusers#6086, #10910",
     ),
 )
-def fp16_in_simpletuner(run: Run) -> Iterator[Finding]:
+def fp16_in_simpletuner(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner is to train fp16 parameters under a gradient scaler."""
     for document in configs(run):
         at = said(document, "mixed_precision")
@@ -148,7 +148,7 @@ def fp16_in_simpletuner(run: Run) -> Iterator[Finding]:
         "bghira/SimpleTuner#2142",
     ),
 )
-def lora_with_deepspeed(run: Run) -> Iterator[Finding]:
+def lora_with_deepspeed(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner is to train LoRA with DeepSpeed."""
     for document in configs(run):
         kind = said(document, "model_type")
@@ -177,7 +177,7 @@ def lora_with_deepspeed(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def sageattention_of_nf4(run: Run) -> Iterator[Finding]:
+def sageattention_of_nf4(run: LintContext) -> Iterator[Finding]:
     """SageAttention is asked for over an nf4 base."""
     for document in configs(run):
         at, base = said(document, "attention_mechanism"), said(document, "base_model_precision")
@@ -227,7 +227,7 @@ the data sets out. The files that SimpleTuner ships have 25 and more."""
         ),
     ),
 )
-def required_flag_missing(run: Run) -> Iterator[Finding]:
+def required_flag_missing(run: LintContext) -> Iterator[Finding]:
     """A flag that SimpleTuner cannot do without is written with nothing, or alone left out."""
     needed = _EVER if run.runs(_LATE) is False else tuple(_REQUIRED)
     for document in configs(run):

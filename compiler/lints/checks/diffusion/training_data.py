@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tunec.compiler.lints.checks.diffusion.example_numbers import MOST_MEGAPIXELS
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import amount, configs, family, is_on, said, word
 from tunec.compiler.lints.facts.simpletuner_data import DataSet, lists
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _STORES: Final = ("text_embeds", "image_embeds", "conditioning_image_embeds")
 _TRAINED_AT_START: Final = ("image", "video", "audio", "caption")
@@ -29,7 +29,7 @@ _SCHEDULED: Final = "simpletuner>=4.0"
         ),
     ),
 )
-def data_sets_never_trained(run: Run) -> Iterator[Finding]:
+def data_sets_never_trained(run: LintContext) -> Iterator[Finding]:
     """No data set is trained on when training begins, or two are the default."""
     for document, sets in lists(run):
         yield from _stores(sets)
@@ -122,7 +122,7 @@ _CONDITIONING_TRAINED: Final = ("image", "video")
         ),
     ),
 )
-def conditioning_data_missing(run: Run) -> Iterator[Finding]:
+def conditioning_data_missing(run: LintContext) -> Iterator[Finding]:
     """A model that is trained on pictures with their conditions, and data sets that have none."""
     files = tuple(configs(run))
     for _, sets in lists(run) if len(files) == 1 else ():
@@ -204,7 +204,7 @@ _FILES: Final = (".json", ".yaml", ".toml", ".env", ".zip", ".tar", ".parquet", 
         ),
     ),
 )
-def data_folder_is_a_file(run: Run) -> Iterator[Finding]:
+def data_folder_is_a_file(run: LintContext) -> Iterator[Finding]:
     """A data set's folder is a file."""
     for _, sets in lists(run):
         for each in sets:
@@ -235,7 +235,7 @@ def data_folder_is_a_file(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def text_embeds_missing(run: Run) -> Iterator[Finding]:
+def text_embeds_missing(run: LintContext) -> Iterator[Finding]:
     """A list of data sets has no store for text embeddings, or none that is the default."""
     for document, sets in lists(run):
         stores = [each for each in sets if each.kind == "text_embeds"]
@@ -288,7 +288,7 @@ _SWITCH: Final = "SIMPLETUNER_MAXIMUM_IMAGE_SIZE_OVERRIDE"
         ),
     ),
 )
-def size_limit_refused(run: Run) -> Iterator[Finding]:
+def size_limit_refused(run: LintContext) -> Iterator[Finding]:
     """A limit of sizes below or above what SimpleTuner takes in its unit."""
     for document in configs(run):
         kind = word(document, "resolution_type", "pixel_area")
@@ -340,7 +340,7 @@ def _limit_finding(at: Place, what: str, bound: int, consequence: Consequence) -
         ),
     ),
 )
-def maximum_size_without_target(run: Run) -> Iterator[Finding]:
+def maximum_size_without_target(run: LintContext) -> Iterator[Finding]:
     """A largest size is set, and nothing says to what larger pictures shrink."""
     for document in configs(run):
         at = said(document, "maximum_image_size")

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.counts import is_number, is_whole
@@ -13,7 +14,6 @@ from tunec.compiler.lints.facts.evaluation import is_loss, never_evaluates, stra
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|frequency|every)\b")
 
@@ -31,7 +31,7 @@ _OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|f
         ),
     ),
 )
-def best_model_cadence(run: Run) -> Iterator[Finding]:
+def best_model_cadence(run: LintContext) -> Iterator[Finding]:
     """The best model is to be loaded, and saving does not keep step with evaluation."""
     for best in run.each("trainer", "load_best_model_at_end"):
         if best.value is True and not _is_set_by_script(best.document):
@@ -46,7 +46,7 @@ def _is_set_by_script(document: Document) -> bool:
     return any(_OFTEN.search(name) for name in strange)
 
 
-def _cadence(run: Run, best: Place) -> Iterator[Finding]:
+def _cadence(run: LintContext, best: Place) -> Iterator[Finding]:
     evaluation = run.said("trainer", "eval_strategy", "evaluation_strategy")
     save = run.effective("trainer", "save_strategy")
     asked = _word(evaluation.value) if evaluation else "no"
@@ -65,7 +65,7 @@ def _cadence(run: Run, best: Place) -> Iterator[Finding]:
         yield from _steps(run, best)
 
 
-def _steps(run: Run, best: Place) -> Iterator[Finding]:
+def _steps(run: LintContext, best: Place) -> Iterator[Finding]:
     save, every = run.effective("trainer", "save_steps"), run.effective("trainer", "eval_steps")
     if every.value is None:
         every = run.effective("trainer", "logging_steps")
@@ -150,7 +150,7 @@ def _word(value: Any) -> str:
         "huggingface/transformers#27751, #28866",
     ),
 )
-def best_model_of_weights_only(run: Run) -> Iterator[Finding]:
+def best_model_of_weights_only(run: LintContext) -> Iterator[Finding]:
     """The best model is to be loaded from checkpoints that a sharded engine cannot load."""
     only, best = (run.said("trainer", key) for key in ("save_only_model", "load_best_model_at_end"))
     if only is None or best is None or only.value is not True or best.value is not True:
@@ -172,7 +172,7 @@ def best_model_of_weights_only(run: Run) -> Iterator[Finding]:
         )
 
 
-def _launched(run: Run) -> Place | None:
+def _launched(run: LintContext) -> Place | None:
     """Where the launcher's file asks for FSDP."""
     asks = (each for each in run.each("accelerate", "distributed_type") if each.value == "FSDP")
     return next(asks, None)
@@ -201,7 +201,7 @@ _HIGH: Final = re.compile(
         "transformers 5.23.0 trainer.py `_determine_best_metric`: np.greater or np.less",
     ),
 )
-def best_model_upside_down(run: Run) -> Iterator[Finding]:
+def best_model_upside_down(run: LintContext) -> Iterator[Finding]:
     """The best model is sought at the wrong end of its metric."""
     for document in run.of("trainer"):
         metric = document.get("metric_for_best_model")
@@ -228,7 +228,7 @@ def _wanted(metric: str) -> bool | None:
     return True if _HIGH.search(name) else None
 
 
-def _greater(run: Run, metric: str) -> Any:
+def _greater(run: LintContext, metric: str) -> Any:
     """The default: greater is better, unless the name ends in loss (in 4.40, is loss)."""
     if run.runs("transformers<4.41"):
         return metric not in ("loss", "eval_loss")
@@ -266,7 +266,7 @@ def _finding(metric: Place, said: Place | None, greater: bool) -> Finding:
         "transformers 5.23.0 run on CPU without evaluation: 12 steps and no checkpoint",
     ),
 )
-def best_save_unguided(run: Run) -> Iterator[Finding]:
+def best_save_unguided(run: LintContext) -> Iterator[Finding]:
     """Only the best model is to be saved, and nothing says which that is."""
     for document in run.of("trainer"):
         save = document.get("save_strategy")
@@ -333,7 +333,7 @@ _CHOOSING: Final = ("load_best_model_at_end", "save_strategy=best")
         "huggingface/trl#5800, #5811, #3384; huggingface/sentence-transformers#2749",
     ),
 )
-def metric_not_returned(run: Run) -> Iterator[Finding]:
+def metric_not_returned(run: LintContext) -> Iterator[Finding]:
     """The best model is chosen by a metric that evaluation does not return."""
     for document in run.of("llamafactory", *_OF_TRL):
         if document.is_view or never_evaluates(document):
@@ -346,7 +346,7 @@ def metric_not_returned(run: Run) -> Iterator[Finding]:
             yield from _of_trl(run, document, metric, name)
 
 
-def _of_trl(run: Run, document: Document, metric: Place, name: str) -> Iterator[Finding]:
+def _of_trl(run: LintContext, document: Document, metric: Place, name: str) -> Iterator[Finding]:
     names, releases = _OF_TRL[document.kind]
     if not re.fullmatch(names, name) or not any(run.runs(each) for each in releases):
         return

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.counts import engine_of, is_number, is_positive, is_whole
 from tunec.compiler.lints.facts.evaluation import never_evaluates, strategy_of
 from tunec.compiler.lints.facts.schedule import Asked, total_steps
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -26,7 +26,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def evaluation_after_the_end(run: Run) -> Iterator[Finding]:
+def evaluation_after_the_end(run: LintContext) -> Iterator[Finding]:
     """The first evaluation would come after the last step."""
     total = total_steps(run)
     for document in run.of("trainer"):
@@ -88,7 +88,7 @@ def _delayed(document: Document, total: Asked | None) -> Iterator[Finding]:
         ),
     ),
 )
-def interval_of_zero(run: Run) -> Iterator[Finding]:
+def interval_of_zero(run: LintContext) -> Iterator[Finding]:
     """An interval of 0: nothing is saved on the way, and evaluation comes when logs do."""
     for document in run.of("trainer"):
         yield from _unsaved(document)
@@ -112,7 +112,7 @@ def _unsaved(document: Document) -> Iterator[Finding]:
     )
 
 
-def _evaluated_with_logs(run: Run, document: Document) -> Iterator[Finding]:
+def _evaluated_with_logs(run: LintContext, document: Document) -> Iterator[Finding]:
     every, how = document.get("eval_steps"), strategy_of(document)
     logged = run.effective("trainer", "logging_steps").value
     if every is None or every.value != 0 or type(every.value) is bool:
@@ -141,7 +141,7 @@ _OTHERS: Final = (("save_steps", "save_strategy"), ("logging_steps", "logging_st
         ),
     ),
 )
-def interval_without_strategy(run: Run) -> Iterator[Finding]:
+def interval_without_strategy(run: LintContext) -> Iterator[Finding]:
     """An interval whose strategy does not go by steps."""
     for document in run.of("trainer"):
         if document.is_view:
@@ -210,7 +210,7 @@ def _finding(place: Place, said: Place | None, what: str) -> Finding:
         "arXiv 1910.02054 section 3.1: 2 bytes of weights and 12 of states in mixed precision",
     ),
 )
-def limit_of_zero_checkpoints(run: Run) -> Iterator[Finding]:
+def limit_of_zero_checkpoints(run: LintContext) -> Iterator[Finding]:
     """A limit of zero checkpoints, which is none."""
     for place in run.each("trainer", "save_total_limit"):
         if is_number(place.value) and place.value <= 0:
@@ -238,7 +238,7 @@ _WORDS: Final = ("true", "false", "none", "null", "auto", "last", "latest", "yes
         ),
     ),
 )
-def resume_from_a_word(run: Run) -> Iterator[Finding]:
+def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
     """A truth value is given where a checkpoint's folder is asked for."""
     for document in run.of("hf", *TRL, "llamafactory"):
         place = document.get("resume_from_checkpoint")
@@ -274,7 +274,7 @@ def resume_from_a_word(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def resume_of_weights_only(run: Run) -> Iterator[Finding]:
+def resume_of_weights_only(run: LintContext) -> Iterator[Finding]:
     """Training is to go on from checkpoints that hold weights only."""
     for kind in ("trainer", "axolotl"):
         yield from _of(run, kind)
@@ -284,7 +284,7 @@ _LAST: Final = "auto_resume_from_checkpoints"
 """Axolotl's switch: on from the last checkpoint in the folder of this run."""
 
 
-def _of(run: Run, kind: str) -> Iterator[Finding]:
+def _of(run: LintContext, kind: str) -> Iterator[Finding]:
     only = run.said(kind, "save_only_model")
     resume = run.said(kind, "resume_from_checkpoint") or run.said(kind, _LAST)
     if only is None or resume is None or only.value is not True:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.counts import is_whole
@@ -12,7 +13,6 @@ from tunec.compiler.lints.facts.evaluation import GIB, evaluates, is_loss, never
 from tunec.compiler.lints.facts.sequence import longest
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _FAR = 4
 """From this many times the micro batch on."""
@@ -33,7 +33,7 @@ _FLOAT32 = 4
     ),
     hardware=True,
 )
-def evaluation_batch_above_training(run: Run) -> Iterator[Finding]:
+def evaluation_batch_above_training(run: LintContext) -> Iterator[Finding]:
     """Evaluation takes far more samples at once than training."""
     train = run.effective("trainer", "per_device_train_batch_size")
     test = run.effective("trainer", "per_device_eval_batch_size")
@@ -48,14 +48,14 @@ def evaluation_batch_above_training(run: Run) -> Iterator[Finding]:
     yield replace(found, severity="warning") if terms and _is_too_much(run, terms[-1]) else found
 
 
-def _is_too_much(run: Run, logits: Term) -> bool:
+def _is_too_much(run: LintContext, logits: Term) -> bool:
     """Whether the logits alone are more than a device holds, of a trainer that makes them whole."""
     device = run.environment.weakest
     is_whole_there = bool(run.of("hf", "llamafactory")) and not run.of("sft", "dpo")
     return is_whole_there and device is not None and logits.value > device.memory
 
 
-def _logits(run: Run, batch: int) -> tuple[Term, ...]:
+def _logits(run: LintContext, batch: int) -> tuple[Term, ...]:
     """The largest tensor of an evaluation: logits in fp32 of every token."""
     length, model = longest(run), run.model
     vocabulary = model.architecture.vocab if model is not None else None
@@ -103,7 +103,7 @@ def _evaluation_finding(train: Effective, test: Effective, terms: tuple[Term, ..
         ),
     ),
 )
-def generation_beside_loss_only(run: Run) -> Iterator[Finding]:
+def generation_beside_loss_only(run: LintContext) -> Iterator[Finding]:
     """Evaluation is to generate, and to return nothing but the loss."""
     for document in run.of("trainer"):
         asks, alone = document.get("predict_with_generate"), document.get("prediction_loss_only")
@@ -134,7 +134,7 @@ _ASKS: Final = "predict_with_generate"
         ),
     ),
 )
-def generation_keys_unread(run: Run) -> Iterator[Finding]:
+def generation_keys_unread(run: LintContext) -> Iterator[Finding]:
     """Evaluation is told how to generate, and does not."""
     for document in run.of("hf"):
         if document.is_view or _ASKS in document.unknown or document.value(_ASKS) is True:
@@ -173,7 +173,7 @@ it for the length of what is generated."""
         ),
     ),
 )
-def generation_length_missing(run: Run) -> Iterator[Finding]:
+def generation_length_missing(run: LintContext) -> Iterator[Finding]:
     """Evaluation generates text, and nobody says how long."""
     if run.effective("deepspeed", "zero_optimization.stage").value == 3:
         return  # generation under ZeRO-3 is a fault of its own
@@ -211,7 +211,7 @@ _FREES = ("eval_accumulation_steps", "batch_eval_metrics", "predict_with_generat
         ),
     ),
 )
-def logits_kept_on_device(run: Run) -> Iterator[Finding]:
+def logits_kept_on_device(run: LintContext) -> Iterator[Finding]:
     """Logits of all evaluation batches are kept on the device."""
     for document in run.of("hf"):
         metric = document.get("metric_for_best_model")
@@ -226,7 +226,7 @@ def _is_freed(document: Document) -> bool:
     return any(document.value(key) or key in document.unknown for key in _FREES)
 
 
-def _terms(run: Run) -> tuple[Term, ...]:
+def _terms(run: LintContext) -> tuple[Term, ...]:
     batch = run.effective("trainer", "per_device_eval_batch_size").value
     length, world, model = longest(run), run.data_parallel, run.model
     vocabulary = model.architecture.vocab if model is not None else None
@@ -273,7 +273,7 @@ def _logits_finding(metric: Place, terms: tuple[Term, ...]) -> Finding:
         ),
     ),
 )
-def metric_of_the_loss_only(run: Run) -> Iterator[Finding]:
+def metric_of_the_loss_only(run: LintContext) -> Iterator[Finding]:
     """A metric is to choose the best model, and predictions are thrown away."""
     for document in run.of("hf", "llamafactory"):
         metric, only = (

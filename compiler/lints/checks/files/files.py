@@ -7,11 +7,11 @@ from typing import Final
 from tunec.compiler.diagnostics.allow import Allowance
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.diagnostics.wording import quoted
+from tunec.compiler.lints.context import LintContext, Missing
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Missing, Run
 from tunec.schemas.source import Span
 
 _TOLD: Final = {"accelerate": "accelerate's", "deepspeed": "DeepSpeed's", "axolotl": "Axolotl's"}
@@ -31,7 +31,7 @@ _OTHER_READERS: Final = ("deepspeed", "axolotl", "llamafactory", "simpletuner", 
         "transformers 4.40.2 to 5.23.0 deepspeed: HfTrainerDeepSpeedConfig(path), json.load",
     ),
 )
-def file_of_another_reader(run: Run) -> Iterator[Finding]:
+def file_of_another_reader(run: LintContext) -> Iterator[Finding]:
     """A file is named where another program's file is read."""
     for document in launches(run, "accelerate"):
         at = document.get("flags.config_file")
@@ -47,7 +47,7 @@ def file_of_another_reader(run: Run) -> Iterator[Finding]:
         yield from _of_deepspeed(run, document.get("flags.deepspeed_config_file"))
 
 
-def _of_deepspeed(run: Run, at: Place | None) -> Iterator[Finding]:
+def _of_deepspeed(run: LintContext, at: Place | None) -> Iterator[Finding]:
     other = _named(run, at, "deepspeed", ("accelerate",))
     if at is not None and other is not None:
         yield _finding(
@@ -65,7 +65,9 @@ def _mend(other: Document) -> str:
     return "give it to the script, behind its name"
 
 
-def _named(run: Run, at: Place | None, own: str, others: tuple[str, ...]) -> Document | None:
+def _named(
+    run: LintContext, at: Place | None, own: str, others: tuple[str, ...]
+) -> Document | None:
     """The file of that name that is another's; None where one of its own has it, too."""
     if at is None or not isinstance(at.value, str):
         return None
@@ -100,7 +102,7 @@ def _finding(at: Place, other: Document, what: str, why: str, mend: str) -> Find
         ),
     ),
 )
-def missing_file(run: Run) -> Iterator[Finding]:
+def missing_file(run: LintContext) -> Iterator[Finding]:
     """A file that another one names is not there."""
     for each in run.missing:
         if each.place.path.endswith("hostfile"):
@@ -144,7 +146,7 @@ _OWN: Final = {
     consumers=("tunec",),
     sources=("compiler/lints/documents.py: by content, 60 % of the keys have to be known",),
 )
-def unrecognised_file(run: Run) -> Iterator[Finding]:
+def unrecognised_file(run: LintContext) -> Iterator[Finding]:
     """A file that is of no kind that is known."""
     for each in run.unread:
         if "model_type" in each.keys:
@@ -178,6 +180,6 @@ def findings(unused: Iterable[Allowance], known: Iterable[str]) -> Iterator[Find
     consumers=("tunec",),
     sources=("compiler/diagnostics/allow.py `suppress`",),
 )
-def unused_allowance(_: Run) -> Iterator[Finding]:
+def unused_allowance(_: LintContext) -> Iterator[Finding]:
     """A comment allows what nothing finds; what is allowed is known only after all was found."""
     return iter(())

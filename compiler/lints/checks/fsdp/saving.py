@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.fsdp import Asked, asked, offloaded
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _BNB: Final = frozenset(
     {
@@ -46,7 +46,7 @@ _MENDED: Final = "bitsandbytes>=0.49.2"
         ),
     ),
 )
-def fsdp_8_bit_states_lost(run: Run) -> Iterator[Finding]:
+def fsdp_8_bit_states_lost(run: LintContext) -> Iterator[Finding]:
     """States of a quantised optimizer that FSDP cannot gather for a checkpoint."""
     optim = run.said("trainer", "optim")
     if optim is None or not _is_saved(run):
@@ -57,13 +57,13 @@ def fsdp_8_bit_states_lost(run: Run) -> Iterator[Finding]:
             yield _finding(optim, each, why)
 
 
-def _is_saved(run: Run) -> bool:
+def _is_saved(run: LintContext) -> bool:
     strategy, alone = run.said("trainer", "save_strategy"), run.said("trainer", "save_only_model")
     is_off = strategy is not None and strategy.value in ("no", False)
     return not is_off and not (alone is not None and alone.value is True)
 
 
-def _why(run: Run, name: str, each: Asked) -> str:
+def _why(run: LintContext, name: str, each: Asked) -> str:
     if each.version == 2 or offloaded(each) is not None:
         return ""  # it does not come so far: `fsdp-8-bit-optimizer`
     if name in _BNB and run.runs(_MENDED) is not True:
@@ -105,7 +105,7 @@ _FULL: Final = ("FULL_STATE_DICT", "1")
         "huggingface/accelerate#4206",
     ),
 )
-def fsdp_adapter_of_one_rank(run: Run) -> Iterator[Finding]:
+def fsdp_adapter_of_one_rank(run: LintContext) -> Iterator[Finding]:
     """A checkpoint of FSDP 2 holds the part of the adapter that lies on the first process."""
     if run.runs("accelerate<1.15") is not True or not run.of("trainer"):
         return
@@ -149,7 +149,7 @@ _SHARDS: Final = ("SHARDED_STATE_DICT", "LOCAL_STATE_DICT")
         "huggingface/transformers#30491",
     ),
 )
-def fsdp_model_left_in_shards(run: Run) -> Iterator[Finding]:
+def fsdp_model_left_in_shards(run: LintContext) -> Iterator[Finding]:
     """Training ends without a model that from_pretrained can load."""
     saves = run.said("trainer", "save_only_model")
     if not run.of("trainer") or (saves is not None and saves.value is True):
@@ -186,7 +186,7 @@ _NAMES: Final = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT", "1
         ),
     ),
 )
-def fsdp_state_dict_refused(run: Run) -> Iterator[Finding]:
+def fsdp_state_dict_refused(run: LintContext) -> Iterator[Finding]:
     """A form of checkpoint that FSDP does not have."""
     for each in asked(run):
         place = each.get("state_dict_type")
@@ -222,7 +222,7 @@ def fsdp_state_dict_refused(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def fsdp_weights_only_in_shards(run: Run) -> Iterator[Finding]:
+def fsdp_weights_only_in_shards(run: LintContext) -> Iterator[Finding]:
     """Only the weights are to be saved, and they are saved in shards."""
     only = run.said("trainer", "save_only_model")
     if only is None or only.value is not True:

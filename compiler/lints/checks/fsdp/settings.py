@@ -5,10 +5,10 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.fsdp import TRUTHS, Asked, asked, is_true, words
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -27,7 +27,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
+def fsdp_config_without_fsdp(run: LintContext) -> Iterator[Finding]:
     """FSDP is configured, and not turned on."""
     yield from _in_axolotl(run)
     if any(True for _ in asked(run)):
@@ -48,7 +48,7 @@ def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
         )
 
 
-def _in_axolotl(run: Run) -> Iterator[Finding]:
+def _in_axolotl(run: LintContext) -> Iterator[Finding]:
     """Until 0.11 the list turns it on; from 0.12 the block alone is enough."""
     for document in run.of("axolotl") if run.runs("axolotl<0.12") else ():
         config = document.get("fsdp_config")
@@ -103,7 +103,7 @@ _OF_XLA: Final = ("xla_fsdp_v2", "xla_fsdp_grad_ckpt", "xla_fsdp_settings")
         ),
     ),
 )
-def fsdp_key_unread(run: Run) -> Iterator[Finding]:
+def fsdp_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key in the Trainer's fsdp_config that the Trainer does not read."""
     for each in asked(run):
         if each.who != "trainer":
@@ -172,7 +172,7 @@ _NEWER: Final[Mapping[str, tuple[str, ...]]] = {"reshard_after_forward": ("true"
         "transformers 5.15.1, 5.23.0 training_args.py `_process_fsdp_args`",
     ),
 )
-def fsdp_keys_of_another_version(run: Run) -> Iterator[Finding]:
+def fsdp_keys_of_another_version(run: LintContext) -> Iterator[Finding]:
     """Keys of the other FSDP, which this one does not read."""
     for each in asked(run):
         if each.who == "axolotl":
@@ -231,7 +231,7 @@ _NUMBERS: Final = ("1", "2")
         "transformers 4.40.2 to 4.57.6 training_args.py: FSDP_BACKWARD_PREFETCH is the word",
     ),
 )
-def fsdp_prefetch_refused(run: Run) -> Iterator[Finding]:
+def fsdp_prefetch_refused(run: LintContext) -> Iterator[Finding]:
     """A word for FSDP's prefetching that there is not."""
     for each in asked(run):
         place = each.get("backward_prefetch")
@@ -274,7 +274,7 @@ _RESHARD_NAMES: Final = (
         ),
     ),
 )
-def fsdp_reshard_refused(run: Run) -> Iterator[Finding]:
+def fsdp_reshard_refused(run: LintContext) -> Iterator[Finding]:
     """A way of resharding in the words of the other FSDP."""
     for each in asked(run):
         place = each.get("reshard_after_forward")
@@ -337,7 +337,7 @@ _OF_TWO: Final = ("full_shard", "shard_grad_op", "offload", "auto_wrap")
         ),
     ),
 )
-def fsdp_strategy_refused(run: Run) -> Iterator[Finding]:
+def fsdp_strategy_refused(run: LintContext) -> Iterator[Finding]:
     """A sharding strategy that FSDP does not have."""
     for each in asked(run):
         if each.who == "trainer":
@@ -368,7 +368,7 @@ def _strategy(each: Asked) -> Iterator[Finding]:
     )
 
 
-def _options(run: Run, each: Asked) -> Iterator[Finding]:
+def _options(run: LintContext, each: Asked) -> Iterator[Finding]:
     said = words(each.on)
     known = _OF_TWO if each.version == 2 else _OPTIONS
     for word in said:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.fsdp import Asked, asked, is_true, words
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _KEYS: Final = (
     ("accelerate", "fsdp_config.fsdp_transformer_layer_cls_to_wrap"),
@@ -35,7 +35,7 @@ _KEYS: Final = (
         "huggingface/accelerate#2872",
     ),
 )
-def fsdp_class_with_a_blank(run: Run) -> Iterator[Finding]:
+def fsdp_class_with_a_blank(run: LintContext) -> Iterator[Finding]:
     """Classes to wrap are listed with a blank behind the comma, which stays part of the name."""
     for kind, key in _KEYS:
         for document in run.of(kind):
@@ -72,7 +72,7 @@ _POLICIES: Final = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
         ),
     ),
 )
-def fsdp_policy_refused(run: Run) -> Iterator[Finding]:
+def fsdp_policy_refused(run: LintContext) -> Iterator[Finding]:
     """A policy of wrapping that the Trainer does not have under that name."""
     is_old = run.runs("transformers<=5.6.2")
     if is_old is True:
@@ -114,7 +114,7 @@ def fsdp_policy_refused(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def fsdp_two_wrap_policies(run: Run) -> Iterator[Finding]:
+def fsdp_two_wrap_policies(run: LintContext) -> Iterator[Finding]:
     """Units are named by class and by size."""
     for each in asked(run):
         yield from _size_alone(run, each)
@@ -146,7 +146,7 @@ def fsdp_two_wrap_policies(run: Run) -> Iterator[Finding]:
             )
 
 
-def _size_alone(run: Run, each: Asked) -> Iterator[Finding]:
+def _size_alone(run: LintContext, each: Asked) -> Iterator[Finding]:
     """The size of a unit without the policy that goes by it, which is not the default any more."""
     size, policy = each.get("min_num_params"), each.get("auto_wrap_policy")
     if each.who != "trainer" or size is None or run.runs("transformers>=5.15") is not True:
@@ -232,7 +232,7 @@ each one's config.json."""
         "transformers 5.23.0 models/*/modeling_*.py: class names",
     ),
 )
-def fsdp_wrap_class_of_another_model(run: Run) -> Iterator[Finding]:
+def fsdp_wrap_class_of_another_model(run: LintContext) -> Iterator[Finding]:
     """The layers to wrap are of a class that the model does not have."""
     path, own = _model(run)
     for each in asked(run):
@@ -252,7 +252,7 @@ def fsdp_wrap_class_of_another_model(run: Run) -> Iterator[Finding]:
                 )
 
 
-def _model(run: Run) -> tuple[str, tuple[str, ...]]:
+def _model(run: LintContext) -> tuple[str, tuple[str, ...]]:
     """The model with its classes of layers; none where it is not known or is of several parts."""
     model = run.model
     if model is not None:
@@ -315,7 +315,7 @@ _BY_CLASS: Final = "write fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"
         ),
     ),
 )
-def fsdp_wraps_nothing(run: Run) -> Iterator[Finding]:
+def fsdp_wraps_nothing(run: LintContext) -> Iterator[Finding]:
     """The whole model is one unit, which is gathered whole."""
     others = list(asked(run))
     for each in others:
@@ -335,7 +335,7 @@ def fsdp_wraps_nothing(run: Run) -> Iterator[Finding]:
                 )
 
 
-def _is_old(run: Run) -> bool | None:
+def _is_old(run: LintContext) -> bool | None:
     """Whether the trainer wraps by the option auto_wrap only."""
     return run.runs("transformers<=5.6.2")
 
@@ -355,7 +355,7 @@ def _accelerate(each: Asked) -> Iterator[Finding]:
         yield _wraps_finding(policy, "no fsdp_min_num_params, which is then 0", _BY_CLASS)
 
 
-def _names_no_class(run: Run, each: Asked) -> bool:
+def _names_no_class(run: LintContext, each: Asked) -> bool:
     """FSDP2 by class, of which no name is told: accelerate takes the model's own from 1.14 on."""
     policy = each.get(_POLICY)
     if policy is None and each.who != "trainer":

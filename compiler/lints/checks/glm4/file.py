@@ -9,11 +9,11 @@ from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.conditions import is_checked, notes, severity
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _KIND: Final = "glm4"
 _TODAY: Final = "glm4/3f79b54.json"
@@ -38,7 +38,7 @@ _CLASSES: Final = {"training_args": "seq2seq_training_arguments", "peft_config":
         "zai-org/GLM-4#281, #501 (trainable parameters with those of the tower)",
     ),
 )
-def glm_4_file_refused(run: Run) -> Iterator[Finding]:
+def glm_4_file_refused(run: LintContext) -> Iterator[Finding]:
     """A configuration of GLM-4's scripts that its classes refuse, or that the run dies of."""
     for document in run.of(_KIND):
         if document.format == "shell":  # the line that starts the script is the target's file too
@@ -50,7 +50,7 @@ def glm_4_file_refused(run: Run) -> Iterator[Finding]:
         yield from _frozen(run, document)
 
 
-def _unknown(run: Run, document: Document) -> Iterator[Finding]:
+def _unknown(run: LintContext, document: Document) -> Iterator[Finding]:
     """Keys of a block; what stands at the top is told by key-outside-its-block."""
     for path, place in document.found.items():
         block, _, key = path.rpartition(".")
@@ -92,7 +92,7 @@ def _fields(stem: str) -> frozenset[str]:
     return frozenset(name for each in releases for name in class_schema(stem, each)["properties"])
 
 
-def _missing(run: Run, document: Document) -> Iterator[Finding]:
+def _missing(run: LintContext, document: Document) -> Iterator[Finding]:
     at = document.get("data_config") or next(iter(document.found.values()), None)
     is_today = is_checked(run, _COMBINED) and not _may_be_chatglm3(document)
     today = _NEEDED_TODAY if is_today else ()
@@ -159,7 +159,7 @@ def _may_be_chatglm3(document: Document) -> bool:
     return is_other and not {*_NEEDED_TODAY} & {*document.keys, *document.unknown}
 
 
-def _frozen(run: Run, document: Document) -> Iterator[Finding]:
+def _frozen(run: LintContext, document: Document) -> Iterator[Finding]:
     """What is frozen after the adapters are put in is frozen with those of the tower."""
     at, names = document.get("freezeV"), document.get("peft_config.target_modules")
     is_seen = run.model is not None and run.model.architecture.kind == "vision-language"

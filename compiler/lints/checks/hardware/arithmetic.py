@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.facts.capability import below, with_capability
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.schemas.hardware.profile import Device
@@ -47,7 +47,7 @@ _LEAST: Final = {"flash_attention_2": (8, 0), "flash_attention_3": (9, 0)}
     ),
     hardware=True,
 )
-def flash_attention_without_hardware(run: Run) -> Iterator[Finding]:
+def flash_attention_without_hardware(run: LintContext) -> Iterator[Finding]:
     """FlashAttention on devices that it has no kernels for."""
     yield from _xformers(run)
     found = _asked(run)
@@ -70,7 +70,7 @@ def flash_attention_without_hardware(run: Run) -> Iterator[Finding]:
     )
 
 
-def _xformers(run: Run) -> Iterator[Finding]:
+def _xformers(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner asks the device itself, and takes no xformers from Hopper on."""
     device = run.environment.weakest
     newest = (device.compute_capability or (0, 0)) if device is not None else (0, 0)
@@ -94,7 +94,7 @@ def _named(value: object) -> str | None:
     return None if found is None else f"flash_attention_{found[1] or 2}"
 
 
-def _asked(run: Run) -> tuple[str, Place] | None:
+def _asked(run: LintContext) -> tuple[str, Place] | None:
     for each in run.each("simpletuner", "attention_mechanism"):
         word = _named(each.value)
         if word in _LEAST:
@@ -132,7 +132,7 @@ def _first(at: Place) -> str:
     ),
     hardware=True,
 )
-def fp16_refused_by_deepspeed(run: Run) -> Iterator[Finding]:
+def fp16_refused_by_deepspeed(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's fp16 on devices for which it refuses it."""
     device = below(run, 7)
     enabled = run.effective("deepspeed", "fp16.enabled")
@@ -153,7 +153,7 @@ def fp16_refused_by_deepspeed(run: Run) -> Iterator[Finding]:
     )
 
 
-def _is_let_pass(run: Run, device: "Device") -> bool:
+def _is_let_pass(run: LintContext, device: "Device") -> bool:
     """Whether the variable is set that counts compute capability 6.x in: read from 0.13.2 on."""
     allowed = run.said("launch", "environment.DS_ALLOW_DEPRECATED_FP16")
     if allowed is None or str(allowed.value) != "1" or run.runs("deepspeed<0.13.2"):
@@ -186,7 +186,7 @@ _KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
     ),
     hardware=True,
 )
-def fp8_without_hardware(run: Run) -> Iterator[Finding]:
+def fp8_without_hardware(run: LintContext) -> Iterator[Finding]:
     """fp8 on devices whose tensor cores do not have it."""
     device = below(run, 8, 9)
     if device is None:
@@ -203,7 +203,7 @@ def fp8_without_hardware(run: Run) -> Iterator[Finding]:
                 )
 
 
-def _parsed(run: Run) -> Consequence | None:
+def _parsed(run: LintContext) -> Consequence | None:
     return None if run.runs("axolotl>=0.13") is False else "parse"
 
 
@@ -241,7 +241,7 @@ _SLOW: Final = (
     ),
     hardware=True,
 )
-def int8_without_hardware(run: Run) -> Iterator[Finding]:
+def int8_without_hardware(run: LintContext) -> Iterator[Finding]:
     """LLM.int8() on devices without int8 tensor cores."""
     found = run.observed("quantization.format")
     place, device = run.place(found), below(run, 7, 5)
@@ -260,14 +260,14 @@ def int8_without_hardware(run: Run) -> Iterator[Finding]:
     )
 
 
-def _has_one_product(run: Run) -> bool | None:
+def _has_one_product(run: LintContext) -> bool | None:
     """Whether bitsandbytes multiplies alike on every device; None where nothing tells."""
     if run.runs(_TRANSFORMERS) is True:
         return True
     return run.runs(_ONE_PRODUCT)
 
 
-def _is_in_fp16(run: Run) -> bool:
+def _is_in_fp16(run: LintContext) -> bool:
     if run.value("precision.compute") == "fp16":
         return True
     return any(where(each, "use_fp16") for each in run.of("llama-cookbook"))

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.capability import below, with_capability
 from tunec.compiler.lints.facts.quantization import processes
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 from tunec.schemas.torch_builds import BUILDS, INDEX, Build, builds_of
 
 _BLACKWELL: Final = (10, 0)
@@ -32,7 +32,7 @@ _CUDA: Final = "CUDA 12.8"
     ),
     hardware=True,
 )
-def device_newer_than_torch(run: Run) -> Iterator[Finding]:
+def device_newer_than_torch(run: LintContext) -> Iterator[Finding]:
     """A device that is newer than the torch which is to run on it."""
     device = run.environment.weakest
     documents = [each for each in run.documents if not each.is_view]
@@ -61,7 +61,7 @@ def device_newer_than_torch(run: Run) -> Iterator[Finding]:
     ),
     hardware=True,
 )
-def device_older_than_torch(run: Run) -> Iterator[Finding]:
+def device_older_than_torch(run: LintContext) -> Iterator[Finding]:
     """A device that the builds of the torch which is to run on it have no kernels for any more."""
     device = run.environment.weakest
     documents = [each for each in run.documents if not each.is_view]
@@ -123,7 +123,7 @@ def _older(capability: tuple[int, int]) -> str:
     ),
     hardware=True,
 )
-def unequal_devices(run: Run) -> Iterator[Finding]:
+def unequal_devices(run: LintContext) -> Iterator[Finding]:
     """Devices of different kinds in one data parallel run."""
     cluster, devices = run.environment.cluster, run.environment.devices
     world = processes(run)
@@ -152,7 +152,7 @@ def unequal_devices(run: Run) -> Iterator[Finding]:
     )
 
 
-def _most_alike(run: Run) -> int:
+def _most_alike(run: LintContext) -> int:
     """The largest number of devices of one kind."""
     cluster = run.environment.cluster
     if cluster is None:
@@ -174,7 +174,7 @@ def _most_alike(run: Run) -> int:
     ),
     hardware=True,
 )
-def vllm_without_hardware(run: Run) -> Iterator[Finding]:
+def vllm_without_hardware(run: LintContext) -> Iterator[Finding]:
     """vLLM on devices that it does not run on."""
     device = below(run, 7)
     if device is None:
@@ -212,7 +212,7 @@ _KEYS: Final = (
     ),
     hardware=True,
 )
-def compile_without_hardware(run: Run) -> Iterator[Finding]:
+def compile_without_hardware(run: LintContext) -> Iterator[Finding]:
     """torch.compile on devices that Triton has no code for."""
     device = below(run, 7)
     if device is None:

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.host import GIB, node_of, parameters, trains_all
 from tunec.compiler.lints.facts.zero import also, stage_of
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _BUFFER_SIZE: Final = "zero_optimization.offload_param.buffer_size"
 _DEVICE: Final = "zero_optimization.offload_param.device"
@@ -28,7 +28,7 @@ _KEPT: Final = "zero_optimization.stage3_param_persistence_threshold"
         "deepspeedai/DeepSpeed#3062",
     ),
 )
-def nvme_buffer_below_parameter(run: Run) -> Iterator[Finding]:
+def nvme_buffer_below_parameter(run: LintContext) -> Iterator[Finding]:
     """A parameter may not fit the buffers through which it goes to NVMe."""
     device, size, stage = (
         run.effective("deepspeed", key) for key in (_DEVICE, _BUFFER_SIZE, _STAGE)
@@ -102,7 +102,7 @@ _WIDTH: Final = 2
     ),
     hardware=True,
 )
-def nvme_buffers_fill_memory(run: Run) -> Iterator[Finding]:
+def nvme_buffers_fill_memory(run: LintContext) -> Iterator[Finding]:
     """Buffers on the way to NVMe take a large share of the RAM."""
     device = run.effective("deepspeed", f"{_FILL_BLOCK}.device")
     if device.value != "nvme" or stage_of(run).value != 3:
@@ -163,7 +163,7 @@ _WHY: Final = (
         ),
     ),
 )
-def nvme_optimizer_buffers_too_few(run: Run) -> Iterator[Finding]:
+def nvme_optimizer_buffers_too_few(run: LintContext) -> Iterator[Finding]:
     """Fewer buffers for the optimizer's states on NVMe than Adam has states."""
     device = run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.device")
     if device.value != "nvme" or stage_of(run).value != 3:
@@ -197,7 +197,7 @@ _BLOCKS: Final = ("offload_optimizer", "offload_param")
         ),
     ),
 )
-def nvme_settings_unused(run: Run) -> Iterator[Finding]:
+def nvme_settings_unused(run: LintContext) -> Iterator[Finding]:
     """NVMe is configured, and nothing goes there."""
     devices = [run.effective("deepspeed", f"zero_optimization.{name}.device") for name in _BLOCKS]
     if not run.of("deepspeed") or any(each.value == "nvme" for each in devices):
@@ -236,7 +236,7 @@ _PARAM: Final = 2
     ),
     hardware=True,
 )
-def offload_beyond_nvme(run: Run) -> Iterator[Finding]:
+def offload_beyond_nvme(run: LintContext) -> Iterator[Finding]:
     """What is offloaded does not fit the NVMe of a node."""
     blocks = {
         name: run.effective("deepspeed", f"zero_optimization.{name}.device")

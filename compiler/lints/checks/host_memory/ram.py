@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.host import (
     GIB,
@@ -16,7 +17,6 @@ from tunec.compiler.lints.facts.host import (
 from tunec.compiler.lints.facts.zero import also, stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _BYTES: Final[Mapping[str, int]] = {"bf16": 2, "fp16": 2, "fp32": 4}
 _HEEDED: Final = "accelerate<1.0"
@@ -47,7 +47,7 @@ _HEEDED: Final = "accelerate<1.0"
     ),
     hardware=True,
 )
-def every_process_loads_the_model(run: Run) -> Iterator[Finding]:
+def every_process_loads_the_model(run: LintContext) -> Iterator[Finding]:
     """Each process of a node loads the whole model into its RAM."""
     processes, place = processes_of(run), _why(run)
     if processes is None or place is None or processes < 2:
@@ -73,7 +73,7 @@ def every_process_loads_the_model(run: Run) -> Iterator[Finding]:
     )
 
 
-def _why(run: Run) -> Place | None:
+def _why(run: LintContext) -> Place | None:
     """The key because of which every process loads everything; None: they do not, or who knows."""
     if run.value("quantization.format", "none") != "none":
         return None
@@ -118,7 +118,7 @@ what a machine with such devices usually has, where only they are named."""
     ),
     hardware=True,
 )
-def offload_beyond_host_memory(run: Run) -> Iterator[Finding]:
+def offload_beyond_host_memory(run: LintContext) -> Iterator[Finding]:
     """What is offloaded does not fit the RAM of a node."""
     optimizer = run.effective("deepspeed", f"{_BLOCK}.device")
     param = run.effective("deepspeed", "zero_optimization.offload_param.device")
@@ -145,7 +145,7 @@ def _least_share(node: Node | None) -> float:
 
 
 def _finding(
-    run: Run,
+    run: LintContext,
     device: Effective,
     width: int,
     taken: float,
@@ -186,7 +186,7 @@ def _finding(
     )
 
 
-def _around(run: Run, granted: Place | None) -> tuple[str, ...]:
+def _around(run: LintContext, granted: Place | None) -> tuple[str, ...]:
     """What the RAM is taken to be, where only devices are named."""
     cluster = run.environment.cluster
     if cluster is None or granted is not None or not run.environment.is_host_assumed:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.keys.came import came_later
 from tunec.compiler.lints.facts.keys.former import former
@@ -24,7 +25,6 @@ from tunec.compiler.lints.kinds import OF_SCRIPTS, own_keys
 from tunec.compiler.lints.kinds import fields_of as class_fields
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _RENAMED: Final = {
     "max_seq_length": "max_length",
@@ -86,7 +86,7 @@ utils/schemas/validation.py `check_deprecated_unsloth_fields` (`value-refused`).
         ),
     ),
 )
-def field_of_another_release(run: Run) -> Iterator[Finding]:
+def field_of_another_release(run: LintContext) -> Iterator[Finding]:
     """A key of TRL, LLaMA-Factory, Axolotl or accelerate that the release which runs has not."""
     for kind in _KINDS:
         here = around(run, kind)
@@ -99,7 +99,7 @@ def field_of_another_release(run: Run) -> Iterator[Finding]:
                 yield from _of_the_model(run, document)
 
 
-def _of_document(run: Run, document: Document, here: tuple[str, ...]) -> Iterator[Finding]:
+def _of_document(run: LintContext, document: Document, here: tuple[str, ...]) -> Iterator[Finding]:
     kind = document.kind
     for path, place in document.found.items():
         is_off = place.value is None or place.value is False
@@ -115,7 +115,7 @@ def _of_document(run: Run, document: Document, here: tuple[str, ...]) -> Iterato
             yield _too_old(run, place, gone)
 
 
-def _too_new(run: Run, place: Place, came: str) -> Finding:
+def _too_new(run: LintContext, place: Place, came: str) -> Finding:
     """A key that came between the releases whose schemas are known, after the one that runs."""
     kind, path = place.document.kind, place.path
     consequence = of_unknown(run, place.document)
@@ -132,7 +132,7 @@ def _too_new(run: Run, place: Place, came: str) -> Finding:
     )
 
 
-def _too_old(run: Run, place: Place, gone: str) -> Finding:
+def _too_old(run: LintContext, place: Place, gone: str) -> Finding:
     """A key that went between the releases whose schemas are known, before the one that runs."""
     kind, path = place.document.kind, place.path
     found = _finding(run, kind, path, place, releases_of(kind)[:1])
@@ -140,7 +140,7 @@ def _too_old(run: Run, place: Place, gone: str) -> Finding:
     return replace(found, notes=(went, *found.notes[1:]))
 
 
-def _not_here(run: Run, place: Place) -> Iterator[Finding]:
+def _not_here(run: LintContext, place: Place) -> Iterator[Finding]:
     """A key that the class of the release does not have, if it is known whose it is."""
     kind, path = place.document.kind, place.path
     known = having(kind, path, releases_of(kind))
@@ -152,7 +152,7 @@ def _not_here(run: Run, place: Place) -> Iterator[Finding]:
         yield from _of_another_method(run, place)
 
 
-def _of_before(run: Run, place: Place, since: str, new: str | None) -> Iterator[Finding]:
+def _of_before(run: LintContext, place: Place, since: str, new: str | None) -> Iterator[Finding]:
     """A key of the classes that were before: a recipe of the handbook's own is read by those."""
     runs = run.runs(since)
     if runs or (runs is None and place.document.kind == "ppo"):
@@ -166,7 +166,7 @@ def _of_before(run: Run, place: Place, since: str, new: str | None) -> Iterator[
         )
 
 
-def _of_another_method(run: Run, place: Place) -> Iterator[Finding]:
+def _of_another_method(run: LintContext, place: Place) -> Iterator[Finding]:
     """A key that only the class of another method has: no class of this script takes it."""
     owners = [each for each in CLASSES if place.path in keys_ever(each)]
     if not owners or place.path in _SHARED:
@@ -181,7 +181,7 @@ def _of_another_method(run: Run, place: Place) -> Iterator[Finding]:
     )
 
 
-def _is_trls(run: Run, document: Document) -> bool:
+def _is_trls(run: LintContext, document: Document) -> bool:
     return document.format != "shell" or is_started_by_trl(run, document)
 
 
@@ -190,7 +190,7 @@ _SHARED: Final = frozenset({"reward_model_path", "sft_model_path", "missing_eos_
 _WITHOUT_TORCH: Final = "trl>=0.27"
 
 
-def _of_the_model(run: Run, document: Document) -> Iterator[Finding]:
+def _of_the_model(run: LintContext, document: Document) -> Iterator[Finding]:
     """`torch_dtype` of ModelConfig, which the scripts of TRL read from the same file."""
     at = document.get("torch_dtype")
     if at is None or document.is_view or not _is_trls(run, document):
@@ -220,7 +220,7 @@ def _is_of_another_script(document: Document) -> bool:
     return document.format == "shell" or not keys & of_trl
 
 
-def _is_of_trainer(run: Run, kind: str, path: str) -> bool:
+def _is_of_trainer(run: LintContext, kind: str, path: str) -> bool:
     """TRL's classes inherit the trainer's fields, which come and go with its releases.
 
     LLaMA-Factory's do too: `key-of-another-release` speaks of them where somebody names that.
@@ -231,7 +231,9 @@ def _is_of_trainer(run: Run, kind: str, path: str) -> bool:
     return any(path in fields_of("training_arguments", each) for each in ("4.40.2", "5.23.0"))
 
 
-def _finding(run: Run, kind: str, path: str, place: Place, known: tuple[str, ...]) -> Finding:
+def _finding(
+    run: LintContext, kind: str, path: str, place: Place, known: tuple[str, ...]
+) -> Finding:
     release = run.release(package_of(kind))
     new, consequence = _RENAMED.get(path), of_unknown(run, place.document)
     if new is not None and (

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.facts.launch.examples import starts_an_example
 from tunec.compiler.lints.kinds import fields_of, own_keys
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Schema, kinds_of, schemas
 from tunec.schemas.source import lines_of
 
@@ -32,7 +32,7 @@ _DASHED: Final = re.compile(
         "Python 3.11 argparse.py `ArgumentParser._get_option_tuples`",
     ),
 )
-def flag_with_another_dash(run: Run) -> Iterator[Finding]:
+def flag_with_another_dash(run: LintContext) -> Iterator[Finding]:
     """A flag of the trainer with one dash, or with a dash that no keyboard has."""
     trained = {each.name for each in run.of(*TRAINERS) if each.format == "shell"}
     for document in run.of("launch"):
@@ -78,7 +78,7 @@ _SWITCHES: Final = frozenset({"debug"})
         "Python 3.11 argparse.py `ArgumentParser._match_argument`: expected one argument",
     ),
 )
-def flag_without_value(run: Run) -> Iterator[Finding]:
+def flag_without_value(run: LintContext) -> Iterator[Finding]:
     """A flag of the trainer's arguments that asks for a value, and stands alone."""
     for document in run.of(*TRAINERS):
         if document.format != "shell" or document.is_view:
@@ -107,7 +107,7 @@ def _asks(field: Schema | None) -> bool:
     return bool(kinds) and "boolean" not in kinds
 
 
-def _is_switch(run: Run, document: Document, path: str) -> bool:
+def _is_switch(run: LintContext, document: Document, path: str) -> bool:
     """Whether the script may take the flag for itself, and without a word."""
     if starts_an_example(run, document) and document.get("deepspeed_config") is None:
         return path in _SWITCHES

@@ -8,6 +8,7 @@ from typing import Any, Final
 from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.keys.known import (
     BF16_SCALING,
@@ -30,7 +31,6 @@ from tunec.compiler.lints.facts.keys.tools import (
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults
 
 _LIKE: Final = 0.88
@@ -51,7 +51,7 @@ _LIKE: Final = 0.88
         ),
     ),
 )
-def misspelt_key(run: Run) -> Iterator[Finding]:
+def misspelt_key(run: LintContext) -> Iterator[Finding]:
     """A key that is nearly one of the tool's."""
     for kind in (*TOOLS, *CLASSES):
         here = around(run, kind)
@@ -92,7 +92,7 @@ def is_near(name: str, keys: frozenset[str]) -> bool:
     return _near(name, keys) is not None
 
 
-def _finding(run: Run, place: Place, near: str) -> Finding:
+def _finding(run: LintContext, place: Place, near: str) -> Finding:
     consequence = of_unknown(run, place.document)
     silent, is_free = consequence == "silent", near not in place.document.found
     return Finding(
@@ -125,7 +125,7 @@ _OF_ENGINES: Final = ("msamp",)
         "transformers 4.40.2 to 5.23.0 hf_argparser.py `HfArgumentParser.parse_dict`",
     ),
 )
-def unknown_key(run: Run) -> Iterator[Finding]:
+def unknown_key(run: LintContext) -> Iterator[Finding]:
     """A key that its reader does not know."""
     for document in run.of("deepspeed"):
         if is_whole(document):
@@ -138,7 +138,7 @@ def unknown_key(run: Run) -> Iterator[Finding]:
                 yield _near_miss(place, near)
 
 
-def _is_told_elsewhere(run: Run, fault: Fault) -> bool:
+def _is_told_elsewhere(run: LintContext, fault: Fault) -> bool:
     name = fault.path.rpartition(".")[2]
     return (
         fault.path in (*BF16_SCALING, *_OF_ENGINES)
@@ -149,7 +149,7 @@ def _is_told_elsewhere(run: Run, fault: Fault) -> bool:
     )
 
 
-def _in_deepspeed(run: Run, fault: Fault) -> Finding:
+def _in_deepspeed(run: LintContext, fault: Fault) -> Finding:
     holder, _, name = fault.path.rpartition(".")
     near = nearest(name, known_at(fault.schema))
     where = f" in {holder}" if holder else ""
@@ -190,7 +190,7 @@ def _near_miss(place: Place, near: str) -> Finding:
         "deepspeedai/DeepSpeed#2721",
     ),
 )
-def misplaced_key(run: Run) -> Iterator[Finding]:
+def misplaced_key(run: LintContext) -> Iterator[Finding]:
     """A key of DeepSpeed at another level than the one where it is looked up."""
     for document in run.of("deepspeed"):
         if not is_whole(document):
@@ -225,7 +225,7 @@ _COMMITS: Final = ("da2fe37", "f6ee34e", "3f79b54")
         ),
     ),
 )
-def key_outside_its_block(run: Run) -> Iterator[Finding]:
+def key_outside_its_block(run: LintContext) -> Iterator[Finding]:
     """A key at the top of GLM-4's file that belongs into its training arguments."""
     for document in run.of("glm4"):
         if document.is_view or document.get("data_config") is None:
@@ -269,7 +269,7 @@ def _arguments() -> frozenset[str]:
         "FlagOpen/FlagEmbedding#1487, ielab/llm-rankers#2",
     ),
 )
-def loss_scale_under_bf16(run: Run) -> Iterator[Finding]:
+def loss_scale_under_bf16(run: LintContext) -> Iterator[Finding]:
     """Keys of fp16's loss scaling in the block bf16."""
     for document in run.of("deepspeed"):
         for fault in faults(run, document):
@@ -300,7 +300,7 @@ _BLOCKS: Final = ("amp", "progressive_layer_drop")
         ),
     ),
 )
-def block_without_its_switch(run: Run) -> Iterator[Finding]:
+def block_without_its_switch(run: LintContext) -> Iterator[Finding]:
     """A block of ds_config.json that is looked into, and does not say whether it is turned on."""
     for document in run.of("deepspeed"):
         for name in _BLOCKS:

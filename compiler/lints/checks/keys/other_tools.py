@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.keys.tools import TOOLS, keys_ever, of_unknown
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _CONCEPTS: Final[tuple[Mapping[str, str], ...]] = (
     {
@@ -93,7 +93,7 @@ _IN_FILES: Final = frozenset(
         f"the keys of {len(TOOLS)} tools: schemas/json/axolotl, llamafactory, huggingface",
     ),
 )
-def key_of_another_tool(run: Run) -> Iterator[Finding]:
+def key_of_another_tool(run: LintContext) -> Iterator[Finding]:
     """A key that belongs to another tool's dialect."""
     for document in run.of("axolotl", "llamafactory"):
         for path, place in document.found.items():
@@ -104,7 +104,7 @@ def key_of_another_tool(run: Run) -> Iterator[Finding]:
             yield from _engine(run, document)
 
 
-def foreign(run: Run, document: Document, path: str, place: Place) -> Iterator[Finding]:
+def foreign(run: LintContext, document: Document, path: str, place: Place) -> Iterator[Finding]:
     """A key by which another tool says what this one has a key for, too."""
     kind = document.kind
     for row in _CONCEPTS:
@@ -120,7 +120,7 @@ def foreign(run: Run, document: Document, path: str, place: Place) -> Iterator[F
         yield _finding(run, place, "accelerate", (None, None))
 
 
-def _engine(run: Run, document: Document) -> Iterator[Finding]:
+def _engine(run: LintContext, document: Document) -> Iterator[Finding]:
     files = () if document.format == "shell" else _IN_FILES
     for path in (*_ONLY_DEEPSPEED, *_ONLY_ACCELERATE, *files):
         place = document.get(path)
@@ -129,7 +129,9 @@ def _engine(run: Run, document: Document) -> Iterator[Finding]:
             yield _finding(run, place, owner, (None, None))
 
 
-def _finding(run: Run, place: Place, owner: str, names: tuple[str | None, str | None]) -> Finding:
+def _finding(
+    run: LintContext, place: Place, owner: str, names: tuple[str | None, str | None]
+) -> Finding:
     rename, mine = names
     kind = place.document.kind if place.document.kind in TOOLS else "hf"
     consequence = of_unknown(run, place.document)
@@ -184,7 +186,7 @@ _ENDINGS: Final = (".yaml", ".yml")
         ),
     ),
 )
-def file_of_another_format(run: Run) -> Iterator[Finding]:
+def file_of_another_format(run: LintContext) -> Iterator[Finding]:
     """A file in YAML where the reader asks for JSON."""
     for kind, key, consequence in _KEYS:
         for document in run.of(kind):
@@ -208,7 +210,7 @@ def _names_yaml(at: Place) -> bool:
     return isinstance(at.value, str) and at.value.lower().endswith(_ENDINGS)
 
 
-def _text(run: Run, name: str) -> str | None:
+def _text(run: LintContext, name: str) -> str | None:
     """The text of the file that is named so, where it was read."""
     files: tuple[Document, ...] = tuple(each for each in run.documents if not each.is_view)
     read = [(each.name, each.text) for each in files]

@@ -7,12 +7,12 @@ from packaging.version import Version
 
 from tunec.compiler.consumers.schemas import known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.effective import releases_around
 from tunec.compiler.lints.facts.keys.known import fields_of, is_whole, known_in_other_releases
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import faults
 
 _RENAMED: Final = {
@@ -70,7 +70,7 @@ hparams/training_args.py."""
         "deepspeed 0.14.5 to 0.19.8: keys by release",
     ),
 )
-def key_of_another_release(run: Run) -> Iterator[Finding]:
+def key_of_another_release(run: LintContext) -> Iterator[Finding]:
     """A key that the release which runs does not have, though another has."""
     beside = ("llamafactory",) if run.release("transformers").is_named else ()
     for document in run.of("hf", *TRL, *beside):
@@ -100,7 +100,7 @@ def key_of_another_release(run: Run) -> Iterator[Finding]:
                 )
 
 
-def _not_yet(run: Run, document: Document) -> Iterator[Finding]:
+def _not_yet(run: LintContext, document: Document) -> Iterator[Finding]:
     """Keys that came after a release which somebody names, older than those that were read."""
     if run.runs("deepspeed<0.10") is True:
         for key in _SINCE_0_10:
@@ -115,7 +115,7 @@ def _not_yet(run: Run, document: Document) -> Iterator[Finding]:
                 )
 
 
-def _refused_later(run: Run, document: Document) -> Iterator[Finding]:
+def _refused_later(run: LintContext, document: Document) -> Iterator[Finding]:
     """Keys that the release which is taken to run has, and that newer ones refuse by name."""
     release = run.release("deepspeed")
     if release.is_named or str(release.version) >= "0.19":
@@ -136,7 +136,7 @@ def _refused_later(run: Run, document: Document) -> Iterator[Finding]:
             )
 
 
-def _gone_later(run: Run, document: Document) -> Iterator[Finding]:
+def _gone_later(run: LintContext, document: Document) -> Iterator[Finding]:
     """Fields of the release that is taken to run, which the newest one has not: told together."""
     release = run.release("transformers")
     if release.is_named or document.is_partial or document.is_compiled:
@@ -160,7 +160,7 @@ def _gone_later(run: Run, document: Document) -> Iterator[Finding]:
         )
 
 
-def _field(run: Run, document: Document, path: str, place: Place) -> Iterator[Finding]:
+def _field(run: LintContext, document: Document, path: str, place: Place) -> Iterator[Finding]:
     del document
     known = known_in_other_releases(run, "hf", path)
     if path in _GONE and run.runs("transformers<4.35") is not True:
@@ -176,7 +176,7 @@ def _field(run: Run, document: Document, path: str, place: Place) -> Iterator[Fi
 
 
 def _finding(
-    run: Run,
+    run: LintContext,
     package: str,
     path: str,
     place: Place,
@@ -223,7 +223,7 @@ _NEW: Final = {
         ),
     ),
 )
-def deprecated_key(run: Run) -> Iterator[Finding]:
+def deprecated_key(run: LintContext) -> Iterator[Finding]:
     """A key that DeepSpeed still reads, as another one."""
     for document in run.of("deepspeed"):
         for old, new in _NEW.items():

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, TRL, Document
 from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.facts.keys.known import fields_of, kind_behind
 from tunec.compiler.lints.facts.keys.read_late import read_late
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of
 
 _WORDS: Final = {"true": True, "false": False}
@@ -70,7 +70,7 @@ _OPTIONS: Final = tuple(
         "peft 0.21.2, run: LoraConfig(use_rslora='false') scales by the root of the rank",
     ),
 )
-def boolean_as_text(run: Run) -> Iterator[Finding]:
+def boolean_as_text(run: LintContext) -> Iterator[Finding]:
     """A yes or no that is text, and so always yes."""
     for document in run.of("simpletuner-data"):
         for path, at in document.found.items():
@@ -169,7 +169,7 @@ def number_of(text: str) -> int | float | None:
         "hiyouga/LlamaFactory#1116, FlyMyAI/flymyai-lora-trainer#40",
     ),
 )
-def number_as_text(run: Run) -> Iterator[Finding]:
+def number_as_text(run: LintContext) -> Iterator[Finding]:
     """A number that is text: in quotes, or of a form that YAML 1.1 does not read as one."""
     yield from _stage(run)
     for document in run.of("llamafactory"):
@@ -207,7 +207,7 @@ _OWN: Final[Mapping[str, Consequence]] = {
 compared: peft's LoraConfig, model_utils/quantization.py, data/processor, data/loader.py."""
 
 
-def _in_llamafactory(run: Run, document: Document) -> Iterator[Finding]:
+def _in_llamafactory(run: LintContext, document: Document) -> Iterator[Finding]:
     """Fields of the trainer, which is given them as they are read, and some of its own."""
     for path, consequence in _OWN.items():
         at = document.get(path)
@@ -235,7 +235,7 @@ def _in_llamafactory(run: Run, document: Document) -> Iterator[Finding]:
         )
 
 
-def _stage(run: Run) -> Iterator[Finding]:
+def _stage(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's block reads the digits; the trainer compares the stage that is written with 3."""
     is_old, is_plain = run.runs("deepspeed<0.15"), run.deepspeed_reader == "plain"
     for document in run.of("deepspeed"):
@@ -269,7 +269,7 @@ def _bare(document: Document) -> Iterator[Finding]:
             yield _number_finding(place, path, text, number_of(text) or 0)
 
 
-def _number_is_read(run: Run, document: Document, fault: Fault) -> bool:
+def _number_is_read(run: LintContext, document: Document, fault: Fault) -> bool:
     """Whether DeepSpeed's block reads the text as a number: an integer's digits, by pydantic."""
     if document.kind != "deepspeed":
         return False
@@ -319,7 +319,7 @@ _KEYS: Final = ("eval_strategy", "evaluation_strategy", "save_strategy", "loggin
         "YAML 1.1 type repository, bool (yaml.org/type/bool.html)",
     ),
 )
-def no_read_as_false(run: Run) -> Iterator[Finding]:
+def no_read_as_false(run: LintContext) -> Iterator[Finding]:
     """`no` without quotes, which YAML 1.1 reads as false."""
     for document in run.of("hf", *TRL, "llamafactory", "axolotl"):
         if document.is_view:

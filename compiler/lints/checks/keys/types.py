@@ -8,14 +8,14 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import joined, shown
 from tunec.compiler.lints.checks.keys.texts import WORDS, number_of
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.facts.keys.beyond_the_schema import beyond_the_schema
 from tunec.compiler.lints.facts.keys.known import is_whole
 from tunec.compiler.lints.facts.keys.read_late import read_late
-from tunec.compiler.lints.folded import MAPPINGS
+from tunec.compiler.lints.inline_json import MAPPINGS
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of, schemas
 
 _WORDS = {
@@ -91,7 +91,7 @@ _SCALE: Final = "fp16.loss_scale"
         ),
     ),
 )
-def value_of_another_type(run: Run) -> Iterator[Finding]:
+def value_of_another_type(run: LintContext) -> Iterator[Finding]:
     """A value of a type that its reader does not take."""
     yield from _words_for_a_file(run)
     yield from beyond_the_schema(run)
@@ -107,7 +107,7 @@ def value_of_another_type(run: Run) -> Iterator[Finding]:
                 yield _value_finding(run, document, fault)
 
 
-def _words_for_a_file(run: Run) -> Iterator[Finding]:
+def _words_for_a_file(run: LintContext) -> Iterator[Finding]:
     """`deepspeed: "8"`: the trainer looks for a file, and then reads the text as JSON."""
     for place in run.each("trainer", "deepspeed"):
         word = place.value if isinstance(place.value, str) else ""
@@ -168,7 +168,7 @@ def _refuses_null(fault: Fault) -> bool:
     return (fault.is_checked and not is_open) or is_block
 
 
-def _consequence(run: Run, document: Document, fault: Fault) -> Consequence:
+def _consequence(run: LintContext, document: Document, fault: Fault) -> Consequence:
     """Python counts true as 1, takes any value for a truth, and reads `aio` for NVMe only."""
     value, kinds = fault.place.value, set(kinds_of(fault.schema))
     if _is_old_zero(document, fault):
@@ -201,7 +201,7 @@ def _is_countable(path: str, value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _is_cut(run: Run, fault: Fault) -> bool:
+def _is_cut(run: LintContext, fault: Fault) -> bool:
     """What deepspeed 0.14 makes of a value, whose blocks are of pydantic 1.
 
     A fraction for a whole number loses it, and a number or truth value for a text becomes one.
@@ -215,7 +215,7 @@ def _is_cut(run: Run, fault: Fault) -> bool:
     return is_number and fault.is_checked and run.runs("deepspeed<0.15") is True
 
 
-def _is_on_nvme(run: Run) -> bool:
+def _is_on_nvme(run: LintContext) -> bool:
     blocks = ("offload_optimizer", "offload_param")
     found = (run.effective("deepspeed", f"zero_optimization.{name}.device") for name in blocks)
     return any(each.value == "nvme" for each in found)
@@ -252,7 +252,7 @@ def _is_refused_flag(fault: Fault) -> bool:
     return is_plain and (is_text or is_share) and not kinds & {"string", "array", "object"}
 
 
-def _value_finding(run: Run, document: Document, fault: Fault) -> Finding:
+def _value_finding(run: LintContext, document: Document, fault: Fault) -> Finding:
     value, kinds = fault.place.value, kinds_of(fault.schema)
     wanted = joined(_WORDS[kind] for kind in kinds if kind != "null")
     is_whole = isinstance(value, float) and isfinite(value) and "integer" in kinds
@@ -281,7 +281,7 @@ def _value_finding(run: Run, document: Document, fault: Fault) -> Finding:
         ),
     ),
 )
-def json_text_refused(run: Run) -> Iterator[Finding]:
+def json_text_refused(run: LintContext) -> Iterator[Finding]:
     """A mapping that is given as text is no JSON."""
     for document in run.of("trainer"):
         for key in (*MAPPINGS, "deepspeed"):
@@ -334,7 +334,7 @@ def _as_json(text: str) -> str:
         ),
     ),
 )
-def required_field_missing(run: Run) -> Iterator[Finding]:
+def required_field_missing(run: LintContext) -> Iterator[Finding]:
     """A field that a class of this release cannot do without."""
     every = [each for each in run.of("trainer") if not each.is_view]
     if any(each.unknown & {"flags", "output_dir"} for each in every):
@@ -350,7 +350,7 @@ def required_field_missing(run: Run) -> Iterator[Finding]:
                 yield _required_finding(run, document, name, package)
 
 
-def _required_finding(run: Run, document: Document, name: str, package: str) -> Finding:
+def _required_finding(run: LintContext, document: Document, name: str, package: str) -> Finding:
     is_shell = document.format == "shell"
     return Finding(
         f"{run.release(package)} does without no `{name}`, and none is given",

@@ -10,6 +10,7 @@ from tunec.compiler.consumers.schemas import class_schema, known_releases
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
 from tunec.compiler.lints.checks.keys.texts import number_of
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, TRL, Document
 from tunec.compiler.lints.effective import (
     AUTO_OF_DEEPSPEED,
@@ -21,7 +22,6 @@ from tunec.compiler.lints.effective import (
 from tunec.compiler.lints.facts.keys.known import is_whole
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Fault, faults, is_in_range, kinds_of, paths_of, schemas
 
 _KINDS: Final = ("hf", *TRL, "llamafactory")
@@ -41,7 +41,7 @@ _KINDS: Final = ("hf", *TRL, "llamafactory")
         "transformers 5.23.0 trainer_utils.py, training_args.py: enumerations",
     ),
 )
-def value_out_of_range(run: Run) -> Iterator[Finding]:
+def value_out_of_range(run: LintContext) -> Iterator[Finding]:
     """A value that is none of the words, or outside the range, that its reader takes."""
     for document in run.of("deepspeed", *_KINDS, "peft"):
         if not is_whole(document):
@@ -94,7 +94,7 @@ def _is_taken(fault: Fault) -> bool:
     return is_pissa or value.lower() in ("gaussian", "olora")
 
 
-def _elsewhere(run: Run, document: Document, fault: Fault) -> tuple[str, ...]:
+def _elsewhere(run: LintContext, document: Document, fault: Fault) -> tuple[str, ...]:
     """Where nobody names the release: the known ones that take the value, oldest first."""
     stem, package = next(iter(CLASSES.get(document.kind, ())), ("", ""))
     if not stem or run.release(package).is_named:
@@ -172,7 +172,7 @@ _COUNTS: Final = (
         "Roblox/FAI-RL#72",
     ),
 )
-def auto_in_plain_deepspeed(run: Run) -> Iterator[Finding]:
+def auto_in_plain_deepspeed(run: LintContext) -> Iterator[Finding]:
     """`auto` in a file that DeepSpeed reads itself."""
     if run.deepspeed_reader == "trainer":
         return
@@ -192,7 +192,7 @@ def _plain_is_auto(path: str, value: Any) -> bool:
     return bool(value == "auto") and not path.startswith(AUTO_OF_DEEPSPEED)
 
 
-def _one(run: Run, path: str, place: Place) -> Finding:
+def _one(run: LintContext, path: str, place: Place) -> Finding:
     default = default_of(run, "deepspeed", path)
     drops = "." in path and not path.startswith(("optimizer.", "scheduler."))
     value = f"{default.value}" if default.known else "its default"
@@ -278,7 +278,7 @@ _OWN: Final = (*AUTO_OF_DEEPSPEED, "data_types.keep_in_fp32_modules")
         ),
     ),
 )
-def auto_never_filled(run: Run) -> Iterator[Finding]:
+def auto_never_filled(run: LintContext) -> Iterator[Finding]:
     """`auto` at a key that no trainer fills in."""
     if run.deepspeed_reader != "trainer":
         return
@@ -305,13 +305,13 @@ def _never_is_auto(_: str, value: Any) -> bool:
     return bool(value == "auto")
 
 
-def _is_unknown(run: Run, document: Document, path: str) -> bool:
+def _is_unknown(run: LintContext, document: Document, path: str) -> bool:
     """Whether it is, or lies under, a key that DeepSpeed does not know: another rule tells that."""
     unknown = (each.path for each in faults(run, document) if each.what == "unknown")
     return any(path == each or path.startswith(f"{each}.") for each in unknown)
 
 
-def _is_read(run: Run, document: Document, path: str) -> bool:
+def _is_read(run: LintContext, document: Document, path: str) -> bool:
     """Whether DeepSpeed has such a key; what an optimizer is given is read by its class."""
     return path.startswith(_HANDED_ON) or any(
         path in paths_of(each) for each in schemas(run, document)
@@ -329,7 +329,7 @@ def _defaulted(path: str, place: Place) -> Finding:
     )
 
 
-def _never_finding(run: Run, path: str, place: Place) -> Finding:
+def _never_finding(run: LintContext, path: str, place: Place) -> Finding:
     default = default_of(run, "deepspeed", path)
     drops = path.startswith(_BLOCKS)
     is_truth = "." not in path and isinstance(default.value, bool)
@@ -372,7 +372,7 @@ _KEYS: Final[tuple[tuple[str, str, Consequence, str], ...]] = (
         ),
     ),
 )
-def divided_by_zero(run: Run) -> Iterator[Finding]:
+def divided_by_zero(run: LintContext) -> Iterator[Finding]:
     """A number of steps that is 0, and that a count of steps is divided by."""
     for kind, key, consequence, when in _KEYS:
         for place in run.each(kind, key):

@@ -5,9 +5,9 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Edit, Fix, Label
 from tunec.compiler.frontend.shell_launch import STARTERS
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -22,7 +22,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def accelerate_file_not_read(run: Run) -> Iterator[Finding]:
+def accelerate_file_not_read(run: LintContext) -> Iterator[Finding]:
     """An accelerate file beside a command that does not read it."""
     commands = [e for e in launches(run) if e.value("launcher") not in (*STARTERS, "trl")]
     if not commands or any(e.value("launcher") == "accelerate" for e in commands):
@@ -82,7 +82,7 @@ deepspeed_fields_from_accelerate_config)."""
         "huggingface/accelerate#941, yuvalkirstain/PickScore#2",
     ),
 )
-def keys_beside_deepspeed_file(run: Run) -> Iterator[Finding]:
+def keys_beside_deepspeed_file(run: LintContext) -> Iterator[Finding]:
     """An accelerate file names a DeepSpeed file and says what only that file may."""
     for document in run.of("accelerate", "launch"):
         is_flags = document.kind == "launch"
@@ -119,7 +119,7 @@ def keys_beside_deepspeed_file(run: Run) -> Iterator[Finding]:
     consumers=("accelerate",),
     sources=("accelerate 0.30.1 to 1.15.0 commands/accelerate_cli.py `main`: sub-commands",),
 )
-def launch_left_out(run: Run) -> Iterator[Finding]:
+def launch_left_out(run: LintContext) -> Iterator[Finding]:
     """accelerate is given its launcher's flags, and not told to launch."""
     for document in launches(run, "accelerate"):
         at = document.get("launcher")

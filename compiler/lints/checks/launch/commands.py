@@ -8,11 +8,11 @@ from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.nodes import Node, place
 from tunec.compiler.frontend.shell_words import Command, Word
 from tunec.compiler.lints.checks.launch.launcher_values import has_word_for_script
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.lines import at_offset, scripts, told
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w*")
         ),
     ),
 )
-def assignment_with_blanks(run: Run) -> Iterator[Finding]:
+def assignment_with_blanks(run: LintContext) -> Iterator[Finding]:
     """A shell script sets a variable as other languages do, with blanks around the sign."""
     for document in scripts(run):
         for command in told(document):
@@ -97,7 +97,7 @@ _PATTERN: Final = re.compile(r"(--?[\w-]+\s*\|\s*)+--?[\w-]+\s*\)")
         "shufangxun/LLaVA-MoD#16: arguments are not used by the HfArgumentParser: ['\\r']",
     ),
 )
-def command_cut_short(run: Run) -> Iterator[Finding]:
+def command_cut_short(run: LintContext) -> Iterator[Finding]:
     """A command of several lines that the shell takes for several commands."""
     for document in scripts(run):
         if _RETURN in document.text:
@@ -181,7 +181,7 @@ _FLAGS: Final = ("-m", "--module")
         ),
     ),
 )
-def file_for_a_module(run: Run) -> Iterator[Finding]:
+def file_for_a_module(run: LintContext) -> Iterator[Finding]:
     """The path of a file behind -m, which takes the name of a module."""
     for document in scripts(run):
         for command in told(document):
@@ -230,7 +230,7 @@ _LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
         "deepspeedai/DeepSpeedExamples#575, hiyouga/LlamaFactory#2294",
     ),
 )
-def word_taken_for_script(run: Run) -> Iterator[Finding]:
+def word_taken_for_script(run: LintContext) -> Iterator[Finding]:
     """A launcher takes a word that stands before the script for the script."""
     for document in launches(run, *_LAUNCHERS):
         script = document.get("script")

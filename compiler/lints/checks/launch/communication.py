@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import launches, variable
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _FAST: Final = ("nvlink", "nvswitch")
 _PEER: Final = {"NCCL_P2P_DISABLE": ("1",), "NCCL_P2P_LEVEL": ("loc", "0")}
@@ -32,7 +32,7 @@ _FABRIC: Final = {"NCCL_IB_DISABLE": ("1",), "NCCL_NET": ("socket",)}
     ),
     hardware=True,
 )
-def fast_link_turned_off(run: Run) -> Iterator[Finding]:
+def fast_link_turned_off(run: LintContext) -> Iterator[Finding]:
     """NCCL is kept from the fastest link that the hardware has."""
     cluster = run.environment.cluster
     if cluster is None or cluster.device_count < 2:
@@ -90,7 +90,7 @@ def _fast_finding(place: Place, what: str) -> Finding:
     ),
     hardware=True,
 )
-def gloo_between_devices(run: Run) -> Iterator[Finding]:
+def gloo_between_devices(run: LintContext) -> Iterator[Finding]:
     """Processes with devices of their own talk by gloo, over host memory."""
     devices, world = run.environment.devices, run.value("parallel.world")
     if run.said("trainer", "use_cpu", "no_cuda") is not None or world == 1:
@@ -138,7 +138,7 @@ _NO: Final = ("", "false", "no", "off", "n", "f")
         "NCCL 2.21 user guide, Environment Variables: values accepted are 0 and 1",
     ),
 )
-def number_variable_in_words(run: Run) -> Iterator[Finding]:
+def number_variable_in_words(run: LintContext) -> Iterator[Finding]:
     """A variable of NCCL that is read as a number, and given as a word."""
     seen = set[str]()
     for document in launches(run):
@@ -181,7 +181,7 @@ _WHY: Final = (
     ),
     hardware=True,
 )
-def peer_access_on_rtx_40(run: Run) -> Iterator[Finding]:
+def peer_access_on_rtx_40(run: LintContext) -> Iterator[Finding]:
     """RTX 40 cards without the switches that old drivers need."""
     devices = run.environment.devices.values()
     card = next((each for each in devices if "RTX 40" in each.title), None)

@@ -6,6 +6,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.checks.launch.slurm import given_to
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.hosts import hostfiles
 from tunec.compiler.lints.facts.launch.scripts import (
@@ -19,7 +20,6 @@ from tunec.compiler.lints.facts.launch.scripts import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _SLOTS: Final = re.compile(r"\d+(,\d+)*")
 _NUMBERS: Final = re.compile(r"[\d,\s-]+")
@@ -45,7 +45,7 @@ _NUMBERS: Final = re.compile(r"[\d,\s-]+")
     ),
     hardware=True,
 )
-def device_filter_refused(run: Run) -> Iterator[Finding]:
+def device_filter_refused(run: LintContext) -> Iterator[Finding]:
     """--include or --exclude of the deepspeed launcher in a form that it does not read."""
     for document in launches(run, "deepspeed"):
         if run.runs("deepspeed<0.15") is True:
@@ -98,7 +98,7 @@ def _why(text: str, hostfile: Place | None) -> tuple[str, bool] | None:
     return None
 
 
-def _beyond(run: Run, place: Place) -> Iterator[Finding]:
+def _beyond(run: LintContext, place: Place) -> Iterator[Finding]:
     """A host or a device that the hostfile does not name."""
     files = tuple(hostfiles(run))
     if len(files) != 1 or any(each.slots is None for each in files[0][1]):
@@ -126,7 +126,7 @@ def _beyond(run: Run, place: Place) -> Iterator[Finding]:
             )
 
 
-def _beyond_node(run: Run, document: Document, place: Place) -> Iterator[Finding]:
+def _beyond_node(run: LintContext, document: Document, place: Place) -> Iterator[Finding]:
     """A device that the one node does not have, or that Slurm does not give the job."""
     batch, cluster = batch_of(run, document), run.environment.cluster
     given = None if batch is None else given_to(batch)
@@ -173,7 +173,7 @@ def _filter_finding(place: Place, why: str, is_open: bool) -> Finding:
     ),
     hardware=True,
 )
-def device_order_unset(run: Run) -> Iterator[Finding]:
+def device_order_unset(run: LintContext) -> Iterator[Finding]:
     """Devices are chosen by number where CUDA's numbers are not nvidia-smi's."""
     if not _is_mixed(run):
         return
@@ -191,7 +191,7 @@ def device_order_unset(run: Run) -> Iterator[Finding]:
                 yield _order_finding(run, place)
 
 
-def _is_mixed(run: Run) -> bool:
+def _is_mixed(run: LintContext) -> bool:
     cluster = run.environment.cluster
     return cluster is not None and any(
         len({group.device for group in node.accelerators}) > 1 for node in cluster.nodes
@@ -203,7 +203,7 @@ def _by_number(place: Place | None) -> bool:
     return names is not None and all(each.isdigit() for each in names)
 
 
-def _order_finding(run: Run, place: Place) -> Finding:
+def _order_finding(run: LintContext, place: Place) -> Finding:
     titles = " and ".join(each.title for each in run.environment.devices.values())
     return Finding(
         "devices are chosen by number without CUDA_DEVICE_ORDER=PCI_BUS_ID",
@@ -233,7 +233,7 @@ def _order_finding(run: Run, place: Place) -> Finding:
     ),
     hardware=True,
 )
-def devices_left_idle(run: Run) -> Iterator[Finding]:
+def devices_left_idle(run: LintContext) -> Iterator[Finding]:
     """Devices are given or made visible for which no process is started."""
     for document in launches(run, "torchrun", "accelerate"):
         yield from _of_visible(document)
@@ -280,7 +280,7 @@ def _of_visible(document: Document) -> Iterator[Finding]:
         yield _devices_finding(started, (len(names), visible), str(document.value("launcher")))
 
 
-def _of_accelerate(run: Run, document: Document) -> Iterator[Finding]:
+def _of_accelerate(run: LintContext, document: Document) -> Iterator[Finding]:
     """`--num_processes` counts those of all machines, and is given as those of one."""
     started, batch = per_node(document), batch_of(run, document)
     given = given_to(batch) if batch is not None else None
@@ -305,7 +305,7 @@ def _devices_finding(
     )
 
 
-def _of_hardware(run: Run, document: Document) -> Iterator[Finding]:
+def _of_hardware(run: LintContext, document: Document) -> Iterator[Finding]:
     """A number of processes that is left out, on a machine with several devices."""
     cluster, launcher = run.environment.cluster, document.get("launcher")
     have = min(node.device_count for node in cluster.nodes) if cluster else 1

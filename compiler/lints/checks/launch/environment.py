@@ -7,6 +7,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.frontend.shell_words import Command, Word
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.hosts import hostfiles
 from tunec.compiler.lints.facts.launch.lines import (
@@ -21,7 +22,6 @@ from tunec.compiler.lints.facts.launch.scripts import count, launches
 from tunec.compiler.lints.facts.launch.variables import KNOWN, is_read_by_programs
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _TAKEN: Final = ("MLFLOW", "PYTHON", "MV2", "UCX", "NCCL")
 """Beginnings of the names that it exports on every node."""
@@ -43,7 +43,7 @@ _OTHERWISE: Final = ("flags.no_ssh", "flags.no_ssh_check")
         ),
     ),
 )
-def variable_left_behind(run: Run) -> Iterator[Finding]:
+def variable_left_behind(run: LintContext) -> Iterator[Finding]:
     """A variable that the deepspeed launcher does not take along to the nodes."""
     for document in launches(run, "deepspeed"):
         hosts = _hosts(run, document)
@@ -60,7 +60,7 @@ def _stays(name: str) -> bool:
     return is_read_by_programs(name) and not name.startswith(_TAKEN) and name not in _OWN
 
 
-def _hosts(run: Run, document: Document) -> Place | None:
+def _hosts(run: LintContext, document: Document) -> Place | None:
     """Where the command asks for several nodes."""
     nodes = document.get("flags.num_nodes")
     if nodes is not None:
@@ -97,7 +97,7 @@ docs: HCCL_ASYNC_ERROR_HANDLING)."""
         ),
     ),
 )
-def variable_misspelt(run: Run) -> Iterator[Finding]:
+def variable_misspelt(run: LintContext) -> Iterator[Finding]:
     """A variable of the environment whose name is nearly one that programs read."""
     seen = set[tuple[str, str]]()
     for document in launches(run):
@@ -161,7 +161,7 @@ _DECLARING: Final = ("export", "declare", "typeset", "local")
         ),
     ),
 )
-def variable_not_exported(run: Run) -> Iterator[Finding]:
+def variable_not_exported(run: LintContext) -> Iterator[Finding]:
     """A variable that programs read is set for the shell alone."""
     for document in scripts(run):
         if _EXPORTS_ALL.search(document.text):
@@ -217,7 +217,7 @@ _NOTHING: Final = re.compile(r"\s*(?:#.*|(?:export\s+)?\w+=\S*|(?:echo|date|wait
         "Bash reference manual 5.2, 3.7.4 Environment: given to a command when it is invoked",
     ),
 )
-def variable_set_too_late(run: Run) -> Iterator[Finding]:
+def variable_set_too_late(run: LintContext) -> Iterator[Finding]:
     """A variable of the environment that is exported behind the last run of the script."""
     for document in scripts(run):
         last = max(_lines_of_runs(run, document), default=0)
@@ -237,7 +237,7 @@ def variable_set_too_late(run: Run) -> Iterator[Finding]:
             seen.add(found[1])
 
 
-def _lines_of_runs(run: Run, document: Document) -> Iterator[int]:
+def _lines_of_runs(run: LintContext, document: Document) -> Iterator[int]:
     for each in run.of("launch"):
         at = each.get("script") or each.get("launcher")
         if each.name == document.name and at is not None:
@@ -279,7 +279,7 @@ _SCRIPT_LIKE: Final = 0.85
         ),
     ),
 )
-def script_variable_misspelt(run: Run) -> Iterator[Finding]:
+def script_variable_misspelt(run: LintContext) -> Iterator[Finding]:
     """A variable that a script sets under one name and uses under another."""
     for document in scripts(run):
         if _ELSEWHERE.search(document.text) is None:

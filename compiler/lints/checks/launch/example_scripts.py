@@ -6,6 +6,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.nodes import Node, place
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.launch.examples import example_of, program
@@ -13,7 +14,6 @@ from tunec.compiler.lints.facts.launch.own_parsers import OF_OPEN_INSTRUCT, OF_S
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _TEXTS: Final = ("csv", "json", "txt")
 _TABLES: Final = ("csv", "json")
@@ -37,7 +37,7 @@ _FILES: Final = ("train_file", "validation_file")
         ),
     ),
 )
-def example_data_refused(run: Run) -> Iterator[Finding]:
+def example_data_refused(run: LintContext) -> Iterator[Finding]:
     """Data or settings that an example script of transformers refuses when it reads its flags."""
     for document in run.of("hf", "sft"):
         script = example_of(run, document) if document.format == "shell" else None
@@ -104,7 +104,7 @@ _UNASKED: Final = "transformers<4.47"
         "tokenizers 0.19 to 0.22 src/utils/truncation.rs, tokenizer/encoding.rs `truncate`",
     ),
 )
-def example_value_refused(run: Run) -> Iterator[Finding]:
+def example_value_refused(run: LintContext) -> Iterator[Finding]:
     """A value that an example script of transformers refuses, or cannot compute with."""
     for document in run.of("hf", "sft"):
         script = example_of(run, document) if document.format == "shell" else None
@@ -119,7 +119,7 @@ def example_value_refused(run: Run) -> Iterator[Finding]:
             yield from _of_stride(document)
 
 
-def _of_mask(run: Run, document: Document) -> Iterator[Finding]:
+def _of_mask(run: LintContext, document: Document) -> Iterator[Finding]:
     at = document.get("mlm_probability")
     if at is not None and is_number(at.value) and not 0 <= at.value <= 1:
         yield Finding(
@@ -177,7 +177,7 @@ _RECIPES: Final = re.compile(r"(?:\A|/)run_(?:sft|dpo|orpo|cpt)\.py\Z")
         "allenai/open-instruct 4edd293 finetune.py: parse_args_into_dataclasses; #625",
     ),
 )
-def recipe_flag_without_sign(run: Run) -> Iterator[Finding]:
+def recipe_flag_without_sign(run: LintContext) -> Iterator[Finding]:
     """A recipe that is given by itself, with flags that its parser does not read beside one."""
     for document in launches(run):
         script = document.get("script")
@@ -246,7 +246,7 @@ _SWITCHES: Final[Mapping[str, tuple[str, str, Consequence]]] = {
         "transformers 4.40.2 to 5.23.0 training_args.py: At most one of fp16 and bf16 can be True",
     ),
 )
-def starcoder_switch_inverted(run: Run) -> Iterator[Finding]:
+def starcoder_switch_inverted(run: LintContext) -> Iterator[Finding]:
     """A switch of StarCoder's script that does the opposite of its name, or nothing."""
     for document in launches(run):
         script = document.get("script")

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.hosts import Entry, hostfiles
 from tunec.compiler.lints.facts.launch.scripts import count, launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -24,7 +24,7 @@ from tunec.compiler.lints.run import Run
         "deepspeedai/DeepSpeed#3669",
     ),
 )
-def hostfile_refused(run: Run) -> Iterator[Finding]:
+def hostfile_refused(run: LintContext) -> Iterator[Finding]:
     """A line of the hostfile that the deepspeed launcher does not take."""
     for document, entries in hostfiles(run):
         seen: dict[str, Label] = {}
@@ -67,7 +67,7 @@ def hostfile_refused(run: Run) -> Iterator[Finding]:
         "deepspeedai/DeepSpeedExamples#893",
     ),
 )
-def more_processes_than_slots(run: Run) -> Iterator[Finding]:
+def more_processes_than_slots(run: LintContext) -> Iterator[Finding]:
     """The deepspeed launcher is asked for more than its hostfile has."""
     files = tuple(hostfiles(run))
     if len(files) != 1:
@@ -127,7 +127,7 @@ def _devices(devices: Place, short: Entry, hosts: int) -> Finding:
         "deepspeedai/DeepSpeedExamples#145, deepspeedai/DeepSpeed#5221",
     ),
 )
-def nodes_without_hostfile(run: Run) -> Iterator[Finding]:
+def nodes_without_hostfile(run: LintContext) -> Iterator[Finding]:
     """Several nodes for the deepspeed launcher, which knows of none but its own."""
     for document in launches(run, "deepspeed"):
         nodes = document.get("flags.num_nodes")

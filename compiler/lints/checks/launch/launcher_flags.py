@@ -10,13 +10,13 @@ from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.frontend.nodes import Node, place
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.checks.launch.launcher_values import has_word_for_script
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.launch.flags import FLAGS, MODULE_FLAGS
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _OWN: Final[Mapping[str, Mapping[str, str]]] = {
     "torchrun": {"devices": "nproc_per_node", "nodes": "nnodes", "rank": "node_rank"},
@@ -39,7 +39,7 @@ _ALONE: Final = {"deepspeed": ("include", "exclude", "hostfile"), "torchrun": ("
         "accelerate 1.15.0 commands/launch.py `launch_command_parser`; asked likewise",
     ),
 )
-def launcher_flag_of_another(run: Run) -> Iterator[Finding]:
+def launcher_flag_of_another(run: LintContext) -> Iterator[Finding]:
     """A launcher is given a flag that only another launcher has."""
     for document in launches(run, *_OWN):
         launcher = str(document.value("launcher"))
@@ -96,7 +96,7 @@ _UNDASHED: Final = "deepspeed"
         ),
     ),
 )
-def launcher_flag_unknown(run: Run) -> Iterator[Finding]:
+def launcher_flag_unknown(run: LintContext) -> Iterator[Finding]:
     """A flag that no release of the launcher has."""
     for document in launches(run, *FLAGS):
         launcher = str(document.value("launcher"))
@@ -185,7 +185,7 @@ _OF_ACCELERATE: Final = re.compile(r"(?i)accelerate|zero[-_]?[123]|fsdp|multi[-_
         "EleutherAI/gpt-neox#414",
     ),
 )
-def launcher_flags_behind_script(run: Run) -> Iterator[Finding]:
+def launcher_flags_behind_script(run: LintContext) -> Iterator[Finding]:
     """Flags of a launcher behind the script, which gets them instead."""
     for document in launches(run, *_FLAGS):
         launcher, script = str(document.value("launcher")), document.get("script")
@@ -244,7 +244,7 @@ _REPEATED: Final = ("--set", "--add", "--override", "-o", "--dataset", "--datase
     consumers=("transformers",),
     sources=("Python 3.11 argparse.py `_StoreAction`: setattr, for each occurrence anew",),
 )
-def flag_given_twice(run: Run) -> Iterator[Finding]:
+def flag_given_twice(run: LintContext) -> Iterator[Finding]:
     """A flag that a command is given twice, of which the last counts."""
     for document in launches(run):
         script = document.get("script")

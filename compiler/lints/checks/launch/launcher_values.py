@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.nodes import place
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.hosts import hostfiles
 from tunec.compiler.lints.facts.launch.scripts import is_unknown, launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 class _Form(NamedTuple):
@@ -110,7 +110,7 @@ _NARROW: Final = ("openmpi", "mpich", "impi", "mvapich")
         "accelerate 0.33.0 to 1.15.0 commands/launch.py `launch_command_parser`",
     ),
 )
-def launcher_value_refused(run: Run) -> Iterator[Finding]:
+def launcher_value_refused(run: LintContext) -> Iterator[Finding]:
     """A launcher's flag with a value that the launcher does not take."""
     for document in launches(run, *_FORMS):
         launcher = str(document.value("launcher"))
@@ -145,7 +145,7 @@ def _launcher_finding(at: Place, name: str, text: str, form: _Form) -> Finding:
     )
 
 
-def _narrowed(way: Place, document: Document, run: Run) -> Iterator[Finding]:
+def _narrowed(way: Place, document: Document, run: LintContext) -> Iterator[Finding]:
     """A way of starting that takes every slot of the hostfile, and a flag that takes fewer.
 
     Where one host is left, deepspeed starts the run here, and asks nobody.
@@ -184,7 +184,7 @@ def has_word_for_script(document: Document) -> bool:
         ),
     ),
 )
-def switch_with_a_value(run: Run) -> Iterator[Finding]:
+def switch_with_a_value(run: LintContext) -> Iterator[Finding]:
     """A launcher's switch is given true or false, which the launcher takes for the script."""
     for document in launches(run, "accelerate", "torchrun", "deepspeed"):
         script = document.get("script")
@@ -233,7 +233,7 @@ _SWITCHES: Final[Mapping[str, str]] = {"use_deepspeed": "DEEPSPEED", "use_fsdp":
         ),
     ),
 )
-def engine_flags_unread(run: Run) -> Iterator[Finding]:
+def engine_flags_unread(run: LintContext) -> Iterator[Finding]:
     """Settings of an engine that accelerate is not told to start."""
     files = run.of("accelerate")
     for document in launches(run, "accelerate"):
@@ -286,7 +286,7 @@ _ENGINES: Final = ("multi_gpu", "cpu", "tpu", "use_deepspeed", "use_fsdp")
         ),
     ),
 )
-def launch_engines_exclude(run: Run) -> Iterator[Finding]:
+def launch_engines_exclude(run: LintContext) -> Iterator[Finding]:
     """Switches of accelerate that exclude each other."""
     for document in launches(run, "accelerate"):
         asked = [document.get(f"flags.{name}") for name in _ENGINES]

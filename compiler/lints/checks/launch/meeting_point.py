@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.lines import at_offset, scripts
 from tunec.compiler.lints.facts.launch.scripts import count, launches, variable
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _ADDRESS_FLAGS: Final = ("flags.master_addr", "flags.main_process_ip", "environment.MASTER_ADDR")
 _FORMS: Final = (
@@ -36,7 +36,7 @@ _FORMS: Final = (
         "huggingface/accelerate#1317 (main_process_ip with a user)",
     ),
 )
-def address_refused(run: Run) -> Iterator[Finding]:
+def address_refused(run: LintContext) -> Iterator[Finding]:
     """The address of the first node is no name of a host."""
     places = [*run.each("accelerate", "main_process_ip")]
     places += [place for flag in _ADDRESS_FLAGS for place in run.each("launch", flag)]
@@ -82,7 +82,7 @@ _OWN_PLACE: Final = re.compile(
         "GNU Bash 5.2 manual, 3.1.2.2 Single Quotes: nothing is put in within them",
     ),
 )
-def meeting_of_another_name(run: Run) -> Iterator[Finding]:
+def meeting_of_another_name(run: LintContext) -> Iterator[Finding]:
     """Nodes meet under an id, or at an address, that each of them says otherwise."""
     batches = {each.name for each in run.of("slurm")}
     for document in scripts(run):
@@ -91,7 +91,7 @@ def meeting_of_another_name(run: Run) -> Iterator[Finding]:
         yield from _own_place(document)
 
 
-def _has_nodes(run: Run, document: Document) -> bool:
+def _has_nodes(run: LintContext, document: Document) -> bool:
     mine = (each for each in launches(run, "torchrun") if each.name == document.name)
     return any((count(each.get("nodes")) or 0) > 1 for each in mine)
 
@@ -156,7 +156,7 @@ _BEHIND: Final = re.compile(r"(?<![&>|<])&(?![&>])[ \t]*(?:\n|$|;|#)")
         "pytorch/pytorch#126510; thu-coai/CDial-GPT#103 (--master_port 66660)",
     ),
 )
-def port_taken(run: Run) -> Iterator[Finding]:
+def port_taken(run: LintContext) -> Iterator[Finding]:
     """Two runs of one machine that meet at the same port, or a port that there is not."""
     for place in _ports(run):
         if type(place.value) is int and not 0 <= place.value <= _MOST:
@@ -178,13 +178,13 @@ def port_taken(run: Run) -> Iterator[Finding]:
         yield from _shared(run, document)
 
 
-def _ports(run: Run) -> Iterator[Place]:
+def _ports(run: LintContext) -> Iterator[Place]:
     for document in launches(run):
         yield from (place for key in _KEYS if (place := document.get(key)) is not None)
     yield from run.each("accelerate", "main_process_port")
 
 
-def _shared(run: Run, script: Document) -> Iterator[Finding]:
+def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
     """Runs that one script starts at once."""
     mine = [
         each
@@ -270,7 +270,7 @@ _ELSEWHERE: Final = ("flags.standalone", "flags.rdzv_endpoint", "flags.rdzv_back
         ),
     ),
 )
-def port_variable_not_read(run: Run) -> Iterator[Finding]:
+def port_variable_not_read(run: LintContext) -> Iterator[Finding]:
     """A variable for the meeting point is set, and the launcher sets it itself."""
     for document in launches(run, "torchrun", "deepspeed"):
         if "$" in " ".join(_words(document)) or document.unknown:

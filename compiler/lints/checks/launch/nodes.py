@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.frontend.shell_launch import STARTERS
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.lines import at_offset, scripts
 from tunec.compiler.lints.facts.launch.scripts import (
@@ -18,7 +19,6 @@ from tunec.compiler.lints.facts.launch.scripts import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _NAMES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
@@ -34,7 +34,7 @@ itself where it may choose."""
     consumers=("nccl",),
     sources=("NCCL 2.21 user guide, Environment Variables, NCCL_SOCKET_IFNAME",),
 )
-def loopback_between_nodes(run: Run) -> Iterator[Finding]:
+def loopback_between_nodes(run: LintContext) -> Iterator[Finding]:
     """Several nodes that are told to talk over their own loopback."""
     for document in launches(run):
         nodes = document.get("nodes")
@@ -60,7 +60,7 @@ def loopback_between_nodes(run: Run) -> Iterator[Finding]:
     consumers=("deepspeed",),
     sources=("deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`: assert 0 <= args.node_rank",),
 )
-def node_rank_missing(run: Run) -> Iterator[Finding]:
+def node_rank_missing(run: LintContext) -> Iterator[Finding]:
     """The deepspeed launcher is started on each node by itself, and not told which node it is."""
     for document in launches(run, "deepspeed"):
         alone, rank = document.get("flags.no_ssh"), document.get("flags.node_rank")
@@ -88,7 +88,7 @@ def node_rank_missing(run: Run) -> Iterator[Finding]:
         "Slurm 24.05 srun manual page: the command is started for each task of the job",
     ),
 )
-def nodes_train_apart(run: Run) -> Iterator[Finding]:
+def nodes_train_apart(run: LintContext) -> Iterator[Finding]:
     """Slurm starts a launcher on several nodes, each of which trains by itself."""
     steps = {each.name: each for each in launches(run, "srun")}
     for document in launches(run, "torchrun", "accelerate"):
@@ -143,7 +143,7 @@ _WHERE = ("flags.master_addr", "flags.rdzv_endpoint")
         ),
     ),
 )
-def nodes_without_meeting_point(run: Run) -> Iterator[Finding]:
+def nodes_without_meeting_point(run: LintContext) -> Iterator[Finding]:
     """Several nodes, each of which waits for the others at itself."""
     for document in launches(run, "torchrun"):
         nodes = document.get("nodes")
@@ -219,7 +219,7 @@ _RANK_OF_TASK: Final = "inside srun bash -c '... --node_rank $SLURM_NODEID ...'"
         "Open MPI 5.0 mpirun manual page: copies of one command, of one set of arguments",
     ),
 )
-def one_rank_for_every_node(run: Run) -> Iterator[Finding]:
+def one_rank_for_every_node(run: LintContext) -> Iterator[Finding]:
     """Slurm starts a launcher on every node, and each is told that it is the same node."""
     starters = {each.name: each.value("launcher") for each in launches(run, *STARTERS)}
     for document in launches(run, "torchrun", "accelerate"):
@@ -270,20 +270,20 @@ def _without(nodes: Place, starter: str) -> Finding:
     )
 
 
-def _ranks(run: Run, document: Document) -> Iterator[Place | None]:
+def _ranks(run: LintContext, document: Document) -> Iterator[Place | None]:
     """Where the number of the node stands: in a flag, else in the file of accelerate."""
     yield from (document.get(key) for key in _KEYS)
     if document.value("launcher") == "accelerate" and not any(map(document.get, _KEYS)):
         yield from run.each("accelerate", "machine_rank")
 
 
-def _has_several_nodes(run: Run, document: Document) -> bool:
+def _has_several_nodes(run: LintContext, document: Document) -> bool:
     batch = batch_of(run, document)
     nodes = (document.get("nodes"), batch.get("nodes") if batch else None)
     return any((count(each) or 0) > 1 for each in nodes)
 
 
-def _too_early(run: Run, document: Document) -> Iterator[Finding]:
+def _too_early(run: LintContext, document: Document) -> Iterator[Finding]:
     """`srun torchrun --node_rank $SLURM_NODEID`: the batch script itself is on node 0."""
     for found in _RANK.finditer(document.text):
         command = _command_around(document.text, found.start())
@@ -305,7 +305,7 @@ def _too_early(run: Run, document: Document) -> Iterator[Finding]:
             )
 
 
-def _may_be_put_in_later(run: Run, document: Document, command: str) -> bool:
+def _may_be_put_in_later(run: LintContext, document: Document, command: str) -> bool:
     """Whether the shell of each task puts it in: single quotes keep it for that, double do not."""
     inner = _SHELL.search(command)
     if inner is None or inner[1] != '"':
@@ -347,7 +347,7 @@ _PAIRS: Final = (
         "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: node_rank",
     ),
 )
-def rank_beyond_nodes(run: Run) -> Iterator[Finding]:
+def rank_beyond_nodes(run: LintContext) -> Iterator[Finding]:
     """A node's number that is none of the numbers from 0 to the number of nodes."""
     for kind, rank_key, count_key in _PAIRS:
         for document in run.of(kind):

@@ -7,11 +7,11 @@ from typing import Final
 
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.lints.checks.launch.slurm import given_to
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.launch.scripts import batch_of, count, launches, listed, variable
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -28,7 +28,7 @@ from tunec.compiler.lints.run import Run
     ),
     hardware=True,
 )
-def more_processes_than_devices(run: Run) -> Iterator[Finding]:
+def more_processes_than_devices(run: LintContext) -> Iterator[Finding]:
     """More processes are started than the hardware has devices."""
     cluster = run.environment.cluster
     if cluster is None:
@@ -62,7 +62,7 @@ def _number(place: Place) -> Place:
         "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: ValueError",
     ),
 )
-def one_device_for_multi_gpu(run: Run) -> Iterator[Finding]:
+def one_device_for_multi_gpu(run: LintContext) -> Iterator[Finding]:
     """accelerate is told to use several devices and given one."""
     for document in run.of("accelerate"):
         kind, chosen = document.get("distributed_type"), document.get("gpu_ids")
@@ -117,7 +117,7 @@ def _is_one(place: Place) -> bool:
     ),
     hardware=True,
 )
-def several_devices_in_one_process(run: Run) -> Iterator[Finding]:
+def several_devices_in_one_process(run: LintContext) -> Iterator[Finding]:
     """One process is started where several devices are seen."""
     for document in launches(run, "python"):
         trainers = [each for each in run.of("trainer") if _starts(document, each)]
@@ -151,7 +151,7 @@ def _starts(launcher: Document, trainer: Document) -> bool:
     return is_named and trainer.is_view and not trainer.is_partial
 
 
-def _seen(run: Run, document: Document) -> int | None:
+def _seen(run: LintContext, document: Document) -> int | None:
     """Devices that the process sees; None: unknown."""
     names = listed(variable(document, "CUDA_VISIBLE_DEVICES"))
     if names is not None:
@@ -171,7 +171,7 @@ def _is_placed(trainers: list[Document]) -> bool:
     return any(each.value(key) for each in trainers for key in keys)
 
 
-def _what(run: Run, document: Document) -> tuple[str, str, Consequence]:
+def _what(run: LintContext, document: Document) -> tuple[str, str, Consequence]:
     if any(each.kind == "llamafactory" and each.name == document.name for each in run.documents):
         note = "LLaMA-Factory: Please launch distributed training with llamafactory-cli or torchrun"
         return "LLaMA-Factory refuses it", note, "parse"
@@ -200,7 +200,7 @@ def _what(run: Run, document: Document) -> tuple[str, str, Consequence]:
         ),
     ),
 )
-def world_size_differs(run: Run) -> Iterator[Finding]:
+def world_size_differs(run: LintContext) -> Iterator[Finding]:
     """Files, or a file and --world-size, count processes differently."""
     winner = run.world
     if winner is None:
@@ -273,7 +273,7 @@ _TOOLS: Final = re.compile(
         ),
     ),
 )
-def world_without_launcher(run: Run) -> Iterator[Finding]:
+def world_without_launcher(run: LintContext) -> Iterator[Finding]:
     """A script sets WORLD_SIZE, and starts one process without a rank."""
     for document in launches(run, "python"):
         at = variable(document, "WORLD_SIZE")

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _RESUME: Final = (
     "resume_from_checkpoint",
@@ -32,7 +32,7 @@ _RESUME: Final = (
         ),
     ),
 )
-def requeued_from_the_start(run: Run) -> Iterator[Finding]:
+def requeued_from_the_start(run: LintContext) -> Iterator[Finding]:
     """Slurm starts a job again that does not go on where it was."""
     for batch in run.of("slurm"):
         again = batch.get("requeue")

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import count, launches, per_node, variable
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _NAMES: Final = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _SWITCHES: Final = (
@@ -36,7 +36,7 @@ second, was opened in September 2024, behind torch 2.4."""
         ),
     ),
 )
-def allocator_setting_refused(run: Run) -> Iterator[Finding]:
+def allocator_setting_refused(run: LintContext) -> Iterator[Finding]:
     """A setting of torch's allocator that it does not take."""
     seen = set[str]()
     for document in launches(run):
@@ -70,7 +70,7 @@ def _why(part: str) -> tuple[str, str] | None:
     return None
 
 
-def _too_new(run: Run, key: str) -> tuple[str, str] | None:
+def _too_new(run: LintContext, key: str) -> tuple[str, str] | None:
     """What is wrong with a setting that the release that runs does not have."""
     for name, since in _SINCE:
         if key == name and run.runs(f"torch<{since}") is True:
@@ -111,7 +111,7 @@ def _finding(place: Place, name: str, why: str, mend: str) -> Finding:
         "deepspeed 0.19.8 csrc/includes/cpu_adam.h: #pragma omp parallel for",
     ),
 )
-def cpu_optimizer_on_one_thread(run: Run) -> Iterator[Finding]:
+def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
     """The optimizer runs on the CPU, and each process has one thread for it."""
     offload = run.slot("zero.offload_optimizer")
     where = run.place(offload)
@@ -190,7 +190,7 @@ _WHAT: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
         ),
     ),
 )
-def debugging_left_on(run: Run) -> Iterator[Finding]:
+def debugging_left_on(run: LintContext) -> Iterator[Finding]:
     """A variable that is for finding faults is set for a whole run."""
     yield from _of_accelerate(run)
     for document in launches(run):
@@ -205,7 +205,7 @@ def debugging_left_on(run: Run) -> Iterator[Finding]:
                 )
 
 
-def _of_accelerate(run: Run) -> Iterator[Finding]:
+def _of_accelerate(run: LintContext) -> Iterator[Finding]:
     """The debug mode of accelerate, by its file or flag; it does nothing with a single process."""
     places = (*run.each("accelerate", "debug"), *run.each("launch", "flags.debug"))
     for place in places:
@@ -234,7 +234,7 @@ _OLD: Final = "PYTORCH_CUDA_ALLOC_CONF"
         "torch 2.13.0 c10/core/AllocatorConfig.cpp: both names; pytorch/pytorch#183387",
     ),
 )
-def variable_of_a_newer_torch(run: Run) -> Iterator[Finding]:
+def variable_of_a_newer_torch(run: LintContext) -> Iterator[Finding]:
     """The allocator's new variable, with a torch that reads the old one alone."""
     if run.runs("torch<2.8") is not True:
         return

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.wording import nearly
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.lines import at_line, lines
 from tunec.compiler.lints.facts.launch.scripts import (
@@ -16,7 +17,6 @@ from tunec.compiler.lints.facts.launch.scripts import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _DIRECTIVE_OPTIONS: Final = re.compile(r"#SBATCH[ \t]+(\S.*)")
 _APART: Final = re.compile(r"#[ \t]+SBATCH[ \t]+--?([a-z][\w-]*)")
@@ -36,7 +36,7 @@ _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
         ),
     ),
 )
-def batch_directive_not_read(run: Run) -> Iterator[Finding]:
+def batch_directive_not_read(run: LintContext) -> Iterator[Finding]:
     """A line of options for Slurm that sbatch does not read, or not as it is meant."""
     for document in run.of("slurm"):
         began: tuple[int, str] | None = None
@@ -134,7 +134,7 @@ _LIKE: Final = 0.85
     consumers=("slurm",),
     sources=("Slurm 24.05 sbatch manual page, OPTIONS; getopt_long takes the beginning of a name",),
 )
-def batch_option_misspelt(run: Run) -> Iterator[Finding]:
+def batch_option_misspelt(run: LintContext) -> Iterator[Finding]:
     """An option for Slurm that is nearly one of sbatch's."""
     for document in run.of("slurm"):
         for name, place in document.found.items():
@@ -176,7 +176,7 @@ _DEVICES: Final = re.compile(r"(?:(?:gres/)?gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,6})
         "torch 2.13.0 distributed/run.py: --nnodes, --nproc_per_node",
     ),
 )
-def more_than_allocated(run: Run) -> Iterator[Finding]:
+def more_than_allocated(run: LintContext) -> Iterator[Finding]:
     """A launcher starts more processes or nodes than Slurm gives the job."""
     for document in launches(run, "torchrun", "accelerate", "deepspeed"):
         batch = batch_of(run, document)
@@ -191,7 +191,7 @@ def more_than_allocated(run: Run) -> Iterator[Finding]:
             yield _nodes(nodes, allocated)
 
 
-def of_file(run: Run, document: Document) -> tuple[int, Place] | None:
+def of_file(run: LintContext, document: Document) -> tuple[int, Place] | None:
     """Processes of a node by accelerate's file, where its command says no number."""
     files = run.of("accelerate") if document.value("launcher") == "accelerate" else ()
     said = ("processes", "flags.num_processes", "nodes", "flags.num_machines")
@@ -202,7 +202,7 @@ def of_file(run: Run, document: Document) -> tuple[int, Place] | None:
     return (number // nodes, place) if number and place and number % nodes == 0 else None
 
 
-def _given(run: Run, batch: Document) -> tuple[int, Place] | None:
+def _given(run: LintContext, batch: Document) -> tuple[int, Place] | None:
     """Devices of a node in the step that srun starts, else in the job."""
     steps = [each for each in launches(run, "srun") if each.name == batch.name]
     for place in (each.get(f"flags.{key}") for each in steps for key in ("gpus_per_node", "gres")):
@@ -277,7 +277,7 @@ _ASKING: Final = (
         ),
     ),
 )
-def no_device_asked_for(run: Run) -> Iterator[Finding]:
+def no_device_asked_for(run: LintContext) -> Iterator[Finding]:
     """A job that trains on several devices and asks Slurm for none."""
     for document in launches(run, "torchrun", "accelerate", "deepspeed"):
         batch, started = batch_of(run, document), per_node(document)
@@ -290,7 +290,7 @@ def no_device_asked_for(run: Run) -> Iterator[Finding]:
         yield _device_finding(batch, *started)
 
 
-def _asks(run: Run, name: str) -> bool:
+def _asks(run: LintContext, name: str) -> bool:
     """Whether a step asks for itself."""
     steps = (each for each in launches(run, "srun") if each.name == name)
     return any(each.get(f"flags.{key}") for each in steps for key in _ASKING)

@@ -7,6 +7,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.shell_launch import STARTERS
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.lines import at_line, lines
 from tunec.compiler.lints.facts.launch.scripts import (
@@ -19,7 +20,6 @@ from tunec.compiler.lints.facts.launch.scripts import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _REMOTE: Final = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush|parallel|ray|orterun)\b")
 
@@ -37,7 +37,7 @@ _REMOTE: Final = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush|parallel|ray
         ),
     ),
 )
-def nodes_without_srun(run: Run) -> Iterator[Finding]:
+def nodes_without_srun(run: LintContext) -> Iterator[Finding]:
     """A job of several nodes whose script starts its command on the first one only."""
     for document in launches(run, "torchrun", "accelerate", "python"):
         batch = batch_of(run, document)
@@ -95,7 +95,7 @@ _ONE_A_NODE: Final = {"srun": "--ntasks-per-node 1", "mpirun": "-npernode 1"}
         "torch 2.13.0 distributed/run.py: one agent a node, which starts nproc_per_node workers",
     ),
 )
-def processes_started_twice(run: Run) -> Iterator[Finding]:
+def processes_started_twice(run: LintContext) -> Iterator[Finding]:
     """Slurm or MPI starts a launcher for each device, and the launcher a process for each again."""
     yield from _within(run)
     for document in launches(run, *STARTERS):
@@ -109,7 +109,7 @@ def processes_started_twice(run: Run) -> Iterator[Finding]:
         yield _processes_finding(str(document.value("launcher")), tasks, started)
 
 
-def _by_variable(run: Run, inner: Document) -> tuple[int, Place] | None:
+def _by_variable(run: LintContext, inner: Document) -> tuple[int, Place] | None:
     """Processes by a variable that Slurm sets from the batch script's own options."""
     batch, said, at = batch_of(run, inner), _VARIABLE.search(inner.text), inner.get("launcher")
     if batch is None or said is None or at is None:
@@ -140,7 +140,7 @@ def _processes_finding(
     )
 
 
-def _within(run: Run) -> Iterator[Finding]:
+def _within(run: LintContext) -> Iterator[Finding]:
     """A launcher whose script is a launcher, once for each process."""
     for document in launches(run, *_LAUNCHERS):
         script, number = document.get("script"), per_node(document)
@@ -160,7 +160,7 @@ def _within(run: Run) -> Iterator[Finding]:
 
 
 def _processes_tasks(
-    run: Run, document: Document, inner: Document | None
+    run: LintContext, document: Document, inner: Document | None
 ) -> tuple[int, Place] | None:
     """Tasks on a node, by the starter's own flags or else by the batch script's."""
     if document.value("launcher") == "mpirun":
@@ -229,7 +229,7 @@ _SLURM_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         "torch 2.13.0 distributed/run.py: Unsupported nproc_per_node value",
     ),
 )
-def slurm_variable_unset(run: Run) -> Iterator[Finding]:
+def slurm_variable_unset(run: LintContext) -> Iterator[Finding]:
     """A script takes a number from a variable that Slurm sets for an option which is not given."""
     for document in run.of("launch"):
         batch = batch_of(run, document)
@@ -240,7 +240,7 @@ def slurm_variable_unset(run: Run) -> Iterator[Finding]:
                 yield from _of_line(document, batch, number, line)
 
 
-def _first(run: Run, document: Document) -> Document:
+def _first(run: LintContext, document: Document) -> Document:
     return next(each for each in run.of("launch") if each.name == document.name)
 
 
@@ -293,7 +293,7 @@ _TOLD: Final = ("SLURM_PROCID", "SLURM_LOCALID", "RANK=", "init_distributed", "P
         "Slurm 24.05 srun manual page, output environment variables: SLURM_PROCID, SLURM_LOCALID",
     ),
 )
-def tasks_train_apart(run: Run) -> Iterator[Finding]:
+def tasks_train_apart(run: LintContext) -> Iterator[Finding]:
     """Slurm or MPI starts several tasks that do not know of each other."""
     starters = tuple(launches(run, *STARTERS))
     for document in launches(run, "python"):
@@ -331,7 +331,7 @@ def _meet_by_mpi(trainers: list[Document]) -> bool:
     return any(each.value(key) for each in trainers for key in keys)
 
 
-def _tasks_apart(run: Run, document: Document) -> Place | None:
+def _tasks_apart(run: LintContext, document: Document) -> Place | None:
     """Where several tasks are asked for."""
     if document.value("launcher") == "mpirun":
         counts = (document.get(key) for key in ("processes", "per_node"))

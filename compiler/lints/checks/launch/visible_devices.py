@@ -7,6 +7,7 @@ from typing import Final
 
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.checks.launch.slurm import given_to, of_file
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import (
     batch_of,
@@ -18,7 +19,6 @@ from tunec.compiler.lints.facts.launch.scripts import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -38,7 +38,7 @@ from tunec.compiler.lints.run import Run
     ),
     hardware=True,
 )
-def visible_device_missing(run: Run) -> Iterator[Finding]:
+def visible_device_missing(run: LintContext) -> Iterator[Finding]:
     """A device is made visible that the node does not have."""
     for document in launches(run):
         batch, visible = batch_of(run, document), variable(document, "CUDA_VISIBLE_DEVICES")
@@ -58,7 +58,7 @@ def visible_device_missing(run: Run) -> Iterator[Finding]:
         yield from _of(place, most, cluster.name)
 
 
-def _hides_all(run: Run, visible: Place) -> Iterator[Finding]:
+def _hides_all(run: LintContext, visible: Place) -> Iterator[Finding]:
     cluster, alone = run.environment.cluster, run.said("trainer", "use_cpu", "no_cuda")
     if cluster is not None and cluster.device_count and alone is None:
         yield Finding(
@@ -96,7 +96,7 @@ def _of(place: Place, most: int, name: str) -> Iterator[Finding]:
         ),
     ),
 )
-def visible_device_twice(run: Run) -> Iterator[Finding]:
+def visible_device_twice(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES names a device twice, and leaves none."""
     for document in launches(run):
         place = variable(document, "CUDA_VISIBLE_DEVICES")
@@ -130,7 +130,7 @@ _NONE: Final = frozenset({"-1", "", "none", "void", "nodevfiles"})
         "CUDA C++ Programming Guide 12.6, CUDA Environment Variables",
     ),
 )
-def visible_device_unreadable(run: Run) -> Iterator[Finding]:
+def visible_device_unreadable(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES in a form that is not read to its end."""
     for document in launches(run):
         place, names = (found := variable(document, "CUDA_VISIBLE_DEVICES")), listed(found)
@@ -175,7 +175,7 @@ _OVERRIDDEN_COUNTS = ("flags.num_gpus", "flags.num_accelerators")
         ),
     ),
 )
-def visible_devices_overridden(run: Run) -> Iterator[Finding]:
+def visible_devices_overridden(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES before a launcher that takes its own selection."""
     for document in launches(run, "deepspeed"):
         visible = variable(document, "CUDA_VISIBLE_DEVICES")
@@ -196,7 +196,7 @@ def visible_devices_overridden(run: Run) -> Iterator[Finding]:
     yield from _of_accelerate(run)
 
 
-def _of_accelerate(run: Run) -> Iterator[Finding]:
+def _of_accelerate(run: LintContext) -> Iterator[Finding]:
     """`gpu_ids` is what the processes see: the variable is set to it."""
     for document in launches(run, "accelerate"):
         visible, chosen = variable(document, "CUDA_VISIBLE_DEVICES"), _gpu_ids(run, document)
@@ -211,7 +211,7 @@ def _of_accelerate(run: Run) -> Iterator[Finding]:
         )
 
 
-def _gpu_ids(run: Run, document: Document) -> Place | None:
+def _gpu_ids(run: LintContext, document: Document) -> Place | None:
     return document.get("flags.gpu_ids") or run.said("accelerate", "gpu_ids")
 
 
@@ -249,7 +249,7 @@ def _word(place: Place) -> str:
         "NVIDIA CUDA C++ Programming Guide, CUDA_VISIBLE_DEVICES (12.6)",
     ),
 )
-def more_processes_than_visible(run: Run) -> Iterator[Finding]:
+def more_processes_than_visible(run: LintContext) -> Iterator[Finding]:
     """More processes on a node than devices that they may see."""
     for document in launches(run, "torchrun", "accelerate"):
         found, visible = per_node(document), variable(document, "CUDA_VISIBLE_DEVICES")
@@ -292,7 +292,7 @@ _INCLUDE_COUNTS = ("flags.num_gpus", "flags.num_accelerators", "flags.num_nodes"
         "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`, `parse_resource_filter`: ValueError",
     ),
 )
-def include_with_count(run: Run) -> Iterator[Finding]:
+def include_with_count(run: LintContext) -> Iterator[Finding]:
     """The deepspeed launcher is given devices both by name and by number."""
     for document in launches(run, "deepspeed"):
         chosen = [p for key in _FILTERS if (p := document.get(key)) is not None]

@@ -7,12 +7,12 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.conditions import Pair, refused_pair, told, where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _KIND: Final = "llama-cookbook"
 _FILE: Final = "llama-cookbook/0.0.5.post1.json"
@@ -81,7 +81,7 @@ _WITHOUT: Final = (
         ),
     ),
 )
-def flag_not_read_by_llama_cookbook(run: Run) -> Iterator[Finding]:
+def flag_not_read_by_llama_cookbook(run: LintContext) -> Iterator[Finding]:
     """A flag that llama-cookbook's finetuning does not know, or does not read beside others."""
     for document in run.of(_KIND):
         for path, place in document.found.items():
@@ -201,7 +201,7 @@ _FAMILIES: Final = ("llama", "mllama")
     ),
     hardware=True,
 )
-def flags_refused_by_llama_cookbook(run: Run) -> Iterator[Finding]:
+def flags_refused_by_llama_cookbook(run: LintContext) -> Iterator[Finding]:
     """Flags that llama-cookbook's finetuning refuses, or that cannot train."""
     for document in run.of(KIND):
         for pair in _PAIRS:
@@ -226,7 +226,7 @@ def _words(document: Document) -> Iterator[Finding]:
             )
 
 
-def _model(run: Run, document: Document) -> Iterator[Finding]:
+def _model(run: LintContext, document: Document) -> Iterator[Finding]:
     at = document.get("model_name")
     named = at.value if at is not None and isinstance(at.value, str) else None
     model = run.environment.model or (run.resolve_model(named) if named else None)
@@ -250,7 +250,7 @@ def _model(run: Run, document: Document) -> Iterator[Finding]:
         )
 
 
-def _alone(run: Run, document: Document) -> Iterator[Finding]:
+def _alone(run: LintContext, document: Document) -> Iterator[Finding]:
     """FSDP reads what torchrun sets; without FSDP several processes are as many runs."""
     at = document.get("enable_fsdp")
     for launcher in launches(run, "python", "torchrun"):
@@ -289,7 +289,7 @@ def _saved(document: Document) -> Iterator[Finding]:
         )
 
 
-def _spread(run: Run, document: Document) -> Iterator[Finding]:
+def _spread(run: LintContext, document: Document) -> Iterator[Finding]:
     """A quantised model is laid over every device in sight, and trained by one after the other."""
     at, sharded = where(document, "quantization"), where(document, "enable_fsdp")
     kinds = run.environment.devices
@@ -305,7 +305,7 @@ def _spread(run: Run, document: Document) -> Iterator[Finding]:
     )
 
 
-def _imported(run: Run, document: Document) -> Iterator[Finding]:
+def _imported(run: LintContext, document: Document) -> Iterator[Finding]:
     first = next(iter(document.found.values()), None)
     if first is not None and run.runs(_WITHOUT_CCL):
         yield Finding(

@@ -7,13 +7,13 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.llamafactory.template_names import since, template_names
 from tunec.compiler.lints.facts.llamafactory.templates import sees, templates_of
 from tunec.compiler.lints.facts.lora import last, loras
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -29,7 +29,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def template_of_another_family(run: Run) -> Iterator[Finding]:
+def template_of_another_family(run: LintContext) -> Iterator[Finding]:
     """The template is another family's."""
     for document in run.of("llamafactory"):
         at, model = document.get("template"), document.get("model_name_or_path")
@@ -64,7 +64,7 @@ def template_of_another_family(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def template_of_another_release(run: Run) -> Iterator[Finding]:
+def template_of_another_release(run: LintContext) -> Iterator[Finding]:
     """A template that the release of LLaMA-Factory does not have."""
     for document in run.of("llamafactory"):
         at = document.get("template")
@@ -79,7 +79,7 @@ def template_of_another_release(run: Run) -> Iterator[Finding]:
             yield _release_finding(run, at, at.value, names)
 
 
-def _release_finding(run: Run, at: Place, name: str, names: frozenset[str]) -> Finding:
+def _release_finding(run: LintContext, at: Place, name: str, names: frozenset[str]) -> Finding:
     brought = since(name)
     near = nearest(name, names)[:1] if brought is None else ()
     notes = (f"LLaMA-Factory {brought} brought it",) if brought else ()
@@ -116,7 +116,7 @@ _EMBEDDINGS: Final = frozenset({"embed_tokens", "lm_head"})
         ),
     ),
 )
-def turn_words_untrained(run: Run) -> Iterator[Finding]:
+def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
     """An adapter is to speak in turns whose marks the base model has never seen."""
     for lora in loras(run):
         document = lora.document
@@ -148,7 +148,7 @@ def turn_words_untrained(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def packing_lets_samples_mix(run: Run) -> Iterator[Finding]:
+def packing_lets_samples_mix(run: LintContext) -> Iterator[Finding]:
     """Samples are packed without keeping them apart."""
     for document in run.of("llamafactory"):
         at, neat = document.get("packing"), document.get("neat_packing")
@@ -188,7 +188,7 @@ _BEFORE: Final = ("dispatch_batches", "split_batches")
         "hiyouga/LlamaFactory#2763",
     ),
 )
-def streamed_batches_handed_out(run: Run) -> Iterator[Finding]:
+def streamed_batches_handed_out(run: LintContext) -> Iterator[Finding]:
     """One process reads a stream for all, and joins batches of several lengths."""
     world = run.world.value if run.world is not None else None
     if not isinstance(world, int) or world < 2:
@@ -238,7 +238,7 @@ def _is_told(document: Document) -> bool:
         ),
     ),
 )
-def validation_split_refused(run: Run) -> Iterator[Finding]:
+def validation_split_refused(run: LintContext) -> Iterator[Finding]:
     """A validation share beside what it cannot stand with."""
     for document in run.of("llamafactory"):
         share = document.get("val_size")

@@ -12,12 +12,12 @@ from tunec.compiler.lints.conditions import (
     refused_pair,
     where,
 )
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _POLICY: Final = "its adapter is one of the policy"
 _ONE: Final = "each is an optimizer of its own"
@@ -88,7 +88,7 @@ _LOGGERS: Final = ("wandb", "tensorboard", "trackio", "none")
         ),
     ),
 )
-def refused_together(run: Run) -> Iterator[Finding]:
+def refused_together(run: LintContext) -> Iterator[Finding]:
     """Two keys that LLaMA-Factory refuses together."""
     for document in run.of("llamafactory"):
         if document.is_view:
@@ -105,7 +105,7 @@ def refused_together(run: Run) -> Iterator[Finding]:
         yield from _kept(document)
 
 
-def _in_dpo(run: Run, document: Document) -> Iterator[Finding]:
+def _in_dpo(run: LintContext, document: Document) -> Iterator[Finding]:
     """PiSSA changes the base, which is DPO's reference."""
     at, stage = where(document, "pissa_init"), where(document, "stage=dpo")
     if (
@@ -116,7 +116,7 @@ def _in_dpo(run: Run, document: Document) -> Iterator[Finding]:
         yield refused_beside(run, at, stage, ("the reference would be the changed base", ""))
 
 
-def _in_ppo(run: Run, document: Document) -> Iterator[Finding]:
+def _in_ppo(run: LintContext, document: Document) -> Iterator[Finding]:
     at, stage = document.get("report_to"), where(document, "stage=ppo")
     named = at.value if at is not None else None
     words = named if isinstance(named, list) else [named]
@@ -136,7 +136,7 @@ def _in_ppo(run: Run, document: Document) -> Iterator[Finding]:
             )
 
 
-def _expanded(run: Run, document: Document) -> Iterator[Finding]:
+def _expanded(run: LintContext, document: Document) -> Iterator[Finding]:
     """Blocks are added between equal groups of layers."""
     pro, count = where(document, "use_llama_pro"), document.get("freeze_trainable_layers")
     number = abs(count.value) if count is not None and isinstance(count.value, int) else 2
@@ -151,7 +151,7 @@ def _expanded(run: Run, document: Document) -> Iterator[Finding]:
         )
 
 
-def _under_3(run: Run, document: Document) -> Iterator[Finding]:
+def _under_3(run: LintContext, document: Document) -> Iterator[Finding]:
     stage = stage_of(run)
     for key, why in _UNDER_3.items() if stage.value == 3 and stage.place is not None else ():
         at = where(document, key)
@@ -164,7 +164,7 @@ def _under_3(run: Run, document: Document) -> Iterator[Finding]:
             )
 
 
-def _in_processes(run: Run, document: Document) -> Iterator[Finding]:
+def _in_processes(run: LintContext, document: Document) -> Iterator[Finding]:
     world = run.world.value if run.world is not None else None
     for condition, switch in _LAYERWISE if isinstance(world, int) and world > 1 else ():
         at, on = where(document, condition), where(document, switch)
@@ -184,7 +184,7 @@ _PACKED: Final = frozenset(
 """llamafactory 0.9.1 extras/constants.py `SUPPORTED_CLASS_FOR_BLOCK_DIAG_ATTN`."""
 
 
-def _packed_early(run: Run, document: Document) -> Iterator[Finding]:
+def _packed_early(run: LintContext, document: Document) -> Iterator[Finding]:
     """Before 0.9.2 only some models could be packed neatly, and none that sees."""
     packed, named = where(document, "neat_packing"), document.get("model_name_or_path")
     if packed is None or named is None or not run.runs("llamafactory<0.9.2"):
@@ -271,7 +271,7 @@ _NEEDS: Final = (
         "hiyouga/LlamaFactory#584, #744, #5948",
     ),
 )
-def refused_without(run: Run) -> Iterator[Finding]:
+def refused_without(run: LintContext) -> Iterator[Finding]:
     """A key that LLaMA-Factory refuses without another one."""
     for document in run.of("llamafactory"):
         if document.is_view:

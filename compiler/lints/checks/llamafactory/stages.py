@@ -6,11 +6,11 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.conditions import Need, lacking, told, where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _ONLY_SFT: Final = ("neat_packing", "train_on_prompt", "mask_history", "predict_with_generate")
 
@@ -29,7 +29,7 @@ _ONLY_SFT: Final = ("neat_packing", "train_on_prompt", "mask_history", "predict_
         ),
     ),
 )
-def refused_outside_its_stage(run: Run) -> Iterator[Finding]:
+def refused_outside_its_stage(run: LintContext) -> Iterator[Finding]:
     """An option that LLaMA-Factory takes in one stage only."""
     for document in run.of("llamafactory"):
         stage = document.get("stage")
@@ -88,7 +88,7 @@ _OTHERS: Final = ("hinge", "ipo")
         ),
     ),
 )
-def preference_loss_not_computed(run: Run) -> Iterator[Finding]:
+def preference_loss_not_computed(run: LintContext) -> Iterator[Finding]:
     """A loss of preferences that LLaMA-Factory takes and that TRL does not compute."""
     for document in run.of("llamafactory"):
         at, stage = document.get("pref_loss"), document.value("stage")
@@ -98,7 +98,7 @@ def preference_loss_not_computed(run: Run) -> Iterator[Finding]:
             yield _as_sigmoid(run, at)
 
 
-def _as_sigmoid(run: Run, at: Place) -> Finding:
+def _as_sigmoid(run: LintContext, at: Place) -> Finding:
     is_named = run.runs(_LATE) is True
     late = () if is_named else ("so from LLaMA-Factory 0.9.4 on: nobody names its version",)
     return Finding(
@@ -191,7 +191,7 @@ _NEEDS: Final = (
         ),
     ),
 )
-def option_of_another_choice(run: Run) -> Iterator[Finding]:
+def option_of_another_choice(run: LintContext) -> Iterator[Finding]:
     """An option of a method, loss or optimizer that is not the one that was chosen."""
     for document in run.of("llamafactory"):
         if document.is_view:
@@ -225,7 +225,7 @@ def _resumed(document: Document) -> Iterator[Finding]:
         )
 
 
-def _of(run: Run, document: Document, need: Need) -> Iterator[Finding]:
+def _of(run: LintContext, document: Document, need: Need) -> Iterator[Finding]:
     found = lacking(run, document, need)
     if found is None:
         return
@@ -255,7 +255,7 @@ _FULL: Final = ("use_galore", "use_apollo", "use_badam")
         ),
     ),
 )
-def lora_options_of_another_method(run: Run) -> Iterator[Finding]:
+def lora_options_of_another_method(run: LintContext) -> Iterator[Finding]:
     """An option for LoRA beside another kind of fine-tuning."""
     for document in run.of("llamafactory"):
         if document.is_view:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import launches, listed, variable
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.schemas.models.architecture import Architecture
@@ -35,7 +35,7 @@ _ON = ("1", "true", "y")
     ),
     hardware=True,
 )
-def deepspeed_without_torchrun(run: Run) -> Iterator[Finding]:
+def deepspeed_without_torchrun(run: LintContext) -> Iterator[Finding]:
     """LLaMA-Factory starts one process without torchrun, and DeepSpeed is asked for."""
     for launcher in launches(run, "llamafactory"):
         at, seen = _asked(run), _seen(run, launcher)
@@ -54,7 +54,7 @@ def deepspeed_without_torchrun(run: Run) -> Iterator[Finding]:
         )
 
 
-def _asked(run: Run) -> Place | None:
+def _asked(run: LintContext) -> Place | None:
     for document in run.of("llamafactory"):
         at = document.get("deepspeed")
         if at is not None and at.value and not document.is_view:
@@ -69,7 +69,7 @@ def _is_forced(launcher: Document) -> bool:
     return any(each is not None and str(each.value).lower() in _ON for each in said)
 
 
-def _seen(run: Run, launcher: Document) -> tuple[int, Place | None] | None:
+def _seen(run: LintContext, launcher: Document) -> tuple[int, Place | None] | None:
     """Devices that the command sees, and what says so; None: unknown."""
     visible = variable(launcher, "CUDA_VISIBLE_DEVICES")
     names = listed(visible)
@@ -98,7 +98,7 @@ _INDEX: Final = re.compile(r"\.\{\}\.")
         ),
     ),
 )
-def frozen_modules_missing(run: Run) -> Iterator[Finding]:
+def frozen_modules_missing(run: LintContext) -> Iterator[Finding]:
     """Freeze-tuning or LoRA is asked for parts of the model that are not there, or are frozen."""
     for document in run.of("llamafactory"):
         if document.is_view:
@@ -151,7 +151,7 @@ def _names(at: Place) -> list[str]:
     return [str(each).strip() for each in value if str(each).strip()]
 
 
-def _frozen(run: Run, document: Document) -> Iterator[Finding]:
+def _frozen(run: LintContext, document: Document) -> Iterator[Finding]:
     """All linear layers of a model with eyes whose language model is frozen.
 
     Those of its tower are frozen by default, and the projector never counts among them.
@@ -202,7 +202,7 @@ _FIRST: Final = "llamafactory<0.9.2"
         ),
     ),
 )
-def liger_not_for_the_model(run: Run) -> Iterator[Finding]:
+def liger_not_for_the_model(run: LintContext) -> Iterator[Finding]:
     """Liger's kernels are asked for in a model that LLaMA-Factory has none for."""
     card = run.model.card if run.model is not None else None
     kind = card.config.get("model_type") if card is not None else None
@@ -238,7 +238,7 @@ _PATCHED: Final = "llama"
         ),
     ),
 )
-def shifted_attention_ignored(run: Run) -> Iterator[Finding]:
+def shifted_attention_ignored(run: LintContext) -> Iterator[Finding]:
     """Shifted short attention is asked for in a model that LLaMA-Factory cannot give it to."""
     model = run.model
     for document in run.of("llamafactory"):
@@ -266,7 +266,7 @@ def shifted_attention_ignored(run: Run) -> Iterator[Finding]:
         "llamafactory 0.9.1 to 0.9.5 model/model_utils/unsloth.py: FastLanguageModel",
     ),
 )
-def unsloth_on_several_devices(run: Run) -> Iterator[Finding]:
+def unsloth_on_several_devices(run: LintContext) -> Iterator[Finding]:
     """Unsloth is to train on several devices."""
     world = run.world.value if run.world is not None else None
     if not isinstance(world, int) or world < 2:

@@ -9,12 +9,12 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.checks.keys.names import is_near
 from tunec.compiler.lints.checks.keys.other_tools import foreign
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.keys.known import fields_of
 from tunec.compiler.lints.facts.keys.tools import keys_ever, releases_of
 from tunec.compiler.lints.facts.llamafactory.choices import LATE, choices, is_taken
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _KINDS: Final = ("llamafactory", "simpletuner", "axolotl")
 _LATE: Final = "a file's words are not compared with the choices: it fails where the word is used"
@@ -48,7 +48,7 @@ pref_loss, which is the loss's (`preference-loss-not-computed`)."""
         "axolotl 0.8.1 to 0.19.0 utils/schemas/enums.py ChatTemplate, RLType: Input should be",
     ),
 )
-def word_not_taken(run: Run) -> Iterator[Finding]:
+def word_not_taken(run: LintContext) -> Iterator[Finding]:
     """A word that its reader does not know."""
     for document in run.documents:
         if document.kind in _KINDS and document.target is not None and _is_written(document):
@@ -61,7 +61,7 @@ def _is_written(document: Document) -> bool:
     return is_flags or not document.is_view
 
 
-def _of(run: Run, document: Document) -> Iterator[Finding]:
+def _of(run: LintContext, document: Document) -> Iterator[Finding]:
     words = choices(run, document)
     for name, at in document.found.items():
         known = words.get(name.removeprefix("--"))
@@ -82,14 +82,14 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
         )
 
 
-def _used(run: Run, name: str) -> Consequence:
+def _used(run: LintContext, name: str) -> Consequence:
     """Where LLaMA-Factory first uses a word of its file."""
     if name == "pref_loss":
         return "step" if run.runs("llamafactory<0.9.4") else "silent"
     return _USED.get(name, "load")
 
 
-def _when(run: Run, document: Document, name: str) -> Consequence | None:
+def _when(run: LintContext, document: Document, name: str) -> Consequence | None:
     """A word that the reader passes on is refused by TrainingArguments."""
     is_passed = document.kind == "axolotl" and name in LATE
     return "init" if is_passed and run.runs("axolotl<0.19") is not True else None
@@ -121,7 +121,7 @@ def _is_word(document: Document, value: object) -> bool:
         ),
     ),
 )
-def key_of_no_release(run: Run) -> Iterator[Finding]:
+def key_of_no_release(run: LintContext) -> Iterator[Finding]:
     """A key of LLaMA-Factory's or Axolotl's file that none of its classes has in any release."""
     yield from _in_axolotl(run)
     if run.runs("llamafactory<0.9"):
@@ -145,7 +145,7 @@ def key_of_no_release(run: Run) -> Iterator[Finding]:
             )
 
 
-def _in_axolotl(run: Run) -> Iterator[Finding]:
+def _in_axolotl(run: LintContext) -> Iterator[Finding]:
     """Keys that Axolotl leaves where it reads its file; a plugin that is named has some too."""
     every = keys_ever("axolotl")
     for document in run.of("axolotl"):
@@ -167,7 +167,7 @@ def _in_axolotl(run: Run) -> Iterator[Finding]:
             )
 
 
-def _is_read(run: Run) -> bool:
+def _is_read(run: LintContext) -> bool:
     """Whether the release is named, and one of those whose keys are known."""
     release = run.release("llamafactory")
     return release.is_named and str(release.version) in releases_of("llamafactory")

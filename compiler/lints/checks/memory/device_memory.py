@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tunec.compiler.diagnostics.diagnostic import Label, Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.evaluation import strategy_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.compiler.analyses.memory.account import Account
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     ),
     hardware=True,
 )
-def device_memory_exceeded(run: Run) -> Iterator[Finding]:
+def device_memory_exceeded(run: LintContext) -> Iterator[Finding]:
     """What the run holds does not fit the device."""
     if run.environment.cluster is None:
         return
@@ -72,7 +72,7 @@ def device_memory_exceeded(run: Run) -> Iterator[Finding]:
         yield replace(finding, labels=labels, certain=is_known)
 
 
-def _is_layout_known(run: Run) -> bool:
+def _is_layout_known(run: LintContext) -> bool:
     """Whether it is told how the states are spread: a launcher's file may yet ask for FSDP."""
     from tunec.compiler.lints.facts.memory.fully_sharded import is_fully_sharded
 
@@ -84,7 +84,7 @@ def _is_layout_known(run: Run) -> bool:
     return any(each.value("launcher") in ("torchrun", "deepspeed") for each in run.of("launch"))
 
 
-def _may_be_sharded(run: Run) -> bool:
+def _may_be_sharded(run: LintContext) -> bool:
     """Whether LLaMA-Factory's file is alone, for several devices, and names nothing that shards.
 
     llamafactory 0.9.4 examples/ascend/qwen3_full_sft_fsdp2.yaml is such a file.
@@ -178,7 +178,7 @@ def _sample(workload: "Workload") -> str:
     return f"{data.sequence + data.image_tokens} tokens{pictured}"
 
 
-def _of_evaluation(run: Run, account: "Account") -> tuple[Label, ...]:
+def _of_evaluation(run: LintContext, account: "Account") -> tuple[Label, ...]:
     """Where the batch of evaluation is said, or that there is any, if it is what takes most."""
     if not account.peak.evaluates:
         return ()
@@ -190,7 +190,7 @@ def _of_evaluation(run: Run, account: "Account") -> tuple[Label, ...]:
     return () if at is None else (at.label(f"evaluates, {number} samples at once unasked"),)
 
 
-def _labels(run: Run, *, is_known: bool) -> tuple[Label, ...]:
+def _labels(run: LintContext, *, is_known: bool) -> tuple[Label, ...]:
     """Where the batch, the method and the sharding are said, or what else of it is known."""
     wanted = (
         ("batch.micro", "samples at once"),
@@ -209,6 +209,6 @@ def _labels(run: Run, *, is_known: bool) -> tuple[Label, ...]:
     return tuple(place.label(text, primary=at == 0) for at, (place, text) in enumerate(places))
 
 
-def _said(run: Run, slots: tuple[tuple[str, str], ...]) -> list[tuple[Place, str]]:
+def _said(run: LintContext, slots: tuple[tuple[str, str], ...]) -> list[tuple[Place, str]]:
     found = [(run.place(run.observed(slot)), text) for slot, text in slots]
     return [(place, text) for place, text in found if place is not None]

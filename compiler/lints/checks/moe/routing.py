@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.facts.experts import BLOCKS, experts, family, named_family
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.zero import also, stage_of
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _SINCE: Final = "trl>=1.7"
 
@@ -27,7 +27,7 @@ _SINCE: Final = "trl>=1.7"
         "llamafactory 0.9.1 to 0.9.5 model/model_utils/moe.py `configure_moe`: by model_type",
     ),
 )
-def balancing_of_no_experts(run: Run) -> Iterator[Finding]:
+def balancing_of_no_experts(run: LintContext) -> Iterator[Finding]:
     """A loss that balances experts, for a model that has none."""
     if run.model is None or experts(run) or run.model.architecture.kind == "diffusion":
         return
@@ -79,7 +79,7 @@ _SAID: Final = (
         ),
     ),
 )
-def experts_are_no_leaf(run: Run) -> Iterator[Finding]:
+def experts_are_no_leaf(run: LintContext) -> Iterator[Finding]:
     """Experts at stage 3 that each rank gathers in its own order."""
     stage, kind = stage_of(run), _kind(run)
     block = BLOCKS.get(kind)
@@ -104,7 +104,7 @@ def experts_are_no_leaf(run: Run) -> Iterator[Finding]:
     )
 
 
-def _kind(run: Run) -> str:
+def _kind(run: LintContext) -> str:
     """The family of the run's experts: as the catalogue knows it, or by the model's name."""
     if run.model is None:
         return named_family(run)
@@ -124,7 +124,7 @@ def _kind(run: Run) -> str:
         "arXiv 2101.03961 (Switch Transformers), section 2.2: the load balancing loss",
     ),
 )
-def experts_without_balancing(run: Run) -> Iterator[Finding]:
+def experts_without_balancing(run: LintContext) -> Iterator[Finding]:
     """A router is trained without the loss that spreads tokens over experts."""
     if not experts(run) or has_adapter(run):
         return
@@ -158,7 +158,7 @@ _KEY: Final = "deepspeed_config.deepspeed_moe_layer_cls_names"
         ),
     ),
 )
-def leaf_class_of_another_model(run: Run) -> Iterator[Finding]:
+def leaf_class_of_another_model(run: LintContext) -> Iterator[Finding]:
     """The blocks that are to be leaves are of another model."""
     own, known = BLOCKS.get(family(run)), frozenset(BLOCKS.values())
     if own is None:
@@ -198,7 +198,7 @@ _KEYS: Final = (
         ),
     ),
 )
-def leaf_modules_below_stage_3(run: Run) -> Iterator[Finding]:
+def leaf_modules_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """Leaf modules at a stage that gathers none."""
     stage = stage_of(run)
     if stage.value not in (0, 1, 2):

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_positive
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -24,7 +24,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def adam_is_adamw(run: Run) -> Iterator[Finding]:
+def adam_is_adamw(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's Adam decays weights as AdamW does."""
     kind = run.said("deepspeed", "optimizer.type")
     word = kind.value.lower() if kind is not None and isinstance(kind.value, str) else ""
@@ -51,7 +51,7 @@ def adam_is_adamw(run: Run) -> Iterator[Finding]:
     )
 
 
-def _decoupled_anyway(run: Run, kind: Place) -> Iterator[Finding]:
+def _decoupled_anyway(run: LintContext, kind: Place) -> Iterator[Finding]:
     mode = run.said("deepspeed", "optimizer.params.adam_w_mode")
     if mode is not None and mode.value is False:
         yield Finding(
@@ -92,7 +92,7 @@ _LION: Final = frozenset({"lion_8bit", "lion_32bit", "paged_lion_8bit", "paged_l
         "axolotl 0.19.0 utils/schemas/validation.py `check_adamw_optimizer_params`",
     ),
 )
-def adam_numbers_unread(run: Run) -> Iterator[Finding]:
+def adam_numbers_unread(run: LintContext) -> Iterator[Finding]:
     """Numbers of Adam beside an optimizer that is none."""
     if run.said("deepspeed", "optimizer.type") is not None:
         return  # that one is used
@@ -138,7 +138,7 @@ trainer.py `get_optimizer_cls_and_kwargs`, 5.6.2 to 5.23.0 trainer_optimizer.py.
         "transformers 4.40.2, 4.57.6 trainer.py `get_optimizer_cls_and_kwargs`",
     ),
 )
-def optimizer_arguments(run: Run) -> Iterator[Finding]:
+def optimizer_arguments(run: LintContext) -> Iterator[Finding]:
     """Arguments for an optimizer that does not read them, or that cannot be read."""
     for document in run.of("trainer"):
         place, optim = document.get("optim_args"), document.get("optim")
@@ -192,7 +192,7 @@ def _unread(place: Place, optim: Place | None) -> Finding:
         ),
     ),
 )
-def optimizer_given_twice(run: Run) -> Iterator[Finding]:
+def optimizer_given_twice(run: LintContext) -> Iterator[Finding]:
     """`adafactor: true` beside another optimizer, which it replaces."""
     for document in run.of("trainer"):
         old, new = document.get("adafactor"), document.get("optim")
@@ -230,7 +230,7 @@ cpu_adam.py `DeepSpeedCPUAdam.__init__`: betas[1]."""
         "torch 2.13.0 optim/sgd.py `SGD.__init__`: requires a momentum and zero dampening",
     ),
 )
-def optimizer_number_refused(run: Run) -> Iterator[Finding]:
+def optimizer_number_refused(run: LintContext) -> Iterator[Finding]:
     """A rate, a decay of moments or an epsilon that no optimizer takes."""
     for key in _BETAS:
         for place in run.each("trainer", key):
@@ -246,12 +246,12 @@ def optimizer_number_refused(run: Run) -> Iterator[Finding]:
             yield replace(found, consequence="step") if is_late else found
 
 
-def _is_offloaded(run: Run) -> bool:
+def _is_offloaded(run: LintContext) -> bool:
     device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
     return device.value in ("cpu", "nvme")
 
 
-def _below(run: Run) -> Iterator[Finding]:
+def _below(run: LintContext) -> Iterator[Finding]:
     for kind, keys in (("trainer", _FLOORS), ("deepspeed", (f"{_BELOW}lr", f"{_BELOW}eps"))):
         for key in keys:
             for place in run.each(kind, key):
@@ -263,7 +263,7 @@ def _below(run: Run) -> Iterator[Finding]:
                     yield _finding(place, "text cannot be compared with 0")
 
 
-def _of_sgd(run: Run) -> Iterator[Finding]:
+def _of_sgd(run: LintContext) -> Iterator[Finding]:
     """Nesterov's momentum is one of a momentum above zero, which nothing dampens."""
     for place in run.each("deepspeed", f"{_BELOW}nesterov"):
         numbers = [place.document.value(f"{_BELOW}{key}", 0) for key in ("momentum", "dampening")]

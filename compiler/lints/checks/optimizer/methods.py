@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number, is_whole, number_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -25,7 +25,7 @@ from tunec.compiler.lints.run import Run
         "llamafactory 0.9.5 hparams/parser.py: Layer-wise BAdam only supports DeepSpeed ZeRO-3",
     ),
 )
-def layerwise_optimizer_refused(run: Run) -> Iterator[Finding]:
+def layerwise_optimizer_refused(run: LintContext) -> Iterator[Finding]:
     """A layer-wise optimizer where gradients are to be gathered first."""
     yield from _badam(run)
     for place in run.each("trainer", "optim"):
@@ -42,7 +42,7 @@ def layerwise_optimizer_refused(run: Run) -> Iterator[Finding]:
             yield _layerwise_finding(place, f"{world.value} processes", run.place(world))
 
 
-def _badam(run: Run) -> Iterator[Finding]:
+def _badam(run: LintContext) -> Iterator[Finding]:
     """LLaMA-Factory lets its blocks be trained by several processes under ZeRO-3 alone."""
     world = run.value("parallel.world")
     for document in run.of("llamafactory"):
@@ -89,7 +89,7 @@ def _layerwise_finding(place: Place, what: str, other: Place | None) -> Finding:
         ),
     ),
 )
-def optimizer_targets_missing(run: Run) -> Iterator[Finding]:
+def optimizer_targets_missing(run: LintContext) -> Iterator[Finding]:
     """A low-rank optimizer that is not told which modules are its own."""
     for document in run.of("trainer"):
         place = document.get("optim")
@@ -126,7 +126,7 @@ _LOW_RANK: Final = ("galore_", "apollo_")
         ),
     ),
 )
-def optimizer_targets_unread(run: Run) -> Iterator[Finding]:
+def optimizer_targets_unread(run: LintContext) -> Iterator[Finding]:
     """Modules for a low-rank optimizer, and an optimizer that is none."""
     for document in run.of("trainer"):
         targets, optim = document.get("optim_target_modules"), document.get("optim")
@@ -164,7 +164,7 @@ def _is_open(document: Document) -> bool:
         "llamafactory 0.9.4 hparams/parser.py: GaLore and APOLLO are incompatible with DeepSpeed",
     ),
 )
-def projection_under_zero(run: Run) -> Iterator[Finding]:
+def projection_under_zero(run: LintContext) -> Iterator[Finding]:
     """GaLore or APOLLO over weights that ZeRO has laid out flat."""
     optimizer = run.said("trainer", "optim")
     stage = run.effective("deepspeed", "zero_optimization.stage")
@@ -223,7 +223,7 @@ _SMALL: Final = 0.1
         ),
     ),
 )
-def rate_of_a_rate_free_optimizer(run: Run) -> Iterator[Finding]:
+def rate_of_a_rate_free_optimizer(run: LintContext) -> Iterator[Finding]:
     """A small learning rate for an optimizer that finds the rate itself."""
     for kind, optimizer, rate in _KEYS:
         for document in run.of(kind):
@@ -269,7 +269,7 @@ _FLAT: Final = ("constant", "constant_with_warmup")
         ),
     ),
 )
-def schedule_of_a_schedule_free_optimizer(run: Run) -> Iterator[Finding]:
+def schedule_of_a_schedule_free_optimizer(run: LintContext) -> Iterator[Finding]:
     """A falling rate for an optimizer that stands in for the schedule."""
     optim, kind = run.said("trainer", "optim"), run.effective("trainer", "lr_scheduler_type")
     if optim is None or not isinstance(optim.value, str) or not isinstance(kind.value, str):
@@ -312,7 +312,7 @@ _OTHERS: Final = ("prodigy", "dadapt", "sgd", "lomo", "adafactor", "schedule_fre
         "transformers 5.23.0 models/llama/configuration_llama.py: initializer_range 0.02",
     ),
 )
-def learning_rate_beyond_adam(run: Run) -> Iterator[Finding]:
+def learning_rate_beyond_adam(run: LintContext) -> Iterator[Finding]:
     """A learning rate with which Adam steps farther than weights are large."""
     optimizer = run.said("trainer", "optim")
     if optimizer is None or _is_of_adam(optimizer.value):

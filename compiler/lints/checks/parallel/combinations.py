@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.facts.parallel import SECTION, shared_sequences
 from tunec.compiler.lints.facts.zero import also, stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -20,7 +20,7 @@ from tunec.compiler.lints.run import Run
         "transformers 4.57.6, 5.23.0 trainer.py `_prepare_context_parallel_inputs`: ValueError",
     ),
 )
-def context_attention_not_sdpa(run: Run) -> Iterator[Finding]:
+def context_attention_not_sdpa(run: LintContext) -> Iterator[Finding]:
     """Ranks share the context of a model whose attention is not SDPA."""
     if run.runs("transformers<=4.51.3"):
         return  # whose Trainer shares no contexts
@@ -37,7 +37,7 @@ def context_attention_not_sdpa(run: Run) -> Iterator[Finding]:
             )
 
 
-def _widths(run: Run) -> Iterator[Place]:
+def _widths(run: LintContext) -> Iterator[Place]:
     yield from run.each("accelerate", f"{SECTION}cp_size")
     for document in launches(run, "accelerate"):
         place = document.get("flags.parallelism_config_cp_size")
@@ -57,7 +57,7 @@ def _widths(run: Run) -> Iterator[Place]:
         ),
     ),
 )
-def pipeline_under_zero_2(run: Run) -> Iterator[Finding]:
+def pipeline_under_zero_2(run: LintContext) -> Iterator[Finding]:
     """A pipeline beside the sharding of gradients."""
     stage = stage_of(run)
     for document in run.of("deepspeed"):
@@ -89,7 +89,7 @@ def pipeline_under_zero_2(run: Run) -> Iterator[Finding]:
         "accelerate 1.13.0 to 1.15.0 commands/launch.py: sdpa where the key is absent",
     ),
 )
-def sequence_attention_differs(run: Run) -> Iterator[Finding]:
+def sequence_attention_differs(run: LintContext) -> Iterator[Finding]:
     """The attention around which ranks share a sequence is not the one that the model runs."""
     own = run.said("trainer", "attn_implementation") or run.said("model", "attn_implementation")
     kernel = own.value if own is not None else None
@@ -129,7 +129,7 @@ def sequence_attention_differs(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def tensor_parallel_beside_adapters(run: Run) -> Iterator[Finding]:
+def tensor_parallel_beside_adapters(run: LintContext) -> Iterator[Finding]:
     """Tensor parallelism by DeepSpeed of a model that carries adapters."""
     adapter = run.observed("adapter.kind")
     if adapter is None or adapter.value != "lora" or stage_of(run).value not in (1, 2):
@@ -165,7 +165,7 @@ def tensor_parallel_beside_adapters(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def tensor_parallel_under_zero_3(run: Run) -> Iterator[Finding]:
+def tensor_parallel_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """Tensor parallelism beside the sharding of stage 3."""
     stage = stage_of(run)
     for place in run.each("deepspeed", "tensor_parallel.autotp_size"):

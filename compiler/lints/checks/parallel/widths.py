@@ -6,12 +6,12 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.parallel import SECTION, shared_sequences
 from tunec.compiler.lints.facts.zero import also
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _EXPERT_BLOCK: Final = "expert_parallel"
 
@@ -29,7 +29,7 @@ _EXPERT_BLOCK: Final = "expert_parallel"
         ),
     ),
 )
-def expert_width_refused(run: Run) -> Iterator[Finding]:
+def expert_width_refused(run: LintContext) -> Iterator[Finding]:
     """Experts to be shared by processes in a way that AutoEP refuses."""
     for on in run.each("deepspeed", f"{_EXPERT_BLOCK}.enabled"):
         if on.value is True:
@@ -38,7 +38,7 @@ def expert_width_refused(run: Run) -> Iterator[Finding]:
             yield from _beside_tensors(run, on)
 
 
-def _width(run: Run) -> Iterator[Finding]:
+def _width(run: LintContext) -> Iterator[Finding]:
     world = run.world
     if world is None or world.rank == Rank.CATALOGUE or not is_whole(world.value):
         return
@@ -52,7 +52,7 @@ def _width(run: Run) -> Iterator[Finding]:
             )
 
 
-def _within(run: Run) -> Iterator[Finding]:
+def _within(run: LintContext) -> Iterator[Finding]:
     for each in run.each("deepspeed", f"{_EXPERT_BLOCK}.expert_tensor_parallel_size"):
         if is_whole(each.value) and each.value != 1:
             yield Finding(
@@ -63,7 +63,7 @@ def _within(run: Run) -> Iterator[Finding]:
             )
 
 
-def _beside_tensors(run: Run, on: Place) -> Iterator[Finding]:
+def _beside_tensors(run: LintContext, on: Place) -> Iterator[Finding]:
     width = run.said("deepspeed", f"{_EXPERT_BLOCK}.autoep_size")
     tensors = run.said("deepspeed", "tensor_parallel.autotp_size")
     is_split = tensors is not None and is_whole(tensors.value) and tensors.value > 1
@@ -99,7 +99,7 @@ _WIDTHS: Final = ("parallel.tensor", "parallel.sequence")
         ),
     ),
 )
-def parallel_width_does_not_divide(run: Run) -> Iterator[Finding]:
+def parallel_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
     """The processes cannot be split by the widths that are asked for."""
     world = run.world
     widths = [each for slot in _WIDTHS if (each := run.observed(slot)) and each.value > 1]
@@ -126,7 +126,7 @@ def parallel_width_does_not_divide(run: Run) -> Iterator[Finding]:
     )
 
 
-def _written(run: Run, world: int) -> Iterator[Finding]:
+def _written(run: LintContext, world: int) -> Iterator[Finding]:
     """Widths in a ds_config.json whose reader's table does not speak of them."""
     for key in ("tensor_parallel.autotp_size", "sequence_parallel_size"):
         for place in run.each("deepspeed", key):
@@ -155,7 +155,7 @@ def _written(run: Run, world: int) -> Iterator[Finding]:
         "deepspeed 0.18.9, 0.19.8 runtime/config.py `_batch_assertion`",
     ),
 )
-def sequence_groups_uncounted(run: Run) -> Iterator[Finding]:
+def sequence_groups_uncounted(run: LintContext) -> Iterator[Finding]:
     """The widths beside shared sequences do not make up the processes that are started."""
     world = run.world
     if world is None or not isinstance(world.value, int):
@@ -206,7 +206,7 @@ _KEYS: Final = (
         ),
     ),
 )
-def sequence_width_does_not_divide_heads(run: Run) -> Iterator[Finding]:
+def sequence_width_does_not_divide_heads(run: LintContext) -> Iterator[Finding]:
     """Heads cannot be spread over the sequence parallel processes."""
     if run.model is None:
         return
@@ -255,7 +255,7 @@ _WHY: Final = (
         "deepspeedai/DeepSpeed#7389",
     ),
 )
-def tensor_width_unread(run: Run) -> Iterator[Finding]:
+def tensor_width_unread(run: LintContext) -> Iterator[Finding]:
     """A width for tensor parallelism where DeepSpeed looks for none."""
     asked = run.said("deepspeed", f"{_TENSOR_BLOCK}.autotp_size")
     if asked is not None and asked.value not in (0, 1):

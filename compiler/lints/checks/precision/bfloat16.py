@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.dtype_words import loaded_in, on_deepspeed
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.precision import device_name, turned_on
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _HALF_STEP: Final = 2.0**-9
 """A number of bf16 changes only if something of at least this share of it is added: it has 8 bits
@@ -36,7 +36,7 @@ _ROUNDS_UP: Final = ("adamw_bf16", "stochastic", "optimi", "kahan", "anyprecisio
         "llamafactory 0.9.5 model/adapter.py `init_adapter`: pure_bf16 leaves bf16",
     ),
 )
-def bf16_updates_lost(run: Run) -> Iterator[Finding]:
+def bf16_updates_lost(run: LintContext) -> Iterator[Finding]:
     """Weights in bf16 without fp32 copies, at a learning rate that rounds away."""
     weights = _pure(run)
     rate = run.effective("trainer", "learning_rate")
@@ -62,7 +62,7 @@ def bf16_updates_lost(run: Run) -> Iterator[Finding]:
     )
 
 
-def _pure(run: Run) -> Place | None:
+def _pure(run: LintContext) -> Place | None:
     """Where a file says that the trained weights are bf16."""
     if has_adapter(run):
         return None
@@ -73,13 +73,13 @@ def _pure(run: Run) -> Place | None:
     return next(loaded_in(run, "bf16"), None)
 
 
-def _keeps_copies(run: Run) -> bool:
+def _keeps_copies(run: LintContext) -> bool:
     """DeepSpeed keeps fp32 copies; FSDP may, which is for its own rule."""
     fsdp = any(each.value == "FSDP" for each in run.each("accelerate", "distributed_type"))
     return on_deepspeed(run) or fsdp or run.said("trainer", "fsdp", "fsdp_config") is not None
 
 
-def _rounds_well(run: Run) -> bool:
+def _rounds_well(run: LintContext) -> bool:
     name = run.effective("trainer", "optim").value
     return isinstance(name, str) and any(word in name for word in _ROUNDS_UP)
 
@@ -125,7 +125,7 @@ _ENGINES: Final = ("deepspeed", "sat")
     ),
     hardware=True,
 )
-def bf16_without_hardware(run: Run) -> Iterator[Finding]:
+def bf16_without_hardware(run: LintContext) -> Iterator[Finding]:
     """bf16 on devices whose arithmetic units do not have it."""
     device = run.environment.weakest
     if device is None or device.supports("bf16"):
@@ -150,7 +150,7 @@ def bf16_without_hardware(run: Run) -> Iterator[Finding]:
     )
 
 
-def _when(run: Run, places: Sequence[Place]) -> Consequence | None:
+def _when(run: LintContext, places: Sequence[Place]) -> Consequence | None:
     """DeepSpeed looks at the device when its engine is made; the others, when they read.
 
     A torch that counts emulation as support is asked by all of them.
@@ -160,7 +160,7 @@ def _when(run: Run, places: Sequence[Place]) -> Consequence | None:
     return "init" if all(each.document.kind in _ENGINES for each in places) else None
 
 
-def _by_default(run: Run, device: str) -> Iterator[Finding]:
+def _by_default(run: LintContext, device: str) -> Iterator[Finding]:
     """TRL turns bf16 on where its file says nothing of a precision."""
     for document in run.of(*TRL):
         is_own = document.target is not None and document.target.name == "trl"
@@ -177,7 +177,7 @@ def _by_default(run: Run, device: str) -> Iterator[Finding]:
             )
 
 
-def _loaded(run: Run, device: str) -> Iterator[Finding]:
+def _loaded(run: LintContext, device: str) -> Iterator[Finding]:
     """llama-cookbook has no flag for bf16: what is not fp16 is loaded in it."""
     for document in run.of("llama-cookbook"):
         first = document.get("model_name") or next(iter(document.found.values()), None)
@@ -209,7 +209,7 @@ def _loaded(run: Run, device: str) -> Iterator[Finding]:
         "bghira/SimpleTuner#755",
     ),
 )
-def optimizer_of_bf16_only(run: Run) -> Iterator[Finding]:
+def optimizer_of_bf16_only(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner's adamw_bf16 over weights that are not bf16."""
     for document in run.of("simpletuner"):
         optimizer = document.get("optimizer")
@@ -266,7 +266,7 @@ def _quantised(document: Document, optimizer: Place) -> Iterator[Finding]:
         ),
     ),
 )
-def pure_bf16_refused(run: Run) -> Iterator[Finding]:
+def pure_bf16_refused(run: LintContext) -> Iterator[Finding]:
     """LLaMA-Factory's pure_bf16 beside what it cannot be combined with."""
     for document in run.of("llamafactory"):
         pure = document.get("pure_bf16")
@@ -288,7 +288,7 @@ def _with_fp16(document: Document, pure: Place) -> Iterator[Finding]:
         )
 
 
-def _with_zero_3(run: Run, pure: Place) -> Iterator[Finding]:
+def _with_zero_3(run: LintContext, pure: Place) -> Iterator[Finding]:
     stage = run.slot("zero.stage")
     place = run.place(stage)
     if stage is not None and stage.value == 3 and place is not None:
@@ -318,7 +318,7 @@ def _with_zero_3(run: Run, pure: Place) -> Iterator[Finding]:
     ),
     hardware=True,
 )
-def tf32_without_hardware(run: Run) -> Iterator[Finding]:
+def tf32_without_hardware(run: LintContext) -> Iterator[Finding]:
     """TF32 on devices that do not have it."""
     device = run.environment.weakest
     if device is None or (device.vendor == "nvidia" and device.supports("tf32")):

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.dtype_words import computes_in_half, loaded_in, on_deepspeed
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -25,7 +25,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def amp_beside_zero(run: Run) -> Iterator[Finding]:
+def amp_beside_zero(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's amp block beside ZeRO or 16-bit modes."""
     for amp in run.each("deepspeed", "amp.enabled"):
         if amp.value is not True or run.runs("deepspeed<0.19") is not True:
@@ -46,7 +46,7 @@ def amp_beside_zero(run: Run) -> Iterator[Finding]:
         )
 
 
-def _half(run: Run) -> list[Effective]:
+def _half(run: LintContext) -> list[Effective]:
     return [run.effective("deepspeed", f"{dtype}.enabled") for dtype in ("fp16", "bf16")]
 
 
@@ -69,7 +69,7 @@ _FLASH = ("flash_attention_2", "flash_attention_3")
         ),
     ),
 )
-def flash_attention_in_fp32(run: Run) -> Iterator[Finding]:
+def flash_attention_in_fp32(run: LintContext) -> Iterator[Finding]:
     """FlashAttention 2 in a run that computes in fp32."""
     attention = run.observed("attention.implementation")
     place = run.place(attention)
@@ -86,7 +86,7 @@ def flash_attention_in_fp32(run: Run) -> Iterator[Finding]:
     )
 
 
-def _fp32(run: Run) -> Place | None:
+def _fp32(run: LintContext) -> Place | None:
     """Where the run is said to be fp32, with nothing that computes in 16 bits."""
     if run.value("precision.compute") == "fp32":
         return run.place(run.observed("precision.compute"))
@@ -95,7 +95,7 @@ def _fp32(run: Run) -> Place | None:
     return next(loaded_in(run, "fp32"), None)
 
 
-def _deepspeed_in_half(run: Run) -> bool:
+def _deepspeed_in_half(run: LintContext) -> bool:
     return any(
         run.effective("deepspeed", f"{dtype}.enabled").value is True for dtype in ("bf16", "fp16")
     )
@@ -113,7 +113,7 @@ def _deepspeed_in_half(run: Run) -> bool:
         ),
     ),
 )
-def full_eval_turns_half_on(run: Run) -> Iterator[Finding]:
+def full_eval_turns_half_on(run: LintContext) -> Iterator[Finding]:
     """16-bit evaluation turns 16-bit training on, through `auto` in DeepSpeed's file."""
     for dtype in ("fp16", "bf16"):
         evaluated = run.effective("trainer", f"{dtype}_full_eval")
@@ -147,7 +147,7 @@ def full_eval_turns_half_on(run: Run) -> Iterator[Finding]:
         "bghira/SimpleTuner 2ac3e0996: remove recommendation for gradient_precision",
     ),
 )
-def gradient_precision_ignored(run: Run) -> Iterator[Finding]:
+def gradient_precision_ignored(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner's gradient_precision, which no optimizer heeds."""
     for place in run.each("simpletuner", "gradient_precision"):
         if place.value != "fp32":
@@ -181,7 +181,7 @@ _ALL_STAGES = "deepspeed>=0.18"
         ),
     ),
 )
-def half_master_weights_without_zero(run: Run) -> Iterator[Finding]:
+def half_master_weights_without_zero(run: LintContext) -> Iterator[Finding]:
     """Master weights in 16 bits at a ZeRO stage that does not have them."""
     stage = run.effective("deepspeed", "zero_optimization.stage")
     for key in _KEYS:
@@ -191,7 +191,7 @@ def half_master_weights_without_zero(run: Run) -> Iterator[Finding]:
     yield from _states_alone(run)
 
 
-def _at(run: Run, place: Place, stage: object, where: Place | None) -> Iterator[Finding]:
+def _at(run: LintContext, place: Place, stage: object, where: Place | None) -> Iterator[Finding]:
     old = place.path.startswith("fp16") and run.runs(_ALL_STAGES) is False
     allowed = (2,) if old else (1, 2, 3)
     if stage in allowed or not isinstance(stage, int):
@@ -210,7 +210,7 @@ def _is_on(value: object) -> bool:
     return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
-def _states_alone(run: Run) -> Iterator[Finding]:
+def _states_alone(run: LintContext) -> Iterator[Finding]:
     """Optimizer states in bf16 need master weights in bf16."""
     for place in run.each("deepspeed", "bf16.bf16_optimizer_states"):
         weights = place.document.value("bf16.bf16_master_weights_and_grads")
@@ -242,7 +242,7 @@ _DIFFERS_OTHER = {"bf16": "fp16", "fp16": "bf16"}
         "huggingface/diffusers 0.40.0 examples, `main`: Accelerator; huggingface/diffusers#6363",
     ),
 )
-def launcher_precision_differs(run: Run) -> Iterator[Finding]:
+def launcher_precision_differs(run: LintContext) -> Iterator[Finding]:
     """The launcher and the trainer name different precisions."""
     yield from _of_examples(run)
     if on_deepspeed(run):
@@ -269,7 +269,7 @@ def launcher_precision_differs(run: Run) -> Iterator[Finding]:
             )
 
 
-def _of_examples(run: Run) -> Iterator[Finding]:
+def _of_examples(run: LintContext) -> Iterator[Finding]:
     """Accelerator takes what a script hands to it for the last word: diffusers', SimpleTuner's."""
     launched = run.said("launch", "flags.mixed_precision") or run.said(
         "accelerate", "mixed_precision"
@@ -309,7 +309,7 @@ _REFUSED_OTHER: Final = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
         ),
     ),
 )
-def launcher_precision_refused(run: Run) -> Iterator[Finding]:
+def launcher_precision_refused(run: LintContext) -> Iterator[Finding]:
     """A precision of the launcher beside a ds_config.json that enables the other one."""
     launched = _launched(run)
     if launched is None or launched.word not in _REFUSED_OTHER:
@@ -327,13 +327,13 @@ def launcher_precision_refused(run: Run) -> Iterator[Finding]:
             )
 
 
-def _launched(run: Run) -> Place | None:
+def _launched(run: LintContext) -> Place | None:
     flags = (each.get("flags.mixed_precision") for each in launches(run, "accelerate"))
     given = next((each for each in flags if each is not None), None)
     return given or next(_in_file(run), None)
 
 
-def _in_file(run: Run) -> Iterator[Place]:
+def _in_file(run: LintContext) -> Iterator[Place]:
     """Of a file that names ds_config.json itself, `engine-settings-overridden` speaks."""
     for at in run.each("accelerate", "mixed_precision"):
         if at.document.get("deepspeed_config.deepspeed_config_file") is None:

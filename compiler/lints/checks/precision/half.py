@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.diffusers_examples import commands
 from tunec.compiler.lints.facts.dtype_words import dtype_of, loaded_in, on_deepspeed
@@ -13,7 +14,6 @@ from tunec.compiler.lints.facts.keys.known import kind_behind
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _T5: Final = re.compile(
     r"((google|google-t5|bigscience)/)?((flan-|m|long-|u)?t5\b.*|T0(_?3B|pp?)?)"
@@ -38,7 +38,7 @@ _OVERFLOWS: Final = re.compile(r"(^|[/_-])gemma-?[234]n?\b", re.IGNORECASE)
     ),
     hardware=True,
 )
-def bf16_model_in_fp16(run: Run) -> Iterator[Finding]:
+def bf16_model_in_fp16(run: LintContext) -> Iterator[Finding]:
     """A model that was trained in bf16 is fine-tuned in fp16."""
     yield from _model_of_examples(run)
     computed = run.observed("precision.compute")
@@ -53,7 +53,7 @@ def bf16_model_in_fp16(run: Run) -> Iterator[Finding]:
         yield _model_finding(run, path, next(asked, place))
 
 
-def _model_of_examples(run: Run) -> Iterator[Finding]:
+def _model_of_examples(run: LintContext) -> Iterator[Finding]:
     """Scripts of diffusers, which name their model and precision as flags of their own."""
     for document in run.of("diffusers"):
         place, named = (
@@ -71,7 +71,7 @@ def _model_of_examples(run: Run) -> Iterator[Finding]:
             yield _model_finding(run, model.path, place)
 
 
-def _model_finding(run: Run, path: str, place: Place) -> Finding:
+def _model_finding(run: LintContext, path: str, place: Place) -> Finding:
     device = run.environment.weakest
     cannot = device is not None and not device.supports("bf16")
     is_seen = _T5.fullmatch(path) is not None or _OVERFLOWS.search(path) is not None
@@ -111,7 +111,7 @@ _PAIRS: Final = (
         ),
     ),
 )
-def fp16_and_bf16(run: Run) -> Iterator[Finding]:
+def fp16_and_bf16(run: LintContext) -> Iterator[Finding]:
     """fp16 and bf16 are both turned on."""
     yield from _filled(run)
     yield from _by_its_old_name(run)
@@ -121,14 +121,14 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
                 yield from _both(document, half, brain)
 
 
-def _by_its_old_name(run: Run) -> Iterator[Finding]:
+def _by_its_old_name(run: LintContext) -> Iterator[Finding]:
     """`bfloat16` is read where there is no `bf16`."""
     for document in run.of("deepspeed"):
         if document.get("bf16") is None:
             yield from _both(document, "fp16.enabled", "bfloat16.enabled")
 
 
-def _filled(run: Run) -> Iterator[Finding]:
+def _filled(run: LintContext) -> Iterator[Finding]:
     """Both `auto`, and the trainer turns on both: one for training, the other for evaluation."""
     half, brain = (run.effective("deepspeed", f"{each}.enabled") for each in ("fp16", "bf16"))
     if "filled" not in (half.source, brain.source) or half.value is not True:
@@ -178,7 +178,7 @@ _OFF: Final = ("use_cpu", "no_cuda")
         "transformers 5.23.0 training_args.py: fp16 with use_cpu is accepted",
     ),
 )
-def fp16_on_cpu(run: Run) -> Iterator[Finding]:
+def fp16_on_cpu(run: LintContext) -> Iterator[Finding]:
     """fp16 is asked for in a run that is kept off the GPUs."""
     for document in run.of("trainer", "accelerate"):
         half, off = _half(document), _kept_off(document)
@@ -226,7 +226,7 @@ _CASTS = "peft>=0.12"
         "huggingface/diffusers#6086, haotian-liu/LLaVA#363, 2U1/Qwen-VL-Series-Finetune#184",
     ),
 )
-def fp16_trainable_weights(run: Run) -> Iterator[Finding]:
+def fp16_trainable_weights(run: LintContext) -> Iterator[Finding]:
     """fp16 with loss scaling over trained weights that are fp16 themselves."""
     yield from _trainable_of_examples(run)
     yield from _of_cookbook(run)
@@ -243,7 +243,7 @@ def fp16_trainable_weights(run: Run) -> Iterator[Finding]:
             yield found if is_certain else replace(found, severity="warning")
 
 
-def _trainable_of_examples(run: Run) -> Iterator[Finding]:
+def _trainable_of_examples(run: LintContext) -> Iterator[Finding]:
     """LoRA scripts of diffusers turn adapters to fp32 where their own flag says fp16."""
     launched = run.said("launch", "flags.mixed_precision") or run.said(
         "accelerate", "mixed_precision"
@@ -264,7 +264,7 @@ def _trainable_of_examples(run: Run) -> Iterator[Finding]:
             )
 
 
-def _of_cookbook(run: Run) -> Iterator[Finding]:
+def _of_cookbook(run: LintContext) -> Iterator[Finding]:
     """llama-cookbook loads in fp16 and scales the loss; ShardedGradScaler of FSDP takes fp16."""
     for document in run.of("llama-cookbook"):
         half = where(document, "use_fp16")
@@ -274,7 +274,7 @@ def _of_cookbook(run: Run) -> Iterator[Finding]:
         yield _trainable_finding(half, half, is_certain=True)
 
 
-def _unscaled(run: Run) -> Iterator[Finding]:
+def _unscaled(run: LintContext) -> Iterator[Finding]:
     """Weights in fp16 that a run in bf16 trains, whose small gradients nobody scales."""
     half = run.said("trainer", "bf16")
     if half is None or half.value is not True or on_deepspeed(run) or _is_quantised(run):
@@ -298,7 +298,7 @@ def _unscaled(run: Run) -> Iterator[Finding]:
             )
 
 
-def _scaled(run: Run) -> Place | None:
+def _scaled(run: LintContext) -> Place | None:
     """Where fp16 with torch's GradScaler is turned on."""
     for kind, key, word in (
         ("trainer", "fp16", True),
@@ -311,11 +311,11 @@ def _scaled(run: Run) -> Place | None:
     return None
 
 
-def _is_quantised(run: Run) -> bool:
+def _is_quantised(run: LintContext) -> bool:
     return run.value("quantization.format", "none") not in (None, "none")
 
 
-def _is_certain(run: Run, place: Place) -> bool | None:
+def _is_certain(run: LintContext, place: Place) -> bool | None:
     """Whether the trained weights are fp16: True, it depends (False), or they are not (None)."""
     if dtype_of(run.effective("peft", "adapter_dtype").value) == "fp16":
         return True
@@ -326,7 +326,7 @@ def _is_certain(run: Run, place: Place) -> bool | None:
     return place.document.kind in TRL and place.document.format != "shell"
 
 
-def _is_whole(run: Run, place: Place) -> bool:
+def _is_whole(run: LintContext, place: Place) -> bool:
     """Whether the files that say how the model is loaded know of no adapter."""
     return place.document.kind == "model" and not run.of("peft")
 

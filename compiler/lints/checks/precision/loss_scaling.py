@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.counts import is_number
@@ -11,7 +12,6 @@ from tunec.compiler.lints.facts.dtype_words import loaded_in, on_deepspeed
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _HIGHEST = 24
 """fp16 ends below 2^16, and gradients of a mean loss are well below 1: some steps more are "
@@ -31,7 +31,7 @@ _HIGHEST = 24
         ),
     ),
 )
-def initial_loss_scale_too_high(run: Run) -> Iterator[Finding]:
+def initial_loss_scale_too_high(run: LintContext) -> Iterator[Finding]:
     """Dynamic loss scaling that starts where everything overflows."""
     for place in run.each("deepspeed", "fp16.initial_scale_power"):
         power = place.value
@@ -77,7 +77,7 @@ _POSITIVE: Final = {
         "deepspeedai/DeepSpeed#7889",
     ),
 )
-def loss_scale_refused(run: Run) -> Iterator[Finding]:
+def loss_scale_refused(run: LintContext) -> Iterator[Finding]:
     """A number of fp16's loss scaling that DeepSpeed does not take, or that ends the run."""
     for document in run.of("deepspeed"):
         static = document.get("fp16.loss_scale")
@@ -107,7 +107,7 @@ def _is_dynamic(document: Document) -> bool:
 
 
 def _refused_finding(
-    run: Run, place: Place, why: str, mend: str, *, is_known: bool | None
+    run: LintContext, place: Place, why: str, mend: str, *, is_known: bool | None
 ) -> Finding:
     del run
     return Finding(
@@ -136,7 +136,7 @@ def _refused_finding(
         ),
     ),
 )
-def loss_scaling_over_bf16(run: Run) -> Iterator[Finding]:
+def loss_scaling_over_bf16(run: LintContext) -> Iterator[Finding]:
     """fp16 with loss scaling over trained weights that are bf16."""
     scaled = run.said("trainer", "fp16")
     if scaled is None or scaled.value is not True or on_deepspeed(run):
@@ -152,7 +152,7 @@ def loss_scaling_over_bf16(run: Run) -> Iterator[Finding]:
         yield _scaling_finding(place, scaled, "trained in bf16", is_certain=is_whole or is_adapted)
 
 
-def _adapters(run: Run, scaled: Place) -> Iterator[Finding]:
+def _adapters(run: LintContext, scaled: Place) -> Iterator[Finding]:
     """TRL makes the adapters of a quantised model bf16."""
     bits = run.said("trainer", "load_in_4bit", "load_in_8bit")
     if bits is None or bits.value is not True or not run.of(*TRL):
@@ -199,7 +199,7 @@ _SMALLEST = 2.0**-24
         "IEEE 754 binary16: smallest subnormal 2^-24, largest 65504",
     ),
 )
-def static_loss_scale(run: Run) -> Iterator[Finding]:
+def static_loss_scale(run: LintContext) -> Iterator[Finding]:
     """fp16 with a loss scale that never moves."""
     for place in run.each("deepspeed", "fp16.loss_scale"):
         enabled = run.effective("deepspeed", "fp16.enabled")
@@ -239,7 +239,7 @@ def static_loss_scale(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def automatic_precision_off(run: Run) -> Iterator[Finding]:
+def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's file leaves the precision to the trainer, which has none: all is fp32."""
     both = [run.effective("deepspeed", f"{dtype}.enabled") for dtype in ("bf16", "fp16")]
     waiting = [each for each in both if _is_off_by_trainer(each)]
@@ -263,7 +263,7 @@ def _is_off_by_trainer(found: Effective) -> bool:
     return found.source == "filled" and found.value is False
 
 
-def _is_mixed(run: Run) -> bool:
+def _is_mixed(run: LintContext) -> bool:
     """The launcher may turn it on through its own word."""
     return any(
         each.value in ("bf16", "fp16", "fp8")

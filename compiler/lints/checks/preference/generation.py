@@ -6,13 +6,13 @@ from math import gcd, inf
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.own_parsers import BESIDE_TRL
 from tunec.compiler.lints.facts.trl import GROUPED, preferences, real, shared, trl, whole
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -28,7 +28,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def generation_batch_given_twice(run: Run) -> Iterator[Finding]:
+def generation_batch_given_twice(run: LintContext) -> Iterator[Finding]:
     """GRPO's generation batch is given twice, or does not fit the batch of a step."""
     for document, name in preferences(run):
         batch = trl(document, "generation_batch_size")
@@ -52,7 +52,7 @@ def generation_batch_given_twice(run: Run) -> Iterator[Finding]:
             )
 
 
-def _global(run: Run, document: Document) -> int | None:
+def _global(run: LintContext, document: Document) -> int | None:
     micro = shared(document, "per_device_train_batch_size")
     count, world = whole(micro.value) if micro is not None else None, run.data_parallel
     return count * world if count is not None and world is not None else None
@@ -107,7 +107,7 @@ positive integer, but is -1; 0 is none, and to vLLM -1 is none too."""
         ),
     ),
 )
-def generation_number_refused(run: Run) -> Iterator[Finding]:
+def generation_number_refused(run: LintContext) -> Iterator[Finding]:
     """A number of GRPO or RLOO that its generation cannot use."""
     for document, method in preferences(run):
         by_vllm = trl(document, "use_vllm")
@@ -161,14 +161,14 @@ _DEFAULTS: Final = {
         "huggingface/open-r1#249, #236; huggingface/trl#2858",
     ),
 )
-def generations_do_not_divide(run: Run) -> Iterator[Finding]:
+def generations_do_not_divide(run: LintContext) -> Iterator[Finding]:
     """GRPO's batch of generations does not hold whole groups."""
     for document, name in preferences(run):
         if name in ("grpo", "rloo"):
             yield from _of(run, document)
 
 
-def _of(run: Run, document: Document) -> Iterator[Finding]:
+def _of(run: LintContext, document: Document) -> Iterator[Finding]:
     asked = trl(document, "num_generations")
     group = _number(document, asked, "num_generations")
     if group is None or (document.kind == "axolotl" and asked is None):
@@ -196,11 +196,13 @@ def _of(run: Run, document: Document) -> Iterator[Finding]:
     yield from _product(run, document, (group, asked), (micro, micro_at), world)
 
 
-def _is_checked_by_axolotl(run: Run, document: Document) -> bool:
+def _is_checked_by_axolotl(run: LintContext, document: Document) -> bool:
     return document.kind == "axolotl" and run.runs(_CHECKED) is not False
 
 
-def _of_axolotl(run: Run, document: Document, asked: tuple[int, Place | None]) -> Iterator[Finding]:
+def _of_axolotl(
+    run: LintContext, document: Document, asked: tuple[int, Place | None]
+) -> Iterator[Finding]:
     """Axolotl checks the batch of one process, before it knows of others."""
     group, at = asked
     given, micro_at = trl(document, "generation_batch_size"), document.get("micro_batch_size")
@@ -227,7 +229,7 @@ def _of_axolotl(run: Run, document: Document, asked: tuple[int, Place | None]) -
 
 
 def _product(
-    run: Run,
+    run: LintContext,
     document: Document,
     group: tuple[int, Place | None],
     micro: tuple[int, Place | None],
@@ -276,7 +278,7 @@ def _has_own_flags(document: Document) -> bool:
     )
 
 
-def _steps(run: Run, document: Document) -> tuple[int, str]:
+def _steps(run: LintContext, document: Document) -> tuple[int, str]:
     """Micro batches of one generation, and what says so: nothing before they counted."""
     given = trl(document, "steps_per_generation")
     if given is not None and (count := whole(given.value)) is not None:
@@ -312,7 +314,7 @@ def _number(document: Document, at: Place | None, name: str) -> int | None:
         ),
     ),
 )
-def temperature_of_zero(run: Run) -> Iterator[Finding]:
+def temperature_of_zero(run: LintContext) -> Iterator[Finding]:
     """GRPO is to sample its completions at temperature 0."""
     for document, name in preferences(run):
         at = trl(document, "temperature")

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Final
 
 from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.trl import GROUPED, preferences, real, trl
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _KEYS: Final = {
     "dpo": ("beta",),
@@ -32,7 +32,7 @@ _METHODS: Final = ("dpo", "kto", "orpo", "simpo")
         ),
     ),
 )
-def beta_of_zero(run: Run) -> Iterator[Finding]:
+def beta_of_zero(run: LintContext) -> Iterator[Finding]:
     """A preference loss whose beta is zero or less: nothing is learnt, or the opposite."""
     for document, name in preferences(run):
         if name not in _METHODS:
@@ -76,7 +76,7 @@ _EPSILON = 0.2
         "arXiv 2503.14476 (DAPO), 3.1: epsilon_high 0.28 above epsilon_low 0.2",
     ),
 )
-def clip_bounds_crossed(run: Run) -> Iterator[Finding]:
+def clip_bounds_crossed(run: LintContext) -> Iterator[Finding]:
     """The ratio of a policy's update is cut at a bound that is on the wrong side."""
     for document, method in preferences(run):
         if method in GROUPED:
@@ -136,7 +136,7 @@ _MARKS: Final = ("cpo_alpha", "simpo_gamma")
         ),
     ),
 )
-def cpo_loss_unfit(run: Run) -> Iterator[Finding]:
+def cpo_loss_unfit(run: LintContext) -> Iterator[Finding]:
     """Numbers of TRL's CPO that its loss does not read, or that change the loss that is named."""
     for document in run.of("hf"):
         if not document.is_view and any(document.get(key) for key in _MARKS):
@@ -239,7 +239,7 @@ _AS_SIGMOID: Final = "from 0.9.4 on it is not handed on, and sigmoid is trained"
         "hiyouga/LlamaFactory#4839",
     ),
 )
-def dpo_loss_unknown(run: Run) -> Iterator[Finding]:
+def dpo_loss_unknown(run: LintContext) -> Iterator[Finding]:
     """A DPO loss that the release does not know."""
     yield from _of_llamafactory(run)
     for document in run.of("dpo"):
@@ -265,7 +265,7 @@ def dpo_loss_unknown(run: Run) -> Iterator[Finding]:
             )
 
 
-def _known(run: Run) -> Set[str]:
+def _known(run: LintContext) -> Set[str]:
     """The words of the release, as far as somebody names it."""
     words = _NOW if run.runs("trl>=0.28") else _BEFORE
     old = {_KTO} if run.runs("trl<0.9") else set[str]()
@@ -274,7 +274,7 @@ def _known(run: Run) -> Set[str]:
     )
 
 
-def _of_llamafactory(run: Run) -> Iterator[Finding]:
+def _of_llamafactory(run: LintContext) -> Iterator[Finding]:
     """A word that its own list still has, and the TRL that it asks for no longer."""
     if run.runs("llamafactory<0.9"):
         return

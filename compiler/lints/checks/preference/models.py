@@ -7,12 +7,12 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Term
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.lora import is_true, last, loras
 from tunec.compiler.lints.facts.trl import GROUPED, PAIRED, preferences, trl, whole
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -31,7 +31,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def reference_model_beside_zero_3(run: Run) -> Iterator[Finding]:
+def reference_model_beside_zero_3(run: LintContext) -> Iterator[Finding]:
     """A reference model of full size beside a policy that ZeRO-3 shards."""
     stage = run.effective("deepspeed", "zero_optimization.stage")
     if stage.value != 3 or stage.place is None:
@@ -77,7 +77,7 @@ def _asked(document: Document) -> Place | None:
         ),
     ),
 )
-def reference_synced_and_precomputed(run: Run) -> Iterator[Finding]:
+def reference_synced_and_precomputed(run: LintContext) -> Iterator[Finding]:
     """The reference model is to move, and its log-probabilities are computed beforehand."""
     for document in run.of("dpo", "kto"):
         sync, before = document.get("sync_ref_model"), document.get("precompute_ref_log_probs")
@@ -126,7 +126,7 @@ _TRAINED_REFUSED: Final = (
         ),
     ),
 )
-def reward_head_not_trained(run: Run) -> Iterator[Finding]:
+def reward_head_not_trained(run: LintContext) -> Iterator[Finding]:
     """A reward model is trained by LoRA for another task: its head keeps its random weights."""
     started = {each.name for each in run.of("launch") if _rewards(each)}
     for document in run.of("sft", "reward", "hf"):
@@ -171,7 +171,7 @@ def _rewards(launch: Document) -> bool:
         "trl 0.18.2 to 1.16.0 scripts/grpo.py: the reward model first, then the functions",
     ),
 )
-def reward_weights_miscounted(run: Run) -> Iterator[Finding]:
+def reward_weights_miscounted(run: LintContext) -> Iterator[Finding]:
     """As many weights as rewards."""
     for document, method in preferences(run):
         weights, rewards = trl(document, "reward_weights"), trl(document, "reward_funcs")
@@ -208,7 +208,7 @@ def _count(value: object) -> int | None:
         ),
     ),
 )
-def head_adapted_in_preference_training(run: Run) -> Iterator[Finding]:
+def head_adapted_in_preference_training(run: LintContext) -> Iterator[Finding]:
     """LoRA is put on the head, whose weight the loss takes by itself."""
     if not run.of("dpo", "grpo", "kto", "rloo"):
         return
@@ -246,7 +246,7 @@ _DISPATCH: Final = "accelerator_config.dispatch_batches=true"
         "huggingface/trl#3213",
     ),
 )
-def stream_in_grouped_training(run: Run) -> Iterator[Finding]:
+def stream_in_grouped_training(run: LintContext) -> Iterator[Finding]:
     """Prompts are to be streamed to a trainer that draws several answers to each."""
     for document in run.of(*_STREAM_REFUSED):
         stream = where(document, "dataset_streaming=true")
@@ -289,7 +289,7 @@ _SIZES: Final = {"per_device_train_batch_size": 8, "gradient_accumulation_steps"
         ),
     ),
 )
-def minibatch_refused(run: Run) -> Iterator[Finding]:
+def minibatch_refused(run: LintContext) -> Iterator[Finding]:
     """PPO's minibatches are too small to be whitened, or no whole part of the batch."""
     for document in run.of("ppo"):
         said = {key: _number(document, key, absent) for key, absent in _SIZES.items()}

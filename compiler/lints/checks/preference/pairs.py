@@ -5,12 +5,12 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.conditions import Need, lacking, told, where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.evaluation import never_evaluates
 from tunec.compiler.lints.facts.trl import real, whole
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _SYNC: Final = (
     Need("ref_model_mixup_alpha", ("sync_ref_model",), "the reference stays as it is"),
@@ -70,7 +70,7 @@ _NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
         ),
     ),
 )
-def trl_option_unread(run: Run) -> Iterator[Finding]:
+def trl_option_unread(run: LintContext) -> Iterator[Finding]:
     """An option of TRL beside which nothing reads it."""
     for document in run.of("sft"):
         packing = where(document, "packing")
@@ -102,7 +102,7 @@ def trl_option_unread(run: Run) -> Iterator[Finding]:
             )
 
 
-def _by_default(run: Run, document: Document) -> Iterator[Finding]:
+def _by_default(run: LintContext, document: Document) -> Iterator[Finding]:
     """The engine that nothing is said of: a server's until trl 1, a colocated one since."""
     engine, is_late = where(document, "use_vllm"), run.runs(_COLOCATED)
     if engine is None or document.get("vllm_mode") is not None or document.is_view:
@@ -126,7 +126,7 @@ def _words(*, is_late: bool | None) -> str:
     return "trl before 1.0" if is_late is False else "trl 1.0 and later"
 
 
-def _counted(run: Run, document: Document) -> Iterator[Finding]:
+def _counted(run: LintContext, document: Document) -> Iterator[Finding]:
     """Sizes of PPO that follow from others, whatever is written."""
     if document.is_view or run.runs("trl<0.12") is True:
         return
@@ -171,7 +171,7 @@ _DIVERGENT: Final = frozenset(
         ),
     ),
 )
-def trl_pair_refused(run: Run) -> Iterator[Finding]:
+def trl_pair_refused(run: LintContext) -> Iterator[Finding]:
     """Two settings that a trainer of TRL does not take together."""
     for document in run.of("grpo", "rloo", "dpo", "kto"):
         if document.is_view:
@@ -183,7 +183,7 @@ def trl_pair_refused(run: Run) -> Iterator[Finding]:
             yield from _of_grpo(run, document)
 
 
-def _synced(run: Run, document: Document) -> Iterator[Finding]:
+def _synced(run: LintContext, document: Document) -> Iterator[Finding]:
     """A reference of its own is needed that can be moved."""
     sync, adapter = document.get("sync_ref_model"), document.get("use_peft")
     if sync is None or sync.value is not True:
@@ -206,7 +206,7 @@ def _synced(run: Run, document: Document) -> Iterator[Finding]:
         )
 
 
-def _of_dpo(run: Run, document: Document) -> Iterator[Finding]:
+def _of_dpo(run: LintContext, document: Document) -> Iterator[Finding]:
     kind, loss = document.get("f_divergence_type"), document.get("loss_type")
     words = (
         loss.value
@@ -224,7 +224,7 @@ def _of_dpo(run: Run, document: Document) -> Iterator[Finding]:
         yield _pair(weighting, loss, "that loss sorts the samples")
 
 
-def _of_grpo(run: Run, document: Document) -> Iterator[Finding]:
+def _of_grpo(run: LintContext, document: Document) -> Iterator[Finding]:
     hub, log = document.get("log_completions_hub_repo"), document.get("log_completions")
     if hub is not None and hub.value and (log is None or log.value is not True):
         yield Finding(
@@ -251,7 +251,7 @@ def _of_grpo(run: Run, document: Document) -> Iterator[Finding]:
     yield from _batches(run, document)
 
 
-def _unbounded(run: Run, document: Document) -> Iterator[Finding]:
+def _unbounded(run: LintContext, document: Document) -> Iterator[Finding]:
     """Weights that are cut at a bound, and no bound."""
     mode = document.get("vllm_importance_sampling_mode")
     low, high = (document.get(f"vllm_importance_sampling_clip_{end}") for end in ("min", "max"))
@@ -261,7 +261,7 @@ def _unbounded(run: Run, document: Document) -> Iterator[Finding]:
         yield _pair(mode, high, "a truncated weight needs a bound")
 
 
-def _batches(run: Run, document: Document) -> Iterator[Finding]:
+def _batches(run: LintContext, document: Document) -> Iterator[Finding]:
     world = run.data_parallel
     if world:
         yield from _generation(document, world)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
 
@@ -187,7 +187,7 @@ _LENGTH: Final = ("vllm_max_model_length", "vllm_max_model_len")
         ),
     ),
 )
-def trl_pair_of_some_releases(run: Run) -> Iterator[Finding]:
+def trl_pair_of_some_releases(run: LintContext) -> Iterator[Finding]:
     """Two settings that TRL's trainers did not take together in some of its releases."""
     for document in run.of("sft", "dpo", "kto", "grpo", "rloo", "ppo"):
         if document.is_view:
@@ -220,7 +220,7 @@ def trl_pair_of_some_releases(run: Run) -> Iterator[Finding]:
 
 
 def _refused(
-    run: Run,
+    run: LintContext,
     places: tuple[Place, Place],
     why: str,
     releases: str,
@@ -240,7 +240,7 @@ def _refused(
     )
 
 
-def _masked(run: Run, at: Place | None, kind: str) -> Iterator[Finding]:
+def _masked(run: LintContext, at: Place | None, kind: str) -> Iterator[Finding]:
     number = at.value if at is not None and isinstance(at.value, int | float) else None
     if at is None or number is None or number >= 1 or kind != "grpo":
         return
@@ -251,14 +251,14 @@ def _masked(run: Run, at: Place | None, kind: str) -> Iterator[Finding]:
         yield from _refused(run, (at, beside), why, _MASKED)
 
 
-def _precomputed(run: Run, at: Place | None) -> Iterator[Finding]:
+def _precomputed(run: LintContext, at: Place | None) -> Iterator[Finding]:
     stage = stage_of(run)
     if at is not None and stage.value == 3 and stage.place is not None:
         why = "You cannot use precompute_ref_log_probs with Deepspeed ZeRO-3"
         yield from _refused(run, (at, stage.place), why, _PRECOMPUTED)
 
 
-def _selected(run: Run, document: Document) -> Iterator[Finding]:
+def _selected(run: LintContext, document: Document) -> Iterator[Finding]:
     """What is kept of a recomputation is chosen by TRL's trainer of samples."""
     at, stage = where(document, _SELECTIVE), stage_of(run)
     if at is None or document.kind != "sft":

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.trl import preferences, real, shared, whole
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _READ: Final = ("sigmoid", "robust", "exo_pair", "sigmoid_norm", "aot", "aot_unpaired", "aot_pair")
 
@@ -30,7 +30,7 @@ _READ: Final = ("sigmoid", "robust", "exo_pair", "sigmoid_norm", "aot", "aot_unp
         ),
     ),
 )
-def label_smoothing_unfit(run: Run) -> Iterator[Finding]:
+def label_smoothing_unfit(run: LintContext) -> Iterator[Finding]:
     """Label smoothing that the preference loss refuses, needs or does not read."""
     for document, name in preferences(run):
         if name == "dpo" and document.kind == "dpo":
@@ -39,7 +39,7 @@ def label_smoothing_unfit(run: Run) -> Iterator[Finding]:
             yield from _of_factory(document)
 
 
-def _of_trl(run: Run, document: Document) -> Iterator[Finding]:
+def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
     loss, at = document.get("loss_type"), document.get("label_smoothing")
     said = loss.value if loss is not None else "sigmoid"
     losses = [str(each) for each in (said if isinstance(said, list) else [said])]
@@ -117,7 +117,7 @@ def _of_factory(document: Document) -> Iterator[Finding]:
         "axolotl 0.19.0 utils/schemas/validation.py: must be the same length",
     ),
 )
-def loss_weights_differ(run: Run) -> Iterator[Finding]:
+def loss_weights_differ(run: LintContext) -> Iterator[Finding]:
     """DPO mixes several losses with another number of weights."""
     for document, name in preferences(run):
         prefix = "dpo_" if document.kind == "axolotl" else ""
@@ -166,7 +166,7 @@ _VOCABULARIES: Final = (
         "huggingface/trl#2215, #3028, #6252: before it a broadcast of kl_div failed",
     ),
 )
-def distillation_refused(run: Run) -> Iterator[Finding]:
+def distillation_refused(run: LintContext) -> Iterator[Finding]:
     """A number of generalised knowledge distillation, or a teacher, that GKD refuses."""
     for document in run.of("gkd"):
         if document.is_view:
@@ -222,7 +222,7 @@ def _vocabulary(name: object) -> int | None:
         ),
     ),
 )
-def kto_batch_of_one(run: Run) -> Iterator[Finding]:
+def kto_batch_of_one(run: LintContext) -> Iterator[Finding]:
     """KTO takes one sample at once, and has nothing to estimate its KL term with."""
     for document, name in preferences(run):
         at = shared(document, "per_device_train_batch_size")
@@ -238,7 +238,7 @@ def kto_batch_of_one(run: Run) -> Iterator[Finding]:
         )
 
 
-def _is_asked(run: Run, document: Document) -> bool:
+def _is_asked(run: LintContext, document: Document) -> bool:
     """Whether the trainer looks: LLaMA-Factory's does not, nor TRL's from 0.26 to 1.7."""
     is_trl = document.kind == "kto" and not run.runs("trl>=0.26,<1.8")
     return document.kind == "axolotl" or is_trl
@@ -260,7 +260,7 @@ _MOST_LORA: Final = 1e-4
         ),
     ),
 )
-def preference_rate_as_for_sft(run: Run) -> Iterator[Finding]:
+def preference_rate_as_for_sft(run: LintContext) -> Iterator[Finding]:
     """A preference method runs at a learning rate of supervised training."""
     for document, name in preferences(run):
         if name not in ("dpo", "kto", "orpo", "simpo", "ppo", "grpo"):
@@ -298,7 +298,7 @@ _CUT_AT_THE_END: Final = "trl<0.14"
         ),
     ),
 )
-def prompt_fills_the_sequence(run: Run) -> Iterator[Finding]:
+def prompt_fills_the_sequence(run: LintContext) -> Iterator[Finding]:
     """Prompts may be as long as the whole sequence."""
     for document, name in preferences(run):
         prompt, total = document.get("max_prompt_length"), document.get("max_length")

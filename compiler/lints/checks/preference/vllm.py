@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.quantization import sharded_by_fsdp
 from tunec.compiler.lints.facts.trl import GROUPED, preferences, real, trl, whole
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _HALF: Final = 2
 """Bytes of a parameter at the least: TRL trains in bf16 or in fp32."""
@@ -31,7 +31,7 @@ _SHARE: Final = "vllm_gpu_memory_utilization"
     ),
     hardware=True,
 )
-def engine_leaves_no_room(run: Run) -> Iterator[Finding]:
+def engine_leaves_no_room(run: LintContext) -> Iterator[Finding]:
     """vLLM takes so much of a device that the policy itself does not fit beside it."""
     device, model = run.environment.weakest, run.model
     if device is None or model is None or _is_split(run):
@@ -50,7 +50,7 @@ def engine_leaves_no_room(run: Run) -> Iterator[Finding]:
             yield _finding(share, (taken, still, device.memory), device.title, still > weights)
 
 
-def _still(run: Run, weights: int) -> int:
+def _still(run: LintContext, weights: int) -> int:
     """What the policy holds between steps by the account, where it is told how much is trained."""
     from tunec.compiler.lints.facts.memory.estimate import estimate
 
@@ -58,14 +58,14 @@ def _still(run: Run, weights: int) -> int:
     return weights if found is None or found.is_assumed else max(weights, found.still_bytes)
 
 
-def _is_split(run: Run) -> bool:
+def _is_split(run: LintContext) -> bool:
     """Whether each device holds a part of the policy, or a packed form of it."""
     stage = run.value("zero.stage")
     packed = run.value("quantization.format", "none") != "none"
     return packed or stage == 3 or sharded_by_fsdp(run) is not None
 
 
-def _is_beside(run: Run, document: Document) -> bool:
+def _is_beside(run: LintContext, document: Document) -> bool:
     """Whether vLLM runs in the processes of the training itself."""
     used, mode = trl(document, "use_vllm"), trl(document, "vllm_mode")
     if used is None or used.value is not True:
@@ -111,7 +111,7 @@ _APART: Final = "trl>=0.14,<0.16"
     ),
     hardware=True,
 )
-def no_device_left_for_vllm(run: Run) -> Iterator[Finding]:
+def no_device_left_for_vllm(run: LintContext) -> Iterator[Finding]:
     """Every device trains, and vLLM is to have one of its own."""
     cluster = run.environment.cluster
     if not run.runs(_APART) or cluster is None or len(cluster.nodes) != 1:
@@ -123,7 +123,7 @@ def no_device_left_for_vllm(run: Run) -> Iterator[Finding]:
             yield from _of(run, document, have)
 
 
-def _of(run: Run, document: Document, have: int) -> Iterator[Finding]:
+def _of(run: LintContext, document: Document, have: int) -> Iterator[Finding]:
     used, named = trl(document, "use_vllm"), trl(document, "vllm_device")
     world = run.world
     count = world.value if world is not None and isinstance(world.value, int) else None
@@ -166,7 +166,7 @@ def _number(word: str) -> int | None:
         ),
     ),
 )
-def vllm_keys_without_vllm(run: Run) -> Iterator[Finding]:
+def vllm_keys_without_vllm(run: LintContext) -> Iterator[Finding]:
     """vLLM's settings are written, and vLLM is not used."""
     for document in run.of("grpo"):
         switch = document.get("use_vllm")
@@ -203,7 +203,7 @@ _KINDS: Final = ("grpo", "axolotl")
         "trl 1.16.0 trainer/grpo_config.py: vllm_mode colocate is the default",
     ),
 )
-def vllm_width_does_not_divide(run: Run) -> Iterator[Finding]:
+def vllm_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
     """vLLM inside the training processes: its width has to divide them, its share to be a share."""
     for document, name in preferences(run):
         if name != "grpo" or document.kind not in _KINDS or not _is_beside(run, document):
@@ -220,7 +220,7 @@ def vllm_width_does_not_divide(run: Run) -> Iterator[Finding]:
             )
 
 
-def _width(run: Run, document: Document) -> Iterator[Finding]:
+def _width(run: LintContext, document: Document) -> Iterator[Finding]:
     at, world = trl(document, "vllm_tensor_parallel_size"), run.value("parallel.world")
     width = None if at is None else whole(at.value)
     if at is None or not width or not isinstance(world, int) or world % width == 0:

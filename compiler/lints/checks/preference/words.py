@@ -5,12 +5,12 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.keys.tools import of_unknown
 from tunec.compiler.lints.facts.trl import trl
 from tunec.compiler.lints.kinds import own_keys
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _MEANT: Final[Mapping[str, tuple[str, str]]] = {
     "r": ("lora_r", "PEFT"),
@@ -66,7 +66,7 @@ _OWN: Final = (
         "trl 0.8.6 to 1.16.0 trainer/model_config.py `ModelConfig`: its own names",
     ),
 )
-def trl_recipe_refused(run: Run) -> Iterator[Finding]:
+def trl_recipe_refused(run: LintContext) -> Iterator[Finding]:
     """A recipe for TRL's scripts in the words of other tools."""
     for document in run.of(*TRL):
         if document.is_view or document.format == "shell" or not _is_for_scripts(document):
@@ -187,7 +187,7 @@ _NOW: Final = {"packing_strategy": ("bfd", "bfd_split", "bfd-requeue", "wrapped"
 """Those of trl 1 alone, where that is what runs."""
 
 
-def _taken(run: Run, kind: str, key: str, words: tuple[str, ...]) -> tuple[str, ...]:
+def _taken(run: LintContext, kind: str, key: str, words: tuple[str, ...]) -> tuple[str, ...]:
     """The words that the release knows, as far as somebody names it."""
     taken = _NOW.get(key, words) if run.runs("trl>=1") else words
     since = _SINCE.get((kind, key), {})
@@ -216,7 +216,7 @@ def _is_of_another(document: Document) -> bool:
         "trl 0.8.6 to 1.16.0 scripts/sft.py: getattr(torch, model_args.dtype)",
     ),
 )
-def trl_word_refused(run: Run) -> Iterator[Finding]:
+def trl_word_refused(run: LintContext) -> Iterator[Finding]:
     """A word that TRL's configuration takes, and that its trainer does not know."""
     for document in run.of(*_WORDS):
         if document.is_view or _is_of_another(document):

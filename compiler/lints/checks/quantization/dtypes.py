@@ -6,12 +6,12 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.facts.quantization import LOADERS, Base, blocks, quantised
 from tunec.compiler.lints.facts.trl import is_started_by_trl
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _BITS: Final = {"bnb": (4, 8), "bitsandbytes": (4, 8), "hqq": (1, 2, 3, 4, 5, 6, 8), "eetq": (8,)}
 
@@ -30,7 +30,7 @@ _BITS: Final = {"bnb": (4, 8), "bitsandbytes": (4, 8), "hqq": (1, 2, 3, 4, 5, 6,
         ),
     ),
 )
-def bits_not_offered(run: Run) -> Iterator[Finding]:
+def bits_not_offered(run: LintContext) -> Iterator[Finding]:
     """A number of bits that the quantisation method does not have."""
     for document in run.of("llamafactory"):
         method = document.get("quantization_method")
@@ -98,7 +98,7 @@ _SHORT: Final = {
         ),
     ),
 )
-def compute_dtype_unknown(run: Run) -> Iterator[Finding]:
+def compute_dtype_unknown(run: LintContext) -> Iterator[Finding]:
     """4 bits are to be computed, or held, in a dtype that torch does not have: `auto`, `bf16`."""
     for document in run.of(*TRL):
         bits = where(document, "load_in_4bit=true")
@@ -119,7 +119,7 @@ def compute_dtype_unknown(run: Run) -> Iterator[Finding]:
             yield _unknown(at, at.value, held=held)
 
 
-def _named(run: Run) -> Iterator[Place]:
+def _named(run: LintContext) -> Iterator[Place]:
     """Both dtypes in a file of what a model is loaded with, in a block, and in Axolotl's own."""
     beside = [(each, "") for each in run.of("model", *TRL)]
     inside = [(each.document, f"{each.path}.") for each in blocks(run)]
@@ -161,7 +161,7 @@ def _unknown(at: Place, word: str, *, held: bool) -> Finding:
         "transformers 5.23.0 utils/quantization_config.py `BitsAndBytesConfig`: ValueError",
     ),
 )
-def four_and_eight_bits(run: Run) -> Iterator[Finding]:
+def four_and_eight_bits(run: LintContext) -> Iterator[Finding]:
     """4 and 8 bits are both asked for."""
     for document in run.of(*LOADERS, "axolotl"):
         four, eight = document.get("load_in_4bit"), document.get("load_in_8bit")
@@ -203,7 +203,7 @@ _KEY = "bnb_4bit_compute_dtype"
         ),
     ),
 )
-def four_bits_computed_in_fp32(run: Run) -> Iterator[Finding]:
+def four_bits_computed_in_fp32(run: LintContext) -> Iterator[Finding]:
     """4-bit weights are expanded into fp32 for their products."""
     base = quantised(run)
     if base is None or base.form not in ("nf4", "fp4"):
@@ -247,7 +247,7 @@ def _says_dtype(place: Place) -> bool:
     return place.document.get("dtype") is not None or place.document.get("torch_dtype") is not None
 
 
-def _by_default(run: Run, place: Place) -> Iterator[Finding]:
+def _by_default(run: LintContext, place: Place) -> Iterator[Finding]:
     """TRL's scripts hand `dtype` on, whose default became float32 in 0.27."""
     if run.runs("trl>=0.27") is True:
         note = f"trl {run.release('trl').version} takes float32 where `dtype` is absent"
@@ -279,7 +279,7 @@ _QUANTISED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
         ),
     ),
 )
-def quantised_compute_differs(run: Run) -> Iterator[Finding]:
+def quantised_compute_differs(run: LintContext) -> Iterator[Finding]:
     """4-bit weights are expanded into one 16-bit dtype, and the run computes in the other."""
     base = quantised(run)
     if base is None or base.form not in ("nf4", "fp4"):
@@ -306,7 +306,7 @@ def quantised_compute_differs(run: Run) -> Iterator[Finding]:
     )
 
 
-def _expanded(run: Run, base: Base) -> tuple[str | None, Place | None]:
+def _expanded(run: LintContext, base: Base) -> tuple[str | None, Place | None]:
     """The dtype of the products, by bitsandbytes' own key where it stands beside the bits."""
     block, dot, _ = base.place.path.rpartition(".")
     own = base.document.get(f"{block}{dot}{_KEY}")

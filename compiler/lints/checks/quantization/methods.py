@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.quantization import processes, quantised, stored_form
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -24,7 +24,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def four_bits_without_qlora(run: Run) -> Iterator[Finding]:
+def four_bits_without_qlora(run: LintContext) -> Iterator[Finding]:
     """Axolotl quantises to 4 bits for the adapter qlora only."""
     for document in run.of("axolotl"):
         adapter, four = document.get("adapter"), document.get("load_in_4bit")
@@ -53,7 +53,7 @@ def four_bits_without_qlora(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def fp8_quanto_replaced(run: Run) -> Iterator[Finding]:
+def fp8_quanto_replaced(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner trains a LoRA on several devices over fp8-quanto, and takes int8-quanto."""
     world = processes(run)
     for document in run.of("simpletuner"):
@@ -84,7 +84,7 @@ def fp8_quanto_replaced(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def int8_products_in_fp16(run: Run) -> Iterator[Finding]:
+def int8_products_in_fp16(run: LintContext) -> Iterator[Finding]:
     """LLM.int8() computes in fp16 whatever the run's dtype is."""
     base = quantised(run)
     if base is None or base.form != "int8" or base.document.kind == "simpletuner":
@@ -119,7 +119,7 @@ def int8_products_in_fp16(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def merge_into_quantised_base(run: Run) -> Iterator[Finding]:
+def merge_into_quantised_base(run: LintContext) -> Iterator[Finding]:
     """An adapter is to be merged into a base that is loaded quantised."""
     for document in run.of("axolotl", "llamafactory"):
         is_axolotl = document.kind == "axolotl"
@@ -150,7 +150,7 @@ def _axolotl(document: Document) -> Merge | None:
     return None
 
 
-def _llamafactory(run: Run, document: Document) -> Merge | None:
+def _llamafactory(run: LintContext, document: Document) -> Merge | None:
     """`llamafactory-cli export` with an adapter, and bits or a base that is stored so."""
     merged, adapter = document.get("export_dir"), document.get("adapter_name_or_path")
     if merged is None or adapter is None or not merged.value or not adapter.value:
@@ -172,7 +172,7 @@ def _llamafactory(run: Run, document: Document) -> Merge | None:
     consumers=("axolotl",),
     sources=("axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig.validate_qlora`",),
 )
-def qlora_not_in_four_bits(run: Run) -> Iterator[Finding]:
+def qlora_not_in_four_bits(run: LintContext) -> Iterator[Finding]:
     """Axolotl's adapter qlora over a base that is not loaded in 4 bits."""
     for document in run.of("axolotl"):
         adapter = document.get("adapter")
@@ -227,7 +227,7 @@ _BY_BITSANDBYTES = ("bnb-4bit", "bnb-8bit")
         ),
     ),
 )
-def quantised_twice(run: Run) -> Iterator[Finding]:
+def quantised_twice(run: LintContext) -> Iterator[Finding]:
     """A base that is stored quantised is to be quantised again."""
     base, stored = quantised(run), stored_form(run)
     if base is None or stored is None or base.document.kind == "simpletuner":
@@ -313,7 +313,7 @@ _REFUSED: Final[tuple[tuple[str, str, Test, str], ...]] = (
         ),
     ),
 )
-def refused_beside_quantisation(run: Run) -> Iterator[Finding]:
+def refused_beside_quantisation(run: LintContext) -> Iterator[Finding]:
     """Options that a trainer refuses beside a quantised base."""
     base = quantised(run)
     if base is None:

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest, quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.quantization import LOADERS, blocks
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _METHODS: Final = frozenset(
     {
@@ -130,7 +130,7 @@ _SETTINGS: Final[Mapping[str, tuple[_Setting, ...]]] = {
         "bitsandbytes 0.46 nn/modules.py `Params4bit`: quant_type fp4 or nf4",
     ),
 )
-def quantization_setting_refused(run: Run) -> Iterator[Finding]:
+def quantization_setting_refused(run: LintContext) -> Iterator[Finding]:
     """A setting that a quantisation configuration of transformers refuses."""
     for block in blocks(run):
         is_bnb = any(block.value.get(f"load_in_{bits}bit") is True for bits in (4, 8))
@@ -201,7 +201,7 @@ def _is_off(block: Place) -> bool:
     return bool(said) and not any(said)
 
 
-def _of_torchao(run: Run, block: Place) -> Iterator[Finding]:
+def _of_torchao(run: LintContext, block: Place) -> Iterator[Finding]:
     at = block.document.get(f"{block.path}.quant_type")
     if at is None or not isinstance(at.value, str) or run.runs("transformers<5") is True:
         return
@@ -241,7 +241,7 @@ _OFF: Final = (None, False, "none", "None")
         "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`",
     ),
 )
-def quantization_options_ignored(run: Run) -> Iterator[Finding]:
+def quantization_options_ignored(run: LintContext) -> Iterator[Finding]:
     """Options of a quantisation that is not turned on."""
     for document in run.of(*_OPTIONS):
         if document.is_view:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.quantization import (
@@ -20,7 +21,6 @@ from tunec.compiler.lints.facts.quantization import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _BITS = ("nf4", "fp4")
 
@@ -50,7 +50,7 @@ _BITS = ("nf4", "fp4")
         ),
     ),
 )
-def quantised_base_under_fsdp(run: Run) -> Iterator[Finding]:
+def quantised_base_under_fsdp(run: LintContext) -> Iterator[Finding]:
     """A quantised base whose weights FSDP cannot flatten with the rest."""
     shards = sharded_by_fsdp(run)
     if shards is None:
@@ -76,12 +76,12 @@ def quantised_base_under_fsdp(run: Run) -> Iterator[Finding]:
 Fault = tuple[str, Place, str, str]
 
 
-def _by_another_library(run: Run) -> Fault | None:
+def _by_another_library(run: LintContext) -> Fault | None:
     found = by_another_library(run)
     return (*found, "use bitsandbytes in 4 bits, or DDP") if found is not None else None
 
 
-def _loaded_for_fsdp(run: Run, shards: Place) -> Fault | None:
+def _loaded_for_fsdp(run: LintContext, shards: Place) -> Fault | None:
     base = quantised(run)
     if base is None or base.document.kind == "simpletuner":
         return None
@@ -93,7 +93,7 @@ def _loaded_for_fsdp(run: Run, shards: Place) -> Fault | None:
     return _of_another_dtype(run, base)
 
 
-def _in_fp16_by_axolotl(run: Run, base: Base) -> Fault | None:
+def _in_fp16_by_axolotl(run: LintContext, base: Base) -> Fault | None:
     """Axolotl holds the 4 bits of qlora in bf16, whatever the dtype of the rest."""
     names = ("fsdp_version", "fsdp_config.fsdp_version")
     is_second = any(base.document.value(name) == 2 for name in names)
@@ -122,7 +122,7 @@ def _unknown_to_axolotl(base: Base, shards: Place) -> Fault | None:
     )
 
 
-def _of_another_dtype(run: Run, base: Base) -> Fault | None:
+def _of_another_dtype(run: LintContext, base: Base) -> Fault | None:
     mixed = run.value("precision.compute")
     if base.document.kind == "llamafactory":
         storage = run.value("quantization.compute")
@@ -145,7 +145,7 @@ def _rest(base: Base, storage: str | None) -> str | None:
     return said[0] if said is not None and said[0] != storage else None
 
 
-def _stored_for_fsdp(run: Run) -> Fault | None:
+def _stored_for_fsdp(run: LintContext) -> Fault | None:
     found = refused_by_llamafactory(run)
     if found is None:
         return None
@@ -177,7 +177,7 @@ _MAPPED = "the script lays it on its own device: stage 3 is not compatible with 
         "axolotl 0.8.1 to 0.19.0 `_set_quantization_config`: bnb_4bit_quant_storage is bfloat16",
     ),
 )
-def quantised_base_under_zero_3(run: Run) -> Iterator[Finding]:
+def quantised_base_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """A quantised base whose packed weights ZeRO-3 cannot gather."""
     stage = run.slot("zero.stage")
     if stage is None or stage.value != 3:
@@ -202,7 +202,7 @@ def quantised_base_under_zero_3(run: Run) -> Iterator[Finding]:
     )
 
 
-def _loaded_for_zero(run: Run) -> tuple[str, Place, str] | None:
+def _loaded_for_zero(run: LintContext) -> tuple[str, Place, str] | None:
     base = quantised(run)
     if base is None or base.document.kind == "simpletuner":
         return None
@@ -212,7 +212,7 @@ def _loaded_for_zero(run: Run) -> tuple[str, Place, str] | None:
     return _packed(run, base)
 
 
-def _packed(run: Run, base: Base) -> tuple[str, Place, str] | None:
+def _packed(run: LintContext, base: Base) -> tuple[str, Place, str] | None:
     """4 bits: held in uint8 unless the file says otherwise, as LLaMA-Factory and Axolotl do."""
     if base.document.kind == "llamafactory":
         return None
@@ -225,7 +225,7 @@ def _packed(run: Run, base: Base) -> tuple[str, Place, str] | None:
     return f"a 4-bit base held in {storage}", base.place, note
 
 
-def _stored_for_zero(run: Run) -> tuple[str, Place, str] | None:
+def _stored_for_zero(run: LintContext) -> tuple[str, Place, str] | None:
     """LLaMA-Factory refuses every base that is stored quantised."""
     found = refused_by_llamafactory(run)
     if found is None:
@@ -237,7 +237,7 @@ def _stored_for_zero(run: Run) -> tuple[str, Place, str] | None:
     )
 
 
-def _is_mapped(run: Run, place: Place) -> bool:
+def _is_mapped(run: LintContext, place: Place) -> bool:
     """Whether flags of a maker's script ask for it, which gives `from_pretrained` a device_map.
 
     haotian-liu/LLaVA c121f04 llava/train/train.py and 2U1/Qwen-VL-Series-Finetune 93fef86
@@ -250,7 +250,7 @@ def _is_mapped(run: Run, place: Place) -> bool:
     return by_bits or (place.path == "q_lora" and run.value("parallel.world", 2) != 1)
 
 
-def _when(run: Run, place: Place) -> Consequence:
+def _when(run: LintContext, place: Place) -> Consequence:
     """With zero.Init the base is made on every device before it is packed: that may not fit."""
     flag = run.said("accelerate", "deepspeed_config.zero3_init_flag")
     if (flag is not None and flag.value is True) or place.document.kind == "llamafactory":
@@ -277,7 +277,7 @@ _SPREADS: Final = ("auto", "balanced", "balanced_low_0", "sequential")
     ),
     hardware=True,
 )
-def device_map_in_distributed_run(run: Run) -> Iterator[Finding]:
+def device_map_in_distributed_run(run: LintContext) -> Iterator[Finding]:
     """One process of several places the model on devices that are not its own."""
     world = processes(run)
     if run.value("zero.stage") == 3:  # refused for another reason, which is another rule's
@@ -302,7 +302,7 @@ def _mapped(document: Document) -> Place | None:
     return next((place for key in _KEYS if (place := document.get(key)) is not None), None)
 
 
-def _fault(run: Run, place: Place) -> str | None:
+def _fault(run: LintContext, place: Place) -> str | None:
     if place.value in _SPREADS:
         return f"device_map {place.value} in a run of several processes"
     if isinstance(place.value, dict) and len(place.value) > 1:
@@ -319,6 +319,6 @@ def _is_one_device(value: Any) -> bool:
     return is_whole(value) or (isinstance(value, str) and value.startswith("cuda:"))
 
 
-def _has_several(run: Run) -> bool:
+def _has_several(run: LintContext) -> bool:
     cluster = run.environment.cluster
     return cluster is not None and cluster.device_count > 1

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.axolotl import configs
 from tunec.compiler.lints.facts.lora import loras
@@ -18,7 +19,6 @@ from tunec.compiler.lints.facts.quantization import (
 from tunec.compiler.lints.facts.trl import is_started_by_trl
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _METHODS: Final = {
     "llamafactory": ("finetuning_type", ("full", "freeze")),
@@ -62,7 +62,7 @@ _WHEN: Final[dict[str, Consequence]] = {
         "artidoro/qlora 00e5ad2 qlora.py `get_accelerate_model`: assert args.bits in [16, 32]",
     ),
 )
-def full_fine_tune_of_quantised_base(run: Run) -> Iterator[Finding]:
+def full_fine_tune_of_quantised_base(run: LintContext) -> Iterator[Finding]:
     """A quantised base is to be trained itself, without an adapter."""
     yield from _of_scripts(run)
     yield from _of_unsloth(run)
@@ -84,7 +84,7 @@ def full_fine_tune_of_quantised_base(run: Run) -> Iterator[Finding]:
     )
 
 
-def _of_scripts(run: Run) -> Iterator[Finding]:
+def _of_scripts(run: LintContext) -> Iterator[Finding]:
     """Scripts that quantise, or load what is quantised, and train the whole unless told."""
     for document in run.of("hf"):
         bits, model = document.get("quantization_bit"), document.get("model_name_or_path")
@@ -100,7 +100,7 @@ def _of_scripts(run: Run) -> Iterator[Finding]:
             yield _whole(model, "int4", "take the checkpoint that is not quantised")
 
 
-def _of_unsloth(run: Run) -> Iterator[Finding]:
+def _of_unsloth(run: LintContext) -> Iterator[Finding]:
     """Unsloth loads in 16 bits where all is to be tuned, whatever else is asked for."""
     for document in run.of("model"):
         whole, four, eight = (
@@ -137,7 +137,7 @@ def _whole(at: Place, form: str, help_: str) -> Finding:
     )
 
 
-def _stored(run: Run) -> Base | None:
+def _stored(run: LintContext) -> Base | None:
     """A checkpoint whose name says that it is stored quantised."""
     found = stored_form(run)
     return Base(*found) if found is not None else None
@@ -155,7 +155,7 @@ def _is_excused(base: Base) -> bool:
     return any(base.document.value(key) for key in keys.get(base.document.kind, ()))
 
 
-def _has_no_adapter(run: Run, base: Base) -> bool:
+def _has_no_adapter(run: LintContext, base: Base) -> bool:
     """Whether there is no adapter; LLaMA-Factory and SimpleTuner have one by default.
 
     Flags of a script may be those of another program, which may build an adapter by itself; so may
@@ -166,7 +166,7 @@ def _has_no_adapter(run: Run, base: Base) -> bool:
     return _is_trl(run, base) and not run.of("peft")
 
 
-def _is_trl(run: Run, base: Base) -> bool:
+def _is_trl(run: LintContext, base: Base) -> bool:
     """A config of TRL's own scripts, which build the adapter from `use_peft` and nothing else."""
     document = base.document
     if document.kind not in TRL:
@@ -210,7 +210,7 @@ _NOT_YET: Final = "transformers<5.16"
     ),
     hardware=True,
 )
-def quantisation_without_training(run: Run) -> Iterator[Finding]:
+def quantisation_without_training(run: LintContext) -> Iterator[Finding]:
     """A base is quantised in a form that transformers does not train, adapters or not."""
     yield from _fp8(run)
     trainer = next(iter(run.of("trainer")), None)
@@ -228,7 +228,7 @@ def quantisation_without_training(run: Run) -> Iterator[Finding]:
                 yield _finding(kind, f"torchao's {kind.value}", at)
 
 
-def _fp8(run: Run) -> Iterator[Finding]:
+def _fp8(run: LintContext) -> Iterator[Finding]:
     """A checkpoint in blocks of FP8, which stays so on devices that have FP8."""
     name, device = stored_in_fp8(run), run.environment.weakest
     capability = device.compute_capability if device is not None else None
@@ -279,7 +279,7 @@ _TRAINERS: Final = (*TRL, "llamafactory", "axolotl")
         "QwenLM/Qwen3-VL#1222, casper-hansen/AutoAWQ#420, vllm-project/vllm#1823",
     ),
 )
-def stored_form_not_for_training(run: Run) -> Iterator[Finding]:
+def stored_form_not_for_training(run: LintContext) -> Iterator[Finding]:
     """A stored quantised checkpoint whose kernels do not train as the file asks."""
     yield from _exllama(run)
     found = stored_form(run)
@@ -287,7 +287,7 @@ def stored_form_not_for_training(run: Run) -> Iterator[Finding]:
         yield from _in_bf16(run)
 
 
-def _exllama(run: Run) -> Iterator[Finding]:
+def _exllama(run: LintContext) -> Iterator[Finding]:
     """ExLlama's product has no gradient, and it is on unless it is turned off."""
     for document in configs(run):
         at, off = where(document, "gptq"), document.get("gptq_disable_exllama")
@@ -304,7 +304,7 @@ def _exllama(run: Run) -> Iterator[Finding]:
         )
 
 
-def _in_bf16(run: Run) -> Iterator[Finding]:
+def _in_bf16(run: LintContext) -> Iterator[Finding]:
     found = stored_form(run)
     if found is None or found[1].document.kind not in _TRAINERS or not _is_adapted(run):
         return
@@ -322,5 +322,5 @@ def _in_bf16(run: Run) -> Iterator[Finding]:
     )
 
 
-def _is_adapted(run: Run) -> bool:
+def _is_adapted(run: LintContext) -> bool:
     return any(True for _ in loras(run)) or run.value("adapter.kind", "none") != "none"

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, shown
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.axolotl import configs
 from tunec.compiler.lints.facts.launch.scripts import launches, variable
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")
 
@@ -28,7 +28,7 @@ _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")
         ),
     ),
 )
-def hub_keys_without_push(run: Run) -> Iterator[Finding]:
+def hub_keys_without_push(run: LintContext) -> Iterator[Finding]:
     """Keys of an upload that is not asked for."""
     for document in run.of("trainer"):
         if document.is_view or "push_to_hub" in document.unknown:
@@ -66,7 +66,7 @@ _AT_SAVES: Final = ("checkpoint", "all_checkpoints")
         "transformers 4.40.2 to 5.23.0 trainer.py `_save_checkpoint`: `_push_from_checkpoint`",
     ),
 )
-def hub_without_saves(run: Run) -> Iterator[Finding]:
+def hub_without_saves(run: LintContext) -> Iterator[Finding]:
     """The model is to be pushed whenever it is saved, and it is never saved."""
     for document in configs(run):
         yield from _found(document.get("hub_model_id"), document.get("save_strategy"))
@@ -104,7 +104,7 @@ _VARIABLES: Final = ("WANDB_PROJECT", "WANDB_NAME", "TENSORBOARD_LOGGING_DIR", "
         ),
     ),
 )
-def nothing_is_reported(run: Run) -> Iterator[Finding]:
+def nothing_is_reported(run: LintContext) -> Iterator[Finding]:
     """A run has a name, and nobody is told of it."""
     documents = [each for each in run.of("hf", *TRL) if not each.is_view]
     if not documents or any("report_to" in each.unknown for each in documents):
@@ -122,7 +122,7 @@ def nothing_is_reported(run: Run) -> Iterator[Finding]:
     )
 
 
-def _set(run: Run) -> Place | None:
+def _set(run: LintContext) -> Place | None:
     found = (each for document in run.of("launch") for each in document.found.values())
     return next((each for each in found if each.path.rpartition(".")[2] in _VARIABLES), None)
 
@@ -142,7 +142,7 @@ _NAME: Final = re.compile(r"(?:api_?key|token|secret)$", re.IGNORECASE)
         "transformers 5.23.0 training_args.py `to_dict`: obfuscates only fields that end in _token",
     ),
 )
-def secret_in_file(run: Run) -> Iterator[Finding]:
+def secret_in_file(run: LintContext) -> Iterator[Finding]:
     """A token or a key of a service stands in the file."""
     seen: set[tuple[str, str]] = set()
     for document in run.documents:
@@ -192,7 +192,7 @@ _EVERY: Final = "all"
         ),
     ),
 )
-def tracker_keys_unread(run: Run) -> Iterator[Finding]:
+def tracker_keys_unread(run: LintContext) -> Iterator[Finding]:
     """Settings of one tracker, and another one that is told."""
     for document in run.of("hf", *TRL):
         told = document.get("report_to")
@@ -249,7 +249,7 @@ _MEANT: Final = {
         ),
     ),
 )
-def tracker_not_supported(run: Run) -> Iterator[Finding]:
+def tracker_not_supported(run: LintContext) -> Iterator[Finding]:
     """A tracker that the trainer does not know."""
     for place in run.each("trainer", "report_to"):
         if place.document.is_view:
@@ -308,7 +308,7 @@ _NAMELESS: Final = "write a name, or leave project out: it is huggingface then"
         ),
     ),
 )
-def tracker_project_refused(run: Run) -> Iterator[Finding]:
+def tracker_project_refused(run: LintContext) -> Iterator[Finding]:
     """A name of a project that Trackio does not take, or gives up."""
     for document in run.of("hf", *TRL):
         told, at = document.get("report_to"), document.get("project")
@@ -368,7 +368,7 @@ def _taken(at: Place, name: str, beside: Label) -> Iterator[Finding]:
         ),
     ),
 )
-def tracker_turned_off(run: Run) -> Iterator[Finding]:
+def tracker_turned_off(run: LintContext) -> Iterator[Finding]:
     """A variable turns a tracker off that the arguments ask for."""
     asked = [
         place for place in run.each("trainer", "report_to") if "wandb" in _trackers(place.value)

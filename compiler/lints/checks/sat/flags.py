@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.lints.conditions import is_checked, notes, severity, where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _PAIRS: Final = (
     ("fp16", "bf16", "cannot specify both fp16 and bf16"),
@@ -59,7 +59,7 @@ _TUNED: Final = ("use_lora", "use_qlora", "use_ptuning")
         ),
     ),
 )
-def sat_flags_clash(run: Run) -> Iterator[Finding]:
+def sat_flags_clash(run: LintContext) -> Iterator[Finding]:
     """Flags of SwissArmyTransformer that it refuses together, or that a file takes the place of."""
     for document in run.of("sat"):
         yield from _pairs(document)
@@ -105,7 +105,7 @@ def _choices() -> Mapping[str, Sequence[str]]:
     }
 
 
-def _overridden(run: Run, document: Document) -> Iterator[Finding]:
+def _overridden(run: LintContext, document: Document) -> Iterator[Finding]:
     """A value of the file that differs wins, and nothing says so of the flag."""
     file = document.get("deepspeed_config")
     if file is None or not run.of("deepspeed"):
@@ -142,7 +142,7 @@ def _overridden(run: Run, document: Document) -> Iterator[Finding]:
         )
 
 
-def _of_own_file(run: Run, document: Document) -> Iterator[Finding]:
+def _of_own_file(run: LintContext, document: Document) -> Iterator[Finding]:
     """Without a file that is named, one of three that lie beside the program is taken."""
     first = next(iter(document.found.values()), None)
     if "deepspeed_config" in {*document.keys, *document.unknown} or first is None:
@@ -183,7 +183,7 @@ def _same(flag: object, held: object) -> bool:
     return flag == held or str(flag).lower() == str(held).lower()
 
 
-def _of_visualglm(run: Run, document: Document) -> Iterator[Finding]:
+def _of_visualglm(run: LintContext, document: Document) -> Iterator[Finding]:
     started = [str(each.value("script")) for each in run.of("launch") if each.name == document.name]
     if not any("finetune_visualglm" in each for each in started):
         return

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.schedule import (
@@ -14,7 +15,6 @@ from tunec.compiler.lints.facts.schedule import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _WITH_MIN: Final = ("cosine_with_min_lr", "cosine_warmup_with_min_lr")
 _END = 1e-7
@@ -36,7 +36,7 @@ _END = 1e-7
         "axolotl 0.8.1 to 0.19.0 core/trainer_builder.py, builders/base.py: both are handed on",
     ),
 )
-def schedule_argument_missing(run: Run) -> Iterator[Finding]:
+def schedule_argument_missing(run: LintContext) -> Iterator[Finding]:
     """A schedule without the arguments that it cannot do without."""
     for document in run.of("trainer", "axolotl"):
         kind = document.get("lr_scheduler" if document.kind == "axolotl" else "lr_scheduler_type")
@@ -52,7 +52,7 @@ def schedule_argument_missing(run: Run) -> Iterator[Finding]:
 
 
 def _missing(
-    run: Run, document: Document, kind: Any, arguments: dict[str, Any]
+    run: LintContext, document: Document, kind: Any, arguments: dict[str, Any]
 ) -> tuple[str, str] | None:
     lows = [key for key in ("min_lr", "min_lr_rate") if arguments.get(key) is not None]
     if kind in _WITH_MIN and len(lows) != 1:
@@ -116,7 +116,7 @@ _DROPPED: Final = ("constant", "constant_with_warmup")
         ),
     ),
 )
-def schedule_argument_unknown(run: Run) -> Iterator[Finding]:
+def schedule_argument_unknown(run: LintContext) -> Iterator[Finding]:
     """An argument that the schedule does not have."""
     for document in run.of("trainer"):
         given = document.get("lr_scheduler_kwargs")
@@ -179,7 +179,7 @@ Fault = tuple[str, str, Consequence]
         ),
     ),
 )
-def schedule_argument_unusable(run: Run) -> Iterator[Finding]:
+def schedule_argument_unusable(run: LintContext) -> Iterator[Finding]:
     """An argument of a schedule with which it does not do what its name says."""
     for document in run.of("trainer"):
         kind, given = document.get("lr_scheduler_type"), document.get("lr_scheduler_kwargs")
@@ -193,7 +193,7 @@ def schedule_argument_unusable(run: Run) -> Iterator[Finding]:
 
 
 def _faults(
-    run: Run, document: Document, kind: Any, arguments: dict[str, Any]
+    run: LintContext, document: Document, kind: Any, arguments: dict[str, Any]
 ) -> Iterator[tuple[str, Fault]]:
     if kind in _WITH_MIN:
         yield from _of_floor(document, arguments)
@@ -215,7 +215,7 @@ def _of_floor(document: Document, arguments: dict[str, Any]) -> Iterator[tuple[s
         yield "min_lr_rate", (f"min_lr_rate {share:g} is above 1", why, "silent")
 
 
-def _of_lengths(run: Run, arguments: dict[str, Any]) -> Iterator[tuple[str, Fault]]:
+def _of_lengths(run: LintContext, arguments: dict[str, Any]) -> Iterator[tuple[str, Fault]]:
     total, decay = total_steps(run), arguments.get("num_decay_steps")
     if total is None or not is_whole(decay):
         return

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.schedule import total_steps, warmup_place, warmup_steps
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _LEAST: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "OneCycle": (("cycle_first_step_size", 1), ("cycle_second_step_size", 0)),
@@ -34,7 +34,7 @@ _NEEDED: Final = ("cycle_first_step_size",)
         ),
     ),
 )
-def deepspeed_schedule_number_refused(run: Run) -> Iterator[Finding]:
+def deepspeed_schedule_number_refused(run: LintContext) -> Iterator[Finding]:
     """A number of a scheduler of DeepSpeed's that it does not take."""
     for document in run.of("deepspeed"):
         kind = document.get("scheduler.type")
@@ -95,7 +95,7 @@ _PARAMETERLESS: Final = frozenset({"WarmupLR", "LRRangeTest"})
         ),
     ),
 )
-def deepspeed_scheduler_incomplete(run: Run) -> Iterator[Finding]:
+def deepspeed_scheduler_incomplete(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's scheduler lacks a parameter that it cannot do without."""
     for document in run.of("deepspeed"):
         kind = document.get("scheduler.type")
@@ -159,7 +159,7 @@ _MEANT: Final = {
         "torch 2.13.0 optim/lr_scheduler.py: its classes",
     ),
 )
-def deepspeed_scheduler_unknown(run: Run) -> Iterator[Finding]:
+def deepspeed_scheduler_unknown(run: LintContext) -> Iterator[Finding]:
     """A scheduler that neither DeepSpeed nor torch has."""
     for kind in run.each("deepspeed", "scheduler.type"):
         name = kind.value
@@ -196,7 +196,7 @@ def deepspeed_scheduler_unknown(run: Run) -> Iterator[Finding]:
         "hendrycks/apps#9",
     ),
 )
-def schedule_and_trainer_differ(run: Run) -> Iterator[Finding]:
+def schedule_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
     """Steps in DeepSpeed's scheduler that are not the trainer's."""
     if not run.of("trainer"):
         return
@@ -214,7 +214,7 @@ def schedule_and_trainer_differ(run: Run) -> Iterator[Finding]:
         yield _trainer_finding(warm, "warmup_steps", 0, run.said("trainer", "warmup_steps"))
 
 
-def _none_given(run: Run) -> bool:
+def _none_given(run: LintContext) -> bool:
     """Whether no file says a warm-up, in a value that is known or not."""
     keys = ("warmup_steps", "warmup_ratio")
     documents = run.of("trainer")
@@ -254,7 +254,7 @@ _LATER: Final = "from deepspeed 0.17.6 on WarmupLR warms up to the optimizer's l
         "deepspeedai/DeepSpeed#7303",
     ),
 )
-def scheduler_rate_beats_optimizer(run: Run) -> Iterator[Finding]:
+def scheduler_rate_beats_optimizer(run: LintContext) -> Iterator[Finding]:
     """A scheduler of DeepSpeed's that leads to another rate than the optimizer's."""
     for document in run.of("deepspeed"):
         kind, rate = document.get("scheduler.type"), document.get("optimizer.params.lr")

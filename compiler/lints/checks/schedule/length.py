@@ -5,12 +5,12 @@ from math import isfinite
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number, is_positive
 from tunec.compiler.lints.facts.schedule import arguments_of, is_overridden, total_steps
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -25,7 +25,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def epochs_beside_steps(run: Run) -> Iterator[Finding]:
+def epochs_beside_steps(run: LintContext) -> Iterator[Finding]:
     """A number of epochs beside a number of steps."""
     for document in run.of("trainer"):
         steps, passes = document.get("max_steps"), document.get("num_train_epochs")
@@ -61,7 +61,7 @@ _STEPS: Final = {
         ),
     ),
 )
-def interval_refused(run: Run) -> Iterator[Finding]:
+def interval_refused(run: LintContext) -> Iterator[Finding]:
     """An interval or a warm-up in a number that is none."""
     for document in run.of("trainer"):
         for key, strategies in _STEPS.items():
@@ -89,7 +89,7 @@ def _interval(key: str, place: Place) -> Iterator[Finding]:
         yield _finding(place, "logging by steps needs an interval", 10)
 
 
-def _warmup(run: Run, document: Document) -> Iterator[Finding]:
+def _warmup(run: LintContext, document: Document) -> Iterator[Finding]:
     steps, share = document.get("warmup_steps"), document.get("warmup_ratio")
     if steps is not None and is_number(steps.value) and steps.value < 0:
         yield _finding(steps, "warm-up cannot be negative", 0)
@@ -108,7 +108,7 @@ def _finding(place: Place, why: str, near: Any) -> Finding:
     )
 
 
-def _check(run: Run) -> Iterator[Finding]:
+def _check(run: LintContext) -> Iterator[Finding]:
     for place in run.each("trainer", "max_steps"):
         if place.value == 0 and not isinstance(place.value, bool) and not place.document.is_view:
             yield Finding(
@@ -133,7 +133,7 @@ def _check(run: Run) -> Iterator[Finding]:
         "transformers 5.23.0 run on CPU: 1 step of 12",
     ),
 )
-def max_steps_of_zero(run: Run) -> Iterator[Finding]:
+def max_steps_of_zero(run: LintContext) -> Iterator[Finding]:
     """max_steps 0, which newer releases take at its word."""
     train = run.said("trainer", "do_train")
     if run.of("axolotl") or (train is not None and train.value is False):
@@ -158,7 +158,7 @@ def max_steps_of_zero(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def nothing_is_trained(run: Run) -> Iterator[Finding]:
+def nothing_is_trained(run: LintContext) -> Iterator[Finding]:
     """No epochs, or a learning rate of zero."""
     train = run.said("trainer", "do_train")
     if train is not None and train.value is False:
@@ -209,7 +209,7 @@ def nothing_is_trained(run: Run) -> Iterator[Finding]:
         "huggingface/transformers#24359, deepspeedai/DeepSpeedExamples#600, zjunlp/KnowLM#30",
     ),
 )
-def optimizer_without_scheduler(run: Run) -> Iterator[Finding]:
+def optimizer_without_scheduler(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's optimizer without a scheduler of its own, for a Trainer that asks for both."""
     if not run.of("trainer") or run.runs("transformers>=4.30,<4.33") is not True:
         return
@@ -240,7 +240,7 @@ _FOLLOWS: Final = ("reduce_lr_on_plateau", "greedy")
         ),
     ),
 )
-def plateau_without_evaluation(run: Run) -> Iterator[Finding]:
+def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
     """The rate is to follow a metric that nobody measures."""
     for document in run.of("trainer"):
         kind = document.get("lr_scheduler_type")
@@ -273,7 +273,7 @@ def plateau_without_evaluation(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def restarts_of_one_cycle(run: Run) -> Iterator[Finding]:
+def restarts_of_one_cycle(run: LintContext) -> Iterator[Finding]:
     """A cosine with restarts that never restarts."""
     for document in run.of("trainer"):
         kind = document.get("lr_scheduler_type")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_positive, is_whole
 from tunec.compiler.lints.facts.schedule import (
     is_overridden,
@@ -16,7 +17,6 @@ from tunec.compiler.lints.facts.schedule import (
 from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _WARMS: Final = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
 _PARAMS: Final = "scheduler.params."
@@ -38,7 +38,7 @@ _FEWEST: Final = 10
         "transformers 4.40.2 to 5.23.0 optimization.py: step / num_warmup_steps",
     ),
 )
-def warmup_by_logarithm(run: Run) -> Iterator[Finding]:
+def warmup_by_logarithm(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's warm-up rises by a logarithm where the trainer's schedule rises in a line."""
     kind, asked = run.said("deepspeed", "scheduler.type"), run.said("trainer", "lr_scheduler_type")
     if kind is None or asked is None or kind.value not in _WARMS:
@@ -64,7 +64,7 @@ def warmup_by_logarithm(run: Run) -> Iterator[Finding]:
     )
 
 
-def _steps(run: Run) -> float | None:
+def _steps(run: LintContext) -> float | None:
     """Steps of the warm-up: DeepSpeed's own number, or what the trainer fills in for it."""
     steps = run.effective("deepspeed", _PARAMS + "warmup_num_steps").value
     if is_number(steps):
@@ -87,7 +87,7 @@ def _steps(run: Run) -> float | None:
         ),
     ),
 )
-def warmup_given_twice(run: Run) -> Iterator[Finding]:
+def warmup_given_twice(run: LintContext) -> Iterator[Finding]:
     """Warm-up is given as steps and as a share."""
     for document in run.of("trainer"):
         steps, share = document.get("warmup_steps"), document.get("warmup_ratio")
@@ -138,7 +138,7 @@ _DIVIDED: Final[Mapping[str, Any]] = {
         ),
     ),
 )
-def warmup_longer_than_training(run: Run) -> Iterator[Finding]:
+def warmup_longer_than_training(run: LintContext) -> Iterator[Finding]:
     """Warm-up does not end before training does."""
     total = total_steps(run)
     warm = warmup_steps(run, total.value if total else None)
@@ -182,7 +182,7 @@ _NONE: Final = ("constant", "reduce_lr_on_plateau", "greedy")
         ),
     ),
 )
-def warmup_of_a_constant_rate(run: Run) -> Iterator[Finding]:
+def warmup_of_a_constant_rate(run: LintContext) -> Iterator[Finding]:
     """Warm-up of a schedule that has none."""
     kind, warm = run.said("trainer", "lr_scheduler_type"), warmup_place(run)
     if kind is None or warm is None or kind.value not in _NONE or is_overridden(run):
@@ -208,7 +208,7 @@ def warmup_of_a_constant_rate(run: Run) -> Iterator[Finding]:
         "hiyouga/LlamaFactory#3100",
     ),
 )
-def scheduler_without_decay(run: Run) -> Iterator[Finding]:
+def scheduler_without_decay(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's WarmupLR beside a trainer that would let the rate fall."""
     kind = run.said("deepspeed", "scheduler.type")
     asked = run.effective("trainer", "lr_scheduler_type")
@@ -255,7 +255,7 @@ _STAND_INS: Final = {
         ),
     ),
 )
-def section_without_type(run: Run) -> Iterator[Finding]:
+def section_without_type(run: LintContext) -> Iterator[Finding]:
     """An optimizer or a scheduler section in ds_config.json that does not name one."""
     for document in run.of("deepspeed"):
         for name, why in _SECTIONS.items():
@@ -274,7 +274,7 @@ def section_without_type(run: Run) -> Iterator[Finding]:
             )
 
 
-def _when(run: Run, name: str) -> Consequence:
+def _when(run: LintContext, name: str) -> Consequence:
     """ZeRO below stage 3 asks for an optimizer at once; the rest is missed in the first step."""
     is_asked = name == "optimizer" and stage_of(run).value in (1, 2)
     return "init" if is_asked else "step"

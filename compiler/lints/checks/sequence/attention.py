@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _KINDS: Final = ("model", *TRL)
 _ATTENTION_KEYS: Final = ("attn_implementation", "model_init_kwargs.attn_implementation")
@@ -50,7 +50,7 @@ _MEANT: Final[Mapping[str, str]] = {
         ),
     ),
 )
-def attention_word_unknown(run: Run) -> Iterator[Finding]:
+def attention_word_unknown(run: LintContext) -> Iterator[Finding]:
     """A word for the kernel of attention that transformers does not have."""
     for document in run.of(*_KINDS):
         for key in _ATTENTION_KEYS:
@@ -62,7 +62,7 @@ def attention_word_unknown(run: Run) -> Iterator[Finding]:
         yield from _flex(run)
 
 
-def _flex(run: Run) -> Iterator[Finding]:
+def _flex(run: LintContext) -> Iterator[Finding]:
     """FlexAttention, which torch has from 2.5 on."""
     for place in (
         at for kind in (*_KINDS, "hf") for key in _ATTENTION_KEYS for at in run.each(kind, key)
@@ -110,7 +110,7 @@ _NAMED_BY: Final = ("attn_implementation", "model_init_kwargs.attn_implementatio
         "huggingface/trl#3910, #1230, #3067; axolotl-ai-cloud/axolotl#449",
     ),
 )
-def packing_without_varlen(run: Run) -> Iterator[Finding]:
+def packing_without_varlen(run: LintContext) -> Iterator[Finding]:
     """Samples are packed, and attention does not keep them apart."""
     for document in run.of("sft"):
         yield from _of_trl(run, document)
@@ -118,7 +118,7 @@ def packing_without_varlen(run: Run) -> Iterator[Finding]:
         yield from _of_axolotl(run, document)
 
 
-def _of_trl(run: Run, document: Document) -> Iterator[Finding]:
+def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
     at = next((p for k in ("packing", "padding_free") if (p := document.get(k)) and _on(p)), None)
     if at is None or document.is_view or run.runs("trl>=1.16"):
         return
@@ -141,7 +141,7 @@ def _of_trl(run: Run, document: Document) -> Iterator[Finding]:
     )
 
 
-def _of_axolotl(run: Run, document: Document) -> Iterator[Finding]:
+def _of_axolotl(run: LintContext, document: Document) -> Iterator[Finding]:
     at = document.get("sample_packing")
     if at is None or not _on(at):
         return
@@ -166,7 +166,7 @@ def _of_axolotl(run: Run, document: Document) -> Iterator[Finding]:
     )
 
 
-def _attention(run: Run) -> Place | None:
+def _attention(run: LintContext) -> Place | None:
     for kind in ("model", "sft"):
         if (found := run.said(kind, *_NAMED_BY)) is not None:
             return found
@@ -211,7 +211,7 @@ _SOFTCAPPING_KEYS: Final = (
         ),
     ),
 )
-def softcapping_left_out(run: Run) -> Iterator[Finding]:
+def softcapping_left_out(run: LintContext) -> Iterator[Finding]:
     """Attention of Gemma 2 by a kernel that does not cap its scores."""
     path = run.model.path if run.model is not None else run.model_name or ""
     at = _torchs_own(run)
@@ -235,7 +235,7 @@ def softcapping_left_out(run: Run) -> Iterator[Finding]:
     )
 
 
-def _torchs_own(run: Run) -> Place | None:
+def _torchs_own(run: LintContext) -> Place | None:
     found = (each for kind, key in _SOFTCAPPING_KEYS for each in run.each(kind, key))
     return next((at for at in found if at.value == "sdpa" or _is_switch(at)), None)
 
@@ -263,7 +263,7 @@ Llama 3.1, 4096 for DeepSeek V2 (config.json `original_max_position_embeddings`)
         ),
     ),
 )
-def rope_scaling_without_need(run: Run) -> Iterator[Finding]:
+def rope_scaling_without_need(run: LintContext) -> Iterator[Finding]:
     """Positions are to be stretched for sequences that the model takes as it is."""
     for document in run.of("llamafactory"):
         at, length = document.get("rope_scaling"), document.get("cutoff_len")

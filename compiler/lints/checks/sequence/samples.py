@@ -7,12 +7,12 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.sequence import flag
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _UNMARKED: Final = re.compile(
     r"/(meta-)?llama-[23]|/qwen[23]|/mistral-|/mixtral-|/gemma-|/phi-[34]|/deepseek-|/zephyr-"
@@ -35,7 +35,7 @@ _SINCE: Final = "trl>=0.19,<1.1"
         "huggingface/trl#4879, #4147, #3784",
     ),
 )
-def assistant_mask_empty(run: Run) -> Iterator[Finding]:
+def assistant_mask_empty(run: LintContext) -> Iterator[Finding]:
     """The assistant's words alone are to be learnt, and the template does not mark them."""
     if not run.runs(_SINCE):
         return
@@ -77,7 +77,7 @@ _SCALED: Final = (
         ),
     ),
 )
-def longer_than_context(run: Run) -> Iterator[Finding]:
+def longer_than_context(run: LintContext) -> Iterator[Finding]:
     """Sequences are longer than the model's context."""
     at, context = _told(run), run.model.architecture.context if run.model else 0
     length = run.observed("data.sequence") or at
@@ -97,7 +97,7 @@ def longer_than_context(run: Run) -> Iterator[Finding]:
     )
 
 
-def _told(run: Run) -> Place | None:
+def _told(run: LintContext) -> Place | None:
     """Where the longest sequence is written."""
     length = run.place(run.observed("data.sequence")) or flag(run)
     generated = (run.said(kind, "max_completion_length") for kind in ("grpo", "rloo"))
@@ -116,7 +116,7 @@ def _told(run: Run) -> Place | None:
         ),
     ),
 )
-def packing_without_length(run: Run) -> Iterator[Finding]:
+def packing_without_length(run: LintContext) -> Iterator[Finding]:
     """Packing needs a length, and has none."""
     for document in run.of("sft"):
         packing, length = document.get("packing"), document.get("max_length")
@@ -143,7 +143,7 @@ def packing_without_length(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def padding_free_not_cut(run: Run) -> Iterator[Finding]:
+def padding_free_not_cut(run: LintContext) -> Iterator[Finding]:
     """Batches are flattened without packing, and a length is set that nothing enforces."""
     for document in run.of("sft"):
         free, packing = document.get("padding_free"), document.value("packing", False)
@@ -178,7 +178,7 @@ _KINDS: Final = ("sft", "dpo", "grpo", "kto", "reward", "rloo")
         "trl 0.19.1 to 1.16.0 scripts/utils.py `ScriptArguments`: dataset_streaming",
     ),
 )
-def stream_without_steps(run: Run) -> Iterator[Finding]:
+def stream_without_steps(run: LintContext) -> Iterator[Finding]:
     """A stream of samples is to be trained on, and nobody says how many steps."""
     for document in run.of(*_KINDS):
         at = where(document, "dataset_streaming=true")
@@ -267,7 +267,7 @@ _KEYS: Final = {"sft": ("eos_token", "pad_token"), "reward": ("eos_token", "pad_
         ),
     ),
 )
-def token_outside_vocabulary(run: Run) -> Iterator[Finding]:
+def token_outside_vocabulary(run: LintContext) -> Iterator[Finding]:
     """A token that ends a text, or fills it up, and that the model's tokenizer does not have."""
     vocabulary = _vocabulary(run)
     if vocabulary is None or run.model is None:
@@ -291,13 +291,13 @@ def token_outside_vocabulary(run: Run) -> Iterator[Finding]:
             )
 
 
-def _vocabulary(run: Run) -> _Vocabulary | None:
+def _vocabulary(run: LintContext) -> _Vocabulary | None:
     card = run.model.card if run.model is not None else None
     named = (each for each in _FAMILIES if card is not None and re.search(each.cards, card.name))
     return next(named, None)
 
 
-def _brings_tokens(run: Run, document: Document) -> bool:
+def _brings_tokens(run: LintContext, document: Document) -> bool:
     """Whether another template, with its tokens, is laid over the model's; or a view repeats it.
 
     `--model` tells what a folder of one's own is built like, and not what its tokenizer has.

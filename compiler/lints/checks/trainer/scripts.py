@@ -10,6 +10,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.frontend.nodes import place as span_of
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.examples import example_of
 from tunec.compiler.lints.facts.launch.own_parsers import BESIDE_TRL, OF_TRL, OWN_PARSERS
@@ -17,7 +18,6 @@ from tunec.compiler.lints.facts.lora import is_minicpm
 from tunec.compiler.lints.kinds import fields_of, schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _FASTCHAT: Final = (
     *("model_name_or_path", "trust_remote_code", "padding_side", "data_path", "eval_data_path"),
@@ -66,7 +66,7 @@ _VISUALGLM: Final = re.compile(r"(^|/)finetune_visualglm\.py$")
         "haotian-liu/LLaVA#342, bdytx5/finetune_LLaVA#1",
     ),
 )
-def script_flag_unknown(run: Run) -> Iterator[Finding]:
+def script_flag_unknown(run: LintContext) -> Iterator[Finding]:
     """A flag that a maker's script on transformers' parser does not have."""
     started = {each.name: _first(each) for each in run.of("launch")}
     for document in run.of("sat"):
@@ -130,7 +130,7 @@ def _flags(name: str) -> frozenset[str]:
     return frozenset(each.replace("-", "_") for each in schema(name)["properties"])
 
 
-def _of_trainers(run: Run, started: Mapping[str, str]) -> Iterator[Finding]:
+def _of_trainers(run: LintContext, started: Mapping[str, str]) -> Iterator[Finding]:
     for document in run.of("hf", "sft"):
         script = started.get(document.name, "")
         maker = next((name for name, (path, _) in _SCRIPTS.items() if path.search(script)), None)
@@ -197,7 +197,7 @@ _OF_TRAINING: Final = (
         ),
     ),
 )
-def training_not_asked_for(run: Run) -> Iterator[Finding]:
+def training_not_asked_for(run: LintContext) -> Iterator[Finding]:
     """An example script of transformers has flags of training, and is not told to train."""
     for document in run.of("hf", "sft"):
         if document.format != "shell" or any(document.get(each) for each in _TASKS):

@@ -5,12 +5,12 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import engine_of
 from tunec.compiler.lints.facts.schedule import arguments_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _ACCELERATOR_KEYS: Final = (
     *("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler"),
@@ -36,7 +36,7 @@ _OF_ACCUMULATION: Final = (
         "accelerate 1.15.0 utils/dataclasses.py `GradientAccumulationPlugin`",
     ),
 )
-def accelerator_config_refused(run: Run) -> Iterator[Finding]:
+def accelerator_config_refused(run: LintContext) -> Iterator[Finding]:
     """A key of accelerator_config that it does not have."""
     for document in run.of("trainer"):
         yield from _below(document, "accelerator_config", _ACCELERATOR_KEYS)
@@ -76,7 +76,7 @@ _CPU_KEYS: Final = ("use_cpu", "no_cuda")
     ),
     hardware=True,
 )
-def cpu_beside_accelerators(run: Run) -> Iterator[Finding]:
+def cpu_beside_accelerators(run: LintContext) -> Iterator[Finding]:
     """Training is to run on the processor of a machine with accelerators."""
     cluster = run.environment.cluster
     if cluster is None or cluster.device_count < 1:
@@ -121,7 +121,7 @@ _ALONE: Final = "granite"
         ),
     ),
 )
-def liger_settings_unusable(run: Run) -> Iterator[Finding]:
+def liger_settings_unusable(run: LintContext) -> Iterator[Finding]:
     """Settings of Liger's kernels that are refused, or that nobody reads."""
     for document in run.of("trainer"):
         config = document.get(_CONFIG)
@@ -152,7 +152,7 @@ def _unread(config: Place, switch: Place | None) -> Finding:
     )
 
 
-def _both(run: Run, document: Document) -> Iterator[Finding]:
+def _both(run: LintContext, document: Document) -> Iterator[Finding]:
     whole, fused = document.get(_WHOLE), document.get(_FUSED)
     if whole is None or whole.value is not True or (fused is not None and fused.value is not True):
         return
@@ -214,7 +214,7 @@ def _unknown(place: Place, name: str) -> Finding:
         "huggingface/accelerate#2017, hiyouga/LlamaFactory#2681",
     ),
 )
-def unused_parameters_with_checkpointing(run: Run) -> Iterator[Finding]:
+def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
     """DDP looks for unused parameters in a graph that reentrant checkpointing runs twice."""
     yield from _in_llamafactory(run)
     yield from _in_axolotl(run)
@@ -244,7 +244,7 @@ def unused_parameters_with_checkpointing(run: Run) -> Iterator[Finding]:
     )
 
 
-def _in_llamafactory(run: Run) -> Iterator[Finding]:
+def _in_llamafactory(run: LintContext) -> Iterator[Finding]:
     """It checkpoints where nobody turns that off, and reentrantly where nobody asks for less."""
     for document in run.of("llamafactory"):
         find, world = document.get("ddp_find_unused_parameters"), run.value("parallel.world")
@@ -272,7 +272,7 @@ def _in_llamafactory(run: Run) -> Iterator[Finding]:
         )
 
 
-def _in_axolotl(run: Run) -> Iterator[Finding]:
+def _in_axolotl(run: LintContext) -> Iterator[Finding]:
     """It asks for the reentrant variant itself where a file does not say which."""
     for document in run.of("axolotl"):
         find, checks = (
@@ -302,7 +302,7 @@ def _reentrant_of(document: Document) -> bool:
     return "gemma-4" not in base and not any(document.get(key) for key in keys)
 
 
-def _is_reentrant(run: Run) -> bool | None:
+def _is_reentrant(run: LintContext) -> bool | None:
     """Written, or left to a release where it is the default; None: nobody names the release."""
     own = run.said("llamafactory", "use_reentrant_gc")
     if run.of("llamafactory"):

@@ -6,10 +6,10 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical", "passive", "detail")
 _WORDS: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
@@ -62,7 +62,7 @@ _WORDS: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
         "NVIDIA/apex apex/amp/frontend.py `opt_levels`",
     ),
 )
-def word_refused_later(run: Run) -> Iterator[Finding]:
+def word_refused_later(run: LintContext) -> Iterator[Finding]:
     """A word that the trainer's arguments take, and that what it is handed to refuses."""
     for key, (words, consequence, why) in _WORDS.items():
         for place in run.each("trainer", key):
@@ -86,7 +86,7 @@ _LISTED: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
 }
 
 
-def _listed(run: Run) -> Iterator[Finding]:
+def _listed(run: LintContext) -> Iterator[Finding]:
     """Words of a list, or of a text that is split at its blanks."""
     for key, (words, consequence, why) in _LISTED.items():
         for place in run.each("trainer", key):
@@ -122,7 +122,7 @@ def _finding(place: Place, words: tuple[str, ...], consequence: Consequence, why
     )
 
 
-def _backend_of_cpu(run: Run) -> Iterator[Finding]:
+def _backend_of_cpu(run: LintContext) -> Iterator[Finding]:
     backend = run.said("trainer", "ddp_backend")
     alone = run.said("trainer", "use_cpu", "no_cuda")
     if backend is None or alone is None or alone.value is not True or backend.value != "nccl":
@@ -161,7 +161,7 @@ _COMPILE_KEYS: Final[tuple[tuple[str, str, Consequence], ...]] = (
         "transformers 4.40.2 to 5.23.0 training_args.py: ACCELERATE_DYNAMO_BACKEND",
     ),
 )
-def compile_word_unknown(run: Run) -> Iterator[Finding]:
+def compile_word_unknown(run: LintContext) -> Iterator[Finding]:
     """A backend for torch.compile that nobody knows."""
     for kind, key, when in _COMPILE_KEYS:
         at = run.said(kind, key)
@@ -180,7 +180,7 @@ def compile_word_unknown(run: Run) -> Iterator[Finding]:
         )
 
 
-def _is_off(run: Run, kind: str) -> bool:
+def _is_off(run: LintContext, kind: str) -> bool:
     """Whether compiling is turned off beside it; a backend alone turns it on."""
     compiled = run.said(kind, "torch_compile")
     return compiled is not None and compiled.value is False and kind == "axolotl"
@@ -205,7 +205,7 @@ _DETAILS: Final = ("torch_compile_backend", "torch_compile_mode")
         ),
     ),
 )
-def compile_turned_on(run: Run) -> Iterator[Finding]:
+def compile_turned_on(run: LintContext) -> Iterator[Finding]:
     """torch_compile is false, and a detail of it turns it on."""
     for document in run.of("trainer"):
         off = document.get("torch_compile")
@@ -297,7 +297,7 @@ _RUNS: Final = ("silent", "slow")
         ),
     ),
 )
-def number_without_meaning(run: Run) -> Iterator[Finding]:
+def number_without_meaning(run: LintContext) -> Iterator[Finding]:
     """A number outside the range in which the trainer does something with it."""
     for key, is_odd, why, mend, consequence in _NUMBER_KEYS:
         for place in run.each("trainer", key):

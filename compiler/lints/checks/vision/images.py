@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity, Term
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.lora import is_minicpm
 from tunec.compiler.lints.facts.vision import sees
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.schemas.models.architecture import ImageTokens
@@ -44,7 +44,7 @@ _CUT: Final = (
         "hiyouga/LlamaFactory#6559, #5968; huggingface/trl#5927; TIGER-AI-Lab/VLM2Vec#38",
     ),
 )
-def image_longer_than_sequence(run: Run) -> Iterator[Finding]:
+def image_longer_than_sequence(run: LintContext) -> Iterator[Finding]:
     """An image has more tokens than the sequence may have."""
     length = run.slot("data.sequence")
     at = run.place(length)
@@ -73,7 +73,7 @@ _BY_NAME: Final = (
 Qwen2-VL's and Qwen2.5-VL's preprocessor_config.json, 0 where they are not told."""
 
 
-def _by_name(run: Run, at: Place, length: object) -> Iterator[Finding]:
+def _by_name(run: LintContext, at: Place, length: object) -> Iterator[Finding]:
     """Models that are not in the catalogue, of families whose images are told by pixels alone."""
     named = run.model_name
     if named is None or not isinstance(length, int) or length < 1:
@@ -105,7 +105,7 @@ def _by_processor(at: Place, pixels: int, patch: int, length: int) -> Iterator[F
         yield _too_long(at, None, tokens, (length, note), "warning")
 
 
-def _bound_of_llamafactory(run: Run, document: Document) -> int | None:
+def _bound_of_llamafactory(run: LintContext, document: Document) -> int | None:
     """Pixels to which it scales an image down where nobody says."""
     is_late = run.runs("llamafactory>=0.9.2") is not False
     is_open = set(_MOST) & document.unknown or document.kind != "llamafactory"
@@ -117,7 +117,7 @@ _DEFAULT_PIXELS: Final = 768 * 768
 _CUTS: Final = frozenset({"llamafactory", "sft", "dpo", "minicpm-v"})
 
 
-def _of(run: Run, at: Place, images: "ImageTokens", length: int) -> Iterator[Finding]:
+def _of(run: LintContext, at: Place, images: "ImageTokens", length: int) -> Iterator[Finding]:
     most = _said(at.document, _MOST)
     bound = None if most is not None else _bound_of_llamafactory(run, at.document)
     pixels = most.value if most is not None else bound
@@ -235,7 +235,7 @@ _KEPT: Final = "trl>=0.22"
         ),
     ),
 )
-def columns_of_images_removed(run: Run) -> Iterator[Finding]:
+def columns_of_images_removed(run: LintContext) -> Iterator[Finding]:
     """The trainer removes the columns that the collator of a model that sees needs."""
     yield from _of_own_collator(run)
     for document in run.documents:
@@ -263,7 +263,7 @@ def columns_of_images_removed(run: Run) -> Iterator[Finding]:
         )
 
 
-def _of_own_collator(run: Run) -> Iterator[Finding]:
+def _of_own_collator(run: LintContext) -> Iterator[Finding]:
     """TRL's trainer of samples before 0.22 leaves images to a collator of the script's own."""
     if run.runs(_KEPT) is True or not sees(run):
         return
@@ -282,7 +282,7 @@ def _of_own_collator(run: Run) -> Iterator[Finding]:
         )
 
 
-def _sees(run: Run, document: Document) -> bool:
+def _sees(run: LintContext, document: Document) -> bool:
     return is_minicpm(document) or sees(run)
 
 
@@ -305,7 +305,7 @@ _PAIRS: Final = (
         ),
     ),
 )
-def pixel_bounds_crossed(run: Run) -> Iterator[Finding]:
+def pixel_bounds_crossed(run: LintContext) -> Iterator[Finding]:
     """The least pixels of an image are more than the most."""
     for document in run.documents:
         if document.is_view:

@@ -6,12 +6,12 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity, Term
 from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.vision import sees
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 BY_MODEL: Final = "trl>=0.22,<1.11"
 """Releases whose trainer of samples looks at the model; later ones look at the data."""
@@ -31,7 +31,7 @@ BY_MODEL: Final = "trl>=0.22,<1.11"
         "axolotl 0.19.0 docs/multimodal.qmd: sample_packing: false",
     ),
 )
-def images_packed(run: Run) -> Iterator[Finding]:
+def images_packed(run: LintContext) -> Iterator[Finding]:
     """Samples with images are to be packed."""
     if not sees(run):
         return
@@ -88,7 +88,7 @@ _ROWS: Final = (
         "huggingface/trl#6545",
     ),
 )
-def option_not_for_images(run: Run) -> Iterator[Finding]:
+def option_not_for_images(run: LintContext) -> Iterator[Finding]:
     """An option of TRL that its trainers do not take for samples with images."""
     if not sees(run):
         return
@@ -141,7 +141,7 @@ _TOGETHER: Final = 2
         ),
     ),
 )
-def video_longer_than_sequence(run: Run) -> Iterator[Finding]:
+def video_longer_than_sequence(run: LintContext) -> Iterator[Finding]:
     """A video of the frames and pixels that are asked for has more tokens than the sequence."""
     for document in run.of("llamafactory"):
         if not document.is_view:

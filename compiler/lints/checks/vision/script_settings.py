@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.lints.checks.trainer.scripts import is_of_a_fork
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import number_of
 from tunec.compiler.lints.facts.launch.examples import packages
@@ -13,7 +14,6 @@ from tunec.compiler.lints.facts.lora import is_minicpm, is_true
 from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _LLAVA: Final = ("mm_projector_type", "tune_mm_mlp_adapter", "pretrain_mm_mlp_adapter")
 _SERIES: Final = ("freeze_merger", "vision_lora", "freeze_vision_tower")
@@ -63,14 +63,14 @@ _INT4: Final = re.compile(r"(?i)int4|gptq")
         "QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/train/train_qwen.py `set_model`, `train`",
     ),
 )
-def script_settings_clash(run: Run) -> Iterator[Finding]:
+def script_settings_clash(run: LintContext) -> Iterator[Finding]:
     """Settings that a vision-language model's script refuses, or drops in silence."""
     for document in run.of("hf", "sft"):
         if not document.is_view and document.format == "shell":
             yield from _of_script(run, document)
 
 
-def _of_script(run: Run, document: Document) -> Iterator[Finding]:
+def _of_script(run: LintContext, document: Document) -> Iterator[Finding]:
     """What a script takes is told by flags that it alone has."""
     if any(document.get(key) for key in _SERIES):
         yield from _of_series(document)
@@ -168,7 +168,7 @@ def _tuned(document: Document) -> Iterator[Finding]:
         yield replace(found, help="write the name of the part")
 
 
-def _sharded(run: Run, document: Document) -> Iterator[Finding]:
+def _sharded(run: LintContext, document: Document) -> Iterator[Finding]:
     """A LLaVA that is trained on has its projector built with it, and stage 3 shards it at once."""
     projector, base = document.get("pretrain_mm_mlp_adapter"), document.get("model_name_or_path")
     stage = stage_of(run)
@@ -232,7 +232,7 @@ def _of_internvl(document: Document) -> Iterator[Finding]:
     )
 
 
-def _of_minicpm(run: Run, document: Document) -> Iterator[Finding]:
+def _of_minicpm(run: LintContext, document: Document) -> Iterator[Finding]:
     lora, q_lora = document.get("use_lora"), document.get("q_lora")
     base, stage = document.get("model_name_or_path"), stage_of(run)
     if _is_on(q_lora) and not _is_on(lora) and not _is_open(document, "use_lora"):
@@ -293,7 +293,7 @@ def _of_parts(document: Document) -> Iterator[Finding]:
         )
 
 
-def _of_qwen(run: Run, document: Document) -> Iterator[Finding]:
+def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
     lora, base = document.get("use_lora"), document.get("model_name_or_path")
     q_lora, stage = document.get("q_lora"), stage_of(run)
     name = str(base.value).lower() if base is not None else ""

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tunec.compiler.diagnostics.diagnostic import Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.examples import packages
 from tunec.compiler.lints.facts.lora import is_minicpm, is_true
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _SIDES: Final = re.compile(r"patch(\d+)(?:-(\d+))?$")
 """`clip-vit-large-patch14-336`: cells of 14 pixels in images of 336."""
@@ -59,7 +59,7 @@ _QUERIES: Final = ((re.compile(r"(?i)minicpm-llama3-v"), 96), (re.compile(r"(?i)
         ),
     ),
 )
-def script_cuts_images(run: Run) -> Iterator[Finding]:
+def script_cuts_images(run: LintContext) -> Iterator[Finding]:
     """The fine-tuning script of a vision-language model cuts sequences below its images' tokens."""
     for document in run.of("hf", "sft"):
         if document.is_view or document.format != "shell":
@@ -219,7 +219,7 @@ _NEXT: Final = (
         ),
     ),
 )
-def script_word_unknown(run: Run) -> Iterator[Finding]:
+def script_word_unknown(run: LintContext) -> Iterator[Finding]:
     """A word that LLaVA's script does not have."""
     for document in run.of("hf", "sft"):
         is_llava = packages(run, document) == {"llava"}

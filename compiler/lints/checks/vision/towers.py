@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.lora import Lora, is_minicpm, is_patched, is_true, loras
 from tunec.compiler.lints.facts.module_tree import NoRegex, adapted
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -25,7 +25,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def language_model_tuned_beside_lora(run: Run) -> Iterator[Finding]:
+def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
     """MiniCPM-V's script is to train the language model and LoRA in it."""
     for document in run.documents:
         if document.is_view or not is_minicpm(document):
@@ -63,7 +63,7 @@ def language_model_tuned_beside_lora(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def lora_reaches_vision_tower(run: Run) -> Iterator[Finding]:
+def lora_reaches_vision_tower(run: LintContext) -> Iterator[Finding]:
     """LoRA's targets match layers of the vision tower too."""
     if run.model is None or run.model.architecture.kind != "vision-language":
         return
@@ -118,7 +118,7 @@ _OF_LANGUAGE: Final = frozenset(
         "hiyouga/LlamaFactory#6754: with LoRA, additional_target: merger",
     ),
 )
-def projector_not_adapted(run: Run) -> Iterator[Finding]:
+def projector_not_adapted(run: LintContext) -> Iterator[Finding]:
     """LLaMA-Factory is to train the projector, and LoRA is put elsewhere."""
     for document in run.of("llamafactory"):
         at, method = document.get(_SWITCH), document.get("finetuning_type")
@@ -190,7 +190,7 @@ _OTHERS: Final = frozenset({"llava_llama_2", "llama_2", "mpt", "mistral_instruct
         "OpenGVLab/InternVL 2410d1d internvl_chat/shell; bdytx5/finetune_LLaVA#1",
     ),
 )
-def chat_form_of_another_model(run: Run) -> Iterator[Finding]:
+def chat_form_of_another_model(run: LintContext) -> Iterator[Finding]:
     """A script of a vision-language model is told another language model's chat form."""
     yield from _of_minicpm(run)
     for document in run.of("hf", "sft"):
@@ -216,7 +216,7 @@ def _other(at: Place, model: Place, right: str) -> Finding:
     )
 
 
-def _of_minicpm(run: Run) -> Iterator[Finding]:
+def _of_minicpm(run: LintContext) -> Iterator[Finding]:
     for document in run.of("trainer", "minicpm-v"):
         form, model = document.get("llm_type"), document.get("model_name_or_path")
         if document.is_view or model is None or not isinstance(model.value, str):

@@ -7,11 +7,11 @@ from fractions import Fraction
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Term
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.zero import also, said_in, stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -26,7 +26,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def allgather_bucket_unusable(run: Run) -> Iterator[Finding]:
+def allgather_bucket_unusable(run: LintContext) -> Iterator[Finding]:
     """A bucket for gathering that stages 1 and 2 cannot work with."""
     stage = stage_of(run)
     if stage.value not in (1, 2):
@@ -82,7 +82,7 @@ _FORMERLY: Final = "transformers<4.45"
         "hiyouga/LlamaFactory#4754; huggingface/transformers#21342, #22176, #20169",
     ),
 )
-def auto_buckets_need_hidden_size(run: Run) -> Iterator[Finding]:
+def auto_buckets_need_hidden_size(run: LintContext) -> Iterator[Finding]:
     """Buckets are to follow a width that the model does not have under that name."""
     said = [each for each in said_in(run, _KEYS) if each.value == "auto"]
     if not said or run.deepspeed_reader == "plain":
@@ -106,7 +106,7 @@ def auto_buckets_need_hidden_size(run: Run) -> Iterator[Finding]:
         )
 
 
-def _models(run: Run) -> Iterator[tuple[str, str]]:
+def _models(run: LintContext) -> Iterator[tuple[str, str]]:
     """The models whose kind is known: by their own config among the files, or by name."""
     for each in run.unread:
         if "model_type" in each.keys and each.name.endswith(".json"):
@@ -141,7 +141,7 @@ _AUTOMATIC_SHARE: Final = Fraction(9, 10)
         "deepspeedai/DeepSpeed#6525; hiyouga/LlamaFactory#5252; OpenBMB/MiniCPM-V#694",
     ),
 )
-def automatic_bucket_not_whole(run: Run) -> Iterator[Finding]:
+def automatic_bucket_not_whole(run: LintContext) -> Iterator[Finding]:
     """The prefetch bucket that the trainer computes is no whole number."""
     is_old, is_strict = run.runs("transformers<4.45"), run.runs("deepspeed>=0.15")
     said = [each for each in said_in(run, ("stage3_prefetch_bucket_size",)) if each.value == "auto"]
@@ -164,7 +164,7 @@ def automatic_bucket_not_whole(run: Run) -> Iterator[Finding]:
         )
 
 
-def _automatic_width(run: Run) -> int | None:
+def _automatic_width(run: LintContext) -> int | None:
     """The model's hidden_size; None where the model is not known, or has several."""
     model = run.model
     if model is None or model.components:
@@ -193,7 +193,7 @@ bytes) is 0.93 GiB, 6 % of the smallest device that is trained on."""
     ),
     hardware=True,
 )
-def buckets_fill_device(run: Run) -> Iterator[Finding]:
+def buckets_fill_device(run: LintContext) -> Iterator[Finding]:
     """The buffers for gradients take a large share of the device's memory."""
     stage, bucket = stage_of(run), run.effective("deepspeed", _BUCKET)
     contiguous = run.effective("deepspeed", "zero_optimization.contiguous_gradients")
@@ -224,7 +224,7 @@ def buckets_fill_device(run: Run) -> Iterator[Finding]:
     )
 
 
-def _fill_width(run: Run) -> int:
+def _fill_width(run: LintContext) -> int:
     on = (run.effective("deepspeed", f"{dtype}.enabled").value for dtype in ("bf16", "fp16"))
     return 2 if True in on else 4
 
@@ -251,7 +251,7 @@ _FACTOR: Final = "gradient_predivide_factor"
         ),
     ),
 )
-def prescaled_gradients_refused(run: Run) -> Iterator[Finding]:
+def prescaled_gradients_refused(run: LintContext) -> Iterator[Finding]:
     """Gradients are to be scaled before a reduction that scales them itself."""
     stage = stage_of(run)
     scatter = run.effective("deepspeed", "zero_optimization.reduce_scatter")
@@ -291,7 +291,7 @@ _LIMIT: Final = "zero_optimization.stage3_model_persistence_threshold"
         ),
     ),
 )
-def persistence_keeps_model_whole(run: Run) -> Iterator[Finding]:
+def persistence_keeps_model_whole(run: LintContext) -> Iterator[Finding]:
     """Most parameters are below the size from which stage 3 shards."""
     stage, threshold = stage_of(run), run.effective("deepspeed", _KEY)
     limit, model = run.effective("deepspeed", _LIMIT), run.model

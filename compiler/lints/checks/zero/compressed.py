@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.zero import also, said_in, stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -24,7 +24,7 @@ from tunec.compiler.lints.run import Run
     ),
     hardware=True,
 )
-def hpz_group_uneven(run: Run) -> Iterator[Finding]:
+def hpz_group_uneven(run: LintContext) -> Iterator[Finding]:
     """The second partition of ZeRO++ does not fit the devices."""
     stage, cluster = stage_of(run), run.environment.cluster
     world = run.value("parallel.world")
@@ -84,7 +84,7 @@ _KEYS: Final = ("zero_quantized_weights", "zero_quantized_nontrainable_weights")
         "deepspeedai/DeepSpeed#4885: float != c10::BFloat16; #3992, #4852, #7775",
     ),
 )
-def quantised_weights_in_bf16(run: Run) -> Iterator[Finding]:
+def quantised_weights_in_bf16(run: LintContext) -> Iterator[Finding]:
     """Weights that ZeRO++ quantises come back in fp16, and the run is in bf16."""
     if stage_of(run).value != 3 or run.value("precision.compute") != "bf16":
         return
@@ -111,7 +111,7 @@ def quantised_weights_in_bf16(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def quantized_gradients_need_scatter(run: Run) -> Iterator[Finding]:
+def quantized_gradients_need_scatter(run: LintContext) -> Iterator[Finding]:
     """Quantised gradients without the reduction that quantises them."""
     stage = stage_of(run)
     scatter = run.effective("deepspeed", "zero_optimization.reduce_scatter")

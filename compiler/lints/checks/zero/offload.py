@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.zero import also, stage_of
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _PARAM_DEVICE: Final = "zero_optimization.offload_param.device"
 _PARAM_BLOCK: Final = "zero_optimization.offload_param"
@@ -27,7 +27,7 @@ _STAGE: Final = "zero_optimization.stage"
         "huggingface/accelerate#2298",
     ),
 )
-def offload_param_ignored(run: Run) -> Iterator[Finding]:
+def offload_param_ignored(run: LintContext) -> Iterator[Finding]:
     """Parameters are to be offloaded at a ZeRO stage that keeps them whole."""
     device, stage = run.effective("deepspeed", _PARAM_DEVICE), run.effective("deepspeed", _STAGE)
     if device.value not in ("cpu", "nvme") or device.place is None or stage.value not in (0, 1, 2):
@@ -61,7 +61,7 @@ def offload_param_ignored(run: Run) -> Iterator[Finding]:
         "NVIDIA CUDA C++ Best Practices Guide 12.8, section 10.1.1 Pinned Memory",
     ),
 )
-def offload_without_pinned_memory(run: Run) -> Iterator[Finding]:
+def offload_without_pinned_memory(run: LintContext) -> Iterator[Finding]:
     """Offloaded state crosses to the device from pageable memory."""
     for block in ("offload_optimizer", "offload_param"):
         device = run.effective("deepspeed", f"zero_optimization.{block}.device")
@@ -93,7 +93,7 @@ def offload_without_pinned_memory(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def offload_without_zero(run: Run) -> Iterator[Finding]:
+def offload_without_zero(run: LintContext) -> Iterator[Finding]:
     """The optimizer is offloaded at a stage that leaves its parameters on the device."""
     stage = stage_of(run)
     device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
@@ -125,7 +125,7 @@ _OFFLOADED_DEVICE: Final = "zero_optimization.offload_optimizer.device"
         "OpenMOSS/MOSS#272, bitsandbytes-foundation/bitsandbytes#596",
     ),
 )
-def offloaded_optimizer_of_the_client(run: Run) -> Iterator[Finding]:
+def offloaded_optimizer_of_the_client(run: LintContext) -> Iterator[Finding]:
     """The optimizer is offloaded, and neither DeepSpeed's file nor accelerate builds a CPU one."""
     device = run.effective("deepspeed", _OFFLOADED_DEVICE)
     force = run.effective("deepspeed", "zero_force_ds_cpu_optimizer")
@@ -163,7 +163,7 @@ _RATIO: Final = "zero_optimization.offload_optimizer.ratio"
         ),
     ),
 )
-def partial_offload_below_stage_3(run: Run) -> Iterator[Finding]:
+def partial_offload_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """A share of the optimizer is to be offloaded at a ZeRO stage that offloads all or nothing."""
     ratio, stage = run.effective("deepspeed", _RATIO), stage_of(run)
     if ratio.place is None or not isinstance(ratio.value, int | float) or ratio.value >= 1:
@@ -203,7 +203,7 @@ _WHY: Final = (
         ),
     ),
 )
-def partial_offload_to_nvme(run: Run) -> Iterator[Finding]:
+def partial_offload_to_nvme(run: LintContext) -> Iterator[Finding]:
     """A share of the optimizer is to stay on the device, and its states are on NVMe."""
     ratio, device = (
         run.effective("deepspeed", f"{_PARTIAL_BLOCK}.{key}") for key in ("ratio", "device")
@@ -234,7 +234,7 @@ def partial_offload_to_nvme(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def nvme_offload_below_stage_3(run: Run) -> Iterator[Finding]:
+def nvme_offload_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """NVMe is to hold what only stage 3 puts there."""
     device, stage = (
         run.effective("deepspeed", _OFFLOADED_DEVICE),
@@ -264,7 +264,7 @@ def nvme_offload_below_stage_3(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def nvme_path_missing(run: Run) -> Iterator[Finding]:
+def nvme_path_missing(run: LintContext) -> Iterator[Finding]:
     """Something is to be offloaded to NVMe, and nobody says where that is."""
     for block in ("offload_optimizer", "offload_param"):
         device = run.effective("deepspeed", f"zero_optimization.{block}.device")

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.zero import also, stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
-from tunec.compiler.lints.run import Run
 
 _KEYS: Final = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")
 
@@ -30,7 +30,7 @@ _KEYS: Final = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_
         ),
     ),
 )
-def low_precision_master_without_offload(run: Run) -> Iterator[Finding]:
+def low_precision_master_without_offload(run: LintContext) -> Iterator[Finding]:
     """Master weights in 16 bit, which needs an optimizer on the CPU."""
     stage = stage_of(run)
     device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
@@ -75,7 +75,7 @@ _KEPT: Final = frozenset({"lion_32bit", "adagrad"})
         "deepspeed 0.19.8 ops/adam/cpu_adam.py `DeepSpeedCPUAdam`: fp32_optimizer_states",
     ),
 )
-def optimizer_exchanged_on_offload(run: Run) -> Iterator[Finding]:
+def optimizer_exchanged_on_offload(run: LintContext) -> Iterator[Finding]:
     """The trainer's optimizer is replaced by DeepSpeed's CPU Adam, because it is offloaded."""
     device = run.effective("deepspeed", _DEVICE)
     force = run.effective("deepspeed", "zero_force_ds_cpu_optimizer")
@@ -127,7 +127,7 @@ _ON_GPU: Final = ("lamb", "fusedlamb", "onebitadam", "zerooneadam", "onebitlamb"
         ),
     ),
 )
-def optimizer_not_for_offload(run: Run) -> Iterator[Finding]:
+def optimizer_not_for_offload(run: LintContext) -> Iterator[Finding]:
     """An offloaded optimizer whose kernels work on the GPU only."""
     kind = run.said("deepspeed", "optimizer.type")
     device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
@@ -179,7 +179,7 @@ _WHY: Final[dict[str, tuple[Consequence, str]]] = {
         ),
     ),
 )
-def super_offload_not_on_cpu(run: Run) -> Iterator[Finding]:
+def super_offload_not_on_cpu(run: LintContext) -> Iterator[Finding]:
     """SuperOffload where the optimizer is not in RAM."""
     if stage_of(run).value != 3:
         return
@@ -220,7 +220,7 @@ _SHARDED: Final = (1, 2, 3)
         ),
     ),
 )
-def zenflow_refused(run: Run) -> Iterator[Finding]:
+def zenflow_refused(run: LintContext) -> Iterator[Finding]:
     """Settings of ZenFlow that DeepSpeed refuses when its engine is made."""
     for block in run.each("deepspeed", _ZENFLOW_BLOCK):
         if isinstance(block.value, dict) and stage_of(run).value in _SHARDED:
@@ -229,7 +229,7 @@ def zenflow_refused(run: Run) -> Iterator[Finding]:
             yield from _states_without_overlap(run, block)
 
 
-def _without_offload(run: Run, block: Place) -> Iterator[Finding]:
+def _without_offload(run: LintContext, block: Place) -> Iterator[Finding]:
     device = run.said("deepspeed", f"{_ZERO}.offload_optimizer.device")
     if run.said("deepspeed", f"{_ZERO}.cpu_offload") is not None:
         return
@@ -283,7 +283,7 @@ def _shorter(every: Place, update: Place) -> Iterator[Finding]:
         )
 
 
-def _states_without_overlap(run: Run, block: Place) -> Iterator[Finding]:
+def _states_without_overlap(run: LintContext, block: Place) -> Iterator[Finding]:
     at = block.document.get(f"{block.path}.offload")
     overlap = run.effective("deepspeed", f"{_ZERO}.overlap_comm")
     default = stage_of(run).value == 3

@@ -6,11 +6,11 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _OWN_LOOP: Final = re.compile(
     r"_no_trainer\.py\Z|(\A|/)train_(?!cogvideox)(dreambooth|text_to_image|controlnet|control|"
@@ -34,7 +34,7 @@ and a schedule. Those of CogVideoX look into DeepSpeed's file first (`get_optimi
         "huggingface/trl#636",
     ),
 )
-def optimizer_made_by_script(run: Run) -> Iterator[Finding]:
+def optimizer_made_by_script(run: LintContext) -> Iterator[Finding]:
     """An optimizer or a scheduler in DeepSpeed's file, for a script that makes its own."""
     for document in launches(run, "accelerate"):
         script = document.get("script")
@@ -95,7 +95,7 @@ _COMPARES: Final = "transformers>=4.57,<5"
         ),
     ),
 )
-def optimizer_overridden(run: Run) -> Iterator[Finding]:
+def optimizer_overridden(run: LintContext) -> Iterator[Finding]:
     """The trainer's optimizer is overridden by an optimizer section in DeepSpeed's file."""
     yield from _named(run)
     section = run.said("deepspeed", "optimizer.type", "optimizer")
@@ -110,7 +110,7 @@ def optimizer_overridden(run: Run) -> Iterator[Finding]:
             )
 
 
-def _named(run: Run) -> Iterator[Finding]:
+def _named(run: LintContext) -> Iterator[Finding]:
     section = run.said("deepspeed", "optimizer.type", "optimizer")
     asked, older = run.said("trainer", "optim"), run.said("trainer", "adafactor")
     kind = section.value if section is not None and isinstance(section.value, str) else None
@@ -138,7 +138,7 @@ def _named(run: Run) -> Iterator[Finding]:
     )
 
 
-def _refused(run: Run, asked: Place, section: Place, kind: str | None) -> Finding:
+def _refused(run: LintContext, asked: Place, section: Place, kind: str | None) -> Finding:
     return Finding(
         f"{asked.path} {str(asked.value).lower()} beside DeepSpeed's {kind or 'optimizer'}",
         (asked.label("refused"), section.label("", primary=False)),
@@ -212,7 +212,7 @@ _PARAMETER_TORCH: Final[Mapping[str, Words]] = {
         "torch 2.13.0 optim/__init__.py `__all__`: the arguments of each class",
     ),
 )
-def optimizer_parameter_refused(run: Run) -> Iterator[Finding]:
+def optimizer_parameter_refused(run: LintContext) -> Iterator[Finding]:
     """A parameter of DeepSpeed's optimizer section that the class which is built does not have."""
     for document in run.of("deepspeed"):
         built = _built(run, document)
@@ -231,7 +231,7 @@ def _parameters(document: Document) -> Iterator[Place]:
             yield place
 
 
-def _built(run: Run, document: Document) -> tuple[str, Words] | None:
+def _built(run: LintContext, document: Document) -> tuple[str, Words] | None:
     """The class that DeepSpeed builds, and the parameters that it hands on to it."""
     kind = document.value("optimizer.type")
     if not isinstance(kind, str):
@@ -247,7 +247,7 @@ def _built(run: Run, document: Document) -> tuple[str, Words] | None:
     )
 
 
-def _fault(run: Run, place: Place, name: str, words: Words) -> tuple[str, str] | None:
+def _fault(run: LintContext, place: Place, name: str, words: Words) -> tuple[str, str] | None:
     key = place.path.rpartition(".")[2]
     if key == _NEVER:
         return "DeepSpeed refuses it by name", "write gradient_clipping at the top"
@@ -308,7 +308,7 @@ _MEANT: Final[Mapping[str, str]] = {
         "torch 2.13.0 optim/__init__.py `__all__`",
     ),
 )
-def optimizer_type_unknown(run: Run) -> Iterator[Finding]:
+def optimizer_type_unknown(run: LintContext) -> Iterator[Finding]:
     """An optimizer that neither DeepSpeed nor torch has under that name."""
     for place in run.each("deepspeed", "optimizer.type"):
         value = place.value

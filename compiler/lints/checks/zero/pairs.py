@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
 _ZERO: Final = "zero_optimization."
@@ -169,7 +169,7 @@ _PAIRS: Final = (
         ),
     ),
 )
-def keys_refused_together(run: Run) -> Iterator[Finding]:
+def keys_refused_together(run: LintContext) -> Iterator[Finding]:
     """Keys of ds_config.json that DeepSpeed takes one by one and refuses together."""
     for pair in _PAIRS:
         for document in run.of("deepspeed"):
@@ -195,7 +195,7 @@ def _is_asleep(document: Document, key: str) -> bool:
     return key.startswith("compile.") and not (is_on and is_stage_3)
 
 
-def _is_to_come(run: Run, key: str) -> bool:
+def _is_to_come(run: LintContext, key: str) -> bool:
     """Whether the release that somebody names is from before the key, or before it is checked."""
     return key.startswith(_SINCE_0_19) and run.runs("deepspeed<0.19") is True
 
@@ -213,7 +213,7 @@ def _said(value: Any) -> str:
     return "" if isinstance(value, dict) else f" {value}"
 
 
-def _lamb(run: Run, document: Document) -> Iterator[Finding]:
+def _lamb(run: LintContext, document: Document) -> Iterator[Finding]:
     """deepspeed 0.14.5 to 0.16.9 runtime/config.py `get_loss_scale`: 1.0 under bf16."""
     place, brain = document.get("optimizer.type"), run.effective("deepspeed", "bf16.enabled")
     if place is None or brain.value is not True or not run.runs("deepspeed<0.17"):
@@ -260,7 +260,7 @@ _BATCHES: Final = (
 _ELASTIC: Final = ("max_train_batch_size", "micro_batch_sizes")
 
 
-def _elastic(run: Run, document: Document) -> Iterator[Finding]:
+def _elastic(run: LintContext, document: Document) -> Iterator[Finding]:
     """Elastic training chooses the batch; 0.19 has none, which key-of-another-release tells."""
     place = document.get("elasticity.enabled")
     if place is None or place.value is not True or run.runs("deepspeed>=0.19"):
@@ -289,7 +289,7 @@ _NAMES: Final = {
 }
 
 
-def _dtype(run: Run) -> Iterator[Finding]:
+def _dtype(run: LintContext) -> Iterator[Finding]:
     """`data_types.param_dtype` has to be what fp16 or bf16 makes of the model."""
     place = run.said("deepspeed", "data_types.param_dtype")
     if place is None or not isinstance(place.value, str) or run.runs("deepspeed<0.19"):

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -22,7 +22,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def autotuning_left_on(run: Run) -> Iterator[Finding]:
+def autotuning_left_on(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's autotuning is on in the file of a run that trains."""
     if any(each.get("flags.autotuning") is not None for each in launches(run)):
         return
@@ -51,7 +51,7 @@ def autotuning_left_on(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def flops_profiler_left_on(run: Run) -> Iterator[Finding]:
+def flops_profiler_left_on(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's profiler is left on."""
     for place in run.each("deepspeed", "flops_profiler.enabled"):
         if place.value is not True:
@@ -87,7 +87,7 @@ _KEYS: Final[Mapping[str, str]] = {
         ),
     ),
 )
-def timers_left_on(run: Run) -> Iterator[Finding]:
+def timers_left_on(run: LintContext) -> Iterator[Finding]:
     """Measurements that wait for the device in every step are left on."""
     for key, what in _KEYS.items():
         for place in run.each("deepspeed", key):

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import engine_of
 from tunec.compiler.lints.facts.zero import also, said_in, stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -24,7 +24,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def resume_from_rounded_weights(run: Run) -> Iterator[Finding]:
+def resume_from_rounded_weights(run: LintContext) -> Iterator[Finding]:
     """Master weights are rebuilt from 16-bit copies on resume."""
     stage = stage_of(run)
     for place in said_in(run, ("load_from_fp32_weights",)):
@@ -59,7 +59,7 @@ _UNIVERSAL = "checkpoint.load_universal"
         "deepspeedai/DeepSpeed#2898, #3810, #5405; Lightning-AI/pytorch-lightning#19585",
     ),
 )
-def resume_of_another_run(run: Run) -> Iterator[Finding]:
+def resume_of_another_run(run: LintContext) -> Iterator[Finding]:
     """Training is to go on from a checkpoint of a run that was split otherwise."""
     place = run.said("trainer", "resume_from_checkpoint")
     for folder in run.of("checkpoint"):
@@ -87,13 +87,13 @@ def resume_of_another_run(run: Run) -> Iterator[Finding]:
             )
 
 
-def _is_without_engine(run: Run) -> bool:
+def _is_without_engine(run: LintContext) -> bool:
     """Whether no file that was not read, as accelerate's, can turn DeepSpeed on."""
     started = {each.value("launcher") for each in run.of("launch")}
     return bool(started) and started <= {"python", "torchrun"}
 
 
-def _split(run: Run, folder: Document, place: Place) -> Iterator[Finding]:
+def _split(run: LintContext, folder: Document, place: Place) -> Iterator[Finding]:
     """Another number of processes, or a stage that stores other files."""
     stage, world, had = stage_of(run), run.data_parallel, folder.value("processes")
     if run.effective("deepspeed", _UNIVERSAL).value is True:

@@ -6,13 +6,13 @@ from typing import Any, Final
 from tunec.compiler.consumers.schemas import ds_config_defaults
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.gathering import ungathered
 from tunec.compiler.lints.facts.keys.known import DEEPSPEED_RELEASES
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.zero import also, said_in, stage_of
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 
 @rule(
@@ -27,7 +27,7 @@ from tunec.compiler.lints.run import Run
         ),
     ),
 )
-def legacy_stage_1(run: Run) -> Iterator[Finding]:
+def legacy_stage_1(run: LintContext) -> Iterator[Finding]:
     """The first implementation of stage 1 is asked for, which is gone."""
     stage = stage_of(run)
     for place in said_in(run, ("legacy_stage1",)):
@@ -63,7 +63,7 @@ _STAGE_2_KEYS: Final = (
         ),
     ),
 )
-def stage_2_keys_at_stage_3(run: Run) -> Iterator[Finding]:
+def stage_2_keys_at_stage_3(run: LintContext) -> Iterator[Finding]:
     """Keys that only stages 1 and 2 read, at stage 3."""
     stage = stage_of(run)
     said = list(said_in(run, _STAGE_2_KEYS))
@@ -118,7 +118,7 @@ _NOTHING: Final = (False, None, "auto")
         ),
     ),
 )
-def stage_3_keys_below_stage_3(run: Run) -> Iterator[Finding]:
+def stage_3_keys_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """Keys that only stage 3 reads, at a stage that does not."""
     stage = stage_of(run)
     if stage.value not in (0, 1, 2) or not stage.is_written:
@@ -157,7 +157,7 @@ def stage_3_keys_below_stage_3(run: Run) -> Iterator[Finding]:
     ),
     hardware=True,
 )
-def zero_of_one_process(run: Run) -> Iterator[Finding]:
+def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
     """ZeRO over one process: there is nobody to shard with, and nothing is offloaded."""
     stage, world = stage_of(run), run.world
     if stage.place is None or stage.value not in (2, 3) or world is None or world.value != 1:
@@ -197,7 +197,7 @@ def zero_of_one_process(run: Run) -> Iterator[Finding]:
         ),
     ),
 )
-def zero_stage_left_out(run: Run) -> Iterator[Finding]:
+def zero_stage_left_out(run: LintContext) -> Iterator[Finding]:
     """ZeRO is configured, and its stage is not said."""
     for document in run.of("deepspeed"):
         block = document.get("zero_optimization")
@@ -225,7 +225,7 @@ _MOVED_KEYS: Final = ("gradient_clipping", "bf16.check_grad_overflow")
     consumers=("deepspeed",),
     sources=("deepspeed 0.14.5 to 0.19.8 runtime/config.py: defaults by release",),
 )
-def default_moved(run: Run) -> Iterator[Finding]:
+def default_moved(run: LintContext) -> Iterator[Finding]:
     """A key is left out whose default is not the same in all releases."""
     documents = run.of("deepspeed") if run.deepspeed_reader == "plain" else ()
     if not documents or run.release("deepspeed").is_named:
@@ -278,7 +278,7 @@ def _finding(document: Document, key: str, values: Mapping[str, Any]) -> Finding
         ),
     ),
 )
-def weights_not_gathered_on_save(run: Run) -> Iterator[Finding]:
+def weights_not_gathered_on_save(run: LintContext) -> Iterator[Finding]:
     """Checkpoints at stage 3 hold no weights that anything else can load."""
     if has_adapter(run):
         return

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.keys.known import is_whole
 from tunec.compiler.lints.facts.zero import also, stage_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.compiler.lints.run import Run
 
 _SAME: Final[Mapping[str, str]] = {
     "linear": "WarmupDecayLR",
@@ -29,7 +29,7 @@ _SAME: Final[Mapping[str, str]] = {
         "hiyouga/LlamaFactory#3100, QwenLM/Qwen3#577",
     ),
 )
-def scheduler_overridden(run: Run) -> Iterator[Finding]:
+def scheduler_overridden(run: LintContext) -> Iterator[Finding]:
     """The trainer's schedule is overridden by a scheduler section in DeepSpeed's file."""
     section = run.said("deepspeed", "scheduler.type", "scheduler")
     asked = run.said("trainer", "lr_scheduler_type")
@@ -63,7 +63,7 @@ def scheduler_overridden(run: Run) -> Iterator[Finding]:
         "axolotl-ai-cloud/axolotl#3204",
     ),
 )
-def warmup_of_zero_steps(run: Run) -> Iterator[Finding]:
+def warmup_of_zero_steps(run: LintContext) -> Iterator[Finding]:
     """A warmup of no steps in DeepSpeed's scheduler."""
     for place in run.each("deepspeed", "scheduler.params.warmup_num_steps"):
         value = place.value
@@ -88,7 +88,7 @@ def warmup_of_zero_steps(run: Run) -> Iterator[Finding]:
 _KEYS: Final = ("warmup_steps", "warmup_ratio")
 
 
-def _is_filled_with_none(run: Run) -> bool:
+def _is_filled_with_none(run: LintContext) -> bool:
     """Whether a release that fills in what the trainer says finds no warmup there."""
     if run.runs("transformers<5.16") is not True or run.deepspeed_reader == "plain":
         return False
@@ -96,7 +96,7 @@ def _is_filled_with_none(run: Run) -> bool:
     return values[0].known and all(each.value in (0, None) for each in values)
 
 
-def _said(run: Run) -> Place | None:
+def _said(run: LintContext) -> Place | None:
     return run.said("trainer", *_KEYS)
 
 
@@ -123,7 +123,7 @@ def _said(run: Run) -> Place | None:
         ),
     ),
 )
-def clipping_left_out(run: Run) -> Iterator[Finding]:
+def clipping_left_out(run: LintContext) -> Iterator[Finding]:
     """The trainer's norm for clipping does not reach DeepSpeed."""
     asked = run.said("trainer", "max_grad_norm")
     if asked is None or not is_number(asked.value):
@@ -163,7 +163,7 @@ _CONSENT: Final = "zero_allow_untested_optimizer"
         "EleutherAI/gpt-neox#1166, deepspeedai/DeepSpeed#281",
     ),
 )
-def untested_optimizer(run: Run) -> Iterator[Finding]:
+def untested_optimizer(run: LintContext) -> Iterator[Finding]:
     """An optimizer that ZeRO does not take without a word of consent."""
     stage = run.effective("deepspeed", "zero_optimization.stage")
     consent = run.effective("deepspeed", _CONSENT)
@@ -222,7 +222,7 @@ _UNNAMED: Final = (
         ),
     ),
 )
-def gradient_dtype_without_zero(run: Run) -> Iterator[Finding]:
+def gradient_dtype_without_zero(run: LintContext) -> Iterator[Finding]:
     """Gradients are to be summed in another dtype, which only ZeRO can."""
     stage, asked = stage_of(run), run.effective("deepspeed", _DTYPE)
     if stage.value != 0 or asked.place is None or not isinstance(asked.value, str):
@@ -243,14 +243,14 @@ def gradient_dtype_without_zero(run: Run) -> Iterator[Finding]:
     )
 
 
-def _is_refused(run: Run, dtype: str, summed: str) -> bool:
+def _is_refused(run: LintContext, dtype: str, summed: str) -> bool:
     release = run.release("deepspeed").version.release[:2]
     since, before = _MOVED.get((dtype, summed), ((0,), None))
     is_mixed = summed != dtype or before is not None
     return is_mixed and since <= release and (before is None or release < before)
 
 
-def _model_dtype(run: Run) -> str | None:
+def _model_dtype(run: LintContext) -> str | None:
     on = {dtype: run.effective("deepspeed", f"{dtype}.enabled") for dtype in ("bf16", "fp16")}
     if not all(each.known for each in on.values()):
         return None

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.fsdp import Asked, asked
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding
-from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import kinds_of, schemas
 
 _NO_INTEGER: Final = "'float' object cannot be interpreted as an integer"
@@ -30,7 +30,7 @@ _SWITCHES: Final = ("split_batches", "dispatch_batches", "even_batches", "non_bl
 _STEPS: Final = "accelerator_config.gradient_accumulation_kwargs.num_steps"
 
 
-def beyond_the_schema(run: Run) -> Iterator[Finding]:
+def beyond_the_schema(run: LintContext) -> Iterator[Finding]:
     """Findings for `value-of-another-type`: fields of TrainingArguments in files and flags."""
     for document in run.of("hf", *TRL, "llamafactory"):
         if document.is_view:
@@ -52,7 +52,7 @@ def _why(document: Document, name: str) -> tuple[str, Consequence]:
     return _REFUSED[name]
 
 
-def _whole_fields(run: Run, document: Document) -> Iterator[str]:
+def _whole_fields(run: LintContext, document: Document) -> Iterator[str]:
     """Flags whose word becomes a whole number, in every release around."""
     around = schemas(run, document)
     for name in around[0].get("properties", {}) if around else ():
@@ -95,7 +95,7 @@ def _of_loader(document: Document) -> Iterator[Finding]:
             yield _text(place, "true or false", "any text counts as true", "silent")
 
 
-def _of_units(run: Run, each: Asked) -> Iterator[Finding]:
+def _of_units(run: LintContext, each: Asked) -> Iterator[Finding]:
     """The size of a unit of FSDP: the trainer compares it, accelerate makes a number of it."""
     size, policy = each.get("min_num_params"), each.get("auto_wrap_policy")
     if size is None or each.who == "axolotl":

@@ -11,7 +11,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.context import LintContext
 
 _AXOLOTL: Final[Mapping[str, tuple[str, ...]]] = {
     "0.9.0": ("eot_tokens", "flex_attn_compile_kwargs", "ring_attn_func"),
@@ -157,7 +157,7 @@ def _came(kind: str) -> Mapping[str, str]:
     return {key: release for release, keys in table.items() for key in keys}
 
 
-def came_later(run: Run, kind: str, key: str) -> str | None:
+def came_later(run: LintContext, kind: str, key: str) -> str | None:
     """The release that brought a key, where somebody names an earlier one."""
     came = _came(kind).get(key)
     if came is None:

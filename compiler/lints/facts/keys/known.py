@@ -9,10 +9,10 @@ from packaging.version import Version
 
 from tunec.compiler.consumers.schemas import class_schema, ds_config_schema, known_releases
 from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import releases_around
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.schemas import Schema, paths_of
 
 BF16_SCALING: Final = frozenset(
@@ -71,7 +71,7 @@ def fields_of(stem: str, release: str) -> frozenset[str]:
     return frozenset(name for each in around for name in class_schema(stem, each)["properties"])
 
 
-def homes_of(run: Run, path: str) -> tuple[str, ...]:
+def homes_of(run: LintContext, path: str) -> tuple[str, ...]:
     """Other paths of ds_config.json that end in the same name."""
     release = run.release("deepspeed").version
     minor = f"{release.major}.{release.minor}"
@@ -83,7 +83,7 @@ def homes_of(run: Run, path: str) -> tuple[str, ...]:
     return tuple(each for each in homes if name not in ("enabled", "type", "params", "device"))
 
 
-def known_in_other_releases(run: Run, kind: str, path: str) -> tuple[str, ...]:
+def known_in_other_releases(run: LintContext, kind: str, path: str) -> tuple[str, ...]:
     """The known releases that have a key which the release that runs has not, oldest first."""
     if kind == "deepspeed":
         return tuple(each for each in DEEPSPEED_RELEASES if path in deepspeed_paths(each))
@@ -94,7 +94,7 @@ def known_in_other_releases(run: Run, kind: str, path: str) -> tuple[str, ...]:
     return tuple(each for each in known if path in fields_of("training_arguments", each))
 
 
-def foreign_keys(run: Run, document: Document) -> Iterator[tuple[Place, str]]:
+def foreign_keys(run: LintContext, document: Document) -> Iterator[tuple[Place, str]]:
     """Keys that no release of TrainingArguments has, with the field each is a misspelling of."""
     around = releases_around("training_arguments", str(run.release("transformers").version))
     fields = frozenset(name for each in around for name in fields_of("training_arguments", each))

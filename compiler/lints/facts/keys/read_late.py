@@ -2,13 +2,13 @@
 
 from typing import Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.rule import Consequence
-from tunec.compiler.lints.run import Run
 
 _PROFILER: Final = "flops_profiler."
 
 
-def read_late(run: Run, path: str) -> Consequence | None:
+def read_late(run: LintContext, path: str) -> Consequence | None:
     """What a value of another type comes to at such a key; None: it is as for every other key.
 
     deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_take_model_step`: `% self.steps_per_print()`;

@@ -7,11 +7,11 @@ from typing import Final
 from packaging.version import InvalidVersion, Version
 
 from tunec.compiler.consumers.schemas import known_releases
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.keys.known import fields_of
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.rule import Consequence
-from tunec.compiler.lints.run import Run
 
 TOOLS: Final = ("llamafactory", "axolotl", "accelerate")
 """Kinds of documents that have a JSON Schema of the whole file for each release."""
@@ -53,7 +53,7 @@ def package_of(kind: str) -> str:
     return "trl" if kind in CLASSES else kind
 
 
-def around(run: Run, kind: str) -> tuple[str, ...]:
+def around(run: LintContext, kind: str) -> tuple[str, ...]:
     """The known release that runs, or those before and after it; none: not known.
 
     Those of its own minor are enough where there are any.
@@ -82,7 +82,7 @@ _STRICT: Final = "trl>=0.19"
 file that no class has; v0.19.0 raises ValueError: Unknown arguments from config file."""
 
 
-def of_unknown(run: Run, document: Document) -> Consequence:
+def of_unknown(run: LintContext, document: Document) -> Consequence:
     """What becomes of a key that the reader of a file or of flags does not know."""
     if document.kind == "axolotl":
         return "silent"

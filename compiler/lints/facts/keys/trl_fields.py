@@ -11,7 +11,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.context import LintContext
 
 _CAME: Final[Mapping[str, Mapping[str, str]]] = {
     "sft": {
@@ -163,19 +163,19 @@ def _by_key(kind: str, *, gone: bool) -> Mapping[str, str]:
     return {key: release for release, keys in table.items() for key in keys.split()}
 
 
-def not_yet(run: Run, kind: str, key: str) -> str | None:
+def not_yet(run: LintContext, kind: str, key: str) -> str | None:
     """The release that brought a field, where somebody names an earlier one."""
     came = _by_key(kind, gone=False).get(key)
     return came if came is not None and _is_before(run, came) else None
 
 
-def no_more(run: Run, kind: str, key: str) -> str | None:
+def no_more(run: LintContext, kind: str, key: str) -> str | None:
     """The release that took a field away, where somebody names that one or a later one."""
     gone = _by_key(kind, gone=True).get(key)
     return gone if gone is not None and _is_before(run, gone) is False else None
 
 
-def _is_before(run: Run, release: str) -> bool | None:
+def _is_before(run: LintContext, release: str) -> bool | None:
     """Whether the release that somebody names is an earlier one; None where nobody names one."""
     held = run.release("trl")
     return Version(held.version.base_version) < Version(release) if held.is_named else None

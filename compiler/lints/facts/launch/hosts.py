@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 
 class Entry(NamedTuple):
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
         return Label(text, self.place.span, self.host, primary)
 
 
-def hostfiles(run: Run) -> Iterator[tuple[Document, tuple[Entry, ...]]]:
+def hostfiles(run: LintContext) -> Iterator[tuple[Document, tuple[Entry, ...]]]:
     """Each hostfile with its lines, in order."""
     for document in run.of("hostfile"):
         yield document, tuple(_entries(document))

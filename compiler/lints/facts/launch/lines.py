@@ -6,15 +6,15 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.shell_words import Command, commands, whole
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.run import Run
 from tunec.schemas.source import Span
 
 ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)\+?=")
 """The start of a word that sets a variable."""
 
 
-def scripts(run: Run) -> Iterator[Document]:
+def scripts(run: LintContext) -> Iterator[Document]:
     """One document of each script that starts a run."""
     seen = set[str]()
     for document in run.of("launch"):

@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 _PROGRAM: Final = re.compile(r"(?:\A|/)(?:python[\d.]*|torchrun|accelerate|deepspeed)\Z|\.py\Z")
 
 
-def launches(run: Run, *launchers: str) -> Iterator[Document]:
+def launches(run: LintContext, *launchers: str) -> Iterator[Document]:
     """The commands of scripts that these launchers start; all without a name."""
     for document in run.of("launch"):
         if not launchers or document.value("launcher") in launchers:
@@ -58,7 +58,7 @@ def per_node(document: Document) -> tuple[int, Place] | None:
     return number // nodes, place
 
 
-def batch_of(run: Run, document: Document) -> Document | None:
+def batch_of(run: LintContext, document: Document) -> Document | None:
     """The `#SBATCH` lines of the same file."""
     return next((each for each in run.of("slurm") if each.name == document.name), None)
 

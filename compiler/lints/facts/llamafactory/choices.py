@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from packaging.version import Version
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.run import Run
 
 _BETWEEN: Final[Mapping[str, tuple[str, Mapping[str, frozenset[str]]]]] = {
     "llamafactory": ("0.9.4", {"infer_backend": frozenset({"ktransformers"})}),
@@ -17,7 +17,7 @@ _BETWEEN: Final[Mapping[str, tuple[str, Mapping[str, frozenset[str]]]]] = {
 `EngineName.KT`, neither in 0.9.3 nor in 0.9.5. Its other words are those of one of the two."""
 
 
-def choices(run: Run, document: Document) -> Mapping[str, frozenset[str]]:
+def choices(run: LintContext, document: Document) -> Mapping[str, frozenset[str]]:
     """Words by key: those of the release that runs, or of every known one where it is not known.
 
     Of a release between two known ones the words of both: who knows when one came or went.

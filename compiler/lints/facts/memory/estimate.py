@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.memory.encoders import encoders, kept_encoders
 from tunec.compiler.lints.facts.memory.evaluated import answers_of, evaluation_batch, loss_of
@@ -27,7 +28,6 @@ from tunec.compiler.lints.facts.memory.scripts import script_of
 from tunec.compiler.lints.facts.memory.text_scripts import spreads_by_itself, text_script_of
 from tunec.compiler.lints.facts.memory.trained import Trained, trained
 from tunec.compiler.lints.facts.sequence import longest
-from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Estimate:
         return dict(sorted(most.terms(0).items(), key=lambda term: -term[1]))
 
 
-def estimate(run: Run) -> Estimate | None:
+def estimate(run: LintContext) -> Estimate | None:
     """The account of a run; None where too little of it is known."""
     architecture = _architecture(run)
     device = _device(run)
@@ -129,14 +129,14 @@ _WHOLE: Final = re.compile(r"(^|/)(run_clm|fastchat/train/train(_mem|_xformers)?
 language-modeling/run_clm.py, lm-sys/FastChat 047b6e4 fastchat/train/train.py."""
 
 
-def _trains_all(run: Run) -> bool:
+def _trains_all(run: LintContext) -> bool:
     """Whether a script is started that trains the whole model whatever its flags say."""
     scripts = (each.value("script") for each in run.of("launch"))
     words = (str(word) for script in scripts if isinstance(script, list) for word in script[:1])
     return any(_WHOLE.search(word) for word in words)
 
 
-def _architecture(run: Run) -> "Architecture | None":
+def _architecture(run: LintContext) -> "Architecture | None":
     """The model's, if it is a language model, with eyes or without, or a denoiser."""
     model = run.model
     if model is None or not (model.architecture.kind in _WRITERS or _is_denoiser(run)):
@@ -157,7 +157,7 @@ def _without_packed(architecture: "Architecture") -> "Architecture":
     return replace(architecture, modules=tuple(kept))
 
 
-def _is_denoiser(run: Run) -> bool:
+def _is_denoiser(run: LintContext) -> bool:
     """Whether SimpleTuner trains a denoiser, of which a sample is pictures and no text."""
     model = run.model
     return (
@@ -173,7 +173,7 @@ class _Device(NamedTuple):
     number: int
 
 
-def _device(run: Run) -> _Device | None:
+def _device(run: LintContext) -> _Device | None:
     cluster, devices = run.environment.cluster, run.environment.devices
     if cluster is None:
         return None
@@ -186,13 +186,13 @@ def _device(run: Run) -> _Device | None:
     return _Device(*max(found), cluster.device_count)
 
 
-def _length(run: Run, parts: Trained) -> Any:
+def _length(run: LintContext, parts: Trained) -> Any:
     """Tokens of the longest sample; None where nobody says."""
     found = longest(run)
     return parts.said.length if found is None else found
 
 
-def _is_out_of_scope(run: Run) -> bool:
+def _is_out_of_scope(run: LintContext) -> bool:
     """Paged states, methods that train a part, and what no slot tells."""
     part = any(run.said(kind, *_FROZEN_PARTS) for kind in ("trainer", "axolotl"))
     flags = (each for key in _SWITCHES for each in run.each("hf", key))
@@ -205,7 +205,7 @@ def _is_out_of_scope(run: Run) -> bool:
     return part or elsewhere or is_nobodys or optimizer_of(run) is None
 
 
-def _is_left_open(run: Run) -> bool:
+def _is_left_open(run: LintContext) -> bool:
     """Whether a base is quantised, which nobody trains as it is, and no adapter is spoken of."""
     kind = run.slot("adapter.kind")
     is_unasked = kind is not None and kind.value == "none" and kind.rank == Rank.CONSUMER
@@ -216,14 +216,14 @@ def _is_left_open(run: Run) -> bool:
 _SPLITS: Final = ("deepspeed", "fsdp", "fsdp_config")
 
 
-def _is_split_unseen(run: Run) -> bool:
+def _is_split_unseen(run: LintContext) -> bool:
     """Whether a file that shards is named and could not be read, or only running tells which."""
     named = any(place.value for place in run.each("trainer", "deepspeed"))
     unseen = named and not run.of("deepspeed")
     return unseen or any(each.unknown.intersection(_SPLITS) for each in run.of("trainer"))
 
 
-def _is_elsewhere(run: Run) -> bool:
+def _is_elsewhere(run: LintContext) -> bool:
     """Whether a denoiser is stored, stepped or split as no slot says."""
     if run.value("quantization.format") is None or run.value("optimizer.name") is None:
         return True
@@ -232,7 +232,7 @@ def _is_elsewhere(run: Run) -> bool:
 
 
 def _layout(
-    run: Run, architecture: "Architecture", parts: Trained
+    run: LintContext, architecture: "Architecture", parts: Trained
 ) -> "tuple[Workload, Layout] | None":
     micro, sequence = parts.said.micro or run.value("batch.micro"), _length(run, parts)
     if sequence is None:
@@ -292,24 +292,26 @@ _PORTIONS: Final = (
 _SWITCHED: Final = ("overlap_comm", "contiguous_gradients")
 
 
-def _portions(run: Run) -> dict[str, Any]:
+def _portions(run: LintContext) -> dict[str, Any]:
     """ZeRO's buckets as the file has them, or DeepSpeed where it is silent; not what is `auto`."""
     said = {name: run.value(f"zero.{name}") for name in (*_PORTIONS, *_SWITCHED)}
     sizes = {name: int(said[name]) for name in _PORTIONS if is_number(said[name])}
     return sizes | {name: said[name] for name in _SWITCHED if isinstance(said[name], bool)}
 
 
-def _moves(run: Run) -> bool:
+def _moves(run: LintContext) -> bool:
     """Whether activations wait in host RAM."""
     return run.value("activation_checkpointing.offload", False) is True
 
 
-def _nodes(run: Run, world: int) -> int:
+def _nodes(run: LintContext, world: int) -> int:
     cluster = run.environment.cluster
     return 1 if cluster is None else -(-world // min(each.device_count for each in cluster.nodes))
 
 
-def _workload(run: Run, architecture: "Architecture", parts: Trained, compute: Any) -> "Workload":
+def _workload(
+    run: LintContext, architecture: "Architecture", parts: Trained, compute: Any
+) -> "Workload":
     from tunec.compiler.analyses.memory.workload import Workload
     from tunec.compiler.ir.slots import AttentionKernel, Optimizer, Precision, Quantization
 
@@ -336,7 +338,7 @@ def _workload(run: Run, architecture: "Architecture", parts: Trained, compute: A
     )
 
 
-def _data(run: Run, architecture: "Architecture", length: int | None) -> "Data":
+def _data(run: LintContext, architecture: "Architecture", length: int | None) -> "Data":
     """A sample as long as it may be, and the picture that is in it."""
     from tunec.compiler.ir.slots import Data
 
@@ -348,7 +350,7 @@ def _data(run: Run, architecture: "Architecture", length: int | None) -> "Data":
     return Data("", (), None, None, text, packs, *pictures)
 
 
-def _drawn(run: Run) -> tuple[int, int, int, int, int]:
+def _drawn(run: LintContext) -> tuple[int, int, int, int, int]:
     """Of a denoiser's sample: number, width, height, and no tokens of a language model."""
     wide, high = run.value("data.image_width"), run.value("data.image_height")
     if not isinstance(wide, int) or not isinstance(high, int):

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.evaluation import evaluates
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.compiler.analyses.memory.workload import Generation, Loss
@@ -18,7 +18,7 @@ transformers: openbmb/MiniCPM-V 0dbb566 finetune/trainer.py `compute_loss`; Open
 2410d1d internvl_chat/internvl/model/internvl_chat/modeling_internvl_chat.py `forward`."""
 
 
-def answers_of(run: Run) -> "Generation | None":
+def answers_of(run: LintContext) -> "Generation | None":
     """The answers that Seq2SeqTrainer writes; None where there are none, or of unknown length.
 
     `generation_max_length` counts the prompt of a decoder, whose length nobody tells: the cheaper
@@ -36,7 +36,7 @@ def answers_of(run: Run) -> "Generation | None":
     return Generation(length, beams, by_sample=True, steps=length - 1, beams=beams)
 
 
-def evaluation_batch(run: Run, micro: int) -> int:
+def evaluation_batch(run: LintContext, micro: int) -> int:
     """Samples at once in evaluation, where it takes more than training's do; else as many.
 
     Where answers of unknown length are written, prompts alone may be read.
@@ -46,7 +46,7 @@ def evaluation_batch(run: Run, micro: int) -> int:
     return asked if known and (not _writes(run) or answers_of(run) is not None) else micro
 
 
-def _writes(run: Run) -> bool:
+def _writes(run: LintContext) -> bool:
     said = run.effective("trainer", "predict_with_generate").value
     return bool(run.of("glm4")) or said is True
 
@@ -56,12 +56,12 @@ _OF_LABELS: Final = ("sft", "pt", "dpo")
 trainer.py `concatenated_forward`: logits.to(torch.float32)); a reward's is of one value."""
 
 
-def _stage(run: Run) -> object:
+def _stage(run: LintContext) -> object:
     said = run.said("llamafactory", "stage")
     return "sft" if said is None else said.value
 
 
-def loss_of(run: Run) -> "Loss":
+def loss_of(run: LintContext) -> "Loss":
     """How the loss comes of the logits: all at once only where that is sure, else fused.
 
     transformers 4.40.2 to 5.23.0 models/<family>/modeling_<family>.py `forward`: logits of all

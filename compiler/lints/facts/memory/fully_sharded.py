@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.fsdp import Asked, asked, is_false, is_true, words
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.compiler.ir.slots import Fsdp
@@ -28,12 +28,12 @@ _SLOTS: Final = ("version", "sharding", "wrap", "offload_params", "efficient_loa
 """What a program's own table says of its FSDP."""
 
 
-def is_fully_sharded(run: Run) -> bool:
+def is_fully_sharded(run: LintContext) -> bool:
     """Whether any file turns FSDP on, or a program does that has its own."""
     return any(True for _ in asked(run)) or run.value("parallel.engine") == "fsdp"
 
 
-def fsdp_of(run: Run) -> "Fsdp | None":
+def fsdp_of(run: LintContext) -> "Fsdp | None":
     """The settings of the file that is read last; None for a sharding that no slot can ask for.
 
     What is not told is what both accelerate and transformers do unasked: all is sharded, and each

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.memory.text_scripts import text_script_of
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.compiler.analyses.memory.workload import Workload
     from tunec.compiler.ir.slots import States
 
 
-def compute_of(run: Run) -> Any:
+def compute_of(run: LintContext) -> Any:
     """The dtype of products.
 
     Without a flag GLM-4's scripts and LLaMA-Factory load in 16 bits, and compute so (llamafactory
@@ -29,7 +29,7 @@ def compute_of(run: Run) -> Any:
     return stored if is_narrow and stored in ("bf16", "fp16") else None
 
 
-def optimizer_of(run: Run) -> str | None:
+def optimizer_of(run: LintContext) -> str | None:
     """Its name, plain AdamW where nobody says; None: one whose states are not known here."""
     name = run.value("optimizer.name")
     if name is None:
@@ -40,7 +40,7 @@ def optimizer_of(run: Run) -> str | None:
     return str(name) if name in MOMENTS or name == "adafactor" else None
 
 
-def kernel_of(run: Run) -> Any:
+def kernel_of(run: LintContext) -> Any:
     """How it steps: as is written, or as a named release does unasked; else the leanest way.
 
     deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_basic_optimizer`: FusedAdam, where its
@@ -58,7 +58,7 @@ _KERNELS: Final = {"adamw_torch": "foreach", "adamw_hf": "loop"}
 optim/optimizer.py `_default_to_fused_or_foreach`."""
 
 
-def states_for(run: Run, workload: "Workload", engine: Any, stage: int) -> "States":
+def states_for(run: LintContext, workload: "Workload", engine: Any, stage: int) -> "States":
     """DeepSpeed's, FSDP's and PEFT's follow; else fp32 only where something asks for it."""
     from tunec.compiler.ir.slots import States
     from tunec.compiler.passes.fit.states import states_of
@@ -70,7 +70,7 @@ def states_for(run: Run, workload: "Workload", engine: Any, stage: int) -> "Stat
     return States(compute, compute, compute, False, moments, autocast=False)
 
 
-def _in_fp32(run: Run) -> bool:
+def _in_fp32(run: LintContext) -> bool:
     """fp16 has to scale fp32 gradients; diffusers and LLaMA-Factory cast what they train."""
     if run.of("diffusers"):
         return True

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 from tunec.compiler.lints.views import view
 from tunec.compiler.target import File, Target
 
@@ -35,7 +35,7 @@ _ZERO: Final[Mapping[str, Any]] = {
 """SwissArmyTransformer 0.4.12 training/deepspeed_zero1.json and deepspeed_zero2.json."""
 
 
-def told(run: Run) -> Run:
+def told(run: LintContext) -> LintContext:
     """The run with what the flags of such a program say of slots; itself where there are none."""
     found = [*run.of(_COOKBOOK), *run.of(_OF_SAT)]
     if not found:
@@ -44,7 +44,7 @@ def told(run: Run) -> Run:
     return replace(run, documents=(*run.documents, *more)) if more else run
 
 
-def recomputes_unasked(run: Run) -> bool:
+def recomputes_unasked(run: LintContext) -> bool:
     """Whether llama-cookbook may: a release that nobody named, over a base of 8 bits.
 
     llama-recipes 0.0.1 finetuning.py `main`: prepare_model_for_int8_training; not in
@@ -54,7 +54,7 @@ def recomputes_unasked(run: Run) -> bool:
     return is_packed and not run.release(_COOKBOOK).is_named
 
 
-def _read(run: Run, document: Document) -> Iterator[Document]:
+def _read(run: LintContext, document: Document) -> Iterator[Document]:
     if document.kind == _COOKBOOK and _COOKBOOK in run.targets:
         yield from _by_table(document, run.targets[_COOKBOOK])
     if document.kind == _OF_SAT and _is_visualglm(run, document) and _VISUALGLM in run.targets:
@@ -62,7 +62,7 @@ def _read(run: Run, document: Document) -> Iterator[Document]:
         yield from _engine_of(run, document)
 
 
-def _is_visualglm(run: Run, document: Document) -> bool:
+def _is_visualglm(run: LintContext, document: Document) -> bool:
     starts = (each.value("script") for each in run.of("launch"))
     words = [str(start[0]) for start in starts if isinstance(start, list) and start]
     named = any(map(_NAMED.search, (*words, run.model_name or "")))
@@ -85,7 +85,7 @@ def _flags(file: File) -> Mapping[str, str]:
     return {key: key.removeprefix(f"{_BLOCK}.").replace("-", "_") for key in keys}
 
 
-def _engine_of(run: Run, document: Document) -> Iterator[Document]:
+def _engine_of(run: LintContext, document: Document) -> Iterator[Document]:
     """DeepSpeed's file as SwissArmyTransformer makes it, with DeepSpeed's own table."""
     reader = run.targets.get("deepspeed")
     files = reader.files if reader is not None else ()

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from tunec.compiler.lints.run import Run
+from tunec.compiler.lints.context import LintContext
 
 if TYPE_CHECKING:
     from tunec.compiler.analyses.memory.workload import Preference
@@ -14,7 +14,7 @@ _METHODS: Final = ("dpo", "dpop", "ipo", "orpo", "simpo")
 _WITHOUT_REFERENCE: Final = ("orpo", "simpo")
 
 
-def pairs_of(run: Run, adapter: str) -> "Preference | None":
+def pairs_of(run: LintContext, adapter: str) -> "Preference | None":
     """Two sequences for each sample; None where one is read at a time, or nobody tells.
 
     llamafactory 0.9.1 to 0.9.5 data/collator.py `PairwiseDataCollatorWithPadding`; trl 0.9 to 1.16
@@ -34,7 +34,7 @@ def pairs_of(run: Run, adapter: str) -> "Preference | None":
     return Preference(2, _reference(run, adapter))
 
 
-def _reference(run: Run, adapter: str) -> "Reference":
+def _reference(run: LintContext, adapter: str) -> "Reference":
     """A second model where the whole first one is trained, if that is sure; else none is counted.
 
     llamafactory 0.9.1 to 0.9.5 train/dpo/workflow.py `run_dpo`: finetuning_args.use_ref_model;

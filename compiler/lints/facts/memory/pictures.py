@@ -7,11 +7,11 @@ nobody bounds it, the picture is the smallest that the family's processor makes.
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.lora import is_true
 from tunec.compiler.lints.facts.memory.scripts import script_of
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.schemas.models.architecture import Architecture, ImageTokens
@@ -56,7 +56,7 @@ class Pictures(NamedTuple):
 NO_PICTURES: Final = Pictures()
 
 
-def seen(run: Run, architecture: "Architecture") -> Pictures:
+def seen(run: LintContext, architecture: "Architecture") -> Pictures:
     """The picture of a sample; none where nothing says that there are any."""
     rule = architecture.images
     if architecture.kind != "vision-language" or rule is None or not _has_pictures(run):
@@ -84,7 +84,7 @@ def text_tokens(architecture: "Architecture", length: int | None, found: Picture
     return length - found.image_tokens
 
 
-def _has_pictures(run: Run) -> bool:
+def _has_pictures(run: LintContext) -> bool:
     if script_of(run) is not None or run.value("data.images", 0):
         return True
     if any(run.said("trainer", key) for key in _OF_PICTURES):
@@ -93,7 +93,7 @@ def _has_pictures(run: Run) -> bool:
     return any("vlm" in str(words[0]) for words in scripts if isinstance(words, list) and words)
 
 
-def _bounded(run: Run, rule: "ImageTokens") -> tuple["ImageTokens", int]:
+def _bounded(run: LintContext, rule: "ImageTokens") -> tuple["ImageTokens", int]:
     """The family's rule within the files' bounds, and the side of the picture to ask it about."""
     if rule.rule in ("internvl", "minicpm-v"):
         slices = min(_number(run, _MOST_SLICES) or 1, _MANY)
@@ -113,7 +113,7 @@ def _is_on(at: Place) -> bool:
     return is_true(at.value)
 
 
-def _number(run: Run, keys: tuple[str, ...]) -> int | None:
+def _number(run: LintContext, keys: tuple[str, ...]) -> int | None:
     """The number that a file gives one of the keys; a plan's own pictures have their size."""
     of = ("trainer", "minicpm-v")
     places = (place for kind in of for key in keys for place in run.each(kind, key))

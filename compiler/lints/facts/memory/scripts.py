@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.lora import is_minicpm, is_true
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.schemas.terms import OptimizerName, QuantFormat
@@ -54,7 +54,7 @@ _LLM: Final = frozenset({"text"})
 _QUOTED: Final = re.compile(r"""['"]([^'"]+)['"]""")
 
 
-def script_of(run: Run) -> Document | None:
+def script_of(run: LintContext) -> Document | None:
     """The flags of one of these scripts, if the run has them."""
     return next((each for each in run.documents if _asker(each) is not None), None)
 

@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.lora import is_true
 from tunec.compiler.lints.facts.memory.scripts import Asked
-from tunec.compiler.lints.run import Run
 
 if TYPE_CHECKING:
     from tunec.schemas.terms import QuantFormat
@@ -42,7 +42,7 @@ class TextScript(NamedTuple):
         return None if self.flags.unknown & _NEEDED else self.asker(self.flags)
 
 
-def text_script_of(run: Run) -> TextScript | None:
+def text_script_of(run: LintContext) -> TextScript | None:
     """The script of this kind that a run starts, if it does."""
     flags = next((each for each in run.of("hf") if _is_flags(each)), None)
     if flags is None:
@@ -54,7 +54,7 @@ def text_script_of(run: Run) -> TextScript | None:
     return next((TextScript(flags, asker) for asker in found), None)
 
 
-def spreads_by_itself(run: Run) -> bool:
+def spreads_by_itself(run: LintContext) -> bool:
     """Whether one process puts the layers of a model on all devices that it sees.
 
     artidoro/qlora 00e5ad2 qlora.py `get_accelerate_model` and tloen/alpaca-lora 8bb8579 finetune.py
@@ -69,7 +69,7 @@ def _is_flags(document: Document) -> bool:
     return not document.is_view and document.format == "shell"
 
 
-def _program(run: Run) -> str:
+def _program(run: LintContext) -> str:
     scripts = (each.value("script") for each in run.of("launch"))
     return next((str(words[0]) for words in scripts if isinstance(words, list) and words), "")
 

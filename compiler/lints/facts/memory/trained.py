@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.ir.ledger import Rank
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.lora import is_true
 from tunec.compiler.lints.facts.memory.scripts import NOTHING_SAID, Asked, asked, script_of
 from tunec.compiler.lints.facts.memory.text_scripts import text_script_of
-from tunec.compiler.lints.run import Run
 from tunec.schemas.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Trained:
     """What a script's own flags say besides."""
 
 
-def trained(run: Run, model: "Architecture") -> Trained | None:
+def trained(run: LintContext, model: "Architecture") -> Trained | None:
     """What a run trains of a model.
 
     None where its language model is frozen, or one of a script's flags is only known when it runs.
@@ -60,12 +60,12 @@ def trained(run: Run, model: "Architecture") -> Trained | None:
     return found if block is None else _without_tower(found, block)
 
 
-def has_script(run: Run) -> bool:
+def has_script(run: LintContext) -> bool:
     """Whether a script is started of which it is known what its flags train."""
     return script_of(run) is not None or text_script_of(run) is not None
 
 
-def asked_of(run: Run) -> Asked | None:
+def asked_of(run: LintContext) -> Asked | None:
     """What the flags of such a script train; None where that cannot be told, or there is none."""
     script, words = script_of(run), text_script_of(run)
     if script is not None:
@@ -73,7 +73,7 @@ def asked_of(run: Run) -> Asked | None:
     return words.asked() if words is not None else None
 
 
-def _adapter(run: Run, kind: str, rank: int) -> "Adapter":
+def _adapter(run: LintContext, kind: str, rank: int) -> "Adapter":
     from tunec.compiler.ir.slots import Adapter
 
     targets = run.value("adapter.targets", ()) or ()
@@ -83,7 +83,7 @@ def _adapter(run: Run, kind: str, rank: int) -> "Adapter":
     return Adapter(kind, rank, 1.0, 0.0, targets, "none", False, False, "never", also, frozen, 0)  # type: ignore[arg-type]
 
 
-def _by_slots(run: Run, model: "Architecture") -> Trained:
+def _by_slots(run: LintContext, model: "Architecture") -> Trained:
     from tunec.compiler.analyses.trainable import adapted_modules, trained_modules
 
     kind = run.value("adapter.kind", "none")
@@ -103,7 +103,7 @@ _OF_TRL: Final = re.compile(
 """trl 0.9 to 1.16 cli.py and scripts/, whose `use_peft` is false unasked; alignment-handbook's."""
 
 
-def _is_told(run: Run) -> bool:
+def _is_told(run: LintContext) -> bool:
     """Whether any file says what is trained; a script of one's own that has TRL's flags may not."""
     kind = run.slot("adapter.kind")
     if kind is None or kind.rank != Rank.CONSUMER:
@@ -115,7 +115,7 @@ def _is_told(run: Run) -> bool:
     return bool(words) and all(map(_OF_TRL.search, words))
 
 
-def _adapts_all(run: Run) -> bool:
+def _adapts_all(run: LintContext) -> bool:
     """Whether LLaMA-Factory puts LoRA into every linear layer, which it does unasked.
 
     llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `lora_target`: "all".
@@ -124,7 +124,7 @@ def _adapts_all(run: Run) -> bool:
     return bool(run.of("llamafactory")) and said in ([], ["all"])
 
 
-def _by_script(run: Run, model: "Architecture", said: Asked) -> Trained:
+def _by_script(run: LintContext, model: "Architecture", said: Asked) -> Trained:
     kind = "lora" if said.adapted else "none"
     whole = tuple(
         each
@@ -154,7 +154,7 @@ def _linear(model: "Architecture") -> "tuple[Module, ...]":
     )
 
 
-def _by_llamafactory(run: Run, model: "Architecture", document: Document) -> Trained | None:
+def _by_llamafactory(run: LintContext, model: "Architecture", document: Document) -> Trained | None:
     """Names match anywhere in a module's, and nothing in a part that is frozen.
 
     llamafactory 0.9.1 to 0.9.5 model/model_utils/visual.py `get_forbidden_modules`,

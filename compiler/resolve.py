@@ -54,7 +54,7 @@ class Unresolved(Exception):
         self.files = files
 
 
-def gather(
+def resolve(
     spec: Spec,
     base: Path,
     requires: Iterable[Definition] = (),

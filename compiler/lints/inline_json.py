@@ -20,7 +20,7 @@ OPTIONS_FILE: Final = "fsdp_config"
 """The field whose other texts name a JSON file: the same, `_process_fsdp_args`."""
 
 
-def unfolded(root: Node, read: Callable[[Node], str | None]) -> Node:
+def with_inline_json(root: Node, read: Callable[[Node], str | None]) -> Node:
     """A trainer's keys with every such mapping in place of its text.
 
     `read` gives the text of the file that a value names, or None. What is no JSON object stays.
@@ -47,11 +47,11 @@ def _mapping(key: str, node: Node, read: Callable[[Node], str | None]) -> Node |
 def _node(data: Any, at: Node) -> Node:
     if isinstance(data, dict):
         fields = {key: _node(value, at) for key, value in data.items()}
-        return Node(at.span, fields=fields, folded=True)
+        return Node(at.span, fields=fields, is_inline_json=True)
     if isinstance(data, list):
         items = tuple(_node(value, at) for value in data)
-        return Node(at.span, items=items, folded=True)
-    return Node(at.span, _read(data), folded=True)
+        return Node(at.span, items=items, is_inline_json=True)
+    return Node(at.span, _read(data), is_inline_json=True)
 
 
 def _read(value: Any) -> Any:

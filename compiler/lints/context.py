@@ -40,7 +40,7 @@ _ON_EVERY_DEVICE: Final = ("deepspeed", "accelerate")
 deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`; accelerate 0.30.1 to 1.15.0
 commands/launch.py `_validate_launch_command`."""
 _OF_FILES: Final = (
-    *("_of", "_said", "_faults", "_places", "written", "folded"),
+    *("_of", "_said", "_faults", "_places", "written", "inline_json"),
     *("kinds", "releases", "deepspeed_reader"),
 )
 """What a run works out from its files and versions alone."""
@@ -78,7 +78,7 @@ class Unread:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Run:
+class LintContext:
     """Documents of one training run with their surroundings."""
 
     documents: tuple[Document, ...]
@@ -93,7 +93,7 @@ class Run:
 
     __hash__ = object.__hash__
 
-    def moved(self, environment: Environment) -> "Run":
+    def moved(self, environment: Environment) -> "LintContext":
         """The run on other hardware, with its files and versions; the files are not read again."""
         moved = replace(self, environment=environment)
         known = self.__dict__
@@ -191,10 +191,10 @@ class Run:
         return dict(reversed(list(found)))
 
     @cached_property
-    def folded(self) -> frozenset[Span]:
+    def inline_json(self) -> frozenset[Span]:
         """Where mappings stand as one text, within which no edit can be made."""
         every = (node for each in self.documents for node in (each.root.fields or {}).values())
-        return frozenset(node.span for node in every if node.folded)
+        return frozenset(node.span for node in every if node.is_inline_json)
 
     # ── surroundings ─────────────────────────────────────────────────────────────────────────────
 
