@@ -26,7 +26,7 @@ from tunec.compiler.frontend.spec_page import (
     sections,
 )
 from tunec.compiler.ir.slots import GROUPS, SLOTS
-from tunec.compiler.lints.index import rule_title, rules, subject
+from tunec.compiler.lints.index import rule_page_path, rule_title, rules, subject
 from tunec.compiler.lints.rule import CONSEQUENCES, Rule
 from tunec.compiler.passes.defaults import DEFAULTS
 from tunec.compiler.passes.pipeline import PIPELINE
@@ -360,13 +360,13 @@ def rules_page() -> str:
     for name in dict.fromkeys(sorted(each for each, _ in every)):
         held = [each for subject_, each in every if subject_ == name]
         head = ("rule", "severity", "what happens", "what it says")
-        table = _table(head, (_rule_row(name, each) for each in held))
+        table = _table(head, map(_rule_row, held))
         sections.append(f"## {name.replace('_', ' ')}\n\n{table}")
     return _page("Rules", intro, "\n".join(sections))
 
 
-def _rule_row(subject_: str, found: Rule) -> tuple[str, ...]:
-    page = f"../compiler/lints/checks/{subject_}/{found.name}.md"
+def _rule_row(found: Rule) -> tuple[str, ...]:
+    page = f"../{rule_page_path(found.name)}"
     what = CONSEQUENCES[found.consequence]
     return (f"[{found.name}]({page})", found.severity, what, rule_title(found.name))
 

@@ -1,13 +1,17 @@
-"""Conditions on a document in a few words, for rules that are tables of them.
+"""Conditions on documents in a few words, for rules that are tables of them.
 
-A condition is a key that is set to something (`relora`), a key of one value (`rl=kto`), of another
-value (`stage!=sft`), of a value that holds some text (`base_model~mpt`), of a number above one
-(`context_parallel_size>1`), or several of these (`optimizer=muon & fsdp_config`), of which the
-first is where to look. A key that is not written fulfils none.
+A condition is a key with a test of its value: `relora` (it is set to something), `rl=kto`,
+`stage=1|2` (one of several), `stage!=sft`, `base_model~mpt` (the value holds the text),
+`context_parallel_size>1`, `save_total_limit<=0`, `optimizer?` (it is written, whatever it says).
+`no max_steps` holds where the key is not written. `use_cpu|no_cuda=true` holds for either key.
+Several are joined by ` & `; the first is where to look. A kind of document stands before the key
+where it is not the document at hand: `deepspeed:zero_optimization.stage=3`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from operator import ge, gt, le, lt
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Severity
@@ -17,8 +21,79 @@ from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding
 
-_WORDS: Final = {"true": True, "false": False}
-_SIGNS: Final = ("!=", "=", "~", ">")
+_WORDS: Final = {"true": True, "false": False, "null": None}
+_ORDERS: Final[Mapping[str, Callable[[Any, float], bool]]] = {">": gt, "<": lt, ">=": ge, "<=": le}
+_SIGNS: Final = ("!=", ">=", "<=", "=", "~", ">", "<", "?")
+_ABSENT: Final = "no "
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One key, or several of which one suffices, with a test of its value."""
+
+    kinds: tuple[str, ...]
+    """The kinds of document that hold it; empty for the document at hand."""
+    keys: tuple[str, ...]
+    sign: str
+    """One of `_SIGNS`, `no ` for a key that is not written, or empty: set to something."""
+    wanted: tuple[str, ...] = ()
+
+    def holds(self, value: Any) -> bool:
+        """Whether a written value passes the test."""
+        match self.sign:
+            case "?":
+                return True
+            case "=":
+                return any(_equals(value, each) for each in self.wanted)
+            case "!=":
+                return value is not None and not any(_equals(value, each) for each in self.wanted)
+            case "~":
+                return any(each in str(value or "").lower() for each in self.wanted)
+            case "":
+                return bool(value)
+            case "no ":
+                return False
+            case order:
+                return is_number(value) and _ORDERS[order](value, float(self.wanted[0]))
+
+    def place(self, document: Document) -> Place | None:
+        """The first place in a document where it holds."""
+        return next(self.places(document), None)
+
+    def places(self, document: Document) -> Iterator[Place]:
+        """The places in a document where it holds."""
+        for key in self.keys:
+            at = document.get(key)
+            if at is not None and self.holds(at.value):
+                yield at
+
+    def is_absent(self, document: Document) -> bool:
+        """Whether none of its keys is written, as far as can be seen without running the file."""
+        return not any(document.get(key) or key in document.unknown for key in self.keys)
+
+
+@cache
+def parse(condition: str) -> tuple[Condition, ...]:
+    """The parts of a condition."""
+    return tuple(_parsed(part.strip()) for part in condition.split("&"))
+
+
+def _parsed(part: str) -> Condition:
+    sign = _ABSENT if part.startswith(_ABSENT) else ""
+    rest = part.removeprefix(_ABSENT)
+    if not sign:
+        at = min((i for i, letter in enumerate(rest) if letter in "!=<>~?"), default=len(rest))
+        sign = next((each for each in _SIGNS if rest.startswith(each, at)), "")
+        rest, wanted = rest[:at], tuple(rest[at + len(sign) :].strip().split("|"))
+    else:
+        wanted = ()
+    kinds, _, keys = rest.strip().rpartition(":")
+    named = tuple(kinds.split("|")) if kinds else ()
+    return Condition(named, tuple(keys.strip().split("|")), sign, wanted if sign else ())
+
+
+def _equals(value: Any, wanted: str) -> bool:
+    return value is _WORDS[wanted] if wanted in _WORDS else str(value) == wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,39 +119,23 @@ class Need:
 
 def where(document: Document, condition: str) -> Place | None:
     """The place of the first part of a condition that holds; None where it does not."""
-    places = [_where(document, part.strip()) for part in condition.split("&")]
-    return places[0] if all(each is not None for each in places) else None
-
-
-def _where(document: Document, part: str) -> Place | None:
-    for sign in _SIGNS:
-        key, found, wanted = part.partition(sign)
-        if found:
-            at = document.get(key)
-            return at if at is not None and _is(at.value, sign, wanted) else None
-    at = document.get(part)
-    return at if at is not None and at.value else None
-
-
-def _is(value: Any, sign: str, wanted: str) -> bool:
-    if sign == "!=":
-        return value is not None and not _is(value, "=", wanted)
-    if sign == "=":
-        return value is _WORDS[wanted] if wanted in _WORDS else str(value) == wanted
-    if sign == "~":
-        return wanted in str(value or "").lower()
-    return is_number(value) and value > float(wanted)
+    found = None
+    for part in parse(condition):
+        at = part.place(document)
+        if at is None and not (part.sign == _ABSENT and part.is_absent(document)):
+            return None
+        found = found or at
+    return found
 
 
 def key_of(condition: str) -> str:
     """The key of a condition's first part."""
-    part = condition.partition("&")[0].strip()
-    return min((part.partition(sign)[0] for sign in _SIGNS), key=len)
+    return parse(condition)[0].keys[0]
 
 
 def is_unknown(document: Document, condition: str) -> bool:
     """Whether a key of the condition is given a value that only running tells."""
-    return any(key_of(part) in document.unknown for part in condition.split("&"))
+    return any(key in document.unknown for part in parse(condition) for key in part.keys)
 
 
 def items(document: Document, key: str) -> Iterator[tuple[str, Place]]:

@@ -11,20 +11,20 @@ Each may be unknown. A rule that needs what is unknown finds nothing, or a `Find
 `certain`; it never guesses.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from tunec.compiler.ir.ledger import Definition, Ledger, Rank
-from tunec.compiler.lints.document import FAMILIES, TRAINERS, Document
+from tunec.compiler.lints.document import FAMILIES, TRAINERS, Document, families_of
 from tunec.compiler.lints.effective import Effective, effective
 from tunec.compiler.lints.environment import Environment, Release
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.releases import releases, split_requirement
 from tunec.compiler.read import read
-from tunec.compiler.releases import Package, Releases
 from tunec.compiler.target import Target
 from tunec.schemas.frozen import dataclass
 from tunec.schemas.source import Span
@@ -41,7 +41,7 @@ deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`; accelerate 0.30.1 to 1.15.
 commands/launch.py `_validate_launch_command`."""
 _OF_FILES: Final = (
     *("_of", "_said", "_faults", "_places", "written", "inline_json"),
-    *("kinds", "releases", "deepspeed_reader"),
+    *("kinds", "keys", "releases", "deepspeed_reader"),
 )
 """What a run works out from its files and versions alone."""
 _COUNTED: Final = (_WORLD, "devices.nodes", "devices.per_node")
@@ -117,6 +117,19 @@ class LintContext:
     def kinds(self) -> frozenset[str]:
         """The kinds of all documents."""
         return frozenset(each.kind for each in self.documents)
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Every key that is written, after its kind and families: `sft:bf16`, `trainer:bf16`.
+
+        `sft:*` stands for any key of such a document.
+        """
+        return frozenset(
+            f"{kind}:{key}"
+            for document in self.documents
+            for kind in (document.kind, *families_of(document.kind))
+            for key in ("*", *document.found, *document.unknown)
+        )
 
     def said(self, kind: str, *keys: str) -> Place | None:
         """The first place where a document of the kind says one of the keys, earlier keys first."""
@@ -353,41 +366,3 @@ def _is_given(document: Document, slot: str) -> bool:
 def by(document: Document, each: Definition) -> Definition:
     """What the rows of a document say, with the document's own name where it is written there."""
     return replace(each, author=document.name) if each.rank == Rank.OBSERVED else each
-
-
-@cache
-def split_requirement(requirement: str) -> tuple[str, Releases]:
-    """`deepspeed>=0.19.6` as a name and a range; a bare name has the empty range."""
-    at = next((i for i, letter in enumerate(requirement) if letter in "<>=!~"), len(requirement))
-    return requirement[:at].strip(), Releases(requirement[at:])
-
-
-def releases(
-    targets: Mapping[str, Target], environment: Environment
-) -> Iterable[tuple[str, Release]]:
-    """Each package's release: the named one, else what goes with the named ones, else the newest.
-
-    DeepSpeed's own table and the trainer's companions give the packages; a package that somebody
-    names, and that no table speaks of, is taken at its word.
-    """
-    named, found = environment.software, dict[str, Release]()
-    for target in targets.values():
-        own = Package(target.supported, target.releases or (target.latest,))
-        found.setdefault(target.package, _release(target.package, own, named, target.latest))
-        usual = target.companions(found[target.package].version)
-        for name, package in target.beside.items():
-            found.setdefault(
-                name, _release(name, package, named, usual.get(name) or package.latest)
-            )
-    for name in named.keys() - found.keys():
-        found[name] = Release(name, Version(named[name]), is_named=True)
-    return found.items()
-
-
-def _release(name: str, package: Package, named: Mapping[str, str], otherwise: str) -> Release:
-    if name in named:
-        try:
-            return Release(name, package.release(named[name]), is_named=True)
-        except InvalidVersion:
-            pass
-    return Release(name, package.release(otherwise), is_named=False)

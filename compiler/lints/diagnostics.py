@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Diagnostic
-from tunec.compiler.lints.context import LintContext, split_requirement
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.releases import split_requirement
 from tunec.compiler.lints.rule import CONSEQUENCES, Finding, Rule
 
 

@@ -24,6 +24,12 @@ configuration to Seq2SeqTrainingArguments."""
 FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {"trainer": TRAINERS}
 """Names under which `LintContext` finds documents of several kinds."""
 
+
+def families_of(kind: str) -> tuple[str, ...]:
+    """The families that hold a kind."""
+    return tuple(name for name, kinds in FAMILIES.items() if kind in kinds)
+
+
 Test = Callable[[str, Any], bool]
 """Of a path and the value there, and of nothing else."""
 

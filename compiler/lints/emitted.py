@@ -121,7 +121,7 @@ def spoken_by(run: LintContext) -> Iterator[Diagnostic]:
 
 def asked_of(run: LintContext) -> Iterator[Rule]:
     """The rules that may speak of a run: of its kinds and versions, and not exempt."""
-    for rule in rules_for(run.kinds):
+    for rule in rules_for(run.kinds, run.keys):
         if rule.name not in EXEMPT and not is_elsewhere(rule, run):
             yield rule
 

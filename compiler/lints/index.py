@@ -1,62 +1,77 @@
 """Every rule by name: a folder's modules are imported when one of its rules is first asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from tunec.compiler.lints.rule import Rule
+from tunec.compiler.lints.rule import ALWAYS, Rule
 
-_FOLDER: Final = Path(__file__).parent / "checks"
+_ROOT: Final = Path(__file__).parents[2]
+_PACKAGE: Final = __package__.partition(".")[0]
+_FOLDERS: Final = ("compiler/lints/checks/*", "targets/*/rules")
+"""Rules that speak of several programs, by subject; and those of one target, in its own folder."""
 
 _READERS: Final[Mapping[str, frozenset[str]]] = {
     "alpaca_lora": frozenset({"alpaca-lora"}),
     "axolotl": frozenset({"axolotl"}),
     "chatglm": frozenset({"launch"}),
-    "diffusion": frozenset(
-        {"diffusers", "diffusers-run", "lycoris", "simpletuner", "simpletuner-data"}
-    ),
+    "deepspeed": frozenset({"deepspeed"}),
+    "diffusion": frozenset({"diffusers", "diffusers-run"}),
     "glm4": frozenset({"glm4"}),
-    "host_memory": frozenset({"deepspeed"}),
     "llama_cookbook": frozenset({"llama-cookbook"}),
     "llamafactory": frozenset({"axolotl", "llamafactory", "simpletuner"}),
     "sat": frozenset({"sat"}),
-    "zero": frozenset({"deepspeed"}),
+    "simpletuner": frozenset(
+        {"diffusers", "diffusers-run", "lycoris", "simpletuner", "simpletuner-data"}
+    ),
 }
 """Subjects that speak only of runs with a document of one of these kinds."""
 _DEEPSPEED_ALONE: Final = frozenset({"deepspeed"})
 _OF_TRAINERS: Final = frozenset(
-    {"accelerate", "adapter", "evaluation", "fsdp", "launch", "preference", "quantization"}
-    | {"reporting", "sequence", "trainer", "vision"}
+    {"accelerate", "adapter", "fsdp", "huggingface", "launch", "quantization", "sequence", "trl"}
+    | {"vision"}
 )
 """Subjects that have nothing to say of a file that DeepSpeed reads alone."""
 
 
 @cache
-def _subjects() -> Mapping[str, str]:
-    """The folder of each rule: a rule is what has a page, `checks/<subject>/<name>.md`."""
-    pages = sorted(_FOLDER.glob("*/*.md"), key=lambda each: each.stem)
-    return {page.stem: page.parent.name for page in pages}
+def _pages() -> Mapping[str, Path]:
+    """The page of each rule: a rule is what has a page, `<name>.md` beside its module."""
+    found = (page for folder in _FOLDERS for page in _ROOT.glob(f"{folder}/*.md"))
+    return {page.stem: page for page in sorted(found, key=lambda each: each.stem)}
+
+
+@cache
+def _folders() -> Mapping[str, Path]:
+    """The folder of each subject, by the name of the subject or of the target."""
+    return {_subject_of(folder): folder for folder in {page.parent for page in _pages().values()}}
+
+
+def _subject_of(folder: Path) -> str:
+    return folder.parent.name if folder.name == "rules" else folder.name
 
 
 @cache
 def rules_of(subject: str) -> Mapping[str, Rule]:
     """The rules of a folder by name."""
-    names = (each.stem for each in sorted((_FOLDER / subject).glob("[!_]*.py")))
-    modules = (import_module(f"{__package__}.checks.{subject}.{name}") for name in names)
+    folder = _folders()[subject]
+    package = ".".join((_PACKAGE, *folder.relative_to(_ROOT).parts))
+    names = (each.stem for each in sorted(folder.glob("[!_]*.py")))
+    modules = (import_module(f"{package}.{name}") for name in names)
     values = (each for module in modules for each in vars(module).values())
     return {each.name: each for each in values if isinstance(each, Rule)}
 
 
 def rule_names() -> tuple[str, ...]:
     """Names of all rules, sorted."""
-    return tuple(_subjects())
+    return tuple(_pages())
 
 
 def is_rule(name: str) -> bool:
     """Whether there is a rule of that name."""
-    return name in _subjects()
+    return name in _pages()
 
 
 def rule(name: str) -> Rule:
@@ -70,12 +85,30 @@ def rules() -> tuple[Rule, ...]:
     return tuple(map(rule, rule_names()))
 
 
+def rules_for(kinds: frozenset[str], written: Iterable[str]) -> tuple[Rule, ...]:
+    """The rules that may speak of documents of these kinds, in the order of names.
+
+    `written` holds their keys, as `LintContext.keys` gives them.
+    """
+    readers = _readers(kinds)
+    asked = {name: rule for key in (*ALWAYS, *written) for name, rule in readers.get(key, ())}
+    return tuple(asked[name] for name in sorted(asked))
+
+
+def rules_of_kinds(kinds: frozenset[str]) -> Iterator[Rule]:
+    """The rules of every subject that may speak of documents of these kinds."""
+    subjects = (each for each in sorted(_folders()) if _speaks(each, kinds))
+    return (rule for subject in subjects for rule in rules_of(subject).values())
+
+
 @cache
-def rules_for(kinds: frozenset[str]) -> tuple[Rule, ...]:
-    """The rules that may speak of documents of these kinds, in the order of names."""
-    asked = (each for each in sorted(set(_subjects().values())) if _speaks(each, kinds))
-    found = (rule for each in asked for rule in rules_of(each).values())
-    return tuple(sorted(found, key=lambda each: each.name))
+def _readers(kinds: frozenset[str]) -> Mapping[str, tuple[tuple[str, Rule], ...]]:
+    """Those rules, with their names, by each key that they read."""
+    found = dict[str, dict[str, Rule]]()
+    for rule in rules_of_kinds(kinds):
+        for key in rule.reads:
+            found.setdefault(key, {})[rule.name] = rule
+    return {key: tuple(each.items()) for key, each in found.items()}
 
 
 def _speaks(subject: str, kinds: frozenset[str]) -> bool:
@@ -85,13 +118,18 @@ def _speaks(subject: str, kinds: frozenset[str]) -> bool:
 
 
 def subject(name: str) -> str:
-    """The folder of a rule."""
-    return _subjects()[name]
+    """The subject of a rule, or the target whose rule it is."""
+    return _subject_of(_pages()[name].parent)
+
+
+def rule_page_path(name: str) -> str:
+    """The page of a rule, as it lies in the repository."""
+    return _pages()[name].relative_to(_ROOT).as_posix()
 
 
 def rule_page(name: str) -> str:
     """The page of a rule, as Markdown; raise KeyError if there is none."""
-    return (_FOLDER / subject(name) / f"{name}.md").read_text("utf-8")
+    return _pages()[name].read_text("utf-8")
 
 
 def rule_title(name: str) -> str:

@@ -170,7 +170,7 @@ def _agreed(runs: Sequence[_Checked]) -> Iterator[Diagnostic]:
 
 def check(run: LintContext) -> Iterator[Diagnostic]:
     """What every rule finds in a run."""
-    for each in rules_for(run.kinds):
+    for each in rules_for(run.kinds, run.keys):
         yield from check_rule(each, run)
 
 

@@ -71,7 +71,7 @@ class Remembered:
         return told_of(self._judged[key].on(environment), target, plan)
 
     def _asked(self, run: LintContext, dialect: tuple[Any, ...]) -> tuple[Rule, ...]:
-        key = (*dialect, run.kinds)
+        key = (*dialect, run.kinds, run.keys)
         if key not in self._rules:
             self._rules[key] = tuple(asked_of(run))
         return self._rules[key]

@@ -39,6 +39,9 @@ CONSEQUENCES: Final[dict[Consequence, str]] = {
 }
 """The words in which each is told."""
 
+ALWAYS: Final = ("*",)
+"""What a rule reads that is asked of every run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -67,10 +70,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: a function below `@rule(...)` in a module of `compiler/lints/checks/<subject>`.
+    """One rule: a function below `@rule(...)`, or `rows(...)`, in a module of its subject.
 
-    `name` names the bad thing, so that `allow(name)` reads well; its page is `<name>.md` in the
-    folder of its module.
+    A rule that concerns several programs stands in `compiler/lints/checks/<subject>`, one of a
+    single target in `targets/<name>/rules`. `name` names the bad thing, so that `allow(name)` reads
+    well; its page is `<name>.md` in the folder of its module.
     """
 
     name: str
@@ -87,6 +91,10 @@ class Rule:
     """
     sources: tuple[str, ...]
     """Repository, version and symbol, or thread, of each fact."""
+    reads: tuple[str, ...]
+    """Keys of which at least one is written wherever the rule finds anything, each after its kind
+    of document: `deepspeed:zero_optimization.stage`, `trainer:bf16`, or `peft:*` for any key. The
+    rule is asked only then (`tunec.compiler.lints.index`)."""
     hardware: bool
     """Whether it asks for the cluster, its devices or its hosts; the number of processes is none
     of these. What another rule finds holds for all hardware (`tunec.compiler.lints.remembered`)."""
@@ -101,11 +109,12 @@ def rule(
     *,
     consumers: tuple[str, ...],
     sources: tuple[str, ...],
+    reads: tuple[str, ...] = ALWAYS,
     hardware: bool = False,
 ) -> "Callable[[Callable[[LintContext], Iterable[Finding]]], Rule]":
     """Make a rule of the function below it; the arguments are the fields of `Rule`."""
 
     def made(check: "Callable[[LintContext], Iterable[Finding]]") -> Rule:
-        return Rule(name, severity, consequence, consumers, sources, hardware, check)
+        return Rule(name, severity, consequence, consumers, sources, reads, hardware, check)
 
     return made

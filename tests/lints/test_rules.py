@@ -10,9 +10,10 @@ from lint_asking import Answer, lint
 from lint_pages import Example, examples
 
 from tunec.compiler.lints import lint as linting
-from tunec.compiler.lints.context import LintContext, split_requirement
+from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.diagnostics import check_rule
-from tunec.compiler.lints.index import rule, rule_names, rule_page
+from tunec.compiler.lints.index import rule, rule_names, rule_page, rules_for, rules_of_kinds
+from tunec.compiler.lints.releases import split_requirement
 from tunec.compiler.lints.rule import CONSEQUENCES, Rule
 from tunec.compiler.resolve import devices_of
 from tunec.schemas.hardware.catalogue import cluster
@@ -47,6 +48,7 @@ def test_a_page_is_true(name: str, linted: list[LintContext], tmp_path: Path) ->
         else:
             _yields_none_of_it(name, example, answer)
     assert linted
+    _is_asked_wherever_it_finds_something(linted)
     if not found.hardware:
         _finds_the_same_on_all_hardware(found, linted)
 
@@ -93,6 +95,14 @@ def _is_mended_by_a_safe_fix(name: str, example: Example, before: Answer, folder
     after = lint(folder, {}, (*example.arguments, "--fix"))
     assert after.names.count(name) == before.names.count(name) - len(fixes)
     assert not any(each["id"].startswith("E01") for each in after.findings), "it still parses"
+
+
+def _is_asked_wherever_it_finds_something(runs: list[LintContext]) -> None:
+    """What a rule reads is declared: a rule that is not asked would find nothing."""
+    for run in runs:
+        asked = rules_for(run.kinds, run.keys)
+        others = (each for each in rules_of_kinds(run.kinds) if each not in asked)
+        assert [told.id for each in others for told in check_rule(each, run)] == []
 
 
 def _finds_the_same_on_all_hardware(found: Rule, runs: list[LintContext]) -> None:

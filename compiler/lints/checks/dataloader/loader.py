@@ -1,15 +1,16 @@
 """Settings of the data loader."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole, trainer_batch
 from tunec.compiler.lints.facts.launch.scripts import batch_of, count, launches, per_node
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rows import Mend, Row, rows
+from tunec.compiler.lints.rule import Finding, rule
 
 _DROP: Final = "dataloader_drop_last"
 _SAMPLING: Final = "data_efficiency.data_sampling."
@@ -309,14 +310,16 @@ def _of_job(run: LintContext, workers: Place) -> Iterator[Finding]:
             )
 
 
-_NEEDS: Final = (
-    ("curriculum_learning", "curriculum_metrics", ""),
-    ("dynamic_batching", "max_tokens", "deepspeed>=0.16"),
+_SAMPLER: Final = Row(
+    f"deepspeed:{_SAMPLING}curriculum_learning.enabled=true",
+    "curriculum_learning is enabled without curriculum_metrics",
+    label="refused",
+    why="DeepSpeed asserts that curriculum_metrics is there, whatever else is turned off",
+    help="write curriculum_metrics, or enabled: false",
+    beside=(f"no {_SAMPLING}curriculum_learning.curriculum_metrics",),
 )
-"""A block, the key that it needs once it is enabled, and since when that is checked."""
 
-
-@rule(
+sampler_settings_missing = rows(
     "sampler-settings-missing",
     "error",
     "init",
@@ -328,34 +331,22 @@ _NEEDS: Final = (
             "max_tokens must be specified"
         ),
     ),
+    rows=(
+        _SAMPLER,
+        Row(
+            f"deepspeed:{_SAMPLING}dynamic_batching.enabled=true",
+            "dynamic_batching is enabled without max_tokens",
+            label="refused",
+            why="DeepSpeed asserts that max_tokens is there, whatever else is turned off",
+            help="write max_tokens, or enabled: false",
+            beside=(f"no {_SAMPLING}dynamic_batching.max_tokens",),
+            since="deepspeed>=0.16",
+        ),
+    ),
 )
-def sampler_settings_missing(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's sampler of data is turned on without what it goes by."""
-    for document in run.of("deepspeed"):
-        for block, needed, since in _NEEDS:
-            at = document.get(f"{_SAMPLING}{block}.enabled")
-            if at is None or at.value is not True or (since and run.runs(since) is False):
-                continue
-            if document.get(f"{_SAMPLING}{block}.{needed}") is None:
-                yield Finding(
-                    f"{block} is enabled without {needed}",
-                    (at.label("refused"),),
-                    (f"DeepSpeed asserts that {needed} is there, whatever else is turned off",),
-                    f"write {needed}, or enabled: false",
-                )
 
 
-_WHY: Final = {
-    "dataloader_persistent_workers": "persistent_workers option needs num_workers > 0",
-    "dataloader_prefetch_factor": "it can only be set when data is loaded in another process",
-}
-_WHEN: Final[dict[str, Consequence]] = {
-    "dataloader_persistent_workers": "init",
-    "dataloader_prefetch_factor": "parse",
-}
-
-
-@rule(
+workers_missing = rows(
     "workers-missing",
     "error",
     "init",
@@ -370,31 +361,25 @@ _WHEN: Final[dict[str, Consequence]] = {
             "persistent_workers option needs num_workers > 0"
         ),
     ),
-)
-def workers_missing(run: LintContext) -> Iterator[Finding]:
-    """Options of loader processes where there are none."""
-    workers = run.effective("trainer", "dataloader_num_workers")
-    if workers.value != 0 or isinstance(workers.value, bool):
-        return
-    for key, why in _WHY.items():
-        for place in run.each("trainer", key):
-            if _asks(key, place.value):
-                yield _workers_finding(key, place, workers.place, why)
-
-
-def _asks(key: str, value: Any) -> bool:
-    return value is True if key.endswith("workers") else value is not None
-
-
-def _workers_finding(key: str, place: Place, workers: Place | None, why: str) -> Finding:
-    return Finding(
-        f"`{place.path}` is {place.value}, and dataloader_num_workers is 0",
-        (
-            place.label("refused"),
-            *([workers.label("", primary=False)] if workers is not None else []),
+    rows=(
+        Row(
+            "trainer:dataloader_persistent_workers=true",
+            "`{0.path}` is {0.value}, and dataloader_num_workers is 0",
+            label="refused",
+            why="persistent_workers option needs num_workers > 0",
+            help="write dataloader_num_workers, or remove it",
+            mend=Mend("safe", remove=True),
+            effective=("trainer:dataloader_num_workers=0",),
         ),
-        (why,),
-        "write dataloader_num_workers, or remove it",
-        Fix((place.removed(),), "safe"),
-        consequence=_WHEN[key],
-    )
+        Row(
+            "trainer:dataloader_prefetch_factor!=null",
+            "`{0.path}` is {0.value}, and dataloader_num_workers is 0",
+            label="refused",
+            why="it can only be set when data is loaded in another process",
+            help="write dataloader_num_workers, or remove it",
+            mend=Mend("safe", remove=True),
+            effective=("trainer:dataloader_num_workers=0",),
+            consequence="parse",
+        ),
+    ),
+)

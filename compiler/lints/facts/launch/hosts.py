@@ -1,12 +1,15 @@
 """Hostfiles of the deepspeed launcher as they were read."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
+
+LOCAL: Final = frozenset({"127.0.0.1", "localhost", "0.0.0.0", "::1"})  # noqa: S104  nothing is bound
+"""Where a process that connects reaches its own host: 0.0.0.0 is for listening alone."""
 
 
 class Entry(NamedTuple):

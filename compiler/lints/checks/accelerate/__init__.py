@@ -1,1 +1,0 @@
-"""Rules about accelerate's file against what it starts."""

@@ -1,1 +1,0 @@
-"""Rules about what only Axolotl's YAML can get wrong."""

@@ -1,1 +1,0 @@
-"""The configuration file of GLM-4's fine-tuning scripts."""

@@ -1,1 +1,0 @@
-"""Rules about host RAM and NVMe."""

@@ -1,1 +1,0 @@
-"""Rules about launchers and processes."""

@@ -1,1 +1,0 @@
-"""The flags of llama-cookbook's finetuning module, which was llama-recipes before."""

@@ -1,1 +1,0 @@
-"""Rules about what only LLaMA-Factory's YAML can get wrong."""

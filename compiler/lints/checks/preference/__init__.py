@@ -1,1 +1,0 @@
-"""Rules about preference methods: DPO and its kin, GRPO, reward models."""

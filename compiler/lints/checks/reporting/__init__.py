@@ -1,1 +1,0 @@
-"""Rules about logs, trackers and the hub."""

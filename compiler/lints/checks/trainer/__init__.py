@@ -1,1 +1,0 @@
-"""Rules about switches of the trainer that turn others on or off."""

@@ -1,1 +1,0 @@
-"""Rules about ZeRO and offload."""

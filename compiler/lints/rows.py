@@ -1,0 +1,184 @@
+"""Rules that are rows: what is written, what holds beside it, and the sentence that says so.
+
+Most faults have one of few shapes: a value that is refused, a key that is ignored under a
+condition, two keys that exclude each other, one that needs another. Each is a row of conditions
+(`tunec.compiler.lints.conditions`) with its texts. In these, `{0.key}` is the last part of the key
+that the row is about, `{0.path}` the whole and `{0.value}` its value; 1 and up are those that hold
+beside it, in the order of the row.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Applicability, Fix, Severity
+from tunec.compiler.lints.conditions import Condition, is_checked, notes, parse, severity
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, Rule
+from tunec.schemas.frozen import dataclass
+
+SLOT: Final = "slot"
+"""The kind of a condition on what a run comes to, as in `slot:parallel.world>1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """The edit that mends a finding: exactly one of the three."""
+
+    applicability: Applicability
+    remove: bool = False
+    """Take the key and its value out."""
+    write: Any = None
+    """Write this value in place of the one that stands there."""
+    rename: str = ""
+    """Give the key this name."""
+    at: int = 0
+    """Which of the row's places is edited."""
+
+    def fix(self, places: Sequence["_Met"]) -> Fix | None:
+        """The edit; None where the place to mend stands in no file."""
+        place = places[self.at].place
+        if place is None:
+            return None
+        if self.remove:
+            return Fix((place.removed(),), self.applicability)
+        edit = place.renamed(self.rename) if self.rename else place.replaced(self.write)
+        return Fix((edit,), self.applicability)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One occurrence of what a rule speaks of."""
+
+    when: str
+    """What is written, with its kind: `trainer:save_total_limit<=0`. Its first key is where people
+    look first; every place where it holds is a finding."""
+    message: str
+    label: str = ""
+    why: str | tuple[str, ...] = ()
+    """What really happens."""
+    help: str | None = None
+    mend: Mend | None = None
+    beside: tuple[str, ...] = ()
+    """What else is written: in the same document, or in the first of another kind that is named."""
+    effective: tuple[str, ...] = ()
+    """What else holds once defaults are filled in, each with its kind, or of a `slot`."""
+    beside_label: str = ""
+    """The label at what holds beside, where it is written."""
+    since: str = ""
+    """The releases that do so (`axolotl>=0.19`); empty where every one does. Where nobody names
+    the release, the finding is a warning that says since when."""
+    at_key: bool = False
+    """Whether the label stands at the key, and not at its value."""
+    files_only: bool = False
+    """Whether keys that another reader hands on, as Axolotl its trainer's, are left out."""
+    consequence: Consequence | None = None
+    """Where it differs from the rule's own."""
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Met:
+    """A condition that holds: as texts speak of it."""
+
+    path: str
+    raw: Any
+    place: Place | None
+
+    @property
+    def key(self) -> str:
+        """The last part of the key."""
+        return self.path.rpartition(".")[2]
+
+    @property
+    def value(self) -> str:
+        """The value as it is written in a file."""
+        return str(self.raw).lower() if isinstance(self.raw, bool) else str(self.raw)
+
+
+def rows(
+    name: str,
+    severity: Severity,
+    consequence: Consequence,
+    *,
+    consumers: tuple[str, ...],
+    sources: tuple[str, ...],
+    rows: tuple[Row, ...],
+) -> Rule:
+    """A rule that is rows; the other arguments are the fields of `Rule`."""
+    reads = tuple(dict.fromkeys(key for row in rows for key in _reads(row)))
+    check = partial(found, rows)
+    return Rule(name, severity, consequence, consumers, sources, reads, hardware=False, check=check)
+
+
+def _reads(row: Row) -> Iterator[str]:
+    first = parse(row.when)[0]
+    return (f"{kind}:{key}" for kind in first.kinds for key in first.keys)
+
+
+def found(rows: Sequence[Row], run: LintContext) -> Iterator[Finding]:
+    """What rows find in a run: a rule that is partly code asks its own rows so."""
+    return (each for row in rows if is_checked(run, row.since) for each in _found(row, run))
+
+
+def _found(row: Row, run: LintContext) -> Iterator[Finding]:
+    first, *rest = parse(row.when)
+    every = [*rest, *(part for each in row.beside for part in parse(each))]
+    for document in run.of(*first.kinds):
+        if row.files_only and document.is_view:
+            continue
+        for place in first.places(document):
+            others = _all([_beside(each, document, run) for each in every])
+            settled = _all(
+                [_effective(part, run) for each in row.effective for part in parse(each)]
+            )
+            if others is not None and settled is not None:
+                yield _finding(row, run, place, [*others, *settled])
+
+
+def _all(met: Sequence[_Met | None]) -> list[_Met] | None:
+    """Those that hold, or None where one does not; `no key` holds without a place."""
+    there = [each for each in met if each is not None]
+    return there if len(there) == len(met) else None
+
+
+def _beside(part: Condition, document: Document, run: LintContext) -> _Met | None:
+    documents = run.of(*part.kinds) if part.kinds else (document,)
+    if part.sign == "no ":
+        is_absent = all(map(part.is_absent, documents))
+        return _Met(part.keys[0], None, None) if is_absent else None
+    found = next((at for each in documents if (at := part.place(each)) is not None), None)
+    return None if found is None else _Met(found.path, found.value, found)
+
+
+def _effective(part: Condition, run: LintContext) -> _Met | None:
+    for key in part.keys:
+        if part.kinds == (SLOT,):
+            said = run.slot(key)
+            value, place = (None, None) if said is None else (said.value, run.place(said))
+        else:
+            (kind,) = part.kinds
+            settled = run.effective(kind, key)
+            value, place = settled.value, settled.place
+        if value is not None and part.holds(value):
+            return _Met(key, value, place)
+    return None
+
+
+def _finding(row: Row, run: LintContext, place: Place, others: Sequence[_Met]) -> Finding:
+    met = (_Met(place.path, place.value, place), *others)
+    beside = [each.place for each in others if each.place is not None and each.place != place]
+    labels = [each.label(row.beside_label, primary=False) for each in beside]
+    why = (row.why,) if isinstance(row.why, str) else row.why
+    late = notes(run, "", row.since)
+    return Finding(
+        row.message.format(*met),
+        (place.key_label(row.label) if row.at_key else place.label(row.label), *labels),
+        (*(each.format(*met) for each in why), *late),
+        None if row.help is None else row.help.format(*met),
+        None if row.mend is None else row.mend.fix(met),
+        consequence=row.consequence,
+        severity=row.severity or severity(run, row.since),
+    )

@@ -1,0 +1,260 @@
+"""Machines and processes in accelerate's file."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.accelerate import count, engine
+from tunec.compiler.lints.facts.counts import is_whole
+from tunec.compiler.lints.facts.launch.hosts import LOCAL
+from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+
+
+@rule(
+    "distributed-type-missing",
+    "error",
+    "parse",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 1.15.0 commands/config/config_args.py `BaseConfig.process_config`: "
+            "ValueError, A `distributed_type` must be specified in the config file; 0.30.1 "
+            "`BaseConfig`: a field without a default"
+        ),
+    ),
+)
+def distributed_type_missing(run: LintContext) -> Iterator[Finding]:
+    """accelerate is not told which engine to start."""
+    for document in run.of("accelerate"):
+        if document.is_view or document.get("distributed_type") is not None:
+            continue
+        first = next(iter(document.found.values()), None)
+        if first is not None:
+            yield Finding(
+                f"{document.name} has no distributed_type",
+                (first.key_label("refused"),),
+                ("it is the one key that accelerate's file must have",),
+                "write distributed_type: MULTI_GPU, DEEPSPEED, FSDP or 'NO'",
+                # what the questionnaire writes begins with it: another file may be a part of one
+                severity=None if document.get("compute_environment") else "warning",
+            )
+
+
+_ENGINES: Final = ("MULTI_GPU", "FSDP", "MEGATRON_LM")
+_TELLING: Final = ("main_process_ip", "config_file", "use_deepspeed", "deepspeed_hostfile", "tpu")
+
+
+@rule(
+    "machines-without-address",
+    "error",
+    "init",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: rdzv_endpoint = "
+            "f'{main_process_ip}:{main_process_port}'"
+        ),
+    ),
+)
+def machines_without_address(run: LintContext) -> Iterator[Finding]:
+    """Several machines, and no address at which they meet."""
+    yield from _by_flags(run)
+    for document in run.of("accelerate"):
+        kind, machines = engine(document), count(document, "num_machines")
+        if kind is None or kind.value not in _ENGINES or machines is None or machines[0] < 2:
+            continue
+        yield from _of_itself(document, machines[1])
+        if document.value("main_process_ip") is None:
+            yield Finding(
+                f"{machines[0]} machines and no main_process_ip",
+                (machines[1].label("they meet at None"), kind.label("", primary=False)),
+                ("the address can also be given on the command line",),
+                "write main_process_ip and main_process_port",
+                severity="warning",
+            )
+
+
+def _by_flags(run: LintContext) -> Iterator[Finding]:
+    """Several machines by flags and no main_process_ip, where no file was read that says it."""
+    for document in launches(run, "accelerate"):
+        machines = document.get("flags.num_machines")
+        if machines is None or type(machines.value) is not int or machines.value < 2:
+            continue
+        is_told = any(document.get(f"flags.{each}") for each in _TELLING) or run.of("accelerate")
+        if is_told or document.unknown:
+            continue
+        yield Finding(
+            f"{machines.value} machines and no --main_process_ip",
+            (machines.label("they meet at None"),),
+            ("a default file of accelerate's may say it, which is not read here",),
+            "write --main_process_ip and --main_process_port",
+            severity="warning",
+        )
+
+
+def _of_itself(document: Document, machines: Place) -> Iterator[Finding]:
+    """An address or a port that is another one on every machine."""
+    address, port = document.get("main_process_ip"), document.get("main_process_port")
+    for place, is_own in (
+        (address, address is not None and address.value in LOCAL),
+        (port, port is not None and port.value in (0, "0") and port.value is not False),
+    ):
+        if place is not None and is_own:
+            yield Finding(
+                f"{machines.value} machines that meet at {place.path} {place.value}",
+                (
+                    place.label("another one on every machine"),
+                    machines.label("", primary=False),
+                ),
+                ("each machine waits at itself until the rendezvous times out",),
+                "write what the first machine is reached by",
+                consequence="hang",
+            )
+
+
+_STANDARD: Final = "deepspeed_config.deepspeed_multinode_launcher"
+_HOSTFILE: Final = "deepspeed_config.deepspeed_hostfile"
+
+
+@rule(
+    "machines-without-hostfile",
+    "warning",
+    "silent",
+    consumers=(
+        "accelerate",
+        "deepspeed",
+    ),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_deepspeed_cmd_env`: pdsh by "
+            "default, --hostfile str(deepspeed_hostfile)"
+        ),
+        (
+            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `fetch_hostfile`: Unable to find "
+            "hostfile, will proceed with training with local resources only"
+        ),
+    ),
+)
+def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
+    """DeepSpeed is to start several machines, and is not told which."""
+    for document in run.of("accelerate"):
+        kind, machines = engine(document), count(document, "num_machines")
+        if kind is None or kind.value != "DEEPSPEED" or machines is None or machines[0] < 2:
+            continue
+        launcher = document.get(_STANDARD)
+        if document.value(_HOSTFILE) is not None:
+            continue
+        if launcher is not None and launcher.value in ("standard", "nossh", "slurm"):
+            continue
+        yield Finding(
+            f"{machines[0]} machines by {launcher.value if launcher else 'pdsh'}, and no hostfile",
+            (
+                machines[1].label("one machine is started"),
+                *([launcher.label("", primary=False)] if launcher is not None else []),
+            ),
+            ("deepspeed finds no hostfile and goes on with local resources only",),
+            "write deepspeed_hostfile, or deepspeed_multinode_launcher: standard and start "
+            "accelerate on each machine",
+        )
+
+
+@rule(
+    "processes-not-even-over-machines",
+    "error",
+    "silent",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
+            "`prepare_deepspeed_cmd_env`: nproc_per_node = num_processes // num_machines"
+        ),
+    ),
+)
+def processes_not_even_over_machines(run: LintContext) -> Iterator[Finding]:
+    """The processes cannot be spread evenly over the machines."""
+    for document in run.of("accelerate"):
+        asked, machines = _asked(run, document), count(document, "num_machines")
+        if asked is None or machines is None or asked[0] % machines[0] == 0:
+            continue
+        each = asked[0] // machines[0]
+        yield Finding(
+            f"{asked[0]} processes over {machines[0]} machines: each starts {each}",
+            (
+                asked[1].label("the processes of all machines together"),
+                machines[1].label("", primary=False),
+            ),
+            (f"the division is rounded down: {each * machines[0]} processes in all",),
+            f"write {max(each, 1) * machines[0]}: num_processes counts all machines",
+        )
+
+
+def _asked(run: LintContext, document: Document) -> tuple[int, Place] | None:
+    """By the one command that starts it, whose flag comes first, else by the file."""
+    commands = [each for each in run.of("launch") if each.value("launcher") == "accelerate"]
+    if len(commands) == 1 and len(run.of("accelerate")) == 1:
+        flag = commands[0].get("flags.num_processes")
+        if flag is not None and is_whole(flag.value):
+            return flag.value, flag
+    return count(document, "num_processes")
+
+
+@rule(
+    "processes-without-engine",
+    "error",
+    "silent",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command`: without multi_gpu, "
+            "DeepSpeed or FSDP `simple_launcher` starts one process"
+        ),
+    ),
+)
+def processes_without_engine(run: LintContext) -> Iterator[Finding]:
+    """Several processes are asked for, and nothing that would start them."""
+    for document in run.of("accelerate"):
+        kind, asked = engine(document), count(document, "num_processes")
+        if kind is None or asked is None or kind.value != "NO" or asked[0] < 2:
+            continue
+        if document.value("use_cpu") is True:
+            continue
+        yield Finding(
+            f"num_processes {asked[0]} with distributed_type NO: one process is started",
+            (asked[1].label("not read"), kind.label("one process", primary=False)),
+            ("accelerate launch then runs the script as it is",),
+            "write distributed_type: MULTI_GPU",
+            Fix((kind.replaced("MULTI_GPU"),), "unsafe"),
+        )
+
+
+@rule(
+    "zero-3-init-below-stage-3",
+    "warning",
+    "silent",
+    consumers=("accelerate",),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: "
+            "DeepSpeed Zero3 Init flag is only applicable for ZeRO Stage 3. Setting it to False"
+        ),
+    ),
+)
+def zero_3_init_below_stage_3(run: LintContext) -> Iterator[Finding]:
+    """Models are to be built in shards at a stage that keeps them whole."""
+    for document in run.of("accelerate"):
+        flag = document.get("deepspeed_config.zero3_init_flag")
+        stage = document.get("deepspeed_config.zero_stage")
+        if flag is None or stage is None or flag.value is not True:
+            continue
+        if stage.value in (0, 1, 2):
+            yield Finding(
+                f"zero3_init_flag does nothing at stage {stage.value}",
+                (flag.label("turned off"), stage.label("", primary=False)),
+                ("accelerate warns and goes on",),
+                "write false, or zero_stage: 3",
+                Fix((flag.replaced(False),), "safe"),
+            )

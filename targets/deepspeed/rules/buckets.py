@@ -1,0 +1,320 @@
+"""Buckets of ZeRO."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Label, Term
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.facts.counts import is_number
+from tunec.compiler.lints.facts.zero import also, said_in, stage_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rows import Mend, Row, rows
+from tunec.compiler.lints.rule import Finding, rule
+
+
+@rule(
+    "allgather-bucket-unusable",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py `__init__`: "
+            "allgather_bucket_size must be a multiple of nccl_start_alignment_factor"
+        ),
+    ),
+)
+def allgather_bucket_unusable(run: LintContext) -> Iterator[Finding]:
+    """A bucket for gathering that stages 1 and 2 cannot work with."""
+    stage = stage_of(run)
+    if stage.value not in (1, 2):
+        return
+    for place in said_in(run, ("allgather_bucket_size",)):
+        if not is_number(place.value) or place.value <= 0 or place.value % 2 == 0:
+            continue
+        yield Finding(
+            f"allgather_bucket_size {place.value} is odd, and stage {stage.value} refuses it",
+            (place.label("refused"), *also(stage.place)),
+            ("the size of the bucket is aligned to 2 elements",),
+            f"write {int(place.value) + 1}",
+            Fix((place.replaced(int(place.value) + 1),), "safe"),
+        )
+
+
+_KEYS: Final = (
+    "reduce_bucket_size",
+    "stage3_prefetch_bucket_size",
+    "stage3_param_persistence_threshold",
+)
+_COMPOSITE: Final = frozenset(
+    {"idefics2", "llava", "llava_next", "video_llava", "vipllava"}
+    | {"blip-2", "instructblip", "clip", "kosmos-2", "pix2struct"}
+)
+"""Configurations of transformers 4.44.2 with neither hidden_size nor hidden_sizes (each was built);
+in most others the key has another name in the file (d_model, n_embd) and the one looked for too."""
+
+_IN_PARTS: Final = frozenset(
+    {"encoder-decoder", "vision-encoder-decoder", "speech-encoder-decoder", "t5gemma", "t5gemma2"}
+)
+"""Configurations of transformers 5.23.0 with neither (each was built), and no text_config."""
+_BY_NAME: Final = (
+    (re.compile(r"(?:\A|[/_-])(?:trocr|donut|nougat)(?:\Z|[/_-])"), "vision-encoder-decoder"),
+    (re.compile(r"(?:\A|[/_-])t5-?gemma(?:\Z|[/_-])"), "t5gemma"),
+)
+"""microsoft/trocr-*, naver-clova-ix/donut-*, facebook/nougat-* and google/t5gemma-*: their
+config.json says the model_type."""
+_FORMERLY: Final = "transformers<4.45"
+
+
+@rule(
+    "auto-buckets-need-hidden-size",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2, 4.44.2 integrations/deepspeed.py `trainer_config_finalize`: "
+            "neither `hidden_size` nor `hidden_sizes` entry; 4.46.3 looks into text_config "
+            "(huggingface/transformers#33829), and 5.23.0 no further"
+        ),
+        "hiyouga/LlamaFactory#4754; huggingface/transformers#21342, #22176, #20169",
+    ),
+)
+def auto_buckets_need_hidden_size(run: LintContext) -> Iterator[Finding]:
+    """Buckets are to follow a width that the model does not have under that name."""
+    said = [each for each in said_in(run, _KEYS) if each.value == "auto"]
+    if not said or run.deepspeed_reader == "plain":
+        return
+    for name, family in _models(run):
+        is_formerly = family in _COMPOSITE and run.runs(_FORMERLY) is not False
+        if family not in _IN_PARTS and not is_formerly:
+            continue
+        names = ", ".join(each.path.rpartition(".")[2] for each in said)
+        yield Finding(
+            f"{names} auto, and {name} ({family}) has no hidden_size at its top level",
+            tuple(each.label("cannot be filled in", primary=each is said[0]) for each in said),
+            (
+                "the trainer takes hidden_size squared, 0.9 of that, and ten times hidden_size",
+                "each of its parts has one, but the trainer does not look there"
+                if family in _IN_PARTS
+                else "releases from 4.45 on look into text_config too",
+            ),
+            "write numbers, as 16777216 for a width of 4096",
+            severity="warning" if is_formerly and run.runs(_FORMERLY) is None else None,
+        )
+
+
+def _models(run: LintContext) -> Iterator[tuple[str, str]]:
+    """The models whose kind is known: by their own config among the files, or by name."""
+    for each in run.unread:
+        if "model_type" in each.keys and each.name.endswith(".json"):
+            try:
+                found = json.loads(each.text)
+            except ValueError:
+                continue
+            if isinstance(found, dict) and not found.get("hidden_size"):
+                yield each.name, str(found.get("model_type"))
+    name = run.model_name
+    if run.model is not None:
+        yield run.model.path, run.model.architecture.family
+    elif name is not None:
+        lower = name.lower()
+        yield from ((name, family) for shape, family in _BY_NAME if shape.search(lower))
+
+
+_AUTOMATIC_SHARE: Final = Fraction(9, 10)
+
+
+@rule(
+    "automatic-bucket-not-whole",
+    "error",
+    "init",
+    consumers=("transformers<4.45",),
+    sources=(
+        (
+            "transformers 4.40.2, 4.44.2 integrations/deepspeed.py `trainer_config_finalize`: "
+            "0.9 * hidden_size * hidden_size; 4.45.0: int() of that"
+        ),
+        "deepspeed 0.15.0 runtime/zero/config.py by pydantic 2: prefetch_bucket_size is an int",
+        "deepspeedai/DeepSpeed#6525; hiyouga/LlamaFactory#5252; OpenBMB/MiniCPM-V#694",
+    ),
+)
+def automatic_bucket_not_whole(run: LintContext) -> Iterator[Finding]:
+    """The prefetch bucket that the trainer computes is no whole number."""
+    is_old, is_strict = run.runs("transformers<4.45"), run.runs("deepspeed>=0.15")
+    said = [each for each in said_in(run, ("stage3_prefetch_bucket_size",)) if each.value == "auto"]
+    if is_old is not True or is_strict is False or run.deepspeed_reader == "plain":
+        return
+    width = _automatic_width(run)
+    if stage_of(run).value != 3 or (width is not None and width % 10 == 0):
+        return
+    for place in said:
+        value = "" if width is None else f", {float(_AUTOMATIC_SHARE * width * width)}"
+        yield Finding(
+            f"the trainer fills stage3_prefetch_bucket_size in with a fraction{value}",
+            (place.label("refused when it is filled in"),),
+            (
+                "0.9 of hidden_size squared is whole only where hidden_size is a multiple of ten",
+                "DeepSpeed takes no fraction from 0.15.0 on; the trainer rounds from 4.45.0 on",
+            ),
+            "write a whole number, as 15099494 for a width of 4096, or use transformers 4.45",
+            severity=None if is_strict else "warning",
+        )
+
+
+def _automatic_width(run: LintContext) -> int | None:
+    """The model's hidden_size; None where the model is not known, or has several."""
+    model = run.model
+    if model is None or model.components:
+        return None
+    return model.architecture.hidden
+
+
+_BUCKET: Final = "zero_optimization.reduce_bucket_size"
+_OVERLAP: Final = "zero_optimization.overlap_comm"
+_FILL_SHARE: Final = 0.2
+"""From this share of the device on, a finding: the default (500 million elements, one buffer, 2
+bytes) is 0.93 GiB, 6 % of the smallest device that is trained on."""
+
+
+@rule(
+    "buckets-fill-device",
+    "error",
+    "out-of-memory",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py: "
+            "torch.empty(reduce_bucket_size) once, twice with overlap_comm; stage3.py `__init__`: "
+            "once"
+        ),
+    ),
+    hardware=True,
+)
+def buckets_fill_device(run: LintContext) -> Iterator[Finding]:
+    """The buffers for gradients take a large share of the device's memory."""
+    stage, bucket = stage_of(run), run.effective("deepspeed", _BUCKET)
+    contiguous = run.effective("deepspeed", "zero_optimization.contiguous_gradients")
+    overlap, device = run.effective("deepspeed", _OVERLAP), run.environment.weakest
+    if stage.value not in (1, 2, 3) or device is None or not is_number(bucket.value):
+        return
+    if contiguous.value is not True or (bucket.place is None and overlap.place is None):
+        return
+    buffers = 2 if overlap.value is True and stage.value != 3 else 1
+    taken = buffers * _fill_width(run) * bucket.value
+    if taken <= _FILL_SHARE * device.memory:
+        return
+    gib = 2**30
+    yield Finding(
+        f"reduce buckets take {taken / gib:.1f} GiB of {device.memory / gib:.1f} on {device.name}",
+        tuple(_labels(bucket.place, overlap.place if buffers == 2 else None)),
+        (
+            "they are allocated whole, however few parameters are trained",
+            "overlap_comm takes two at stages 1 and 2",
+        ),
+        "write a smaller reduce_bucket_size, as 50000000",
+        sum=(
+            Term("elements of a bucket", bucket.value, "elements"),
+            Term("buffers", buffers, ""),
+            Term("bytes of an element", _fill_width(run), "bytes"),
+        ),
+        severity="warning" if taken < device.memory else None,
+    )
+
+
+def _fill_width(run: LintContext) -> int:
+    on = (run.effective("deepspeed", f"{dtype}.enabled").value for dtype in ("bf16", "fp16"))
+    return 2 if True in on else 4
+
+
+def _labels(*places: Place | None) -> Iterator[Label]:
+    for number, place in enumerate(each for each in places if each is not None):
+        yield place.label("" if number else "allocated on each device", primary=not number)
+
+
+_SCATTERED: Final = Row(
+    "deepspeed:prescale_gradients=true",
+    "{0.key} {0.value} is refused at stage {1.value}",
+    label="refused",
+    why="with reduce_scatter, gradients are divided after the reduction",
+    help="remove it, or write reduce_scatter: false in zero_optimization",
+    mend=Mend("unsafe", remove=True),
+    effective=(
+        "deepspeed:zero_optimization.stage=2|3",
+        "deepspeed:zero_optimization.reduce_scatter=true",
+    ),
+)
+
+prescaled_gradients_refused = rows(
+    "prescaled-gradients-refused",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py and stage3.py `__init__`: "
+            "raise for pre-scaled gradients with reduce_scatter, and for a "
+            "gradient_predivide_factor other than 1"
+        ),
+    ),
+    rows=(
+        _SCATTERED,
+        replace(_SCATTERED, when="deepspeed:gradient_predivide_factor!=1|1.0"),
+    ),
+)
+
+
+_KEY: Final = "zero_optimization.stage3_param_persistence_threshold"
+_LIMIT: Final = "zero_optimization.stage3_model_persistence_threshold"
+
+
+@rule(
+    "persistence-keeps-model-whole",
+    "warning",
+    "out-of-memory",
+    consumers=("deepspeed",),
+    sources=(
+        (
+            "deepspeed 0.14.5 to 0.19.8 runtime/zero/parameter_offload.py "
+            "`mark_persistent_parameters`: numel <= param_persistence_threshold stays, up to "
+            "model_persistence_threshold in all"
+        ),
+    ),
+)
+def persistence_keeps_model_whole(run: LintContext) -> Iterator[Finding]:
+    """Most parameters are below the size from which stage 3 shards."""
+    stage, threshold = stage_of(run), run.effective("deepspeed", _KEY)
+    limit, model = run.effective("deepspeed", _LIMIT), run.model
+    if stage.value != 3 or model is None or threshold.place is None:
+        return
+    if not is_number(threshold.value):
+        return
+    modules = model.architecture.modules
+    total = sum(each.parameters for each in modules)
+    small = sum(each.parameters for each in modules if _largest(each) < threshold.value)
+    kept = min(small, limit.value) if is_number(limit.value) else small
+    if 2 * kept <= total:
+        return
+    yield Finding(
+        f"stage 3 keeps {kept / total:.0%} of {model.path} whole on every device",
+        (
+            threshold.place.label("parameters of fewer elements are not sharded"),
+            *also(stage.place),
+            *also(limit.place),
+        ),
+        ("a parameter below stage3_param_persistence_threshold is gathered once and kept",),
+        'write "auto", or a number below the smallest matrix',
+        sum=(
+            Term("parameters kept whole", kept, "parameters"),
+            Term("all parameters", total, "parameters"),
+        ),
+    )
+
+
+def _largest(module: Any) -> int:
+    """Elements of the module's weight: DeepSpeed asks each parameter by itself."""
+    return int(module.parameters // max(module.copies, 1)) - int(module.bias)

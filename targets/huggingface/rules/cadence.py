@@ -1,0 +1,320 @@
+"""When is evaluated and saved, and from where training resumes."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Term
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.counts import engine_of, is_number, is_positive, is_whole
+from tunec.compiler.lints.facts.evaluation import never_evaluates, strategy_of
+from tunec.compiler.lints.facts.schedule import Asked, total_steps
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rows import Row, rows
+from tunec.compiler.lints.rule import Finding, rule
+
+
+@rule(
+    "evaluation-after-the-end",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.0.0 trainer_callback.py `DefaultFlowCallback.on_step_end`: "
+            "only every eval_steps; 5.6.2 to 5.23.0: evaluate at the end if we have a step-based "
+            "strategy"
+        ),
+    ),
+)
+def evaluation_after_the_end(run: LintContext) -> Iterator[Finding]:
+    """The first evaluation would come after the last step."""
+    total = total_steps(run)
+    for document in run.of("trainer"):
+        yield from _delayed(document, total)
+        every, said = document.get("eval_steps"), strategy_of(document)
+        if total is None or every is None or not is_whole(every.value):
+            continue
+        if said is None or said.value != "steps" or every.value <= total.value:
+            continue
+        late = run.runs("transformers>=5.6")
+        yield Finding(
+            f"eval_steps {every.value} of {total.value} steps in all",
+            (every.label("after the last step"), total.place.label("", primary=False)),
+            (
+                "from 5.6 on there is one evaluation, at the end"
+                if late
+                else "there is no evaluation before 5.6, and one at the end from there on",
+            ),
+            f"write eval_steps: {max(total.value // 10, 1)}",
+            sum=(Term("interval", every.value, "steps"), Term("training", total.value, "steps")),
+        )
+
+
+def _delayed(document: Document, total: Asked | None) -> Iterator[Finding]:
+    """`eval_delay`: in steps or epochs, as the strategy goes."""
+    delay, said = document.get("eval_delay"), strategy_of(document)
+    if delay is None or not is_number(delay.value) or said is None:
+        return
+    epochs = document.get("num_train_epochs")
+    last: int | float
+    if said.value == "steps" and total is not None:
+        last, place, unit = total.value, total.place, "steps"
+    elif said.value == "epoch" and total is None and epochs and is_number(epochs.value):
+        last, place, unit = epochs.value, epochs, "epochs"
+    else:
+        return
+    if delay.value > last > 0:
+        yield Finding(
+            f"eval_delay {delay.value} of {last} {unit} in all",
+            (delay.label("after the end"), place.label("", primary=False)),
+            ("no evaluation comes before the delay is over",),
+            "write a smaller eval_delay",
+        )
+
+
+@rule(
+    "interval-of-zero",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer_callback.py `DefaultFlowCallback.on_step_end`: "
+            "state.save_steps > 0 and state.global_step % state.save_steps == 0"
+        ),
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
+            "using `logging_steps` to initialize `eval_steps`"
+        ),
+    ),
+)
+def interval_of_zero(run: LintContext) -> Iterator[Finding]:
+    """An interval of 0: nothing is saved on the way, and evaluation comes when logs do."""
+    for document in run.of("trainer"):
+        yield from _unsaved(document)
+        yield from _evaluated_with_logs(run, document)
+
+
+def _unsaved(document: Document) -> Iterator[Finding]:
+    every, how = document.get("save_steps"), document.get("save_strategy")
+    if every is None or type(every.value) not in (int, float) or every.value > 0:
+        return
+    if how is not None and how.value not in ("steps", None):
+        return
+    best = document.get("load_best_model_at_end")
+    if best is not None and best.value is True:
+        return
+    yield Finding(
+        f"save_steps {every.value}: no checkpoint is written before the end",
+        (every.label("never"), *([how.label("", primary=False)] if how else [])),
+        ("a run that is stopped has to begin anew",),
+        "write an interval, or save_strategy: no",
+    )
+
+
+def _evaluated_with_logs(run: LintContext, document: Document) -> Iterator[Finding]:
+    every, how = document.get("eval_steps"), strategy_of(document)
+    logged = run.effective("trainer", "logging_steps").value
+    if every is None or every.value != 0 or type(every.value) is bool:
+        return
+    if how is None or how.value != "steps" or not logged:
+        return
+    yield Finding(
+        f"eval_steps 0 is taken for logging_steps: {logged}",
+        (every.label("as if it were left out"), how.label("", primary=False)),
+        help="write an interval, or eval_strategy: no",
+    )
+
+
+_OTHERS: Final = (("save_steps", "save_strategy"), ("logging_steps", "logging_strategy"))
+
+
+@rule(
+    "interval-without-strategy",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer_callback.py `DefaultFlowCallback.on_step_end`: "
+            "each interval is looked at only with strategy steps; eval_strategy is no by default"
+        ),
+    ),
+)
+def interval_without_strategy(run: LintContext) -> Iterator[Finding]:
+    """An interval whose strategy does not go by steps."""
+    for document in run.of("trainer"):
+        if document.is_view:
+            continue  # Axolotl evaluates wherever eval_steps is written
+        yield from _evaluation(document)
+        yield from _delay(document)
+        for steps, strategy in _OTHERS:
+            place, said = document.get(steps), document.get(strategy)
+            if place is None or said is None or not is_positive(place.value):
+                continue
+            if said.value in ("epoch", "no", "best", False):
+                yield _finding(place, said, f"{strategy} {_word(said)}")
+
+
+def _evaluation(document: Document) -> Iterator[Finding]:
+    place, said = document.get("eval_steps"), strategy_of(document)
+    if place is None or not is_positive(place.value):
+        return
+    if never_evaluates(document) or (said is not None and said.value == "epoch"):
+        what = f"{said.path} {_word(said)}" if said else "no eval_strategy"
+        yield _finding(place, said, what)
+
+
+def _delay(document: Document) -> Iterator[Finding]:
+    delay, said = document.get("eval_delay"), strategy_of(document)
+    if delay is not None and is_positive(delay.value) and never_evaluates(document):
+        yield Finding(
+            f"eval_delay {delay.value} does nothing: there is no evaluation to wait with",
+            (delay.label("not used"), *([said.label("", primary=False)] if said else [])),
+            ("eval_strategy is no by default",),
+            "write eval_strategy: steps, or remove it",
+        )
+
+
+def _word(said: Place) -> str:
+    return "no" if said.value is False else str(said.value)
+
+
+def _finding(place: Place, said: Place | None, what: str) -> Finding:
+    name = place.path.removesuffix("_steps")
+    never = said is None or said.value in ("no", False)
+    act = {"eval": "evaluation", "save": "checkpoint"}.get(name, "log line")
+    fix = Fix((said.replaced("steps"),), "unsafe") if said is not None else None
+    return Finding(
+        f"{place.path} {place.value} does nothing with {what}",
+        (
+            place.label("not used"),
+            *([said.label("decides", primary=False)] if said is not None else []),
+        ),
+        (f"there is no {act} at all" if never else f"one {act} comes after each epoch",),
+        f"write {name}_strategy: steps",
+        fix,
+    )
+
+
+limit_of_zero_checkpoints = rows(
+    "limit-of-zero-checkpoints",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 4.57.6 trainer.py `_rotate_checkpoints`, 5.23.0 "
+            "trainer_utils.py `rotate_checkpoints`: returns where save_total_limit is None or <= 0"
+        ),
+        "arXiv 1910.02054 section 3.1: 2 bytes of weights and 12 of states in mixed precision",
+    ),
+    rows=(
+        Row(
+            "trainer:save_total_limit<=0",
+            "save_total_limit {0.value} keeps every checkpoint",
+            label="no limit",
+            why="a checkpoint with its states is 6 to 8 times as large as the 16-bit model",
+            help='write 1, or save_strategy: "no" for no checkpoint at all',
+        ),
+    ),
+)
+
+
+_WORDS: Final = ("true", "false", "none", "null", "auto", "last", "latest", "yes", "no")
+
+
+@rule(
+    "resume-from-a-word",
+    "warning",
+    "resume",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 training_args.py `resume_from_checkpoint: str | None`; "
+            "trainer.py `train`: only False is None; `_load_from_checkpoint`: Can't find a valid "
+            "checkpoint at"
+        ),
+    ),
+)
+def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
+    """A truth value is given where a checkpoint's folder is asked for."""
+    for document in run.of("hf", *TRL, "llamafactory"):
+        place = document.get("resume_from_checkpoint")
+        if place is None or document.is_view:
+            continue
+        is_flag = document.format == "shell"
+        text = str(place.value) if isinstance(place.value, bool) and is_flag else place.word
+        if text is None or text.lower() not in _WORDS:
+            continue
+        is_off = text.lower() in ("false", "none", "null", "no")
+        yield Finding(
+            f"resume_from_checkpoint {text} is taken as the folder `{text}`",
+            (place.label("no such folder"),),
+            (
+                "the field is text: trainer.train is handed it, and looks for such a folder",
+                "a script may read the word itself, which is not seen here",
+            ),
+            "leave it out" if is_off else "write the folder of the checkpoint",
+            Fix((place.removed(),), "unsafe") if is_off else None,
+        )
+
+
+@rule(
+    "resume-of-weights-only",
+    "warning",
+    "resume",
+    consumers=("transformers",),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `_save_checkpoint`: states unless "
+            "save_only_model; `_load_optimizer_and_scheduler`; integrations/deepspeed.py "
+            "`deepspeed_load_checkpoint`: ValueError, can't find a valid checkpoint"
+        ),
+    ),
+)
+def resume_of_weights_only(run: LintContext) -> Iterator[Finding]:
+    """Training is to go on from checkpoints that hold weights only."""
+    for kind in ("trainer", "axolotl"):
+        yield from _of(run, kind)
+
+
+_LAST: Final = "auto_resume_from_checkpoints"
+"""Axolotl's switch: on from the last checkpoint in the folder of this run."""
+
+
+def _of(run: LintContext, kind: str) -> Iterator[Finding]:
+    only = run.said(kind, "save_only_model")
+    resume = run.said(kind, "resume_from_checkpoint") or run.said(kind, _LAST)
+    if only is None or resume is None or only.value is not True:
+        return
+    folder = run.said(kind, "output_dir")
+    if not resume.value or not _is_own(folder, resume.value):
+        return
+    engine = engine_of(run)
+    yield Finding(
+        f"{resume.path} from checkpoints of save_only_model",
+        (resume.label("looks for states"), only.label("saves none", primary=False)),
+        (
+            f"{engine} finds no checkpoint of its own there, and stops"
+            if engine
+            else "the weights are loaded; optimizer, scheduler and random state begin anew, and "
+            "only a line of the log says so",
+        ),
+        "remove save_only_model",
+        severity="error" if engine == "DeepSpeed" and folder is not None else None,
+        consequence="resume" if engine == "DeepSpeed" else "silent",
+    )
+
+
+def _is_own(folder: Place | None, value: Any) -> bool:
+    """Whether it is a checkpoint that this run, with these settings, has written.
+
+    A part of a file that leaves its folder out is taken to go on from its own.
+    """
+    if folder is None:
+        return True
+    if not isinstance(folder.value, str) or not isinstance(value, str):
+        return value is True
+    return value.removeprefix("./").startswith(folder.value.removeprefix("./").rstrip("/") + "/")

@@ -1,0 +1,360 @@
+"""Settings of fine-tuning scripts that exclude each other."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.counts import number_of
+from tunec.compiler.lints.facts.launch.examples import packages
+from tunec.compiler.lints.facts.lora import is_minicpm, is_true
+from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.targets.huggingface.rules.scripts import is_of_a_fork
+
+_LLAVA: Final = ("mm_projector_type", "tune_mm_mlp_adapter", "pretrain_mm_mlp_adapter")
+_SERIES: Final = ("freeze_merger", "vision_lora", "freeze_vision_tower")
+"""2U1/Qwen-VL-Series-Finetune has `lora_enable` as LLaVA does, and these."""
+_OPENS: Final = ("use_llm_lora", "use_backbone_lora", "unfreeze_vit_layers", "unfreeze_lm_head")
+"""OpenGVLab/InternVL 2410d1d internvl_chat_finetune.py: what is open beside the three freezes."""
+_HUB: Final = re.compile(r"[\w-]+/[\w.-]+")
+_NEW_LLAVA: Final = re.compile(r"llava-v1[._][56]")
+_QWEN: Final = ("fix_vit", "q_lora", "use_lora")
+_PARTS: Final = ("tune_mm_vision", "tune_mm_mlp", "tune_mm_llm")
+"""QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/train/argument.py `ModelArguments`."""
+_OPENED: Final = (
+    *("mm_mlp_adapter", "mm_vision_resampler", "mm_vision_tower", "mm_language_model"),
+)
+"""LLaVA-VL/LLaVA-NeXT llava/train/train.py `train`: what it looks for in mm_tunable_parts."""
+_INT4: Final = re.compile(r"(?i)int4|gptq")
+
+
+@rule(
+    "script-settings-clash",
+    "error",
+    "init",
+    consumers=("transformers",),
+    sources=(
+        "2U1/Qwen-VL-Series-Finetune 93fef86 src/train/train_sft.py `train`: ValueError",
+        (
+            "haotian-liu/LLaVA c121f04 llava/train/train.py `train`, llava/model/llava_arch.py "
+            "`initialize_vision_tokenizer`; haotian-liu/LLaVA#470, #1428"
+        ),
+        (
+            "haotian-liu/LLaVA c121f04 llava/model/multimodal_encoder/builder.py: Unknown vision "
+            "tower; LLaVA-VL/LLaVA-NeXT#216, haotian-liu/LLaVA#665"
+        ),
+        (
+            "OpenGVLab/InternVL 2410d1d internvl_chat_finetune.py `main`: _freeze_params, "
+            "wrap_llm_lora, wrap_backbone_lora"
+        ),
+        (
+            "OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py `train`: modules_to_save, "
+            "training_args.gradient_checkpointing_kwargs; OpenBMB/MiniCPM-V#651"
+        ),
+        (
+            "QwenLM/Qwen 2df8e8a finetune.py `train`: RuntimeError; README.md: only fp16 is "
+            "supported for Q-LoRA; optimum gptq/quantizer.py: You need to pass `dataset`"
+        ),
+        "haotian-liu/LLaVA#1554, #1250: size mismatch, current model is torch.Size([0])",
+        "QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/train/train_qwen.py `set_model`, `train`",
+    ),
+)
+def script_settings_clash(run: LintContext) -> Iterator[Finding]:
+    """Settings that a vision-language model's script refuses, or drops in silence."""
+    for document in run.of("hf", "sft"):
+        if not document.is_view and document.format == "shell":
+            yield from _of_script(run, document)
+
+
+def _of_script(run: LintContext, document: Document) -> Iterator[Finding]:
+    """What a script takes is told by flags that it alone has."""
+    if any(document.get(key) for key in _SERIES):
+        yield from _of_series(document)
+    elif any(document.get(key) for key in _LLAVA):
+        is_fork = bool(packages(run, document) - {"llava"})
+        yield from _of_llava(document, is_fork=is_fork)
+        yield from _tower(document, is_fork=is_fork or is_of_a_fork(document))
+        yield from _sharded(run, document)
+        yield from _tuned(document)
+    elif document.get("conv_style") and document.get("force_image_size"):
+        yield from _of_internvl(document)
+    elif all(document.get(key) for key in _PARTS):
+        yield from _of_parts(document)
+    elif is_minicpm(document):
+        yield from _of_minicpm(run, document)
+    elif any(document.get(key) for key in _QWEN):
+        yield from _of_qwen(run, document)
+
+
+def _of_series(document: Document) -> Iterator[Finding]:
+    lora, llm = document.get("lora_enable"), document.get("freeze_llm")
+    if _is_on(lora) and not _is_open(document, "freeze_llm") and not _is_on(llm):
+        yield _finding((llm, lora), "lora_enable needs freeze_llm true", "raises ValueError")
+    vision, tower = document.get("vision_lora"), document.get("freeze_vision_tower")
+    if not _is_on(vision):
+        return
+    if not _is_on(tower) and not _is_open(document, "freeze_vision_tower"):
+        told = "vision_lora needs freeze_vision_tower true"
+        yield _finding((tower, vision), told, "raises ValueError")
+    if not _is_on(lora) and not _is_open(document, "lora_enable"):
+        yield _finding((vision, lora), "vision_lora needs lora_enable true", "AssertionError")
+
+
+def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
+    lora, tuned = document.get("lora_enable"), document.get("tune_mm_mlp_adapter")
+    projector = document.get("pretrain_mm_mlp_adapter")
+    if _is_on(lora) and _is_on(tuned):
+        yield _finding(
+            (tuned, lora),
+            "tune_mm_mlp_adapter freezes LoRA's weights",
+            "it is read after LoRA is put in, and leaves the gradients of the projector alone",
+            "silent",
+        )
+    frozen = document.get("freeze_mm_mlp_adapter")
+    if _is_on(frozen) and _is_on(tuned):
+        yield _finding(
+            (frozen, tuned),
+            "freeze_mm_mlp_adapter freezes all that tune_mm_mlp_adapter leaves open",
+            "it is read last: element 0 of tensors does not require grad",
+            "step",
+        )
+    form = document.get("version")
+    # LLaVA-NeXT has a name for what is tuned; a fork trains on captions as it likes
+    is_named = document.get("mm_tunable_parts") is not None or is_fork
+    if form is not None and form.value == "plain" and not _is_on(tuned) and not is_named:
+        yield _finding(
+            (form, None),
+            "version plain is the form of the projector's pretraining",
+            "questions are dropped, and the model is trained to caption",
+            "silent",
+        )
+    start = document.get("mm_use_im_start_end")
+    if _is_on(start) and projector is not None and projector.value:
+        yield _finding(
+            (start, projector),
+            "mm_use_im_start_end asks the projector's file for embeddings of tokens",
+            "KeyError model.embed_tokens.weight where it was pretrained without the two tokens",
+            "load",
+        )
+    kind, base = document.get("mm_projector_type"), document.get("model_name_or_path")
+    names = f"{base.value if base else ''} {projector.value if projector else ''}".lower()
+    is_left_out = kind is None and not _is_open(document, "mm_projector_type")
+    if is_left_out and projector is not None and ("v1.5" in names or "mlp2x" in names):
+        yield _finding(
+            (projector, base),
+            "the projector is built as `linear` where mm_projector_type is left out",
+            "LLaVA 1.5 has mlp2x_gelu: Error(s) in loading state_dict",
+            "load",
+        )
+
+
+def _tuned(document: Document) -> Iterator[Finding]:
+    """LLaVA-NeXT opens the parts whose names it finds between the commas."""
+    at = document.get("mm_tunable_parts")
+    if at is None or not isinstance(at.value, str):
+        return
+    odd = [each for each in at.value.split(",") if each not in _OPENED]
+    if odd:
+        found = _finding(
+            (at, None),
+            f"mm_tunable_parts names {odd[0]!r}, which is no part, and stays frozen",
+            f"taken: {', '.join(_OPENED)}, with commas and no blanks",
+            "silent",
+        )
+        yield replace(found, help="write the name of the part")
+
+
+def _sharded(run: LintContext, document: Document) -> Iterator[Finding]:
+    """A LLaVA that is trained on has its projector built with it, and stage 3 shards it at once."""
+    projector, base = document.get("pretrain_mm_mlp_adapter"), document.get("model_name_or_path")
+    stage = stage_of(run)
+    name = str(base.value).lower().rstrip("/").rpartition("/")[2] if base is not None else ""
+    is_given = projector is not None and projector.value not in (None, "", "None")
+    if is_given and stage.value == 3 and stage.place is not None and "llava" in name:
+        yield _finding(
+            (projector, stage.place),
+            "pretrain_mm_mlp_adapter cannot be loaded into a LLaVA under ZeRO stage 3",
+            "its projector is sharded already: size mismatch, current model is torch.Size([0])",
+            "load",
+        )
+
+
+def _tower(document: Document, *, is_fork: bool) -> Iterator[Finding]:
+    """LLaVA's builder takes a folder, or CLIP by the names of two makers; forks have others."""
+    tower, base = document.get("vision_tower"), document.get("model_name_or_path")
+    is_named = document.get("mm_tunable_parts") is not None  # LLaVA-NeXT, which has SigLIP too
+    if tower is not None and isinstance(tower.value, str) and not is_named and not is_fork:
+        name = tower.value.lower()
+        if _HUB.fullmatch(tower.value) and ("siglip" in name or "llava" in name):
+            yield _finding(
+                (tower, None),
+                f"{tower.value} is no vision tower of LLaVA",
+                "it takes the CLIP of openai or laion, or a folder: Unknown vision tower",
+                "load",
+            )
+    kind = document.get("mm_projector_type")
+    name = str(base.value).lower() if base is not None else ""
+    if kind is not None and kind.value == "linear" and _NEW_LLAVA.search(name):
+        yield _finding(
+            (kind, base),
+            "mm_projector_type linear for a checkpoint whose projector is mlp2x_gelu",
+            "its weights do not fit, and a new projector is made without them",
+            "load",
+        )
+
+
+def _of_internvl(document: Document) -> Iterator[Finding]:
+    for freeze, rank in (("freeze_llm", "use_llm_lora"), ("freeze_backbone", "use_backbone_lora")):
+        at, lora = document.get(freeze), document.get(rank)
+        is_off = at is not None and str(at.value).lower() == "false"
+        if is_off and lora is not None and number_of(lora.value):
+            found = _finding(
+                (at, lora),
+                f"{freeze} False opens nothing beside {rank}",
+                "PEFT freezes what it wraps: LoRA alone is trained there",
+                "silent",
+            )
+            yield replace(found, severity="warning", help=f"write --{freeze} True")
+    frozen = [document.get(key) for key in ("freeze_llm", "freeze_mlp", "freeze_backbone")]
+    if not all(_is_on(each) for each in frozen) or document.unknown & set(_OPENS):
+        return
+    if any(str(document.value(key, 0)).lower() not in ("0", "false") for key in _OPENS):
+        return
+    yield _finding(
+        (frozen[0], frozen[2]),
+        "freeze_llm, freeze_mlp and freeze_backbone leave nothing to train",
+        "element 0 of tensors does not require grad: no LoRA is asked for, and no layer is open",
+        "step",
+    )
+
+
+def _of_minicpm(run: LintContext, document: Document) -> Iterator[Finding]:
+    lora, q_lora = document.get("use_lora"), document.get("q_lora")
+    base, stage = document.get("model_name_or_path"), stage_of(run)
+    if _is_on(q_lora) and not _is_on(lora) and not _is_open(document, "use_lora"):
+        told = "q_lora does nothing without use_lora"
+        yield _finding((q_lora, lora), told, "it is read where LoRA is put in", "silent")
+    elif _is_on(q_lora) and base is not None and _is_whole(base):
+        yield _finding(
+            (q_lora, base),
+            "q_lora quantises nothing: the base is loaded as it is stored",
+            "it only prepares a base that is quantised, and of this one makes fp32",
+            "silent",
+        )
+    if _is_on(lora) and stage.value == 3 and stage.place is not None:
+        found = _finding(
+            (lora, stage.place),
+            "use_lora copies embed_tokens and resampler, which ZeRO stage 3 has sharded",
+            "modules_to_save are trained whole beside LoRA: reported as parameters of size 0",
+            "step",
+        )
+        yield replace(found, severity="warning", help="use stage 2")
+    options = document.get("gradient_checkpointing_kwargs")
+    if options is not None:
+        yield _finding(
+            (options, None),
+            "gradient_checkpointing_kwargs is overwritten by the script",
+            "it sets use_reentrant to false whatever is written",
+            "silent",
+        )
+    modules = document.get("lora_modules_to_save")
+    if modules is not None and modules.value:
+        yield _finding(
+            (modules, None),
+            "lora_modules_to_save is read by nobody",
+            "embed_tokens and resampler are saved, and vpm where tune_vision is true",
+            "silent",
+        )
+
+
+def _of_parts(document: Document) -> Iterator[Finding]:
+    """qwen-vl-finetune trains the parts that are named, or LoRA and none of them."""
+    parts, lora = [document.get(key) for key in _PARTS], document.get("lora_enable")
+    if document.unknown & {*_PARTS, "lora_enable"}:
+        return
+    opened = next((each for each in parts if _is_on(each)), None)
+    if _is_on(lora) and opened is not None:
+        yield _finding(
+            (opened, lora),
+            f"{opened.path} does nothing beside lora_enable",
+            "every weight is frozen, and LoRA is put into the language model's attention alone",
+            "silent",
+        )
+    elif not _is_on(lora) and opened is None:
+        yield _finding(
+            (parts[2], parts[0]),
+            "tune_mm_vision, tune_mm_mlp and tune_mm_llm are all off, and nothing is trained",
+            "element 0 of tensors does not require grad",
+            "step",
+        )
+
+
+def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
+    lora, base = document.get("use_lora"), document.get("model_name_or_path")
+    q_lora, stage = document.get("q_lora"), stage_of(run)
+    name = str(base.value).lower() if base is not None else ""
+    if base is None or not _is_on(lora) or "qwen" not in name or "qwen2" in name:
+        return
+    if stage.value == 3 and "chat" not in name and not _is_on(q_lora) and stage.place is not None:
+        yield _finding(
+            (lora, stage.place),
+            "LoRA of a base model is refused under ZeRO stage 3",
+            "wte and lm_head would be trained too: ZeRO3 is incompatible with LoRA when finetuning",
+            "init",
+        )
+    tower = document.get("fix_vit")
+    if tower is not None and str(tower.value).lower() == "false":
+        yield _finding(
+            (tower, lora),
+            "fix_vit False opens nothing beside use_lora",
+            "it is read where the whole model is trained: LoRA freezes the tower with the base",
+            "silent",
+        )
+    if _is_on(q_lora) and _is_whole(base):
+        yield _finding(
+            (q_lora, base),
+            f"q_lora needs a checkpoint of GPTQ, and {base.value} is none",
+            "GPTQConfig(bits=4) asks for a data set to quantise by, and has none",
+            "load",
+        )
+    bf16 = document.get("bf16")
+    if _is_on(q_lora) and _is_on(bf16):
+        yield _finding(
+            (bf16, q_lora),
+            "q_lora cannot be computed in bf16",
+            "kernels of GPTQ are for fp16 alone",
+            "step",
+        )
+
+
+def _is_whole(base: Place) -> bool:
+    """Whether a repository is named whose name speaks of no quantisation."""
+    return bool(_HUB.fullmatch(str(base.value))) and not _INT4.search(str(base.value))
+
+
+def _is_on(place: Place | None) -> bool:
+    return place is not None and is_true(place.value)
+
+
+def _is_open(document: Document, key: str) -> bool:
+    return key in document.unknown
+
+
+def _finding(
+    places: tuple[Place | None, Place | None],
+    what: str,
+    why: str,
+    consequence: Consequence = "init",
+) -> Finding:
+    first, *rest = [each for each in places if each is not None]
+    return Finding(
+        what,
+        (first.label("here"), *(each.label("", primary=False) for each in rest)),
+        (why,),
+        "change one of the two" if rest else "use the form of the language model",
+        consequence=consequence,
+    )

@@ -1,0 +1,276 @@
+"""Command lines that the shell reads otherwise than meant."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Label
+from tunec.compiler.frontend.nodes import Node, place
+from tunec.compiler.frontend.shell_words import Command, Word
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.lines import at_offset, scripts, told
+from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.launch.rules.launcher_values import has_word_for_script
+
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+
+
+@rule(
+    "assignment-with-blanks",
+    "error",
+    "silent",
+    consumers=("bash",),
+    sources=(
+        (
+            "Bash reference manual 5.2, 3.4 Shell Parameters: name=[value]; 3.7.2 Command Search "
+            "and Execution: command not found"
+        ),
+    ),
+)
+def assignment_with_blanks(run: LintContext) -> Iterator[Finding]:
+    """A shell script sets a variable as other languages do, with blanks around the sign."""
+    for document in scripts(run):
+        for command in told(document):
+            rest = _rest_of_list(command)
+            if rest is not None:
+                yield _cut_list(document, *rest)
+            word = _name(command)
+            if word is None:
+                continue
+            text = word.written.text
+            yield Finding(
+                f"`{text}` is taken for a command: a blank stands before the =",
+                (at_offset(document, word.written.at[0], len(text), "no assignment"),),
+                ("the shell does not find it, and goes on with the variable as it was",),
+                f"write {text}=... without blanks",
+            )
+
+
+def _rest_of_list(command: Command) -> tuple[Word, Word] | None:
+    """`NAME=0,` and the number behind the blank, which the shell starts as a program."""
+    words = command.words
+    first = 1 if [each.written.text for each in words[:1]] == ["export"] else 0
+    if len(words) < first + 2:
+        return None
+    head, tail = words[first], words[first + 1]
+    is_cut = re.fullmatch(r"\w+=(\d+\s*,)*\d+,", head.written.text) is not None
+    is_rest = re.fullmatch(r"\d[\d,]*", tail.written.text) is not None
+    return (head, tail) if is_cut and is_rest else None
+
+
+def _cut_list(document: Document, head: Word, tail: Word) -> Finding:
+    text = head.written.text
+    return Finding(
+        f"`{text} {tail.written.text}` is cut at the blank: the list ends behind the comma",
+        (at_offset(document, tail.written.at[0], len(tail.written.text), "taken for a command"),),
+        (f"the shell looks for a program named {tail.written.text}, and starts nothing else",),
+        f"write {text}{tail.written.text} without the blank",
+        consequence="parse",
+    )
+
+
+def _name(command: Command) -> Word | None:
+    """The name in `NAME = value`, also behind `export`."""
+    words = [each.written.text for each in command.words[:3]]
+    first = 1 if words[:1] == ["export"] else 0
+    is_apart = len(words) > first + 1 and words[first + 1] == "="
+    return command.words[first] if is_apart and _NAME.fullmatch(words[first]) else None
+
+
+_PATTERN: Final = re.compile(r"(--?[\w-]+\s*\|\s*)+--?[\w-]+\s*\)")
+"""A pattern of `case` with several flags: `--batch|-b)`."""
+
+
+@rule(
+    "command-cut-short",
+    "error",
+    "silent",
+    consumers=("bash",),
+    sources=(
+        (
+            "Bash reference manual 5.2, 3.1.2.1 Escape Character: a backslash-newline pair is a "
+            "line continuation; 3.1.3 Comments: from # to the end of that line"
+        ),
+        "hiyouga/LlamaFactory#3301: a blank behind the backslash of --hostfile",
+        "shufangxun/LLaVA-MoD#16: arguments are not used by the HfArgumentParser: ['\\r']",
+    ),
+)
+def command_cut_short(run: LintContext) -> Iterator[Finding]:
+    """A command of several lines that the shell takes for several commands."""
+    for document in scripts(run):
+        if _RETURN in document.text:
+            yield _of_windows(document)
+            continue
+        before: Command | None = None
+        for command in told(document):
+            if (
+                before is not None
+                and before.words
+                and before.end == "\n"
+                and _is_rest(document, command)
+            ):
+                yield _finding(document, command)
+            before = command if command.words or before is None else before
+
+
+_RETURN: Final = "\\\r\n"
+"""A line of Windows that is to go on: the backslash stands before the carriage return."""
+
+
+def _of_windows(document: Document) -> Finding:
+    return Finding(
+        "the lines end as those of Windows do, and none of them goes on",
+        (at_offset(document, document.text.find(_RETURN), 1, "continues nothing"),),
+        (
+            "the backslash takes the carriage return for a letter, and the command ends there",
+            "the script is given a word that is a carriage return, and nothing of the lines below",
+        ),
+        "take the carriage returns out, as by: sed -i 's/\\r$//' FILE",
+        consequence="parse",
+    )
+
+
+def _is_rest(document: Document, command: Command) -> bool:
+    """Whether a command begins with a flag; `--help)` is a pattern of `case`."""
+    if not command.words or command.end == ")":
+        return False
+    word = command.words[0].written
+    is_flag = word.text.startswith("--") and word.text[2:3].isalpha()
+    return is_flag and _PATTERN.match(document.text, word.at[0]) is None
+
+
+def _finding(document: Document, command: Command) -> Finding:
+    word = command.words[0].written
+    return Finding(
+        f"{word.text} begins a command of its own: the one above ends before it",
+        (at_offset(document, word.at[0], len(word.text), "not passed on"),),
+        (
+            _why(document.text[: word.at[0]].rstrip(" \t")),
+            "the run starts without the flags from here on; then the shell says: command not found",
+        ),
+        "end each line of the command in a backslash with nothing behind it, and put no comment "
+        "between the lines",
+    )
+
+
+def _why(before: str) -> str:
+    above = before.removesuffix("\n").rpartition("\n")[2]
+    if above.lstrip().startswith("#"):
+        return "a comment ends the command, also where the line above goes on"
+    if above.rstrip().endswith("\\"):
+        return "a backslash continues a line only if it is the last character of it"
+    return "the line above does not end in a backslash"
+
+
+_STARTS: Final = re.compile(r"(.*/)?(python[\d.]*|torchrun|accelerate)")
+_FLAGS: Final = ("-m", "--module")
+
+
+@rule(
+    "file-for-a-module",
+    "error",
+    "parse",
+    consumers=("torch", "accelerate"),
+    sources=(
+        "Python 3.11 documentation, Command line and environment: -m <module-name>",
+        (
+            "torch 2.13.0 distributed/run.py: -m, --module; accelerate 1.15.0 commands/launch.py: "
+            "--module: python -m"
+        ),
+    ),
+)
+def file_for_a_module(run: LintContext) -> Iterator[Finding]:
+    """The path of a file behind -m, which takes the name of a module."""
+    for document in scripts(run):
+        for command in told(document):
+            word = _file(command)
+            if word is None:
+                continue
+            text = word.written.text
+            name = text.removeprefix("./").removesuffix(".py").replace("/", ".")
+            yield Finding(
+                f"-m is to start a module named {text}",
+                (at_offset(document, word.written.at[0], len(text), "a file"),),
+                (f"python looks for a module `py` within `{text.removesuffix('.py')}`",),
+                f"write {text} without -m, or -m {name}",
+            )
+
+
+def _file(command: Command) -> Word | None:
+    """The word behind the first -m, where it ends in .py."""
+    texts = [each.written.text for each in command.words]
+    start = next((at for at, text in enumerate(texts) if _STARTS.fullmatch(text)), None)
+    if start is None:
+        return None
+    for at in range(start + 1, len(texts) - 1):
+        if texts[at] in _FLAGS:
+            return command.words[at + 1] if texts[at + 1].endswith(".py") else None
+        if texts[at].endswith(".py"):
+            return None  # what follows is the script's own
+    return None
+
+
+_OTHERWISE: Final = ("flags.m", "flags.module", "flags.no_python", "flags.run_path")
+"""Flags by which a launcher starts something else than a file of Python."""
+_LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
+
+
+@rule(
+    "word-taken-for-script",
+    "error",
+    "parse",
+    consumers=("accelerate", "torch", "deepspeed"),
+    sources=(
+        (
+            "torch 2.13.0 distributed/run.py, deepspeed 0.19.8 launcher/runner.py `parse_args`, "
+            "accelerate 1.15.0 commands/launch.py: the first positional word is the script"
+        ),
+        "deepspeedai/DeepSpeedExamples#575, hiyouga/LlamaFactory#2294",
+    ),
+)
+def word_taken_for_script(run: LintContext) -> Iterator[Finding]:
+    """A launcher takes a word that stands before the script for the script."""
+    for document in launches(run, *_LAUNCHERS):
+        script = document.get("script")
+        words = (script.node.items or ())[:2] if script is not None else ()
+        if len(words) < 2 or any(document.get(key) for key in _OTHERWISE):
+            continue
+        first, second = (str(each.value) for each in words)
+        if not second.endswith(".py") or second.startswith("-") or has_word_for_script(document):
+            continue
+        if first == second:
+            yield _twice(words[1], second)
+        elif not first.endswith((".py", ".sh")) and first not in _LAUNCHERS:
+            yield _taken(document, words[0], second)
+
+
+def _taken(document: Document, word: Node, script: str) -> Finding:
+    launcher = document.value("launcher")
+    return Finding(
+        f"{launcher} is to start {word.value}, and {script} is its argument",
+        (Label("taken for the script", place(word), "script", True),),
+        (
+            "the first word that is no flag, nor a flag's value, is the script",
+            f"python says: can't open file '{word.value}', or cannot read it",
+        ),
+        _help(document, str(word.value)),
+    )
+
+
+def _help(document: Document, word: str) -> str:
+    if "host" in word and document.value("launcher") == "deepspeed":
+        return f"write --hostfile {word}"
+    if word.replace(",", "").isdigit():
+        return "write the list without a blank: 0,1"
+    return f"write the flag that {word} belongs to, or remove it"
+
+
+def _twice(word: Node, script: str) -> Finding:
+    return Finding(
+        f"{script} is written twice: the script is given its own name",
+        (Label("an argument", place(word), "script", True),),
+        ("transformers' parser: some specified arguments are not used",),
+        "write it once",
+    )

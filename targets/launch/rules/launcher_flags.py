@@ -1,0 +1,295 @@
+"""Flags of launchers by name and place."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
+from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.frontend.nodes import Node, place
+from tunec.compiler.frontend.shell_launch import STARTERS
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.launch.flags import FLAGS, MODULE_FLAGS
+from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.kinds import fields_of
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.launch.rules.launcher_values import has_word_for_script
+
+_OWN: Final[Mapping[str, Mapping[str, str]]] = {
+    "torchrun": {"devices": "nproc_per_node", "nodes": "nnodes", "rank": "node_rank"},
+    "deepspeed": {"devices": "num_gpus", "nodes": "num_nodes", "rank": "node_rank"},
+    "accelerate": {"devices": "num_processes", "nodes": "num_machines", "rank": "machine_rank"},
+}
+"""What each launcher calls the processes of a node (accelerate: of all nodes), and the nodes."""
+_ALONE: Final = {"deepspeed": ("include", "exclude", "hostfile"), "torchrun": ("rdzv_endpoint",)}
+"""Flags that accelerate and the other of the two have under no name, or in another form."""
+
+
+@rule(
+    "launcher-flag-of-another",
+    "error",
+    "parse",
+    consumers=("torch", "deepspeed", "accelerate"),
+    sources=(
+        "torch 2.13.0 distributed/run.py `get_args_parser`; asked: unrecognized arguments",
+        "deepspeed 0.19.8 launcher/runner.py `parse_args`; asked: unrecognized arguments",
+        "accelerate 1.15.0 commands/launch.py `launch_command_parser`; asked likewise",
+    ),
+)
+def launcher_flag_of_another(run: LintContext) -> Iterator[Finding]:
+    """A launcher is given a flag that only another launcher has."""
+    for document in launches(run, *_OWN):
+        launcher = str(document.value("launcher"))
+        for name, (owner, meant) in foreign(launcher).items():
+            if (at := document.get(f"flags.{name}")) is not None:
+                yield _another_finding(at, name, (launcher, owner), _OWN[launcher].get(meant))
+
+
+def foreign(launcher: str) -> dict[str, tuple[str, str]]:
+    """The flags that this launcher lacks: whose each is, and what it tells."""
+    own = _OWN[launcher].values()
+    found = {
+        name: (owner, meant)
+        for owner, names in _OWN.items()
+        for meant, name in names.items()
+        if name not in own
+    }
+    alone = {
+        name: (owner, "")
+        for owner, names in _ALONE.items()
+        for name in names
+        if owner != launcher and not (launcher == "accelerate" and name.startswith("rdzv"))
+    }
+    return found | alone
+
+
+def _another_finding(at: Place, name: str, who: tuple[str, str], meant: str | None) -> Finding:
+    launcher, owner = who
+    return Finding(
+        f"--{name} is a flag of {owner}, and {launcher} starts the run",
+        (at.label(f"{launcher} has no such flag"),),
+        (f"{launcher}: unrecognized arguments: --{name}",),
+        f"write --{meant}" if meant else f"remove it, or start the run with {owner}",
+    )
+
+
+_PREFIX: Final = "flags."
+_MOST: Final = 3
+"""Unknown flags, above which they are a script's, which stands behind a placeholder."""
+_UNDASHED: Final = "deepspeed"
+"""Whose parser has its flags with `_` alone."""
+
+
+@rule(
+    "launcher-flag-unknown",
+    "error",
+    "parse",
+    consumers=("torch", "deepspeed", "accelerate"),
+    sources=(
+        (
+            "torch 2.13.0 distributed/run.py `get_args_parser`; deepspeed 0.14.5 to 0.19.8 "
+            "launcher/runner.py `parse_args`; accelerate 0.33.0 to 1.15.0 commands/launch.py "
+            "`launch_command_parser`; asked: unrecognized arguments"
+        ),
+    ),
+)
+def launcher_flag_unknown(run: LintContext) -> Iterator[Finding]:
+    """A flag that no release of the launcher has."""
+    for document in launches(run, *FLAGS):
+        launcher = str(document.value("launcher"))
+        if document.get("script") is None:
+            continue  # `uv pip install deepspeed -U`
+        named = {path.removeprefix(_PREFIX): at for path, at in document.found.items()}
+        named = {n: at for n, at in named.items() if at.path != n and "." not in n}
+        if sum(not _has(launcher, each, document) for each in named) > _MOST:
+            continue  # the script is not where it is taken to be
+        for name, at in named.items():
+            if name in foreign(launcher):
+                continue
+            if not _has(launcher, name, document):
+                yield _unknown(launcher, name, at)
+            elif launcher == _UNDASHED and "-" in _written(at):
+                yield _dashed(launcher, name, at)
+
+
+def _has(launcher: str, name: str, document: Document) -> bool:
+    """Whether the parser has the flag, or one that begins so, which argparse takes for it."""
+    known = FLAGS[launcher]
+    word = document.get("launcher")
+    if launcher == "torchrun" and word is not None and "torchrun" not in str(word.node.written):
+        known |= MODULE_FLAGS
+    if name.startswith("no_") and name not in known:
+        name = name.removeprefix("no_")
+    return any(each.startswith(name) for each in known)
+
+
+def _written(place: Place) -> str:
+    """The flag as it stands in the file, without its own dashes."""
+    span = place.key_span
+    line = place.document.text.split("\n")[span.line - 1 : span.line]
+    return line[0][span.column - 1 : span.end_column - 1].lstrip("-") if line else ""
+
+
+def _unknown(launcher: str, name: str, place: Place) -> Finding:
+    near = next(iter(nearest(name, FLAGS[launcher])), None)
+    written = _written(place) or name
+    return Finding(
+        f"{launcher} has no flag --{written}",
+        (place.key_label("not known"),),
+        (f"{launcher}: unrecognized arguments: --{written}",),
+        f"did you mean `--{near}`?" if near else "remove it, or write it behind the script",
+        Fix((place.renamed(near),), "unsafe") if near and place.node.key_span else None,
+    )
+
+
+def _dashed(launcher: str, name: str, place: Place) -> Finding:
+    written, known = _written(place), FLAGS[launcher]
+    name = name if name in known else min(each for each in known if each.startswith(name))
+    return Finding(
+        f"{launcher} has --{name}, and not --{written}",
+        (place.key_label("not known"),),
+        (f"{launcher}: unrecognized arguments: --{written}",),
+        f"write --{name}",
+    )
+
+
+_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "torchrun": (
+        *("nproc_per_node", "nnodes", "node_rank", "rdzv_backend", "rdzv_endpoint", "rdzv_id"),
+        *("standalone", "master_port", "master_addr"),
+    ),
+    "deepspeed": ("num_gpus", "num_nodes", "include", "exclude", "hostfile", "master_port"),
+    "accelerate": (
+        *("num_processes", "num_machines", "machine_rank", "main_process_port", "multi_gpu"),
+        *("main_process_ip", "use_deepspeed", "use_fsdp", "gpu_ids", "deepspeed_config_file"),
+    ),
+}
+
+_OF_ACCELERATE: Final = re.compile(r"(?i)accelerate|zero[-_]?[123]|fsdp|multi[-_]gpu|deepspeed")
+
+
+@rule(
+    "launcher-flags-behind-script",
+    "error",
+    "silent",
+    consumers=("torch", "deepspeed", "accelerate"),
+    sources=(
+        (
+            "torch 2.13.0 distributed/run.py `get_args_parser`: training_script_args is REMAINDER; "
+            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `parse_args`: user_args; accelerate "
+            "0.30.1 to 1.15.0 commands/launch.py: training_script_args"
+        ),
+        "EleutherAI/gpt-neox#414",
+    ),
+)
+def launcher_flags_behind_script(run: LintContext) -> Iterator[Finding]:
+    """Flags of a launcher behind the script, which gets them instead."""
+    for document in launches(run, *_FLAGS):
+        launcher, script = str(document.value("launcher")), document.get("script")
+        if script is None or not script.node.items or has_word_for_script(document):
+            continue
+        for item in script.node.items[1:]:
+            name = _name(item)
+            if name in _FLAGS[launcher] and document.get(f"flags.{name}") is None:
+                yield _flags_finding(document, launcher, item, script.node.items[0])
+        if launcher == "accelerate" and document.get("flags.config_file") is None:
+            yield from _of_file(document, script.node.items)
+
+
+def _of_file(document: Document, words: Sequence[Node]) -> Iterator[Finding]:
+    """`--config_file`, which scripts have as well, with a file that is called as accelerate's."""
+    for item, after in zip(words[1:], [*words[2:], *words[:1]], strict=len(words) > 1):
+        value = str(item.value).partition("=")[2] or str(after.value)
+        if _name(item) == "config_file" and _OF_ACCELERATE.search(value):
+            yield replace(
+                _flags_finding(document, "accelerate", item, words[0]), severity="warning"
+            )
+
+
+def _name(item: Node) -> str:
+    text = item.value if isinstance(item.value, str) else ""
+    return text.partition("=")[0].removeprefix("--").replace("-", "_") if text[:2] == "--" else ""
+
+
+def _flags_finding(document: Document, launcher: str, item: Node, script: Node) -> Finding:
+    flag = str(item.value).partition("=")[0]
+    return Finding(
+        f"{flag} stands behind {script.value}, which is given it instead of {launcher}",
+        (
+            Label(f"not for {launcher}", place(item), "script", True),
+            Label("the launcher's own flags end here", place(script), "script", False),
+        ),
+        (f"{launcher} starts as many processes as it does without the flag",),
+        f"write {flag} before {script.value}",
+        consequence="parse" if _is_strict(document) else None,
+    )
+
+
+def _is_strict(document: Document) -> bool:
+    """Whether the script's own parser refuses flags that it does not know."""
+    return str(document.value("script", [""])[0]).startswith(("trl", "llamafactory"))
+
+
+_REPEATED: Final = ("--set", "--add", "--override", "-o", "--dataset", "--dataset_name", "--env")
+"""Flags that programs are known to take several times."""
+
+
+@rule(
+    "flag-given-twice",
+    "warning",
+    "silent",
+    consumers=("transformers",),
+    sources=("Python 3.11 argparse.py `_StoreAction`: setattr, for each occurrence anew",),
+)
+def flag_given_twice(run: LintContext) -> Iterator[Finding]:
+    """A flag that a command is given twice, of which the last counts."""
+    for document in launches(run):
+        script = document.get("script")
+        items = script.node.items if script is not None and script.node.items else ()
+        if document.value("launcher") in STARTERS:
+            continue
+        first: dict[str, tuple[Node, str]] = {}
+        for at, item in enumerate(items):
+            name, value = _flag(item), _value(items, at)
+            if name and name in first and first[name][1] != value and name not in _REPEATED:
+                found = _given_finding(document, name, first[name], (item, value))
+                yield replace(found, certain=_is_of_the_trainer(name[2:]))
+            elif name:
+                first[name] = item, value
+
+
+def _is_of_the_trainer(name: str) -> bool:
+    """Whether it is a field of a class that takes one value: other programs may collect several."""
+    return any(name in fields_of(kind) for kind in ("hf", *TRL))
+
+
+def _flag(item: Node) -> str:
+    text = item.value if isinstance(item.value, str) else ""
+    named = text.startswith("--") and text[2:3].isalpha()
+    return text.partition("=")[0].replace("-", "_").replace("__", "--", 1) if named else ""
+
+
+def _value(items: tuple[Node, ...], at: int) -> str:
+    text = str(items[at].value)
+    if "=" in text:
+        return text.partition("=")[2]
+    following = items[at + 1].value if at + 1 < len(items) else "--"
+    return "" if not isinstance(following, str) or following.startswith("--") else following
+
+
+def _given_finding(
+    document: Document, name: str, first: tuple[Node, str], second: tuple[Node, str]
+) -> Finding:
+    del document
+    return Finding(
+        f"{name} is given twice: {second[1] or 'on'} counts, and {first[1] or 'on'} does not",
+        (
+            Label("does not count", place(first[0]), "script", True),
+            Label("counts", place(second[0]), "script", False),
+        ),
+        ("argparse keeps the last value of a flag, and says nothing",),
+        "leave one out",
+    )

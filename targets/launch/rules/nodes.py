@@ -1,0 +1,370 @@
+"""Several nodes that must find each other."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tunec.compiler.frontend.shell_launch import STARTERS
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import Document
+from tunec.compiler.lints.facts.launch.hosts import LOCAL
+from tunec.compiler.lints.facts.launch.lines import at_offset, scripts
+from tunec.compiler.lints.facts.launch.scripts import (
+    batch_of,
+    count,
+    is_unknown,
+    launches,
+    numbers_nodes_itself,
+    variable,
+)
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+
+_NAMES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+
+_BRIDGES: Final = ("docker", "virbr", "veth")
+"""Networks within a host, for containers and virtual machines; NCCL leaves docker's and lo out by
+itself where it may choose."""
+
+
+@rule(
+    "loopback-between-nodes",
+    "error",
+    "hang",
+    consumers=("nccl",),
+    sources=("NCCL 2.21 user guide, Environment Variables, NCCL_SOCKET_IFNAME",),
+)
+def loopback_between_nodes(run: LintContext) -> Iterator[Finding]:
+    """Several nodes that are told to talk over their own loopback."""
+    for document in launches(run):
+        nodes = document.get("nodes")
+        for name in _NAMES:
+            place = variable(document, name)
+            if place is None or nodes is None or (count(nodes) or 0) < 2:
+                continue
+            word = str(place.value).lstrip("=")
+            if word in ("lo", "lo0") or word.startswith(_BRIDGES):
+                kind = "a bridge of this host" if word.startswith(_BRIDGES) else "the loopback"
+                yield Finding(
+                    f"{nodes.value} nodes over {name}={place.value}, which leads to none of them",
+                    (place.label(kind), nodes.label("", primary=False)),
+                    ("each node offers the others an address that is only its own",),
+                    "name the interface of the network, as `ip addr` shows it",
+                )
+
+
+@rule(
+    "node-rank-missing",
+    "error",
+    "init",
+    consumers=("deepspeed",),
+    sources=("deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`: assert 0 <= args.node_rank",),
+)
+def node_rank_missing(run: LintContext) -> Iterator[Finding]:
+    """The deepspeed launcher is started on each node by itself, and not told which node it is."""
+    for document in launches(run, "deepspeed"):
+        alone, rank = document.get("flags.no_ssh"), document.get("flags.node_rank")
+        if alone is None or alone.value is not True or is_unknown(document, "flags.node_rank"):
+            continue
+        if rank is None:
+            yield Finding(
+                "--no_ssh without --node_rank",
+                (alone.key_label("refused"),),
+                (
+                    "each node starts its own processes, and has to be told its number",
+                    "Launching training without ssh, but --node_rank is not set correctly",
+                ),
+                "add --node_rank, from 0, another one on each node",
+            )
+
+
+@rule(
+    "nodes-train-apart",
+    "error",
+    "silent",
+    consumers=("torch", "accelerate"),
+    sources=(
+        "torch 2.13.0 distributed/run.py: --nnodes is 1:1 by default, --standalone for one node",
+        "Slurm 24.05 srun manual page: the command is started for each task of the job",
+    ),
+)
+def nodes_train_apart(run: LintContext) -> Iterator[Finding]:
+    """Slurm starts a launcher on several nodes, each of which trains by itself."""
+    steps = {each.name: each for each in launches(run, "srun")}
+    for document in launches(run, "torchrun", "accelerate"):
+        step, batch = steps.get(document.name), batch_of(run, document)
+        nodes = batch.get("nodes") if batch is not None else None
+        if step is None or nodes is None or (count(nodes) or 0) < 2 or _is_joined(document, step):
+            continue
+        place = document.get("nodes") or document.get("launcher")
+        meets = document.get("flags.rdzv_endpoint") is not None
+        yield Finding(
+            f"{nodes.value} runs of one node each, instead of one run of {nodes.value} nodes",
+            (
+                *([place.label("counts one node")] if place else []),
+                nodes.label(f"srun starts it on {nodes.value}", primary=False),
+            ),
+            (
+                "the rendezvous is complete with one node, and the others are not let in"
+                if meets
+                else "they do not meet, train the same, and write to the same place",
+            ),
+            "tell the launcher the nodes and where they meet",
+            consequence="hang" if meets else None,
+        )
+
+
+def _is_joined(document: Document, step: Document) -> bool:
+    """Whether the launcher knows of other nodes, or srun starts it on one only."""
+    keys = ("nodes", "flags.nnodes", "flags.num_machines", "flags.config_file")
+    if any(is_unknown(document, key) for key in keys) or document.unknown & {"flags"}:
+        return True
+    if document.get("flags.config_file") or (count(document.get("nodes")) or 1) > 1:
+        return True
+    if document.get("nodes") is not None and count(document.get("nodes")) is None:
+        return True  # a range, 1:4
+    return any(step.get(f"flags.{key}") for key in ("nodes", "N", "w", "nodelist", "n", "ntasks"))
+
+
+_WHERE = ("flags.master_addr", "flags.rdzv_endpoint")
+
+
+@rule(
+    "nodes-without-meeting-point",
+    "error",
+    "hang",
+    consumers=("torch",),
+    sources=(
+        (
+            "torch 2.13.0 distributed/run.py: --master_addr is 127.0.0.1 by default "
+            "(PET_MASTER_ADDR, not MASTER_ADDR); --standalone: rdzv_endpoint localhost:0"
+        ),
+    ),
+)
+def nodes_without_meeting_point(run: LintContext) -> Iterator[Finding]:
+    """Several nodes, each of which waits for the others at itself."""
+    for document in launches(run, "torchrun"):
+        nodes = document.get("nodes")
+        if nodes is None or (count(nodes) or 0) < 2:
+            continue
+        fault = _of_torchrun(document)
+        port = _open_port(document)
+        if fault is not None:
+            yield _meeting_finding(nodes, *fault)
+        elif port is not None:
+            yield Finding(
+                f"{nodes.value} nodes that meet at port 0",
+                (port.label("another port on every node"), nodes.label("", primary=False)),
+                ("0 lets the system choose a free port, which the other nodes are not told",),
+                "write a number, such as 29500",
+            )
+
+
+def _of_torchrun(document: Document) -> tuple[Place | None, str] | None:
+    alone = document.get("flags.standalone")
+    if alone is not None:
+        return alone, "--rdzv_endpoint instead of --standalone"
+    if any(is_unknown(document, key) for key in _WHERE) or document.unknown & {"flags"}:
+        return None
+    said = [place for key in _WHERE if (place := document.get(key)) is not None]
+    backend, end = document.get("flags.rdzv_backend"), document.get("flags.rdzv_endpoint")
+    if said and end is None and backend is not None and numbers_nodes_itself(document):
+        return said[0], f"--rdzv_endpoint, which {backend.value} reads instead of --master_addr"
+    local = [each for each in said if str(each.value).partition(":")[0] in LOCAL]
+    if said and not local:
+        return None
+    return (local[0] if local else None), "--master_addr or --rdzv_endpoint"
+
+
+def _open_port(document: Document) -> Place | None:
+    port, end = document.get("flags.master_port"), document.get("flags.rdzv_endpoint")
+    if end is not None:
+        return end if str(end.value).endswith(":0") else None
+    return port if port is not None and str(port.value) == "0" else None
+
+
+def _meeting_finding(nodes: Place, other: Place | None, what: str) -> Finding:
+    return Finding(
+        f"{nodes.value} nodes without an address where they meet",
+        (
+            nodes.label(f"{nodes.value} nodes"),
+            *([other.label("each node itself", primary=False)] if other else []),
+        ),
+        ("each node waits at itself until the rendezvous times out",),
+        f"give every node {what} of the first one",
+    )
+
+
+_RANK: Final = re.compile(r"--(node|machine)[_-]rank[ =]\"?\$\{?(?:SLURM_NODEID|SLURM_PROCID)\b\}?")
+_SHELL: Final = re.compile(r"(?:ba|z|\b)sh\b.*\s-l?c\s+(.)")
+"""A shell within the command, and the quote of what it is to run."""
+_KEYS: Final = ("flags.node_rank", "flags.machine_rank")
+_RANK_OF_TASK: Final = "inside srun bash -c '... --node_rank $SLURM_NODEID ...'"
+
+
+@rule(
+    "one-rank-for-every-node",
+    "error",
+    "hang",
+    consumers=("torch", "accelerate"),
+    sources=(
+        "torch 2.13.0 distributed/run.py: --node_rank, for the static rendezvous",
+        "pytorch/pytorch#73656: a variable of Slurm that is expanded too early",
+        (
+            "Slurm 24.05 srun manual page: the command is started for each task with the same "
+            "arguments; OUTPUT ENVIRONMENT VARIABLES: SLURM_NODEID, SLURM_PROCID of the task"
+        ),
+        "Open MPI 5.0 mpirun manual page: copies of one command, of one set of arguments",
+    ),
+)
+def one_rank_for_every_node(run: LintContext) -> Iterator[Finding]:
+    """Slurm starts a launcher on every node, and each is told that it is the same node."""
+    starters = {each.name: each.value("launcher") for each in launches(run, *STARTERS)}
+    for document in launches(run, "torchrun", "accelerate"):
+        if document.name not in starters or not _has_several_nodes(run, document):
+            continue
+        if numbers_nodes_itself(document):
+            continue
+        nodes = document.get("nodes")
+        if nodes is not None and _is_left_out(document):
+            yield _without(nodes, starters[document.name])
+        for rank in _ranks(run, document):
+            if rank is not None and type(rank.value) is int:
+                yield Finding(
+                    f"{starters[document.name]} starts this on every node, and each is node "
+                    f"{rank.value}",
+                    (rank.label("the same on all nodes"),),
+                    _NOTES,
+                    _help(starters[document.name]),
+                )
+    for document in scripts(run):
+        yield from _too_early(run, document)
+
+
+_NOTES: Final = ("each waits for the others, of whom none has another number",)
+
+
+def _is_left_out(document: Document) -> bool:
+    """Whether torchrun's own 0 holds: accelerate takes it from a file that may be elsewhere."""
+    is_open = document.unknown & {"flags", "flags.node_rank", "flags.rdzv_backend"}
+    is_torchrun = document.value("launcher") == "torchrun"
+    is_set = document.get("environment.PET_NODE_RANK") or document.get("flags.standalone")
+    meets = document.get("flags.master_addr") or document.get("flags.rdzv_endpoint")
+    said = document.get("flags.node_rank")
+    return bool(is_torchrun and not is_open and meets and said is None and not is_set)
+
+
+def _help(starter: str) -> str:
+    told = f", or take the number {_RANK_OF_TASK}" if starter == "srun" else ""
+    return f"use --rdzv_backend c10d{told}"
+
+
+def _without(nodes: Place, starter: str) -> Finding:
+    return Finding(
+        f"{starter} starts this on every node, and each is node 0",
+        (nodes.label("no --node_rank"),),
+        ("--node_rank is 0 where it is left out", *_NOTES),
+        _help(starter),
+    )
+
+
+def _ranks(run: LintContext, document: Document) -> Iterator[Place | None]:
+    """Where the number of the node stands: in a flag, else in the file of accelerate."""
+    yield from (document.get(key) for key in _KEYS)
+    if document.value("launcher") == "accelerate" and not any(map(document.get, _KEYS)):
+        yield from run.each("accelerate", "machine_rank")
+
+
+def _has_several_nodes(run: LintContext, document: Document) -> bool:
+    batch = batch_of(run, document)
+    nodes = (document.get("nodes"), batch.get("nodes") if batch else None)
+    return any((count(each) or 0) > 1 for each in nodes)
+
+
+def _too_early(run: LintContext, document: Document) -> Iterator[Finding]:
+    """`srun torchrun --node_rank $SLURM_NODEID`: the batch script itself is on node 0."""
+    for found in _RANK.finditer(document.text):
+        command = _command_around(document.text, found.start())
+        if (
+            "c10d" not in command
+            and re.search(r"\bsrun\b", command)
+            and not _may_be_put_in_later(run, document, command)
+        ):
+            yield Finding(
+                "the number of the node is put in before srun starts: it is that of the first node",
+                (
+                    replace(
+                        at_offset(document, found.start(), len(found[0]), "0 on all nodes"),
+                        path=f"flags.{found[1]}_rank",
+                    ),
+                ),
+                _NOTES,
+                f"use --rdzv_backend c10d, or take the number {_RANK_OF_TASK}",
+            )
+
+
+def _may_be_put_in_later(run: LintContext, document: Document, command: str) -> bool:
+    """Whether the shell of each task puts it in: single quotes keep it for that, double do not."""
+    inner = _SHELL.search(command)
+    if inner is None or inner[1] != '"':
+        return inner is not None
+    batch = batch_of(run, document)
+    nodes = count(batch.get("nodes")) if batch is not None else None
+    return (nodes or 1) < 2 or "c10d" in document.text  # a variable may hold what is left out
+
+
+def _command_around(text: str, at: int) -> str:
+    """The lines around a place that backslashes join to its own."""
+    lines, first = text.split("\n"), text[:at].count("\n")
+    last = first
+    while first and lines[first - 1].endswith("\\"):
+        first -= 1
+    while last + 1 < len(lines) and lines[last].endswith("\\"):
+        last += 1
+    return " ".join(line.removesuffix("\\") for line in lines[first : last + 1])
+
+
+_PAIRS: Final = (
+    ("launch", "flags.node_rank", "nodes"),
+    ("launch", "flags.machine_rank", "flags.num_machines"),
+    ("accelerate", "machine_rank", "num_machines"),
+)
+
+
+@rule(
+    "rank-beyond-nodes",
+    "error",
+    "hang",
+    consumers=("torch", "accelerate"),
+    sources=(
+        (
+            "torch 2.13.0 distributed/run.py: --node_rank; "
+            "distributed/elastic/rendezvous/static_tcp_rendezvous.py: the node of rank 0 is the "
+            "master, ranks are taken as they are"
+        ),
+        "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: node_rank",
+    ),
+)
+def rank_beyond_nodes(run: LintContext) -> Iterator[Finding]:
+    """A node's number that is none of the numbers from 0 to the number of nodes."""
+    for kind, rank_key, count_key in _PAIRS:
+        for document in run.of(kind):
+            rank, count = document.get(rank_key), document.get(count_key)
+            if kind == "launch" and numbers_nodes_itself(document):
+                continue
+            if rank is not None and count is not None and _is_beyond(rank.value, count.value):
+                yield _beyond_finding(rank, count)
+
+
+def _is_beyond(rank: object, count: object) -> bool:
+    return type(rank) is int and type(count) is int and count > 0 and not 0 <= rank < count
+
+
+def _beyond_finding(rank: Place, count: Place) -> Finding:
+    return Finding(
+        f"node {rank.value} of {count.value}: nodes are counted from 0 to {count.value - 1}",
+        (rank.label("no such node"), count.label(f"{count.value} nodes", primary=False)),
+        ("the others wait for a node that never comes, until the rendezvous times out",),
+        f"number the nodes from 0 to {count.value - 1}",
+    )

@@ -1,0 +1,305 @@
+"""The number of processes beside the number of devices."""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Final
+
+from tunec.compiler.ir.ledger import Definition, Rank
+from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.facts.launch.scripts import batch_of, count, launches, listed, variable
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.targets.launch.rules.slurm import given_to
+
+
+@rule(
+    "more-processes-than-devices",
+    "error",
+    "init",
+    consumers=("accelerate", "torch", "deepspeed"),
+    sources=(
+        (
+            "torch 2.13.0 cuda/__init__.py `set_device`: CUDA error, invalid device ordinal; "
+            "accelerate 0.33.0 to 1.15.0 state.py `PartialState.set_device`: local_process_index % "
+            "device_count()"
+        ),
+    ),
+    hardware=True,
+)
+def more_processes_than_devices(run: LintContext) -> Iterator[Finding]:
+    """More processes are started than the hardware has devices."""
+    cluster = run.environment.cluster
+    if cluster is None:
+        return
+    for said in run.ledger.of("parallel.world"):
+        place = run.place(said)
+        if said.rank == Rank.OBSERVED and place and said.value > cluster.device_count:
+            yield Finding(
+                f"{said.value} processes, but {cluster.name} has {cluster.device_count} devices",
+                (_number(place).label("processes"),),
+                (
+                    "each process takes a device of its own: the others find none, or share one",
+                    "NCCL refuses a device that two processes hold",
+                ),
+                f"start {cluster.device_count}",
+            )
+
+
+def _number(place: Place) -> Place:
+    """Of accelerate's two counts, that of the processes."""
+    both = place.document.get("num_processes") if place.path == "num_machines" else None
+    return place if both is None else both
+
+
+@rule(
+    "one-device-for-multi-gpu",
+    "error",
+    "parse",
+    consumers=("accelerate",),
+    sources=(
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: ValueError",
+    ),
+)
+def one_device_for_multi_gpu(run: LintContext) -> Iterator[Finding]:
+    """accelerate is told to use several devices and given one."""
+    for document in run.of("accelerate"):
+        kind, chosen = document.get("distributed_type"), document.get("gpu_ids")
+        nodes = count(document.get("num_machines")) or 1
+        if kind is None or chosen is None or kind.value != "MULTI_GPU" or nodes > 1:
+            continue
+        if _is_one(chosen):
+            yield Finding(
+                f"MULTI_GPU with gpu_ids {chosen.value}",
+                (chosen.label("one device"), kind.label("", primary=False)),
+                ("accelerate: Less than two GPU ids were configured",),
+                "set distributed_type to NO, or list more devices",
+            )
+    for document in launches(run, "accelerate"):
+        flag, processes = document.get("flags.multi_gpu"), document.get("processes")
+        listed_one = document.get("flags.gpu_ids")
+        if flag is not None and listed_one is not None and _is_one(listed_one):
+            yield Finding(
+                f"--multi_gpu with --gpu_ids {listed_one.value}",
+                (listed_one.label("one device"), flag.key_label("", primary=False)),
+                ("accelerate: Less than two GPU ids were configured",),
+                "leave --multi_gpu out, or list more devices",
+            )
+        if flag is not None and processes is not None and count(processes) == 1:
+            yield Finding(
+                "--multi_gpu with --num_processes 1",
+                (processes.label("one process"), flag.key_label("", primary=False)),
+                ("accelerate: You need to use at least 2 processes to use `--multi_gpu`",),
+                "leave --multi_gpu out",
+            )
+
+
+def _is_one(place: Place) -> bool:
+    """Whether one device is listed, and not all."""
+    names = listed(place)
+    return str(place.value) != "all" and names is not None and len(names) == 1
+
+
+@rule(
+    "several-devices-in-one-process",
+    "warning",
+    "slow",
+    consumers=("transformers", "llamafactory", "trl"),
+    sources=(
+        (
+            "transformers 4.40.2 to 5.23.0 trainer.py `_wrap_model`: if self.args.n_gpu > 1: "
+            "nn.DataParallel(model)"
+        ),
+        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: NOT_DISTRIBUTED",
+        "trl 1.15.0 and 1.16.0 trainer/*_trainer.py `__init__`: does not support nn.DataParallel",
+        "zai-org/GLM-4#281: 8 A100 and `python finetune_vision.py`",
+    ),
+    hardware=True,
+)
+def several_devices_in_one_process(run: LintContext) -> Iterator[Finding]:
+    """One process is started where several devices are seen."""
+    for document in launches(run, "python"):
+        trainers = [each for each in run.of("trainer") if _starts(document, each)]
+        seen, place = _seen(run, document), document.get("launcher")
+        if not trainers or seen is None or seen < 2 or place is None or _is_placed(trainers):
+            continue
+        what, note, when = _what(run, document)
+        batch = batch_of(run, document)
+        visible = variable(document, "CUDA_VISIBLE_DEVICES")
+        if visible is None and batch is not None:
+            visible = (given_to(batch) or (0, None))[1]
+        yield Finding(
+            f"one process sees {seen} devices: {what}",
+            (
+                place.label("starts one process"),
+                *([visible.label("", primary=False)] if visible else []),
+            ),
+            (note,),
+            f"start it with torchrun --nproc_per_node {seen}, or make one device visible",
+            consequence=when,
+            severity="error" if when in ("parse", "init") else None,
+        )
+
+
+def _starts(launcher: Document, trainer: Document) -> bool:
+    """Whether a script hands its flags to a trainer, or the file of GLM-4's, which it names."""
+    if trainer.name == launcher.name:
+        return True
+    words = launcher.value("script")
+    is_named = isinstance(words, list) and PurePath(trainer.name).name in map(str, words)
+    return is_named and trainer.is_view and not trainer.is_partial
+
+
+def _seen(run: LintContext, document: Document) -> int | None:
+    """Devices that the process sees; None: unknown."""
+    names = listed(variable(document, "CUDA_VISIBLE_DEVICES"))
+    if names is not None:
+        return len(names)
+    batch = batch_of(run, document)
+    given = None if batch is None else given_to(batch)
+    if batch is not None and given is not None:
+        tasks = [count(batch.get(key)) for key in ("ntasks_per_node", "ntasks")]
+        return given[0] if all(each in (None, 1) for each in tasks) else None
+    cluster = run.environment.cluster
+    return max(n.device_count for n in cluster.nodes) if cluster else None
+
+
+def _is_placed(trainers: list[Document]) -> bool:
+    """A model that is spread over the devices by a map is not copied to each."""
+    keys = ("device_map", "use_cpu", "no_cuda", "load_in_8bit", "load_in_4bit")
+    return any(each.value(key) for each in trainers for key in keys)
+
+
+def _what(run: LintContext, document: Document) -> tuple[str, str, Consequence]:
+    if any(each.kind == "llamafactory" and each.name == document.name for each in run.documents):
+        note = "LLaMA-Factory: Please launch distributed training with llamafactory-cli or torchrun"
+        return "LLaMA-Factory refuses it", note, "parse"
+    if run.runs("trl>=1.15") and any(e.name == document.name for e in run.of(*TRL)):
+        note = "does not support nn.DataParallel, which Trainer uses when several GPUs are visible"
+        return "TRL refuses it", f"TRL: {note}", "init"
+    if run.of("deepspeed"):
+        return "DeepSpeed uses one", "the others stand idle", "slow"
+    note = (
+        "DataParallel copies the model to each device in every step and gathers all outputs on "
+        "the first; the batch is per_device_train_batch_size for each of them"
+    )
+    return "the Trainer uses DataParallel", note, "slow"
+
+
+@rule(
+    "world-size-differs",
+    "error",
+    "init",
+    consumers=("accelerate", "torch", "deepspeed"),
+    sources=(
+        "accelerate 1.15.0 commands/launch.py: the flags and file of the launcher decide alone",
+        (
+            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: the file's "
+            "num_processes where no flag says it; huggingface/open-r1 README: --num_processes=7"
+        ),
+    ),
+)
+def world_size_differs(run: LintContext) -> Iterator[Finding]:
+    """Files, or a file and --world-size, count processes differently."""
+    winner = run.world
+    if winner is None:
+        return
+    for other in run.ledger.of("parallel.world"):
+        place = run.place(other)
+        if other.rank != Rank.OBSERVED or other.value == winner.value or place is None:
+            continue
+        first = run.place(winner)
+        if first is not None and _is_another_command(first, place):
+            continue
+        if first is not None and _overrides(place, first):
+            yield _finding((first, winner), (place, other), is_chosen=True)
+        else:
+            is_chosen = first is not None and _overrides(first, place)
+            yield _finding((place, other), (first, winner), is_chosen=is_chosen)
+
+
+def _finding(
+    here: tuple[Place, Definition], by: tuple[Place | None, Definition], *, is_chosen: bool
+) -> Finding:
+    """One number, and the other that holds; `is_chosen`: by a flag that is made for it."""
+    place, other = here
+    first, winner = by
+    return Finding(
+        f"{other.value} processes here, {winner.value} by {winner.author}",
+        (
+            place.label(f"{other.value} processes"),
+            *([first.label(f"{winner.value} processes", primary=False)] if first else []),
+        ),
+        ("a flag of the launcher takes the place of what its file says",) if is_chosen else (),
+        "say one number",
+        severity="note" if is_chosen else None,
+        consequence="silent" if is_chosen else None,
+    )
+
+
+def _is_another_command(first: Place, place: Place) -> bool:
+    """Whether one script starts both, as two runs."""
+    both = first.document, place.document
+    return all(each.kind == "launch" for each in both) and both[0].name == both[1].name
+
+
+def _overrides(flag: Place, place: Place) -> bool:
+    """Whether a flag of accelerate's launcher takes the place of a number in its own file."""
+    launch = flag.document
+    is_launch = launch.kind == "launch" and launch.value("launcher") == "accelerate"
+    return is_launch and place.document.kind == "accelerate"
+
+
+_RANKS: Final = ("RANK", "LOCAL_RANK")
+_TOOLS: Final = re.compile(
+    r"(?:\A|[/_.-])(?:tools|merge|convert|split|preprocess|export)(?:[/_.-]|\Z)"
+)
+
+
+@rule(
+    "world-without-launcher",
+    "error",
+    "silent",
+    consumers=("torch", "accelerate"),
+    sources=(
+        (
+            "accelerate 0.30.1 to 1.15.0 state.py `PartialState._prepare_backend`: distributed "
+            "where LOCAL_RANK is set"
+        ),
+        (
+            "torch 2.13.0 distributed/rendezvous.py `_env_rendezvous_handler`: RANK expected, "
+            "but not set"
+        ),
+    ),
+)
+def world_without_launcher(run: LintContext) -> Iterator[Finding]:
+    """A script sets WORLD_SIZE, and starts one process without a rank."""
+    for document in launches(run, "python"):
+        at = variable(document, "WORLD_SIZE")
+        world = count(at)
+        if at is None or world is None or world < 2 or _is_tool(document):
+            continue
+        ranks = [f"environment.{name}" for name in _RANKS]
+        if any(document.get(key) is not None or key in document.unknown for key in ranks):
+            continue
+        yield Finding(
+            f"WORLD_SIZE is {world}, and python starts one process without a rank",
+            (at.label("nobody starts the others"),),
+            (
+                (
+                    "without LOCAL_RANK accelerate and transformers train alone on one device; a "
+                    "script that asks torch for its group waits for the other processes"
+                ),
+            ),
+            f"start it by torchrun --nproc_per_node {world}, which sets all of them",
+        )
+
+
+def _is_tool(document: Document) -> bool:
+    """Whether what is started trains nothing, and may be told of ranks that it only writes for.
+
+    microsoft/Megatron-DeepSpeed tools/merge_mp_partitions.py reads WORLD_SIZE so.
+    """
+    words = document.value("script")
+    return isinstance(words, list) and bool(words) and _TOOLS.search(str(words[0])) is not None
