@@ -94,8 +94,8 @@ def cli_page() -> str:
     parser = build_parser("VERSION")
     commands = _subparsers(parser)
     intro = (
-        "Results go to stdout, diagnostics to stderr. Exit codes: 0 fine, 1 the input is at "
-        "fault, 2 wrong usage, 70 a bug in tunec."
+        "Results go to stdout, diagnostics to stderr. Exit codes: 0 success, 1 fault in the "
+        "input, 2 wrong usage, 70 bug in tunec."
     )
     return _page("The command line", intro, *(_command(each) for each in commands.values()))
 

@@ -42,7 +42,7 @@ examples:
   tunec diff old.yaml new.yaml
   tunec report spec.yaml -o report.html
 
-exit codes: 0 fine, 1 the input is at fault, 2 wrong usage, 70 a bug in tunec
+exit codes: 0 success, 1 fault in the input, 2 wrong usage, 70 bug in tunec
 """
 
 
@@ -53,7 +53,7 @@ def build_parser(version: str, only: str | None = None) -> argparse.ArgumentPars
     """
     parser = argparse.ArgumentParser(
         prog="tunec",
-        description="Compile one fine-tuning intent into consistent trainer configs.",
+        description="Compile one fine-tuning spec into consistent trainer configs.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -113,11 +113,11 @@ def _compile(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "compile",
-        "write the files of one or more targets",
-        "One file and no -o goes to stdout. With -o, files go to DIR/TARGET/FILE; several specs\n"
-        "and several --hardware have directories of their own: DIR/SPEC/HARDWARE/TARGET/FILE.\n"
-        "Each is a bundle: `bash DIR/run.sh`, beside the targets, starts it from anywhere.\n"
-        "Either every file is written or none. A spec may be `-`: what another program writes.",
+        "write the config files of one or more targets",
+        "Without -o, a single file goes to stdout. With -o, files go to DIR/TARGET/FILE; with\n"
+        "several specs or several --hardware, to DIR/SPEC/HARDWARE/TARGET/FILE. Each directory is\n"
+        "a bundle: `bash DIR/run.sh` starts it from anywhere. Either all files are written or\n"
+        "none. A spec of `-` is read from stdin.",
     )
     parser.add_argument("specs", metavar="SPEC", nargs="+", help="spec files")
     what = "compile for this hardware instead; may be repeated"
@@ -125,9 +125,9 @@ def _compile(commands: "Subparsers") -> None:
     set_option(parser)
     target_option(parser)
     policy_option(parser)
-    parser.add_argument("-o", "--output", type=place, metavar="DIR", help="directory to write to")
+    parser.add_argument("-o", "--output", type=place, metavar="DIR", help="output directory")
     parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if what is in DIR differs"
+        "--check", action="store_true", help="write nothing; fail if the files in DIR differ"
     )
     format_option(parser)
 
@@ -136,26 +136,30 @@ def _plan(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "plan",
-        "show on one screen whether a run fits, what was decided and why, and how long it takes",
-        "`tunec explain SPEC SLOT` goes deeper into one decision; --all gives every slot with its\n"
-        "value and the reason, and the accounts of memory and time term by term.",
+        "show whether a run fits, what was decided and why, and how long it takes",
+        "`tunec explain SPEC SLOT` goes deeper into one decision. --all shows every slot with its\n"
+        "value and reason, and the accounts of memory and time term by term.",
     )
     parser.add_argument("spec", metavar="SPEC", help="spec file")
-    parser.add_argument("--all", action="store_true", help="every slot, and the whole accounts")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="show every slot, and the full accounts of memory and time",
+    )
     intent_options(parser)
     policy_option(parser)
     format_option(parser)
     parser.add_argument(
-        "--emit", choices=("plan",), help="print the slots decided so far, with --after"
+        "--emit", choices=("plan",), help="print the decided slots; use with --after"
     )
-    parser.add_argument("--after", metavar="PASS", help="stop showing after this pass")
+    parser.add_argument("--after", metavar="PASS", help="stop after this pass")
 
 
 def _explain(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "explain",
-        "say why a value is what it is, or what a diagnostic means",
+        "explain why a value was chosen, or what a diagnostic means",
         "examples:\n  tunec explain spec.yaml batch.micro\n  tunec explain E0701",
     )
     parser.add_argument("what", metavar="SPEC|CODE", help="a spec file, or a diagnostic's code")
@@ -172,9 +176,9 @@ def _probe(commands: "Subparsers") -> None:
         "Reads nvidia-smi, the kernel and this Python's packages; needs no torch.\n"
         "example:\n  tunec probe -o here.yaml && tunec plan spec.yaml --hardware here.yaml",
     )
-    parser.add_argument("--name", default="", help="the cluster's name; the host's if not given")
+    parser.add_argument("--name", default="", help="the cluster's name; default: the host's name")
     parser.add_argument(
-        "-o", "--output", type=place, metavar="FILE", help="file to write; else to stdout"
+        "-o", "--output", type=place, metavar="FILE", help="file to write; default: stdout"
     )
     format_option(parser)
 
@@ -183,11 +187,13 @@ def _catalog(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "catalog",
-        "list what is known: devices, clusters, models, targets, slots, passes, codes, rules",
+        "list the catalogue: devices, clusters, models, targets, slots, passes, codes, rules",
         "examples:\n  tunec catalog devices\n  tunec catalog models glm-4v-9b",
     )
-    parser.add_argument("kind", metavar="KIND", nargs="?", help="what to list; all kinds if absent")
-    parser.add_argument("name", metavar="NAME", nargs="?", help="one entry, whole, with sources")
+    parser.add_argument("kind", metavar="KIND", nargs="?", help="what to list; default: all kinds")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="one entry in full, with its sources"
+    )
     format_option(parser)
 
 
@@ -196,7 +202,7 @@ def _schema(commands: "Subparsers") -> None:
         commands,
         "schema",
         "print a JSON Schema, for editors and validators",
-        "Put `# yaml-language-server: $schema=PATH` at the top of a spec to have it completed.",
+        "Put `# yaml-language-server: $schema=PATH` at the top of a spec for editor completion.",
     )
     parser.add_argument(
         "kind",
@@ -206,7 +212,7 @@ def _schema(commands: "Subparsers") -> None:
         help="spec (default), fleet, policy, cluster, device, model-card",
     )
     parser.add_argument(
-        "-o", "--output", type=place, metavar="FILE", help="file to write; else to stdout"
+        "-o", "--output", type=place, metavar="FILE", help="file to write; default: stdout"
     )
     format_option(parser)
 
@@ -215,10 +221,10 @@ def _init(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "init",
-        "begin a spec: a new one, or that of config files that are there",
-        "With --from, config files and launch scripts of a run that exists become a spec, as\n"
-        "`tunec translate --to spec` says in full; --model, --hardware and --method then say what\n"
-        "the files do not, --set and --without settle the rest.\n"
+        "start a spec: a new one, or one from existing config files",
+        "With --from, the config files and launch scripts of an existing run become a spec, as\n"
+        "with `tunec translate --to spec`. --model, --hardware and --method then supply what the\n"
+        "files do not state; --set and --without settle the rest.\n"
         "\n"
         "examples:\n"
         "  tunec init -o spec.yaml  # with spec.schema.json beside it, for editors\n"
@@ -230,17 +236,15 @@ def _init(commands: "Subparsers") -> None:
         "--output",
         type=place,
         metavar="FILE",
-        help="file to write, with the schema that it names beside it; else to stdout",
+        help="file to write, with its JSON Schema beside it; default: stdout",
     )
-    parser.add_argument(
-        "--from", dest="files", metavar="FILE", nargs="+", help="configs that are there already"
-    )
-    parser.add_argument("--model", help="a catalogue model; llama-3.2-3b for a new spec")
-    parser.add_argument("--hardware", help="a catalogue name; a100-80g-x1 for a new spec")
+    parser.add_argument("--from", dest="files", metavar="FILE", nargs="+", help="existing configs")
+    parser.add_argument("--model", help="a catalogue model; default for a new spec: llama-3.2-3b")
+    parser.add_argument("--hardware", help="a catalogue name; default for a new spec: a100-80g-x1")
     parser.add_argument(
         "--method",
         choices=("full", "lora", "qlora", "int8_lora"),
-        help="what to train; lora for a new spec",
+        help="the training method; default for a new spec: lora",
     )
     settling_options(parser)
     format_option(parser)

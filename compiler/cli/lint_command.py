@@ -20,7 +20,7 @@ _ROUNDS: Final = 20
 
 
 def run(options: Namespace, session: Session) -> int:
-    """Lint files; with --fix, mend what can safely be mended, and say what remains."""
+    """Lint files; with --fix, apply the safe fixes, and say what remains."""
     try:
         linted = _lint(options, session)
     except Faulty as faulty:

@@ -71,9 +71,7 @@ def place(text: str) -> str:
 
 def format_option(parser: argparse.ArgumentParser) -> None:
     """`--format`."""
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="for people, or for machines"
-    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format")
 
 
 def intent_options(parser: argparse.ArgumentParser) -> None:
@@ -82,8 +80,8 @@ def intent_options(parser: argparse.ArgumentParser) -> None:
         "--hardware",
         metavar="H",
         action=Once,
-        help="plan for this hardware instead: a catalogue name, a device with a count "
-        "(a100-80g-x8), or a cluster file",
+        help="plan for this hardware instead of the spec's: a catalogue name, a device with a "
+        "count (a100-80g-x8), or a cluster file",
     )
     set_option(parser)
     target_option(parser)
@@ -96,12 +94,12 @@ def set_option(parser: argparse.ArgumentParser) -> None:
         "--set",
         "overrides",
         "PATH=VALUE",
-        "overrule a value of the spec, such as data.sequence=1024 or pin.zero.stage=2",
+        "override a value of the spec, such as data.sequence=1024 or pin.zero.stage=2",
     )
     parser.add_argument(
         "--allow-outside",
         action="store_true",
-        help="let `extends` name files outside of the spec's project",
+        help="let `extends` name files outside the spec's project",
     )
 
 
@@ -112,14 +110,14 @@ def settling_options(parser: argparse.ArgumentParser) -> None:
         "--set",
         "overrides",
         "SLOT=VALUE",
-        "say what no file says, or overrule it, such as batch.micro=2 (`tunec catalog slots`)",
+        "set or override a value, such as batch.micro=2 (`tunec catalog slots`)",
     )
     repeatable(
         parser,
         "--without",
         "without",
         "KEY",
-        "leave this key of the files behind, though no slot stands for it",
+        "leave this key of the files out, although no slot stands for it",
     )
 
 
@@ -152,10 +150,10 @@ def repeatable(
 def reading_options(parser: argparse.ArgumentParser) -> None:
     """Configs that are there, and what is known of their run."""
     parser.add_argument("files", metavar="FILE", nargs="+", help="configs and launch scripts")
-    parser.add_argument("--hardware", metavar="H", help="what the run will have, as in a spec")
+    parser.add_argument("--hardware", metavar="H", help="hardware of the run, as in a spec")
     parser.add_argument("--model", metavar="M", help="a catalogue model, or a config.json")
     parser.add_argument(
-        "--world-size", type=int, metavar="N", help="how many processes the run will have"
+        "--world-size", type=int, metavar="N", help="number of processes of the run"
     )
     parser.add_argument(
         "--from",
@@ -163,12 +161,12 @@ def reading_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[@VERSION]",
         action="append",
         default=[],
-        help="who reads the files, such as deepspeed or huggingface@4.44",
+        help="the program that reads the files, such as deepspeed or huggingface@4.44",
     )
     parser.add_argument(
         "--software",
         metavar="NAME=VERSION",
         action="append",
         default=[],
-        help="a version that will run, such as deepspeed=0.16",
+        help="an installed version, such as deepspeed=0.16",
     )

@@ -26,7 +26,7 @@ def add_diff(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "diff",
-        "say what a change of specs does: to intent, decisions, clusters and files",
+        "show the effect of a change to specs: on intent, decisions, clusters and files",
         "examples:\n"
         "  tunec diff old.yaml new.yaml --hardware a100-40g-x8 --hardware h100-sxm-x8\n"
         "  tunec diff main.. specs --fail-on breaking\n"
@@ -34,32 +34,33 @@ def add_diff(commands: "Subparsers") -> None:
     )
     parser.add_argument("old", metavar="OLD", help="a spec, a directory, or revisions: main..")
     parser.add_argument(
-        "new", metavar="NEW", nargs="?", help="the other; with revisions, where to look for specs"
+        "new",
+        metavar="NEW",
+        nargs="?",
+        help="the new spec or directory; with revisions, where to look for specs",
     )
     parser.add_argument(
         "--hardware",
         metavar="H",
         action="append",
-        help="compare on this hardware; may be repeated; each spec's own if absent",
+        help="compare on this hardware; may be repeated; default: each spec's own",
     )
-    parser.add_argument(
-        "--fleet", metavar="FILE", help="compare on the clusters of a fleet file, as it builds them"
-    )
+    parser.add_argument("--fleet", metavar="FILE", help="compare on the clusters of a fleet file")
     set_option(parser)
     target_option(parser)
     parser.add_argument(
         "--fail-on",
         choices=("breaking", "performance", "cosmetic"),
-        help="exit with 1 for changes that are this grave or graver",
+        help="exit with 1 for changes of this class or worse",
     )
     parser.add_argument(
-        "--files", action="store_true", help="show what changes in the files of the targets"
+        "--files", action="store_true", help="show the changes in the targets' files"
     )
     parser.add_argument(
         "--format",
         choices=("text", "json", "markdown"),
         default="text",
-        help="for people, for machines, or for a pull request",
+        help="output format; markdown is for a pull request",
     )
 
 
@@ -69,10 +70,10 @@ def add_verify(commands: "Subparsers") -> None:
         commands,
         "verify",
         "hand each file to the program that reads it, and compare what it resolves with the plan",
-        "Runs the real programs, without a GPU, each release in an environment of its own that is\n"
-        "made on demand (PyPI) and kept. A directory is what `tunec compile -o` wrote, with a\n"
-        "spec in it or named by --spec, or one that holds specs. What cannot be checked is\n"
-        "listed.\n"
+        "Runs the real programs, without a GPU. Each release gets its own environment, which is\n"
+        "created on demand (from PyPI) and kept. A directory is the output of `tunec compile -o`,\n"
+        "whose spec lies in it or is named by --spec, or a directory of specs. Whatever cannot be\n"
+        "checked is listed.\n"
         "\n"
         "examples:\n"
         "  tunec verify spec.yaml --target deepspeed@0.18 --target deepspeed@0.19\n"
@@ -92,13 +93,15 @@ def add_verify(commands: "Subparsers") -> None:
         "otherwise its pinned files are fetched",
     )
     parser.add_argument(
-        "--allow-unchecked", action="store_true", help="exit 0 though something was not checked"
+        "--allow-unchecked",
+        action="store_true",
+        help="exit with 0 even if something was not checked",
     )
     parser.add_argument(
         "--time-limit",
         type=seconds,
         metavar="SECONDS",
-        help="for all questions to one environment; by default 180 to 300, by program",
+        help="time limit for each environment; default: 180 to 300, depending on the program",
     )
     format_option(parser)
 
@@ -108,18 +111,19 @@ def add_rehearse(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "rehearse",
-        "run the files small, for real, on this machine, and compare what ran with the plan",
-        "Shrinks the model; weights and data are random. What cannot be shown here is listed.\n\n"
+        "run the files for real at a small scale on this machine, and compare with the plan",
+        "Shrinks the model; weights and data are random. Slots that cannot be checked are\n"
+        "listed.\n\n"
         "example:\n  tunec compile spec.yaml -o out && tunec rehearse spec.yaml --files out",
     )
     parser.add_argument("spec", metavar="SPEC", help="spec file")
     intent_options(parser)
-    parser.add_argument("--files", metavar="DIR", help="what `tunec compile -o DIR` wrote")
+    parser.add_argument("--files", metavar="DIR", help="output directory of `tunec compile -o DIR`")
     parser.add_argument("--ranks", type=positive, default=2, metavar="N", help="most processes (2)")
     parser.add_argument(
         "--steps", type=positive, default=3, metavar="N", help="optimizer steps (3)"
     )
-    parser.add_argument("--time-limit", type=seconds, metavar="SECONDS", help="300 if not given")
+    parser.add_argument("--time-limit", type=seconds, metavar="SECONDS", help="default: 300")
     format_option(parser)
 
 
@@ -128,34 +132,41 @@ def add_lint(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "lint",
-        "say what is wrong with configs that are there, read together",
-        "Files are recognised by their content, and files that they refer to are read too. They\n"
-        "are one run; where two of them are of one kind, each directory is one, or each of the\n"
-        "files. A folder stands for the configs below it.\n\n"
+        "find faults in existing configs, read together",
+        "Files are recognised by their content, and the files that they refer to are read too.\n"
+        "All of them form one run. If two are of the same kind, each directory is a run of its\n"
+        "own, or each file if the two share a directory. A folder stands for the configs below\n"
+        "it.\n\n"
         "examples:\n  tunec lint ds_config.json training_args.yaml --hardware p100-x1\n"
         "  tunec lint train.sh --software transformers=4.44 --format sarif\n"
         "  tunec lint .",
     )
     reading_options(parser)
     parser.add_argument(
-        "--allow", metavar="NAME", action="append", default=[], help="leave out what a rule finds"
+        "--allow",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="ignore the findings of this rule",
     )
-    parser.add_argument("--baseline", metavar="FILE", help="leave out the findings listed there")
     parser.add_argument(
-        "--write-baseline", action="store_true", help="list all present findings in the baseline"
+        "--baseline", metavar="FILE", help="ignore the findings listed in this file"
     )
-    parser.add_argument("--fix", action="store_true", help="mend what can safely be mended")
+    parser.add_argument(
+        "--write-baseline", action="store_true", help="write all current findings to the baseline"
+    )
+    parser.add_argument("--fix", action="store_true", help="apply the safe fixes")
     parser.add_argument(
         "--fail-on",
         choices=("error", "warning"),
         default="error",
-        help="the least severity that makes the exit code 1",
+        help="lowest severity that makes the exit code 1",
     )
     parser.add_argument(
         "--format",
         choices=("text", "json", "sarif", "github"),
         default="text",
-        help="for people, programs, code hosts, or GitHub Actions",
+        help="output format; sarif is for code hosts, github for GitHub Actions",
     )
 
 
@@ -164,7 +175,10 @@ def add_trace(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "trace",
-        "build a plan's real model without weights and measure its memory beside the account",
+        (
+            "build a plan's real model without weights and compare its measured memory with the "
+            "account"
+        ),
         "Runs forward, backward and the optimizer of the installed torch, transformers,\n"
         "PEFT and DeepSpeed on tensors without data: no GPU, little memory, seconds for 8B.\n"
         "\n"
@@ -175,7 +189,7 @@ def add_trace(commands: "Subparsers") -> None:
     parser.add_argument("spec", metavar="SPEC", help="spec file")
     intent_options(parser)
     parser.add_argument(
-        "--save", metavar="FILE", help="keep the measured lines as the model's calibration"
+        "--save", metavar="FILE", help="save the measurements as the model's calibration"
     )
     format_option(parser)
 
@@ -186,8 +200,8 @@ def add_fleet(commands: "Subparsers") -> None:
         commands,
         "fleet",
         "compile many specs for many clusters, incrementally",
-        "The tree is DIR/SPEC/CLUSTER/TARGET/FILE, with tunec.lock. Only what is stale is\n"
-        "compiled again. --check finds what was edited, is stale or is missing.\n"
+        "Writes DIR/SPEC/CLUSTER/TARGET/FILE and DIR/tunec.lock. Only stale pairs are compiled\n"
+        "again. --check finds files that were edited, are stale or are missing.\n"
         "\n"
         "examples:\n"
         "  tunec fleet fleet.yaml -o build -j 4\n"
@@ -197,17 +211,19 @@ def add_fleet(commands: "Subparsers") -> None:
     parser.add_argument("-o", "--output", type=place, metavar="DIR", required=True, help="the tree")
     parser.add_argument("-j", "--jobs", type=positive, default=1, metavar="N", help="processes")
     parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail with a list of what differs"
+        "--check",
+        action="store_true",
+        help="write nothing; list what differs and fail if anything does",
     )
     parser.add_argument(
-        "--prune", action="store_true", help="remove files of the tree that belong to no pair"
+        "--prune", action="store_true", help="remove files in the tree that belong to no pair"
     )
     parser.add_argument("--sort", metavar="COLUMN", help="order the summary by this column")
     parser.add_argument(
         "--format",
         choices=("text", "markdown", "csv", "json"),
         default="text",
-        help="form of the summary",
+        help="format of the summary",
     )
 
 
@@ -216,19 +232,25 @@ def add_report(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "report",
-        "show a plan, or what a fleet was built to, as one page for a browser",
-        "The page is one file that loads nothing: memory, time, the search, every decision with\n"
-        "its reason; of a tree, what fits where.\n"
+        "write an HTML page about a plan, or about a built fleet",
+        "The page is one self-contained file. For a spec it shows memory, time, the search, and\n"
+        "every decision with its reason; for a tree, what fits where.\n"
         "\n"
         "examples:\n"
         "  tunec report spec.yaml -o report.html\n"
         "  tunec report build -o fleet.html",
     )
-    parser.add_argument("what", metavar="SPEC|DIR", help="a spec, or what `tunec fleet` wrote")
+    parser.add_argument(
+        "what", metavar="SPEC|DIR", help="a spec, or the output directory of `tunec fleet`"
+    )
     intent_options(parser)
     policy_option(parser)
     parser.add_argument(
-        "-o", "--output", type=place, metavar="FILE", help="where to; stdout if absent or -"
+        "-o",
+        "--output",
+        type=place,
+        metavar="FILE",
+        help="file to write; default, or with -: stdout",
     )
     format_option(parser)
 
@@ -238,15 +260,16 @@ def add_translate(commands: "Subparsers") -> None:
     parser = new_command(
         commands,
         "translate",
-        "write configs that are there in the words of another trainer, or of another release",
-        "Files are recognised by their content, and files that they refer to are read too. What\n"
-        "they leave out is written as the program that reads them now would take it. Nothing is\n"
-        "dropped in silence: what the new program cannot say, what the files do not say and what\n"
-        "is not understood is listed, and nothing is written where it changes the run.\n"
+        "translate existing configs to another trainer, or to another release",
+        "Files are recognised by their content, and the files that they refer to are read too.\n"
+        "For keys that they leave out, the current reader's defaults are written. Nothing is\n"
+        "dropped silently: whatever the new program cannot express, the files do not state, or\n"
+        "tunec does not understand is listed. If that would change the run, nothing is written.\n"
         "\n"
-        "--to spec says the run as a spec, whose fields and pins give the values that were read;\n"
-        "keys that tunec does not decide are passed through. It is written also where something\n"
-        "is left to settle: such places are marked and are errors, and the exit code is 1.\n"
+        "--to spec writes the run as a spec: its fields and pins hold the values that were read,\n"
+        "and keys that tunec does not decide are passed through. The spec is also written when\n"
+        "something is left to settle: each such place is marked and is an error, and the exit\n"
+        "code is 1.\n"
         "\n"
         "examples:\n"
         "  tunec translate training_args.yaml --from huggingface@4.44 --to huggingface@5.23\n"
@@ -260,7 +283,7 @@ def add_translate(commands: "Subparsers") -> None:
         "--to",
         "targets",
         "NAME[@VERSION]",
-        "whose files to write, such as huggingface@5.23; may be repeated; or spec",
+        "target to write, such as huggingface@5.23; may be repeated; or spec",
     )
     settling_options(parser)
     parser.add_argument(
@@ -268,9 +291,9 @@ def add_translate(commands: "Subparsers") -> None:
         "--output",
         type=place,
         metavar="DIR",
-        help="directory to write to; for --to spec the file",
+        help="output directory; with --to spec, the file",
     )
     parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if what is in DIR differs"
+        "--check", action="store_true", help="write nothing; fail if the files in DIR differ"
     )
     format_option(parser)
