@@ -4,6 +4,7 @@ A bundle is written for GPUs. Nothing in it is changed: what its programs would 
 answered here, as each program's module is imported.
 """
 
+import atexit
 import importlib.machinery
 import importlib.util
 import os
@@ -86,6 +87,20 @@ def send_on_cpu(module):
     module._get_device_from_device_id = lambda *_: module.torch.device("cpu")
 
 
+def leave_group(module):
+    """Ranks leave their group in the end: gloo's threads may abort an interpreter that goes first.
+
+    NCCL, over which GPUs meet, has none. pytorch/pytorch#179291: SIGABRT where a process ends
+    without `destroy_process_group`.
+    """
+
+    def leave():
+        if module.is_initialized():
+            module.destroy_process_group()
+
+    atexit.register(leave)
+
+
 def log_settings(module):
     """DeepSpeed says what it made of its file, which its log leaves out by default.
 
@@ -148,6 +163,7 @@ PATCHES = {
     "transformers.training_args": train_on_cpu,
     "accelerate.state": shard_on_cpu,
     "accelerate.utils.dataclasses": make_on_cpu,
+    "torch.distributed.distributed_c10d": leave_group,
     "torch.distributed.fsdp._init_utils": send_on_cpu,
     "deepspeed.utils.logging": log_settings,
 }
