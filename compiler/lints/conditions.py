@@ -18,7 +18,7 @@ from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding
 
 _WORDS: Final = {"true": True, "false": False, "null": None}
@@ -219,7 +219,7 @@ def refused_alone(run: LintContext, document: Document, need: Need) -> Iterator[
     every = " or ".join(told(each) for each in need.others[:2])
     yield Finding(
         f"{_words(at)} is refused without {every}",
-        (at.label("refused"), *([beside.label("", primary=False)] if beside else [])),
+        (at.label("refused"), *also(beside)),
         notes(run, need.why, need.since),
         f"write {wanted}, or remove {at.path}",
         severity=severity(run, need.since),

@@ -63,3 +63,8 @@ class Place:
     def removed(self) -> Edit:
         """The edit that takes the key and its value out, with its line or its comma."""
         return remove_key(self.document.source, self.node)
+
+
+def also(place: Place | None, text: str = "") -> tuple[Label, ...]:
+    """The label at another place of a finding, where there is one."""
+    return () if place is None else (place.label(text, primary=False),)

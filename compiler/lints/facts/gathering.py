@@ -4,7 +4,8 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.zero import also, stage_of
+from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rule import Finding
 
 _GATHER: Final = "zero_optimization.stage3_gather_16bit_weights_on_model_save"

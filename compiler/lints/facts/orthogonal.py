@@ -10,6 +10,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.lora import adapters
 from tunec.compiler.lints.facts.module_tree import NoRegex, adapted
+from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rule import Finding
 
 _SIZES: Final = {
@@ -41,7 +42,7 @@ def _both(document: Document, kind: str) -> Iterator[Finding]:
     other = document.get(count_key) if document.get(size_key) else None
     yield Finding(
         f"{kind} with {count_key} {count} and {size_key} {size}",
-        (at.label("refused"), *([other.label("", primary=False)] if other else [])),
+        (at.label("refused"), *also(other)),
         ("each follows from the other: one of the two is 0",),
         f"write {count_key}: 0, or {size_key}: 0",
     )

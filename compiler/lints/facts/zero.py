@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.place import Place
@@ -11,11 +10,6 @@ from tunec.compiler.lints.place import Place
 def stage_of(run: LintContext) -> Effective:
     """The ZeRO stage of the run, as it will be."""
     return run.effective("deepspeed", "zero_optimization.stage")
-
-
-def also(place: Place | None, text: str = "") -> tuple[Label, ...]:
-    """The second place of a finding, where there is one."""
-    return (place.label(text, primary=False),) if place is not None else ()
 
 
 def said_in(run: LintContext, keys: Iterable[str]) -> Iterator[Place]:

@@ -10,7 +10,7 @@ from tunec.compiler.lints.facts.accelerate import count, engine
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.launch.hosts import LOCAL
 from tunec.compiler.lints.facts.launch.scripts import launches
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -154,7 +154,7 @@ def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
             f"{machines[0]} machines by {launcher.value if launcher else 'pdsh'}, and no hostfile",
             (
                 machines[1].label("one machine is started"),
-                *([launcher.label("", primary=False)] if launcher is not None else []),
+                *also(launcher),
             ),
             ("deepspeed finds no hostfile and goes on with local resources only",),
             "write deepspeed_hostfile, or deepspeed_multinode_launcher: standard and start "

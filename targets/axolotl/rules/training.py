@@ -11,7 +11,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.axolotl import configs
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.fragments import is_fragment
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _OF_THE_BASE: Final = re.compile(r"\^?(model|transformer|lm_head|gpt_neox|backbone|language_model)")
@@ -134,7 +134,7 @@ def best_model_not_loaded(run: LintContext) -> Iterator[Finding]:
         other = document.get("save_strategy") or document.get("eval_strategy")
         yield Finding(
             f"load_best_model_at_end is turned off without {lacks}",
-            (at.label("becomes False"), *([other.label("", primary=False)] if other else [])),
+            (at.label("becomes False"), *also(other)),
             ("Axolotl passes it on only where both intervals are set and there is data to judge",),
             f"write {lacks}",
         )
@@ -234,7 +234,7 @@ def number_of_another_method(run: LintContext) -> Iterator[Finding]:
             at, beside = found
             yield Finding(
                 f"{at.path} is read by nobody without {told(need.others[0])}",
-                (at.label("not read"), *([beside.label("", primary=False)] if beside else [])),
+                (at.label("not read"), *also(beside)),
                 (need.why,),
                 f"write {told(need.others[0])}, or remove it",
             )
@@ -292,7 +292,7 @@ def _finding(document: Document, said: list[Place], named: Place | None, plugin:
         f"{said[0].path} does nothing without the plugin {plugin}",
         (
             *(each.label("not read", primary=at == 0) for at, each in enumerate(said)),
-            *([named.label("", primary=False)] if named is not None else []),
+            *also(named),
         ),
         ("the option is the plugin's own, and only those that `plugins` names are started",),
         f"write plugins: [{plugin}]",

@@ -10,8 +10,8 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.zero import also, said_in, stage_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.zero import said_in, stage_of
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.zero import also, said_in, stage_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.zero import said_in, stage_of
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 

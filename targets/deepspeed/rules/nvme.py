@@ -7,7 +7,8 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.host import GIB, node_of, parameters, trains_all
-from tunec.compiler.lints.facts.zero import also, stage_of
+from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rule import Finding, rule
 
 _BUFFER_SIZE: Final = "zero_optimization.offload_param.buffer_size"

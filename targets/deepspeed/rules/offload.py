@@ -6,7 +6,8 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.zero import also, stage_of
+from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rule import Finding, rule
 
 _PARAM_DEVICE: Final = "zero_optimization.offload_param.device"
@@ -39,7 +40,7 @@ def offload_param_ignored(run: LintContext) -> Iterator[Finding]:
         f"offload_param to {device.value} does nothing at ZeRO stage {stage.value}",
         (
             device.place.label("parameters stay on the device"),
-            *([stage.place.label("", primary=False)] if stage.place else []),
+            *also(stage.place),
         ),
         ("only stage 3 shards parameters, and only shards are offloaded",),
         "use stage 3, or remove offload_param",
@@ -245,7 +246,7 @@ def nvme_offload_below_stage_3(run: LintContext) -> Iterator[Finding]:
             f"offload_optimizer to nvme at stage {stage.value} keeps the states in CPU memory",
             (
                 device.place.label("not NVMe"),
-                *([stage.place.label("", primary=False)] if stage.place else []),
+                *also(stage.place),
             ),
             ("stages 1 and 2 can offload to the CPU only",),
             "use stage 3, or write cpu and plan for the host memory",

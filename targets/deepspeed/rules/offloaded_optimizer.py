@@ -6,8 +6,8 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.zero import also, stage_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _KEYS: Final = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.frozen import dataclass
 
@@ -203,7 +203,7 @@ def _is_to_come(run: LintContext, key: str) -> bool:
 def _finding(pair: _Pair, place: Place, value: Any, other: Place | None) -> Finding:
     return Finding(
         f"{pair.key} {place.value} with {pair.other}{_said(value)} is refused",
-        (place.label("refused"), *([other.label("", primary=False)] if other else [])),
+        (place.label("refused"), *also(other)),
         (pair.why,),
         pair.mend,
     )
@@ -223,7 +223,7 @@ def _lamb(run: LintContext, document: Document) -> Iterator[Finding]:
             f"optimizer.type {place.value} with bf16 is refused",
             (
                 place.label("refused"),
-                *([brain.place.label("", primary=False)] if brain.place else []),
+                *also(brain.place),
             ),
             ("it needs dynamic loss scaling, and bf16 has a fixed scale of 1",),
             "use fp16, or another optimizer",
@@ -301,7 +301,7 @@ def _dtype(run: LintContext) -> Iterator[Finding]:
                 f"data_types.param_dtype {place.value} with {mode} enabled is refused",
                 (
                     place.label("refused"),
-                    *([enabled.place.label("", primary=False)] if enabled.place else []),
+                    *also(enabled.place),
                 ),
                 (f"{mode} says in which dtype the model is kept",),
                 "remove param_dtype",

@@ -6,6 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -32,7 +33,7 @@ def autotuning_left_on(run: LintContext) -> Iterator[Finding]:
         if place.value is True:
             yield Finding(
                 f"autotuning ends the run after step {step + 1}",
-                (place.label("ends the run"), *([last.label("", primary=False)] if last else [])),
+                (place.label("ends the run"), *also(last)),
                 ("the engine measures steps, writes autotuning_metric.json, and calls exit()",),
                 "write false, or remove the block, in a run that trains",
                 Fix((place.replaced(False),), "unsafe"),

@@ -14,8 +14,8 @@ from tunec.compiler.lints.facts.host import (
     processes_of,
     trains_all,
 )
-from tunec.compiler.lints.facts.zero import also, stage_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _BYTES: Final[Mapping[str, int]] = {"bf16": 2, "fp16": 2, "fp32": 4}

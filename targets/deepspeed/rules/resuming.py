@@ -6,8 +6,8 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import engine_of
-from tunec.compiler.lints.facts.zero import also, said_in, stage_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.zero import said_in, stage_of
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 

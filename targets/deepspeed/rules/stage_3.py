@@ -9,8 +9,8 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.examples import starts_an_example
 from tunec.compiler.lints.facts.simpletuner import configs, is_on, said
-from tunec.compiler.lints.facts.zero import also, said_in, stage_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.zero import said_in, stage_of
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _WHY: Final = (

@@ -11,7 +11,8 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.gathering import ungathered
 from tunec.compiler.lints.facts.keys.known import DEEPSPEED_RELEASES
 from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.facts.zero import also, said_in, stage_of
+from tunec.compiler.lints.facts.zero import said_in, stage_of
+from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rule import Finding, rule
 
 

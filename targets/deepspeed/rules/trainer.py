@@ -7,8 +7,8 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.keys.known import is_whole
-from tunec.compiler.lints.facts.zero import also, stage_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _SAME: Final[Mapping[str, str]] = {
@@ -184,7 +184,7 @@ def untested_optimizer(run: LintContext) -> Iterator[Finding]:
         return
     yield Finding(
         f"ZeRO is not tested with {kind.value}, and {_CONSENT} is not true",
-        (kind.label("refused"), *([stage.place.label("", primary=False)] if stage.place else [])),
+        (kind.label("refused"), *also(stage.place)),
         (),
         f"write {_CONSENT}: true at the top",
         Fix((edit,), "safe") if edit else None,

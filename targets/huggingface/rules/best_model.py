@@ -12,7 +12,7 @@ from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.evaluation import is_loss, never_evaluates, strategy_of
 from tunec.compiler.lints.kinds import fields_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|frequency|every)\b")
@@ -165,7 +165,7 @@ def best_model_of_weights_only(run: LintContext) -> Iterator[Finding]:
             (
                 only.label(""),
                 best.label("", primary=False),
-                *([sharded.label("", primary=False)] if sharded else []),
+                *also(sharded),
             ),
             (f"{name} loads a checkpoint with its states, and these hold none",),
             "drop one of the two",
@@ -286,7 +286,7 @@ def best_save_unguided(run: LintContext) -> Iterator[Finding]:
                 "save_strategy best without evaluation saves nothing",
                 (
                     save.label("never"),
-                    *([said.label("", primary=False)] if said is not None else []),
+                    *also(said),
                 ),
                 ("a model is the best by an evaluation, and there is none",),
                 "write eval_strategy: epoch",
@@ -383,7 +383,7 @@ def _missing(at: Place, why: str, what: str, beside: Place | None = None) -> Fin
         f"the best model is chosen by {named}, which evaluation does not return",
         (
             at.label("KeyError at the first evaluation"),
-            *([beside.label("", primary=False)] if beside is not None else []),
+            *also(beside),
         ),
         (why,),
         what,

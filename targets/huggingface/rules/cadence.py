@@ -9,7 +9,7 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.counts import engine_of, is_number, is_positive, is_whole
 from tunec.compiler.lints.facts.evaluation import never_evaluates, strategy_of
 from tunec.compiler.lints.facts.schedule import Asked, total_steps
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -107,7 +107,7 @@ def _unsaved(document: Document) -> Iterator[Finding]:
         return
     yield Finding(
         f"save_steps {every.value}: no checkpoint is written before the end",
-        (every.label("never"), *([how.label("", primary=False)] if how else [])),
+        (every.label("never"), *also(how)),
         ("a run that is stopped has to begin anew",),
         "write an interval, or save_strategy: no",
     )
@@ -171,7 +171,7 @@ def _delay(document: Document) -> Iterator[Finding]:
     if delay is not None and is_positive(delay.value) and never_evaluates(document):
         yield Finding(
             f"eval_delay {delay.value} does nothing: there is no evaluation to wait with",
-            (delay.label("not used"), *([said.label("", primary=False)] if said else [])),
+            (delay.label("not used"), *also(said)),
             ("eval_strategy is no by default",),
             "write eval_strategy: steps, or remove it",
         )
@@ -190,7 +190,7 @@ def _finding(place: Place, said: Place | None, what: str) -> Finding:
         f"{place.path} {place.value} does nothing with {what}",
         (
             place.label("not used"),
-            *([said.label("decides", primary=False)] if said is not None else []),
+            *also(said, "decides"),
         ),
         (f"there is no {act} at all" if never else f"one {act} comes after each epoch",),
         f"write {name}_strategy: steps",

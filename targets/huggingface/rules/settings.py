@@ -9,7 +9,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import engine_of
 from tunec.compiler.lints.facts.schedule import arguments_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _ACCELERATOR_KEYS: Final = (
@@ -144,7 +144,7 @@ def _unread(config: Place, switch: Place | None) -> Finding:
         f"{config.path} does nothing: use_liger_kernel is off",
         (
             config.key_label("not read"),
-            *([switch.label("", primary=False)] if switch is not None else []),
+            *also(switch),
         ),
         (),
         "write use_liger_kernel: true, or remove it",
@@ -163,7 +163,7 @@ def _both(run: LintContext, document: Document) -> Iterator[Finding]:
         "both cross entropies of Liger are on",
         (
             whole.label("one of the two"),
-            *([fused.label("the other", primary=False)] if fused is not None else []),
+            *also(fused, "the other"),
         ),
         (
             "AssertionError: cross_entropy and fused_linear_cross_entropy cannot both be True",

@@ -10,7 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.axolotl import configs
 from tunec.compiler.lints.facts.launch.scripts import launches, variable
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")
@@ -41,7 +41,7 @@ def hub_keys_without_push(run: LintContext) -> Iterator[Finding]:
             f"{key.path} without push_to_hub: nothing is uploaded while it trains",
             (
                 key.label("not used"),
-                *([push.label("", primary=False)] if push is not None else []),
+                *also(push),
             ),
             (),
             "write push_to_hub: true",

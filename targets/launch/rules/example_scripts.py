@@ -12,7 +12,7 @@ from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.launch.examples import example_of, program
 from tunec.compiler.lints.facts.launch.own_parsers import OF_OPEN_INSTRUCT, OF_STARCODER
 from tunec.compiler.lints.facts.launch.scripts import launches
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _TEXTS: Final = ("csv", "json", "txt")
@@ -153,7 +153,7 @@ def _of_stride(document: Document) -> Iterator[Finding]:
             f"doc_stride {at.value} is not below max_seq_length {most}",
             (
                 at.label("as long as a window"),
-                *([length.label("", primary=False)] if length else []),
+                *also(length),
             ),
             ("windows overlap by the stride: the tokenizer cannot go on, and panics",),
             "write 128",

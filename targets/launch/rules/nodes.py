@@ -18,7 +18,7 @@ from tunec.compiler.lints.facts.launch.scripts import (
     numbers_nodes_itself,
     variable,
 )
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _NAMES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
@@ -189,7 +189,7 @@ def _meeting_finding(nodes: Place, other: Place | None, what: str) -> Finding:
         f"{nodes.value} nodes without an address where they meet",
         (
             nodes.label(f"{nodes.value} nodes"),
-            *([other.label("each node itself", primary=False)] if other else []),
+            *also(other, "each node itself"),
         ),
         ("each node waits at itself until the rendezvous times out",),
         f"give every node {what} of the first one",

@@ -9,7 +9,7 @@ from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.launch.scripts import batch_of, count, launches, listed, variable
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.targets.launch.rules.slurm import given_to
 
@@ -133,7 +133,7 @@ def several_devices_in_one_process(run: LintContext) -> Iterator[Finding]:
             f"one process sees {seen} devices: {what}",
             (
                 place.label("starts one process"),
-                *([visible.label("", primary=False)] if visible else []),
+                *also(visible),
             ),
             (note,),
             f"start it with torchrun --nproc_per_node {seen}, or make one device visible",

@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _RESUME: Final = (
@@ -75,7 +75,7 @@ def _finding(again: Place, beside: Place | None, why: str) -> Finding:
         "the job is requeued, and begins from the start each time",
         (
             again.key_label("Slurm runs the script again from its first line"),
-            *([beside.label("", primary=False)] if beside is not None else []),
+            *also(beside),
         ),
         (why, "hours of work are lost at each preemption, and nothing reports it"),
         "resume: resume_from_checkpoint, or auto_resume_from_checkpoints: true for Axolotl",

@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import count, launches, per_node, variable
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _NAMES: Final = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
@@ -125,7 +125,7 @@ def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
             "the offloaded optimizer gets one thread of each process",
             (
                 place.label("OMP_NUM_THREADS is 1"),
-                *([where.label("steps on the CPU", primary=False)] if where else []),
+                *also(where, "steps on the CPU"),
             ),
             (
                 (

@@ -9,7 +9,7 @@ from tunec.compiler.lints.conditions import Need, lacking, told, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.fragments import is_fragment
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _ONLY_SFT: Final = ("neat_packing", "train_on_prompt", "mask_history", "predict_with_generate")
@@ -57,7 +57,7 @@ def _refused_finding(at: Place, message: str, stage: Place | None) -> Finding:
         message,
         (
             at.label("refused" if stage is not None else "needs one"),
-            *([stage.label("", primary=False)] if stage is not None else []),
+            *also(stage),
         ),
         (),
         "remove it" if stage is not None else "name the reward model",
@@ -232,7 +232,7 @@ def _of(run: LintContext, document: Document, need: Need) -> Iterator[Finding]:
     at, beside = found
     yield Finding(
         f"{at.path} does nothing without {' or '.join(told(each) for each in need.others[:2])}",
-        (at.label("not read"), *([beside.label("", primary=False)] if beside else [])),
+        (at.label("not read"), *also(beside)),
         (need.why,) if need.why else (),
         f"remove it, or write {told(need.others[0])}",
     )
@@ -275,7 +275,7 @@ def lora_options_of_another_method(run: LintContext) -> Iterator[Finding]:
 def _options_finding(key: str, at: Place, kind: Place | None, word: str) -> Finding:
     return Finding(
         f"{key} is refused with finetuning_type {word}",
-        (at.label("refused"), *([kind.label("", primary=False)] if kind is not None else [])),
+        (at.label("refused"), *also(kind)),
         (),
         "remove it, or change finetuning_type",
     )

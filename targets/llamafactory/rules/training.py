@@ -10,7 +10,7 @@ from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import launches, listed, variable
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def deepspeed_without_torchrun(run: LintContext) -> Iterator[Finding]:
             (
                 at.label("refused"),
                 place.label("", primary=False),
-                *([seen[1].label("one device", primary=False)] if seen[1] else []),
+                *also(seen[1], "one device"),
             ),
             ("Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training",),
             "write FORCE_TORCHRUN=1 before the command",
@@ -167,8 +167,8 @@ def _frozen(run: LintContext, document: Document) -> Iterator[Finding]:
         "the language model and the vision tower are frozen: LoRA has no layer left",
         (
             at.label("frozen"),
-            *([eyes.label("", primary=False)] if eyes else []),
-            *([targets.label("", primary=False)] if targets else []),
+            *also(eyes),
+            *also(targets),
         ),
         (
             "freeze_vision_tower is true where it is left out",

@@ -7,7 +7,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.simpletuner import configs, family
 from tunec.compiler.lints.facts.simpletuner_data import DataSet, lists
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _OF_HUB: Final = {
@@ -132,7 +132,7 @@ def _ended(run: LintContext, each: DataSet) -> Iterator[Finding]:
             continue
         yield Finding(
             f"{last} {end.value} is before {first} {start}",
-            (end.label("refused"), *([begin.label("", primary=False)] if begin else [])),
+            (end.label("refused"), *also(begin)),
             (),
             f"write {last}: {start} or more",
         )

@@ -19,7 +19,7 @@ from tunec.compiler.lints.facts.simpletuner import (
     said,
     word,
 )
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _PATH: Final = "pretrained_model_name_or_path"
@@ -161,7 +161,7 @@ def _schnell(document: Document) -> Iterator[Finding]:
         return
     yield Finding(
         "flux schnell without flux_fast_schedule",
-        (at.label("refused"), *([fast.label("", primary=False)] if fast is not None else [])),
+        (at.label("refused"), *also(fast)),
         ("Schnell requires --flux_fast_schedule",),
         "write flux_fast_schedule: true",
     )
@@ -268,7 +268,7 @@ def flow_shift_given_twice(run: LintContext) -> Iterator[Finding]:
             f"flow_schedule_auto_shift cannot stand beside a flow_schedule_shift of {amount_:g}",
             (
                 auto.label("refused"),
-                *([shift.label("", primary=False)] if shift is not None else []),
+                *also(shift),
             ),
             () if shift is not None else ("flow_schedule_shift is 3 where nobody says it",),
             "write flow_schedule_shift: 0",

@@ -9,7 +9,7 @@ from tunec.compiler.lints.conditions import Pair, is_checked, notes, one_of_two,
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import amount, configs, family, is_on, said, word
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _FLAGS_LATE: Final = "simpletuner>=4.0"
@@ -297,7 +297,7 @@ def _tracker(document: Document) -> Iterator[Finding]:
 def _beside(at: Place, told: Place | None, wanted: str) -> Finding:
     return Finding(
         f"{at.path} {at.value} without {wanted}",
-        (at.label("refused"), *([told.label("", primary=False)] if told is not None else [])),
+        (at.label("refused"), *also(told)),
         (),
         f"write {wanted}, or remove {at.path}",
         consequence="init",
@@ -312,7 +312,7 @@ def _split(run: LintContext, document: Document) -> Iterator[Finding]:
     if not is_on(fsdp) and run.runs(_ALONE) is not False:
         yield Finding(
             f"context_parallel_size {at.value} without fsdp_enable",
-            (at.label("refused alone"), *([fsdp.label("", primary=False)] if fsdp else [])),
+            (at.label("refused alone"), *also(fsdp)),
             ("Context parallelism requires FSDP2; releases from 4.4 on take it alone",),
             "write fsdp_enable: true and fsdp_version: 2",
             consequence="init",

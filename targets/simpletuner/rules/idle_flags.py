@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import FLOW, amount, configs, family, is_on, said, word
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _NEEDS: Final = (
@@ -177,7 +177,7 @@ def _offloaded(document: Document) -> Iterator[Finding]:
     if at is not None and is_on(at) and is_off:
         yield Finding(
             "optimizer_offload_gradients does nothing without optimizer_cpu_offload_method",
-            (at.label("not read"), *([method.label("", primary=False)] if method else [])),
+            (at.label("not read"), *also(method)),
             ("the optimizer is built as it is where no method is named",),
             "write optimizer_cpu_offload_method: torchao, or remove it",
         )
@@ -205,7 +205,7 @@ def _unseen(document: Document) -> Iterator[Finding]:
         if at is not None and (amount(at) or 0) > 0 and "report_to" not in document.unknown:
             yield Finding(
                 f"{flag} {at.value} without a tracker: nobody sees the loss",
-                (at.label("computed"), *([report.label("", primary=False)] if report else [])),
+                (at.label("computed"), *also(report)),
                 (),
                 "write report_to: tensorboard, or remove it",
             )
@@ -238,7 +238,7 @@ def _switches(document: Document) -> Iterator[Finding]:
             continue
         yield Finding(
             f"{flag} does nothing without {switch}",
-            (at.label("not read"), *([on.label("", primary=False)] if on is not None else [])),
+            (at.label("not read"), *also(on)),
             (),
             f"write {switch}: true, or remove it",
             severity="note" if flag == "hub_model_id" else None,  # it stands ready

@@ -18,7 +18,7 @@ from tunec.compiler.lints.facts.simpletuner import (
     said,
     word,
 )
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _LEAST: Final = {
@@ -249,7 +249,7 @@ def _endless(steps: Place | None, passes: Place | None) -> Iterator[Finding]:
     if passes is not None and amount(passes) == 0:
         yield Finding(
             "neither max_train_steps nor num_train_epochs is above 0",
-            (passes.label("refused"), *([steps.label("", primary=False)] if steps else [])),
+            (passes.label("refused"), *also(steps)),
             ("it is found when the data sets have been read and counted",),
             "write a number for one of them",
             consequence="init",

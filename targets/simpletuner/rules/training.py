@@ -17,7 +17,7 @@ from tunec.compiler.lints.facts.simpletuner import (
     word,
 )
 from tunec.compiler.lints.facts.simpletuner_env import MORE, extra, is_env_file, variables_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _FAMILIES: Final = frozenset({"flux", "sana", "sdxl", "sd3", "chroma"})
@@ -74,7 +74,7 @@ def _strides(document: Document) -> Iterator[Finding]:
     if every is None or every <= 1:
         yield Finding(
             f"{_STRIDE} does nothing without gradient_checkpointing_interval above 1",
-            (at.label("not used"), *([interval.label("", primary=False)] if interval else [])),
+            (at.label("not used"), *also(interval)),
             (),
             "write gradient_checkpointing_interval: 2, or remove it",
             severity="warning",
@@ -83,7 +83,7 @@ def _strides(document: Document) -> Iterator[Finding]:
     elif stride < every:
         yield Finding(
             f"{_STRIDE} {at.value} is below gradient_checkpointing_interval {every:g}",
-            (at.label("refused"), *([interval.label("", primary=False)] if interval else [])),
+            (at.label("refused"), *also(interval)),
             ("segments of that length would lie on each other",),
             f"write {every:g} or more",
         )

@@ -7,7 +7,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.simpletuner import amount, configs, family, is_on, said, word
 from tunec.compiler.lints.facts.simpletuner_data import DataSet, lists
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.targets.simpletuner.rules.resolutions import MOST_MEGAPIXELS
 
@@ -162,7 +162,7 @@ def _conditioning_finding(at: Place, bare: DataSet, what: str) -> Finding:
         f"{what}, and {bare.value('id', 'a data set')} has no conditioning_data",
         (
             at.label("needs pictures of conditions"),
-            *([place.label("has none", primary=False)] if place is not None else []),
+            *also(place, "has none"),
         ),
         (),
         "name a data set with dataset_type: conditioning in its conditioning_data",

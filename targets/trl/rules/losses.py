@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.trl import GROUPED, preferences, real, trl
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _KEYS: Final = {
@@ -110,7 +110,7 @@ def _of(document: Document) -> Iterator[Finding]:
 def _clip_finding(at: Place, beside: Place | None, what: str, why: str, mended: str) -> Finding:
     return Finding(
         what,
-        (at.label("cuts first"), *([beside.label("", primary=False)] if beside else [])),
+        (at.label("cuts first"), *also(beside)),
         (why,),
         mended,
     )
@@ -158,7 +158,7 @@ def _of_cpo(document: Document) -> Iterator[Finding]:
     elif gamma is not None and word not in _MARGIN:
         yield Finding(
             f"simpo_gamma does nothing for the loss {word}",
-            (gamma.label("not read"), *([loss.label("", primary=False)] if loss else [])),
+            (gamma.label("not read"), *also(loss)),
             (),
             "write loss_type: simpo, or remove it",
         )

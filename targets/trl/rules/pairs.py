@@ -9,7 +9,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.evaluation import never_evaluates
 from tunec.compiler.lints.facts.trl import real, whole
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _SYNC: Final = (
@@ -96,7 +96,7 @@ def trl_option_unread(run: LintContext) -> Iterator[Finding]:
             at, beside = found
             yield Finding(
                 f"{at.path} does nothing without {told(need.others[0])}",
-                (at.label("not read"), *([beside.label("", primary=False)] if beside else [])),
+                (at.label("not read"), *also(beside)),
                 (need.why,),
                 f"write {told(need.others[0])}, or remove it",
             )
@@ -229,7 +229,7 @@ def _of_grpo(run: LintContext, document: Document) -> Iterator[Finding]:
     if hub is not None and hub.value and (log is None or log.value is not True):
         yield Finding(
             "log_completions_hub_repo is refused without log_completions",
-            (hub.label("refused alone"), *([log.label("", primary=False)] if log else [])),
+            (hub.label("refused alone"), *also(log)),
             (),
             "write log_completions: true",
         )
@@ -278,7 +278,7 @@ def _generation(document: Document, world: int) -> Iterator[Finding]:
         return  # refused for that
     yield Finding(
         f"generation_batch_size {total} is no multiple of the batch of {size * world}",
-        (given.label("refused"), *([at.label("", primary=False)] if at else [])),
+        (given.label("refused"), *also(at)),
         (f"{size} x {world} = {size * world}: samples a device x processes",),
         f"write {-(-total // (size * world)) * size * world}",
         sum=(Term("samples a device", size, ""), Term("processes", world, "")),

@@ -7,6 +7,7 @@ from typing import Final
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.trl import preferences, real, shared, whole
+from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rule import Finding, rule
 
 _READ: Final = ("sigmoid", "robust", "exo_pair", "sigmoid_norm", "aot", "aot_unpaired", "aot_pair")
@@ -52,7 +53,7 @@ def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
     if loss is not None and is_exo:
         yield Finding(
             "exo_pair needs a label_smoothing above 0",
-            (loss.label("divides by it"), *([at.label("", primary=False)] if at else [])),
+            (loss.label("divides by it"), *also(at)),
             (),
             "write label_smoothing: 0.001",
             severity=None if run.runs("trl>=1.3") else "warning",
@@ -60,7 +61,7 @@ def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
     elif at is not None and share > 0 and not set(losses) & set(_READ):
         yield Finding(
             f"label_smoothing does nothing for {', '.join(losses)}",
-            (at.label("not used"), *([loss.label("", primary=False)] if loss else [])),
+            (at.label("not used"), *also(loss)),
             (),
             "remove it",
             severity="warning",
@@ -74,7 +75,7 @@ def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
     ):
         yield Finding(
             f"label_smoothing {share:g} is refused with the loss robust",
-            (at.label("from 0 to below 0.5"), *([loss.label("", primary=False)] if loss else [])),
+            (at.label("from 0 to below 0.5"), *also(loss)),
             ("it divides by 1 - 2 x label_smoothing",),
             "write 0.1",
             severity=None if run.runs("trl>=0.29") else "warning",
@@ -132,7 +133,7 @@ def loss_weights_differ(run: LintContext) -> Iterator[Finding]:
                 f"{len(weights.value)} loss weights for {count} losses",
                 (
                     weights.label("one for each loss"),
-                    *([losses.label("", primary=False)] if losses is not None else []),
+                    *also(losses),
                 ),
                 (),
                 f"write {count} weights",
@@ -313,7 +314,7 @@ def prompt_fills_the_sequence(run: LintContext) -> Iterator[Finding]:
             f"max_prompt_length {prompt.value} leaves nothing of max_length {most} to completions",
             (
                 prompt.label("as long as the whole"),
-                *([total.label("the whole", primary=False)] if total is not None else []),
+                *also(total, "the whole"),
             ),
             ("completions are cut to nothing, and chosen and rejected become equal",),
             f"write {most // 2}",

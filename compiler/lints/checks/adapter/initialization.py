@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.lora import Lora, is_true, loras
 from tunec.compiler.lints.facts.quantization import quantised, stored_form
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _REFUSED = ("pissa", "corda", "loftq")
@@ -60,7 +60,7 @@ def _init_finding(at: Place, word: str, form: str, stored: Place | None) -> Find
         f"{word} initialises adapters from the base's weights, which are {form}",
         (
             at.label("needs the weights before quantisation"),
-            *([stored.label("", primary=False)] if stored else []),
+            *also(stored),
         ),
         ("the adapters take a part of the weights, and the rest has to be quantised after it",),
         "initialise on the unquantised model, save the rest, and quantise that",

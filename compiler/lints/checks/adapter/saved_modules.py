@@ -11,9 +11,9 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.lora import ALL_LINEAR, Lora, adapters, is_plain, last, loras
 from tunec.compiler.lints.facts.lora_families import HEADS
 from tunec.compiler.lints.facts.module_tree import parts
-from tunec.compiler.lints.facts.zero import also, stage_of
+from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.fragments import is_fragment
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 if TYPE_CHECKING:

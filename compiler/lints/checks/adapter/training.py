@@ -10,7 +10,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.gathering import ungathered
 from tunec.compiler.lints.facts.lora import Lora, adapters, has_adapter, loras, number
 from tunec.compiler.lints.kinds import own_keys
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -198,7 +198,7 @@ def _of(document: Document, dialect: str) -> Iterator[Finding]:
         f"{quoted((each.path for each in found), 'and')} do nothing: no adapter is asked for",
         (
             *(each.label("ignored", primary=at == 0) for at, each in enumerate(found)),
-            *([said.label("", primary=False)] if said is not None else []),
+            *also(said),
         ),
         ("the whole model is trained: with Adam about 16 bytes for each parameter",),
         f"write {help_}, or remove them",

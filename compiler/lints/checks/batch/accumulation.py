@@ -8,7 +8,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import FILLS, Effective
 from tunec.compiler.lints.facts.counts import engine_of, is_whole
 from tunec.compiler.lints.facts.keys.known import is_whole as is_whole_file
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -232,7 +232,7 @@ def split_batches_overrides_batch(run: LintContext) -> Iterator[Finding]:
         f"per_device_train_batch_size {each} is shared by {count}, because split_batches is on",
         (
             split.label("splits each batch"),
-            *([batch.place.label("", primary=False)] if batch.place else []),
+            *also(batch.place),
         ),
         (
             f"the batch is no multiple of {world}, and refused"

@@ -8,7 +8,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.counts import is_number, is_whole, trainer_batch
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -326,7 +326,7 @@ def least_batch_of_zero_3(run: LintContext) -> Iterator[Finding]:
         f"one step takes {world} samples: 1 on each of {world} processes",
         (
             micro.place.label("on each process"),
-            *([stage.place.label("", primary=False)] if stage.place else []),
+            *also(stage.place),
         ),
         (
             (

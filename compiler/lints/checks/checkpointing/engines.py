@@ -13,7 +13,7 @@ from tunec.compiler.lints.facts.checkpointing import (
 )
 from tunec.compiler.lints.facts.counts import engine_of
 from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -87,7 +87,7 @@ def contiguous_without_partition(run: LintContext) -> Iterator[Finding]:
             f"contiguous_memory_optimization without {missing}",
             (
                 place.label(f"needs {missing}"),
-                *([other.label("", primary=False)] if other else []),
+                *also(other),
             ),
             ("deepspeed.checkpointing.configure asserts it",),
             f"set {missing}, or leave contiguous_memory_optimization out",
@@ -237,7 +237,7 @@ def non_reentrant_adapter_under_zero_3(run: LintContext) -> Iterator[Finding]:
         "non-reentrant checkpointing of a frozen base under ZeRO stage 3",
         (
             place.label("not reentrant"),
-            *([where.label("stage 3", primary=False)] if where else []),
+            *also(where, "stage 3"),
         ),
         (_WHY,),
         "set use_reentrant to true, use stage 2, or DeepSpeed 0.19.3",
@@ -297,7 +297,7 @@ def reentrant_over_frozen_base(run: LintContext) -> Iterator[Finding]:
         "reentrant checkpointing over a frozen base: no gradient reaches the adapters",
         (
             place.label("reentrant"),
-            *([adapter.label("the base is frozen", primary=False)] if adapter else []),
+            *also(adapter, "the base is frozen"),
         ),
         (
             (

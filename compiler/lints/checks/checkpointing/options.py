@@ -9,7 +9,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.checkpointing import checkpointing_place, recomputes
 from tunec.compiler.lints.facts.schedule import arguments_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _HOLDERS: Final = (
@@ -161,7 +161,7 @@ def _finding(place: Place, document: Document) -> Finding:
         f"{place.path} without {_SWITCH}: nothing is recomputed",
         (
             place.key_label("refused" if refused else "does nothing"),
-            *([switch.label("", primary=False)] if switch else []),
+            *also(switch),
         ),
         (),
         f"set {_SWITCH}: true, or remove it",

@@ -8,7 +8,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole, trainer_batch
 from tunec.compiler.lints.facts.launch.scripts import batch_of, count, launches, per_node
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -125,7 +125,7 @@ def _fewer_finding(
         f"at most {samples} samples, and one {'batch' if drop else 'step'} takes {product}",
         (
             place.label("at most"),
-            *([drop.label("drops the rest", primary=False)] if drop is not None else []),
+            *also(drop, "drops the rest"),
         ),
         (
             "the only batch is dropped, and no step is left"

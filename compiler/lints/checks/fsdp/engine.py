@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.fsdp import asked, is_false, is_true, offloaded
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 
@@ -238,7 +238,7 @@ def fsdp_loads_without_sync(run: LintContext) -> Iterator[Finding]:
             "cpu_ram_efficient_loading without sync_module_states: only rank 0 has weights",
             (
                 sync.label("the other ranks stay empty"),
-                *([load.label("", primary=False)] if load else []),
+                *also(load),
             ),
             () if load else ("accelerate launch loads on rank 0 only unless it is told not to",),
             "write sync_module_states: true",
@@ -288,7 +288,7 @@ def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
                 "fsdp with one process",
                 (
                     each.on.label("refused"),
-                    *([place.label("", primary=False)] if place is not None else []),
+                    *also(place),
                 ),
                 ("there is nobody to shard with",),
                 "start one process a device by torchrun or accelerate launch, or remove fsdp",
@@ -324,7 +324,7 @@ def fsdp_offload_of_sent_weights(run: LintContext) -> Iterator[Finding]:
                 "FSDP 2 offloads parameters that are loaded on rank 0 and sent to the others",
                 (
                     offload.label("wants them on the host"),
-                    *([load.label("leaves them on the devices", primary=False)] if load else []),
+                    *also(load, "leaves them on the devices"),
                 ),
                 (
                     "the first forward pass ends in: FSDP parameters should be materialized on CPU",

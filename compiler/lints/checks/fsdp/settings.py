@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.fsdp import TRUTHS, Asked, asked, is_true, words
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -41,7 +41,7 @@ def fsdp_config_without_fsdp(run: LintContext) -> Iterator[Finding]:
             "fsdp_config is not read: fsdp is not set",
             (
                 config.key_label("not read"),
-                *([off.label("", primary=False)] if off is not None else []),
+                *also(off),
             ),
             (),
             "write fsdp: full_shard auto_wrap",

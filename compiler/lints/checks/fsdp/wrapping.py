@@ -8,7 +8,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.fsdp import Asked, asked, is_true, words
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _KEYS: Final = (
@@ -157,7 +157,7 @@ def _size_alone(run: LintContext, each: Asked) -> Iterator[Finding]:
             "min_num_params is not read: units are wrapped by class",
             (
                 size.label("not read"),
-                *([policy.label("", primary=False)] if policy is not None else []),
+                *also(policy),
             ),
             ("auto_wrap_policy is TRANSFORMER_BASED_WRAP where it is left out",),
             "write auto_wrap_policy: SIZE_BASED_WRAP, or remove min_num_params",

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_positive
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -39,7 +39,7 @@ def adam_is_adamw(run: LintContext) -> Iterator[Finding]:
         f"{kind.value} with weight decay {decay.value} runs as AdamW",
         (
             kind.label("AdamW"),
-            *([decay.place.label("", primary=False)] if decay.place is not None else []),
+            *also(decay.place),
         ),
         (
             (
@@ -170,7 +170,7 @@ def _unread(place: Place, optim: Place | None) -> Finding:
         f"optim_args {place.value!r} does nothing: {name} takes none",
         (
             place.label("not looked at"),
-            *([optim.label("", primary=False)] if optim is not None else []),
+            *also(optim),
         ),
         ("betas, epsilon and weight decay have keys of their own: adam_beta1, adam_epsilon, ...",),
         "remove it",

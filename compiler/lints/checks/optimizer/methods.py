@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number, is_whole, number_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -57,7 +57,7 @@ def _badam(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"use_badam with {world} processes "
             + ("by ratio" if is_ratio else "without ZeRO stage 3"),
-            (at.label("refused"), *([beside.label("", primary=False)] if beside else [])),
+            (at.label("refused"), *also(beside)),
             ("BAdam by layer runs on one process or under ZeRO-3, by ratio on one process only",),
             "use ZeRO stage 3" if not is_ratio else "write badam_mode: layer, under ZeRO stage 3",
             consequence="parse",
@@ -138,7 +138,7 @@ def optimizer_targets_unread(run: LintContext) -> Iterator[Finding]:
                 f"{targets.path} does nothing: {word} works on all parameters alike",
                 (
                     targets.label("not read"),
-                    *([optim.label("", primary=False)] if optim is not None else []),
+                    *also(optim),
                 ),
                 ("GaLore and APOLLO alone are given modules",),
                 "write optim: galore_adamw, or remove it",
@@ -176,11 +176,7 @@ def projection_under_zero(run: LintContext) -> Iterator[Finding]:
         f"{optimizer.value} at ZeRO stage {stage.value} sees no matrices",
         (
             optimizer.label("projects matrices"),
-            *(
-                [stage.place.label("hands it one flat vector", primary=False)]
-                if stage.place
-                else []
-            ),
+            *also(stage.place, "hands it one flat vector"),
         ),
         (
             (
@@ -280,7 +276,7 @@ def schedule_of_a_schedule_free_optimizer(run: LintContext) -> Iterator[Finding]
         f"{optim.value} under a {kind.value} schedule",
         (
             optim.label("averages instead of decaying"),
-            *([kind.place.label("", primary=False)] if kind.place is not None else []),
+            *also(kind.place),
         ),
         (
             (

@@ -6,8 +6,8 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.facts.parallel import SECTION, shared_sequences
-from tunec.compiler.lints.facts.zero import also, stage_of
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -141,7 +141,7 @@ def tensor_parallel_beside_adapters(run: LintContext) -> Iterator[Finding]:
                 f"autotp_size {place.value} stops on a model with adapters",
                 (
                     place.label("refused, by a KeyError"),
-                    *([carried.label("", primary=False)] if carried is not None else []),
+                    *also(carried),
                 ),
                 ("AutoTP replaces the layers that hold the adapters, which ZeRO then cannot name",),
                 "train all weights, or leave out tensor_parallel",

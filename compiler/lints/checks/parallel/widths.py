@@ -9,8 +9,7 @@ from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.parallel import SECTION, shared_sequences
-from tunec.compiler.lints.facts.zero import also
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _EXPERT_BLOCK: Final = "expert_parallel"
@@ -117,7 +116,7 @@ def parallel_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
         f"{world.value} processes do not divide into groups of {product}",
         (
             *(place.label("", primary=place is places[0]) for place in places),
-            *([said.label("", primary=False)] if said is not None else []),
+            *also(said),
         ),
         ("each group of tensor x sequence parallel processes works on one sample",),
         f"start a multiple of {product} processes, or write a width that divides {world.value}",
@@ -175,7 +174,7 @@ def sequence_groups_uncounted(run: LintContext) -> Iterator[Finding]:
             f"parallel widths say {data}",
             (
                 place.label("ranks of one group"),
-                *([said.label("", primary=False)] if said is not None else []),
+                *also(said),
             ),
             ("accelerate counts the batch by these widths, and DeepSpeed by its groups",),
             f"write parallelism_config_dp_shard_size: {groups}",

@@ -8,7 +8,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.dtype_words import computes_in_half, loaded_in, on_deepspeed
 from tunec.compiler.lints.facts.launch.scripts import launches
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -199,7 +199,7 @@ def _at(run: LintContext, place: Place, stage: object, where: Place | None) -> I
     words = "stage 2" if old else "stages 1 to 3"
     yield Finding(
         f"{place.path.rpartition('.')[2]} at ZeRO stage {stage}",
-        (place.label("refused"), *([where.label("", primary=False)] if where else [])),
+        (place.label("refused"), *also(where)),
         (f"DeepSpeed supports it at {words}",),
         f"use {words.replace('stages', 'one of the stages')}, or remove it",
     )

@@ -17,7 +17,7 @@ from tunec.compiler.lints.facts.quantization import (
     stored_in_fp8,
 )
 from tunec.compiler.lints.facts.trl import is_started_by_trl
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _METHODS: Final = {
@@ -76,7 +76,7 @@ def full_fine_tune_of_quantised_base(run: LintContext) -> Iterator[Finding]:
         f"the base is quantised to {base.form}, and no adapter is trained on it",
         (
             base.place.label("these weights cannot be moved by an optimizer"),
-            *([method.label("trains the base itself", primary=False)] if method else []),
+            *also(method, "trains the base itself"),
         ),
         ("quantised weights are integers without gradients",),
         "train a LoRA adapter on it, or do not quantise it",
@@ -297,7 +297,7 @@ def _exllama(run: LintContext) -> Iterator[Finding]:
             "a GPTQ base is trained with ExLlama's kernel on",
             (
                 at.label("no gradient goes through it"),
-                *([off.label("", primary=False)] if off else []),
+                *also(off),
             ),
             ("the checkpoint's own configuration decides where nothing is said, and has it on",),
             "write gptq_disable_exllama: true",

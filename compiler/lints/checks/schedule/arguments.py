@@ -13,7 +13,7 @@ from tunec.compiler.lints.facts.schedule import (
     total_steps,
     warmup_steps,
 )
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _WITH_MIN: Final = ("cosine_with_min_lr", "cosine_warmup_with_min_lr")
@@ -146,7 +146,7 @@ def _unknown_finding(name: str, wrong: list[str], at: Place, kind: Place | None)
         f"the schedule {name} has no argument {quoted(wrong, 'and')}",
         (
             at.key_label("dropped" if ignored else "refused"),
-            *([kind.label("", primary=False)] if kind is not None else []),
+            *also(kind),
         ),
         (
             "arguments of this schedule are never passed on"

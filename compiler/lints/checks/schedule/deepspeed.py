@@ -10,7 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.schedule import total_steps, warmup_place, warmup_steps
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _LEAST: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
@@ -227,7 +227,7 @@ def _trainer_finding(ours: Place, key: str, value: int, theirs: Place | None) ->
         f"{name} is {ours.value}, and the trainer's {key} comes to {value}",
         (
             ours.label("by DeepSpeed's file"),
-            *([theirs.label("by the trainer", primary=False)] if theirs is not None else []),
+            *also(theirs, "by the trainer"),
         ),
         ("the trainer compares them when it knows all steps, and refuses to train",),
         f'write "{name}": "auto"',

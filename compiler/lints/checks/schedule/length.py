@@ -9,7 +9,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number, is_positive
 from tunec.compiler.lints.facts.schedule import arguments_of, is_overridden, total_steps
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -254,7 +254,7 @@ def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
                 f"{kind.value} without evaluation",
                 (
                     kind.label("needs a metric"),
-                    *([strategy.label("", primary=False)] if strategy is not None else []),
+                    *also(strategy),
                 ),
                 ("eval_strategy is no unless it is written",),
                 "write eval_strategy: epoch",
@@ -288,7 +288,7 @@ def restarts_of_one_cycle(run: LintContext) -> Iterator[Finding]:
                 "cosine_with_restarts with one cycle is a plain cosine",
                 (
                     kind.label("never restarts"),
-                    *([given.label("", primary=False)] if given is not None else []),
+                    *also(given),
                 ),
                 ("num_cycles is 1 unless lr_scheduler_kwargs says more",),
                 "write lr_scheduler_kwargs: {num_cycles: 3}, or lr_scheduler_type: cosine",

@@ -7,7 +7,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _KINDS: Final = ("model", *TRL)
@@ -159,7 +159,7 @@ def _of_axolotl(run: LintContext, document: Document) -> Iterator[Finding]:
         return
     yield Finding(
         "sample_packing without an attention that is named: samples may see each other",
-        (at.label("several samples in one"), *([eager.label("", primary=False)] if eager else [])),
+        (at.label("several samples in one"), *also(eager)),
         ("Axolotl warns: does not handle cross sample decontamination",),
         "write flash_attention: true, or attn_implementation: flash_attention_2 from 0.13 on",
         severity="warning",
@@ -277,7 +277,7 @@ def rope_scaling_without_need(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             f"rope_scaling {at.value} for {tokens} tokens of a model that takes {longest}",
-            (at.label("left out"), *([length.label("", primary=False)] if length else [])),
+            (at.label("left out"), *also(length)),
             ("a line of the log says so: Disabling rope scaling; the model trains as it is",),
             "remove rope_scaling, or raise cutoff_len beyond what the model takes",
             Fix((at.removed(),), "safe"),

@@ -11,7 +11,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.sequence import flag
 from tunec.compiler.lints.fragments import is_fragment
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 _UNMARKED: Final = re.compile(
@@ -155,7 +155,7 @@ def padding_free_not_cut(run: LintContext) -> Iterator[Finding]:
         said = f"{length.value}" if length is not None else "1024 where nobody says it"
         yield Finding(
             f"padding_free without packing does not enforce max_length, which is {said}",
-            (free.label("refused"), *([length.label("", primary=False)] if length else [])),
+            (free.label("refused"), *also(length)),
             (),
             "write packing: true, or max_length: null",
         )
@@ -189,7 +189,7 @@ def stream_without_steps(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             "dataset_streaming is refused without max_steps",
-            (at.label("of no known length"), *([steps.label("", primary=False)] if steps else [])),
+            (at.label("of no known length"), *also(steps)),
             ("The train_dataset does not implement __len__, max_steps has to be specified",),
             "write max_steps",
             severity="warning" if steps is None and is_fragment(document) else None,

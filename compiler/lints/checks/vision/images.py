@@ -10,7 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.lora import is_minicpm
 from tunec.compiler.lints.facts.vision import sees
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _of(run: LintContext, at: Place, images: "ImageTokens", length: int) -> Iter
         if tokens >= length:
             yield _too_long(at, None, tokens, (length, note), "warning")
         return
-    places = (at.label("cuts the sequence"), *([most.label("", primary=False)] if most else []))
+    places = (at.label("cuts the sequence"), *also(most))
     terms = (Term("one image", tokens, "tokens"), Term("the sequence", length, "tokens"))
     note = (
         f"{pixels} pixels / {(images.patch * images.merge) ** 2} a token = {tokens} tokens"
@@ -178,7 +178,7 @@ def _too_long(
     bound = most if isinstance(most, Place) else None
     return Finding(
         f"an image takes up to {tokens} tokens, and a sequence {length}",
-        (at.label("cuts the sequence"), *([bound.label("", primary=False)] if bound else [])),
+        (at.label("cuts the sequence"), *also(bound)),
         (note, _CUT),
         f"raise the length to {tokens + _TEXT} or more, or bound the image's pixels",
         sum=(Term("one image", tokens, "tokens"), Term("the sequence", length, "tokens")),

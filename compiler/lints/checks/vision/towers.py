@@ -9,7 +9,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.lora import Lora, is_minicpm, is_patched, is_true, loras
 from tunec.compiler.lints.facts.module_tree import NoRegex, adapted
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -131,7 +131,7 @@ def projector_not_adapted(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             f"{_SWITCH} is false, and LoRA leaves the projector as it is",
-            (at.label("not trained"), *([method.label("", primary=False)] if method else [])),
+            (at.label("not trained"), *also(method)),
             (
                 (
                     "the switch frees it for full and freeze tuning; LoRA's own list of linear "
