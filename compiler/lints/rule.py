@@ -43,6 +43,11 @@ ALWAYS: Final = ("*",)
 """What a rule reads that is asked of every run."""
 
 
+def keys(kinds: str, *names: str) -> tuple[str, ...]:
+    """What a rule reads that asks several kinds of document for keys: `keys("dpo|kto", "beta")`."""
+    return tuple(f"{kind}:{name}" for kind in kinds.split("|") for name in names)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One occurrence of what a rule speaks of; `LintContext` and `Place` help to build it."""
