@@ -3,7 +3,9 @@
 A condition is a key with a test of its value: `relora` (it is set to something), `rl=kto`,
 `stage=1|2` (one of several), `stage!=sft`, `base_model~mpt` (the value holds the text),
 `context_parallel_size>1`, `save_total_limit<=0`, `optimizer?` (it is written, whatever it says).
-`no max_steps` holds where the key is not written. `use_cpu|no_cuda=true` holds for either key.
+`no max_steps` holds where the key is not written, `no use_cpu=true` where it does not say that.
+`use_cpu|no_cuda=true` holds for either key.
+`optimizer.type~=lamb` is told in any case, and `(stage=3)`, in parentheses, gets no label.
 Several are joined by ` & `; the first is where to look. A kind of document stands before the key
 where it is not the document at hand: `deepspeed:zero_optimization.stage=3`.
 """
@@ -23,7 +25,7 @@ from tunec.compiler.lints.rule import Finding
 
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _ORDERS: Final[Mapping[str, Callable[[Any, float], bool]]] = {">": gt, "<": lt, ">=": ge, "<=": le}
-_SIGNS: Final = ("!=", ">=", "<=", "=", "~", ">", "<", "?")
+_SIGNS: Final = ("!=", ">=", "<=", "~=", "=", "~", ">", "<", "?")
 _ABSENT: Final = "no "
 
 
@@ -35,8 +37,12 @@ class Condition:
     """The kinds of document that hold it; empty for the document at hand."""
     keys: tuple[str, ...]
     sign: str
-    """One of `_SIGNS`, `no ` for a key that is not written, or empty: set to something."""
+    """One of `_SIGNS`, or empty: set to something."""
     wanted: tuple[str, ...] = ()
+    is_negated: bool = False
+    """Whether it holds where none of the keys passes the test."""
+    is_shown: bool = True
+    """Whether the place where it holds gets a label."""
 
     def holds(self, value: Any) -> bool:
         """Whether a written value passes the test."""
@@ -47,12 +53,12 @@ class Condition:
                 return any(_equals(value, each) for each in self.wanted)
             case "!=":
                 return value is not None and not any(_equals(value, each) for each in self.wanted)
+            case "~=":
+                return str(value).lower() in self.wanted
             case "~":
                 return any(each in str(value or "").lower() for each in self.wanted)
             case "":
                 return bool(value)
-            case "no ":
-                return False
             case order:
                 return is_number(value) and _ORDERS[order](value, float(self.wanted[0]))
 
@@ -62,14 +68,18 @@ class Condition:
 
     def places(self, document: Document) -> Iterator[Place]:
         """The places in a document where it holds."""
-        for key in self.keys:
+        for key in () if self.is_negated else self.keys:
             at = document.get(key)
             if at is not None and self.holds(at.value):
                 yield at
 
     def is_absent(self, document: Document) -> bool:
-        """Whether none of its keys is written, as far as can be seen without running the file."""
-        return not any(document.get(key) or key in document.unknown for key in self.keys)
+        """Whether none of its keys passes the test, as far as is seen without running the file."""
+        return not any(self._may_hold(document, key) for key in self.keys)
+
+    def _may_hold(self, document: Document, key: str) -> bool:
+        at = document.get(key)
+        return key in document.unknown or (at is not None and self.holds(at.value))
 
 
 @cache
@@ -79,17 +89,16 @@ def parse(condition: str) -> tuple[Condition, ...]:
 
 
 def _parsed(part: str) -> Condition:
-    sign = _ABSENT if part.startswith(_ABSENT) else ""
-    rest = part.removeprefix(_ABSENT)
-    if not sign:
-        at = min((i for i, letter in enumerate(rest) if letter in "!=<>~?"), default=len(rest))
-        sign = next((each for each in _SIGNS if rest.startswith(each, at)), "")
-        rest, wanted = rest[:at], tuple(rest[at + len(sign) :].strip().split("|"))
-    else:
-        wanted = ()
-    kinds, _, keys = rest.strip().rpartition(":")
+    is_shown, part = not part.startswith("("), part.strip("()")
+    is_negated, rest = part.startswith(_ABSENT), part.removeprefix(_ABSENT)
+    at = min((i for i, letter in enumerate(rest) if letter in "!=<>~?"), default=len(rest))
+    sign = next((each for each in _SIGNS if rest.startswith(each, at)), "")
+    wanted = tuple(rest[at + len(sign) :].strip().split("|")) if sign else ()
+    kinds, _, keys = rest[:at].strip().rpartition(":")
     named = tuple(kinds.split("|")) if kinds else ()
-    return Condition(named, tuple(keys.strip().split("|")), sign, wanted if sign else ())
+    if is_negated and not sign:
+        sign = "?"
+    return Condition(named, tuple(keys.strip().split("|")), sign, wanted, is_negated, is_shown)
 
 
 def _equals(value: Any, wanted: str) -> bool:
@@ -122,7 +131,7 @@ def where(document: Document, condition: str) -> Place | None:
     found = None
     for part in parse(condition):
         at = part.place(document)
-        if at is None and not (part.sign == _ABSENT and part.is_absent(document)):
+        if at is None and not (part.is_negated and part.is_absent(document)):
             return None
         found = found or at
     return found

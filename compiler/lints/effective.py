@@ -123,10 +123,20 @@ def _overlap(run: "LintContext") -> Effective:
     return Effective(stage.value == 3, "default", f"the default of {release} by the stage")
 
 
+OLDER_NAMES: Final[Mapping[str, str]] = {
+    "zero_optimization.offload_optimizer.device": "zero_optimization.cpu_offload",
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": (
+        "zero_optimization.stage3_gather_fp16_weights_on_model_save"
+    ),
+}
+"""Keys of ds_config.json with the older ones that say the same: deepspeed 0.14.5 to 0.19.8
+runtime/zero/config.py."""
+
+
 def _older_device(run: "LintContext") -> Effective:
     """`cpu_offload: true` is the older name of an offload to the CPU."""
     key = "zero_optimization.offload_optimizer.device"
-    old = run.said("deepspeed", "zero_optimization.cpu_offload")
+    old = run.said("deepspeed", OLDER_NAMES[key])
     if old is None or old.value is not True:
         return default_of(run, "deepspeed", key)
     return Effective("cpu", "document", old.document.name, old)
@@ -134,7 +144,7 @@ def _older_device(run: "LintContext") -> Effective:
 
 def _older_gathering(run: "LintContext") -> Effective:
     key = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
-    old = run.said("deepspeed", "zero_optimization.stage3_gather_fp16_weights_on_model_save")
+    old = run.said("deepspeed", OLDER_NAMES[key])
     if old is None or not isinstance(old.value, bool):
         return default_of(run, "deepspeed", key)
     return Effective(old.value, "document", old.document.name, old)

@@ -7,15 +7,17 @@ that the row is about, `{0.path}` the whole and `{0.value}` its value; 1 and up 
 beside it, in the order of the row.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Applicability, Fix, Severity
 from tunec.compiler.lints.conditions import Condition, is_checked, notes, parse, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.effective import OLDER_NAMES
+from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, Rule
 from tunec.schemas.frozen import dataclass
 
@@ -70,6 +72,9 @@ class Row:
     since: str = ""
     """The releases that do so (`axolotl>=0.19`); empty where every one does. Where nobody names
     the release, the finding is a warning that says since when."""
+    by_effective: bool = False
+    """Whether `when` is asked of what its key comes to, where a document says it: `auto` is filled
+    in then, and an older name of the key counts."""
     at_key: bool = False
     """Whether the label stands at the key, and not at its value."""
     files_only: bool = False
@@ -86,6 +91,7 @@ class _Met:
     path: str
     raw: Any
     place: Place | None
+    is_shown: bool = True
 
     @property
     def key(self) -> str:
@@ -115,7 +121,9 @@ def rows(
 
 def _reads(row: Row) -> Iterator[str]:
     first = parse(row.when)[0]
-    return (f"{kind}:{key}" for kind in first.kinds for key in first.keys)
+    older = [OLDER_NAMES[key] for key in first.keys if key in OLDER_NAMES]
+    keys = (*first.keys, *older) if row.by_effective else first.keys
+    return (f"{kind}:{key}" for kind in first.kinds for key in keys)
 
 
 def found(rows: Sequence[Row], run: LintContext) -> Iterator[Finding]:
@@ -126,31 +134,44 @@ def found(rows: Sequence[Row], run: LintContext) -> Iterator[Finding]:
 def _found(row: Row, run: LintContext) -> Iterator[Finding]:
     first, *rest = parse(row.when)
     every = [*rest, *(part for each in row.beside for part in parse(each))]
-    for document in run.of(*first.kinds):
-        if row.files_only and document.is_view:
+    for met, place in _effective_places(first, run) if row.by_effective else _places(first, run):
+        if row.files_only and place.document.is_view:
             continue
-        for place in first.places(document):
-            others = _all([_beside(each, document, run) for each in every])
-            settled = _all(
-                [_effective(part, run) for each in row.effective for part in parse(each)]
-            )
-            if others is not None and settled is not None:
-                yield _finding(row, run, place, [*others, *settled])
+        written = (_beside(each, place.document, run) for each in every)
+        settled = (_effective(part, run) for each in row.effective for part in parse(each))
+        others = _all(chain(written, settled))
+        if others is not None:
+            yield _finding(row, run, place, [met, *others])
 
 
-def _all(met: Sequence[_Met | None]) -> list[_Met] | None:
-    """Those that hold, or None where one does not; `no key` holds without a place."""
-    there = [each for each in met if each is not None]
-    return there if len(there) == len(met) else None
+def _places(part: Condition, run: LintContext) -> Iterator[tuple[_Met, Place]]:
+    for document in run.of(*part.kinds):
+        yield from ((_Met(at.path, at.value, at), at) for at in part.places(document))
+
+
+def _effective_places(part: Condition, run: LintContext) -> Iterator[tuple[_Met, Place]]:
+    met = _effective(part, run)
+    if met is not None and met.place is not None:
+        yield met, met.place
+
+
+def _all(met: Iterable[_Met | None]) -> list[_Met] | None:
+    """Those that hold, or None from the first on that does not; `no key` holds without a place."""
+    found = list[_Met]()
+    for each in met:
+        if each is None:
+            return None
+        found.append(each)
+    return found
 
 
 def _beside(part: Condition, document: Document, run: LintContext) -> _Met | None:
     documents = run.of(*part.kinds) if part.kinds else (document,)
-    if part.sign == "no ":
+    if part.is_negated:
         is_absent = all(map(part.is_absent, documents))
         return _Met(part.keys[0], None, None) if is_absent else None
     found = next((at for each in documents if (at := part.place(each)) is not None), None)
-    return None if found is None else _Met(found.path, found.value, found)
+    return None if found is None else _Met(found.path, found.value, found, part.is_shown)
 
 
 def _effective(part: Condition, run: LintContext) -> _Met | None:
@@ -163,14 +184,13 @@ def _effective(part: Condition, run: LintContext) -> _Met | None:
             settled = run.effective(kind, key)
             value, place = settled.value, settled.place
         if value is not None and part.holds(value):
-            return _Met(key, value, place)
+            return _Met(key, value, place, part.is_shown)
     return None
 
 
-def _finding(row: Row, run: LintContext, place: Place, others: Sequence[_Met]) -> Finding:
-    met = (_Met(place.path, place.value, place), *others)
-    beside = [each.place for each in others if each.place is not None and each.place != place]
-    labels = [each.label(row.beside_label, primary=False) for each in beside]
+def _finding(row: Row, run: LintContext, place: Place, met: Sequence[_Met]) -> Finding:
+    shown = [each.place for each in met if each.is_shown and each.place != place]
+    labels = (label for each in shown for label in also(each, row.beside_label))
     why = (row.why,) if isinstance(row.why, str) else row.why
     late = notes(run, "", row.since)
     return Finding(
