@@ -6,18 +6,18 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
 
-_NAMES: Final = ("eval_strategy", "evaluation_strategy")
+STRATEGIES: Final = ("eval_strategy", "evaluation_strategy")
 GIB: Final = 1 << 30
 
 
 def strategy_of(document: Document) -> Place | None:
     """Where a document says when it evaluates."""
-    return next((each for name in _NAMES if (each := document.get(name))), None)
+    return next((each for name in STRATEGIES if (each := document.get(name))), None)
 
 
 def never_evaluates(document: Document) -> bool:
     """Whether the trainer does not evaluate: it says so, or says nothing (the default is no)."""
-    if document.unknown & set(_NAMES):
+    if document.unknown & set(STRATEGIES):
         return False
     said = strategy_of(document)
     return said is None or said.value in ("no", False)

@@ -255,7 +255,10 @@ def is_patched(run: LintContext, lora: Lora) -> bool:
     return lora.document.kind == "llamafactory" and sees
 
 
+MINICPM_FLAGS: Final = ("tune_vision", "tune_llm")
+"""Flags that tell MiniCPM-V's script."""
+
+
 def is_minicpm(document: Document) -> bool:
     """Whether a document holds the flags of MiniCPM-V's finetune.py, whoever it was taken for."""
-    named = (document.get("tune_vision"), document.get("tune_llm"))
-    return document.kind == "minicpm-v" or any(each is not None for each in named)
+    return document.kind == "minicpm-v" or any(map(document.get, MINICPM_FLAGS))

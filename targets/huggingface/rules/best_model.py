@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tunec.compiler.diagnostics.diagnostic import Fix
+from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
@@ -13,7 +13,7 @@ from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.evaluation import is_loss, never_evaluates, strategy_of
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|frequency|every)\b")
 
@@ -30,9 +30,10 @@ _OFTEN: Final = re.compile(r"(?:eval|save)\w*_(?:ratio|per_epoch|interval|freq|f
             "multiple"
         ),
     ),
+    reads=("trainer:load_best_model_at_end",),
 )
 def best_model_cadence(run: LintContext) -> Iterator[Finding]:
-    """The best model is to be loaded, and saving does not keep step with evaluation."""
+    """The best model is to be loaded, and saving is not in step with evaluation."""
     for best in run.each("trainer", "load_best_model_at_end"):
         if best.value is True and not _is_set_by_script(best.document):
             yield from _cadence(run, best)
@@ -70,55 +71,37 @@ def _steps(run: LintContext, best: Place) -> Iterator[Finding]:
     if every.value is None:
         every = run.effective("trainer", "logging_steps")
     if _is_share(save.value) != _is_share(every.value) and _is_known(save, every):
-        yield _mixed(best, save, every)
+        yield Finding(
+            f"save_steps {save.value} with eval_steps {every.value}: one is a share of all steps",
+            _interval_labels(best, save, every),
+            ("a number below 1 is a share, which cannot be compared with a number of steps",),
+            "write both as numbers of steps, or both as shares",
+        )
     if _is_share(save.value) and _is_share(every.value):
-        yield from _shares(best, save, every)
-    if not (_whole(save.value) and _whole(every.value)) or save.value % every.value == 0:
-        return
-    places = [each.place for each in (save, every) if each.place is not None]
-    down = save.value - save.value % every.value or every.value
-    yield Finding(
-        f"save_steps {save.value} is no multiple of eval_steps {every.value}",
-        (
-            *(each.label("", primary=at == 0) for at, each in enumerate(places)),
-            best.label("", primary=not places),
-        ),
-        ("the best model can only be loaded if every save follows an evaluation",),
-        f"write save_steps: {down}",
-    )
+        if (save.value * _FINE) % (every.value * _FINE):
+            down = every.value * max(1, round(save.value / every.value))
+            yield _no_multiple(best, save, every, f"{down:g}")
+    elif _whole(save.value) and _whole(every.value) and save.value % every.value:
+        down = save.value - save.value % every.value or every.value
+        yield _no_multiple(best, save, every, str(down))
 
 
 _FINE: Final = 1_000_000
 """transformers 4.40.2 to 5.23.0 `__post_init__`, LARGE_MULTIPLIER: shares become whole numbers."""
 
 
-def _shares(best: Place, save: Effective, every: Effective) -> Iterator[Finding]:
-    step = every.value * _FINE
-    if not step or (save.value * _FINE) % step == 0:
-        return
-    places = [each.place for each in (save, every) if each.place is not None]
-    yield Finding(
-        f"save_steps {save.value} is no multiple of eval_steps {every.value}",
-        (
-            *(each.label("", primary=at == 0) for at, each in enumerate(places)),
-            best.label("", primary=not places),
-        ),
-        ("the best model can only be loaded if every save follows an evaluation",),
-        f"write save_steps: {every.value * max(1, round(save.value / every.value)):g}",
-    )
-
-
-def _mixed(best: Place, save: Effective, every: Effective) -> Finding:
-    places = [each.place for each in (save, every) if each.place is not None]
+def _no_multiple(best: Place, save: Effective, every: Effective, mended: str) -> Finding:
     return Finding(
-        f"save_steps {save.value} beside eval_steps {every.value}: one is a share of all steps",
-        (
-            *(each.label("", primary=at == 0) for at, each in enumerate(places)),
-            best.label("", primary=not places),
-        ),
-        ("a number below 1 is a share, and a multiple of the other cannot be told",),
-        "write both as numbers of steps, or both as shares",
+        f"save_steps {save.value} is no multiple of eval_steps {every.value}",
+        _interval_labels(best, save, every),
+        ("the best model can only be loaded if every save follows an evaluation",),
+        f"write save_steps: {mended}",
     )
+
+
+def _interval_labels(best: Place, save: Effective, every: Effective) -> tuple[Label, ...]:
+    places = [each.place for each in (save, every) if each.place is not None]
+    return tuple(at.label("", primary=not n) for n, at in enumerate((*places, best)))
 
 
 def _is_known(*numbers: Effective) -> bool:
@@ -149,6 +132,7 @@ def _word(value: Any) -> str:
         ),
         "huggingface/transformers#27751, #28866",
     ),
+    reads=("trainer:save_only_model",),
 )
 def best_model_of_weights_only(run: LintContext) -> Iterator[Finding]:
     """The best model is to be loaded from checkpoints that a sharded engine cannot load."""
@@ -162,13 +146,9 @@ def best_model_of_weights_only(run: LintContext) -> Iterator[Finding]:
         name = "DeepSpeed" if engine or not fsdp else "FSDP"
         yield Finding(
             f"save_only_model and load_best_model_at_end under {name}",
-            (
-                only.label(""),
-                best.label("", primary=False),
-                *also(sharded),
-            ),
+            (only.label(""), best.label("", primary=False), *also(sharded)),
             (f"{name} loads a checkpoint with its states, and these hold none",),
-            "drop one of the two",
+            "remove one of the two",
         )
 
 
@@ -200,9 +180,10 @@ _HIGH: Final = re.compile(
         ),
         "transformers 5.23.0 trainer.py `_determine_best_metric`: np.greater or np.less",
     ),
+    reads=("trainer:metric_for_best_model",),
 )
 def best_model_upside_down(run: LintContext) -> Iterator[Finding]:
-    """The best model is sought at the wrong end of its metric."""
+    """The best model is chosen from the wrong end of its metric."""
     for document in run.of("trainer"):
         metric = document.get("metric_for_best_model")
         if metric is None or not isinstance(metric.value, str) or not _is_used(document):
@@ -213,7 +194,7 @@ def best_model_upside_down(run: LintContext) -> Iterator[Finding]:
         greater = _greater(run, metric.value) if said is None else said.value
         wanted = _wanted(metric.value)
         if isinstance(greater, bool) and wanted is not None and greater is not wanted:
-            yield _finding(metric, said, greater)
+            yield _upside_down(metric, said, greater)
 
 
 def _is_used(document: Document) -> bool:
@@ -235,7 +216,7 @@ def _greater(run: LintContext, metric: str) -> Any:
     return not metric.endswith("loss")
 
 
-def _finding(metric: Place, said: Place | None, greater: bool) -> Finding:
+def _upside_down(metric: Place, said: Place | None, greater: bool) -> Finding:
     end = "highest" if greater else "lowest"
     fix = Fix((said.replaced(not greater),), "safe") if said is not None else None
     added = None if said is not None else metric.document.added("greater_is_better", not greater)
@@ -265,9 +246,10 @@ def _finding(metric: Place, said: Place | None, greater: bool) -> Finding:
         ),
         "transformers 5.23.0 run on CPU without evaluation: 12 steps and no checkpoint",
     ),
+    reads=("trainer:save_strategy",),
 )
 def best_save_unguided(run: LintContext) -> Iterator[Finding]:
-    """Only the best model is to be saved, and nothing says which that is."""
+    """Only the best model is saved, and nothing says which one that is."""
     for document in run.of("trainer"):
         save = document.get("save_strategy")
         if save is None or save.value != "best" or document.is_view:
@@ -278,17 +260,14 @@ def best_save_unguided(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 "save_strategy best without metric_for_best_model",
                 (save.label("best by what"),),
-                ("the trainer refuses to start; only load_best_model_at_end has a default",),
+                ("the trainer refuses to start; only load_best_model_at_end implies a metric",),
                 "write metric_for_best_model: loss",
             )
         elif never_evaluates(document):
             yield Finding(
                 "save_strategy best without evaluation saves nothing",
-                (
-                    save.label("never"),
-                    *also(said),
-                ),
-                ("a model is the best by an evaluation, and there is none",),
+                (save.label("never"), *also(said)),
+                ("evaluation decides which model is best, and there is none",),
                 "write eval_strategy: epoch",
                 consequence="silent",
             )
@@ -332,6 +311,7 @@ _CHOOSING: Final = ("load_best_model_at_end", "save_strategy=best")
         ),
         "huggingface/trl#5800, #5811, #3384; huggingface/sentence-transformers#2749",
     ),
+    reads=(*keys("trainer", "metric_for_best_model"), "llamafactory:eval_on_each_dataset"),
 )
 def metric_not_returned(run: LintContext) -> Iterator[Finding]:
     """The best model is chosen by a metric that evaluation does not return."""
@@ -350,7 +330,7 @@ def _of_trl(run: LintContext, document: Document, metric: Place, name: str) -> I
     names, releases = _OF_TRL[document.kind]
     if not re.fullmatch(names, name) or not any(run.runs(each) for each in releases):
         return
-    why = f"{run.release('trl')} adds it to the log, and not to what evaluation returns"
+    why = f"{run.release('trl')} adds it to the log, but not to what evaluation returns"
     yield _missing(metric, why, "write metric_for_best_model: eval_loss, or use trl 1.5")
 
 
@@ -381,10 +361,7 @@ def _missing(at: Place, why: str, what: str, beside: Place | None = None) -> Fin
     named = at.value if isinstance(at.value, str) and at.path.startswith("metric") else "eval_loss"
     return Finding(
         f"the best model is chosen by {named}, which evaluation does not return",
-        (
-            at.label("KeyError at the first evaluation"),
-            *also(beside),
-        ),
+        (at.label("KeyError at the first evaluation"), *also(beside)),
         (why,),
         what,
     )

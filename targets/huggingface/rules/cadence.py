@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import TRL, Document
+from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import engine_of, is_number, is_positive, is_whole
 from tunec.compiler.lints.facts.evaluation import never_evaluates, strategy_of
 from tunec.compiler.lints.facts.schedule import Asked, total_steps
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Row, rows
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -26,6 +26,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "strategy"
         ),
     ),
+    reads=keys("trainer", "eval_steps", "eval_delay"),
 )
 def evaluation_after_the_end(run: LintContext) -> Iterator[Finding]:
     """The first evaluation would come after the last step."""
@@ -44,7 +45,7 @@ def evaluation_after_the_end(run: LintContext) -> Iterator[Finding]:
             (
                 "from 5.6 on there is one evaluation, at the end"
                 if late
-                else "there is no evaluation before 5.6, and one at the end from there on",
+                else "there is no evaluation before 5.6, and one at the end since",
             ),
             f"write eval_steps: {max(total.value // 10, 1)}",
             sum=(Term("interval", every.value, "steps"), Term("training", total.value, "steps")),
@@ -68,7 +69,7 @@ def _delayed(document: Document, total: Asked | None) -> Iterator[Finding]:
         yield Finding(
             f"eval_delay {delay.value} of {last} {unit} in all",
             (delay.label("after the end"), place.label("", primary=False)),
-            ("no evaluation comes before the delay is over",),
+            ("there is no evaluation before the delay is over",),
             "write a smaller eval_delay",
         )
 
@@ -88,6 +89,7 @@ def _delayed(document: Document, total: Asked | None) -> Iterator[Finding]:
             "using `logging_steps` to initialize `eval_steps`"
         ),
     ),
+    reads=keys("trainer", "save_steps", "eval_steps"),
 )
 def interval_of_zero(run: LintContext) -> Iterator[Finding]:
     """An interval of 0: nothing is saved on the way, and evaluation comes when logs do."""
@@ -108,7 +110,7 @@ def _unsaved(document: Document) -> Iterator[Finding]:
     yield Finding(
         f"save_steps {every.value}: no checkpoint is written before the end",
         (every.label("never"), *also(how)),
-        ("a run that is stopped has to begin anew",),
+        ("a run that is stopped has to start from scratch",),
         "write an interval, or save_strategy: no",
     )
 
@@ -121,8 +123,8 @@ def _evaluated_with_logs(run: LintContext, document: Document) -> Iterator[Findi
     if how is None or how.value != "steps" or not logged:
         return
     yield Finding(
-        f"eval_steps 0 is taken for logging_steps: {logged}",
-        (every.label("as if it were left out"), how.label("", primary=False)),
+        f"eval_steps 0 means logging_steps: {logged}",
+        (every.label("treated as if it were left out"), how.label("", primary=False)),
         help="write an interval, or eval_strategy: no",
     )
 
@@ -141,6 +143,7 @@ _OTHERS: Final = (("save_steps", "save_strategy"), ("logging_steps", "logging_st
             "each interval is looked at only with strategy steps; eval_strategy is no by default"
         ),
     ),
+    reads=keys("trainer", "eval_steps", "eval_delay", "save_steps", "logging_steps"),
 )
 def interval_without_strategy(run: LintContext) -> Iterator[Finding]:
     """An interval whose strategy does not go by steps."""
@@ -154,7 +157,7 @@ def interval_without_strategy(run: LintContext) -> Iterator[Finding]:
             if place is None or said is None or not is_positive(place.value):
                 continue
             if said.value in ("epoch", "no", "best", False):
-                yield _finding(place, said, f"{strategy} {_word(said)}")
+                yield _unused_interval(place, said, f"{strategy} {_word(said)}")
 
 
 def _evaluation(document: Document) -> Iterator[Finding]:
@@ -163,14 +166,14 @@ def _evaluation(document: Document) -> Iterator[Finding]:
         return
     if never_evaluates(document) or (said is not None and said.value == "epoch"):
         what = f"{said.path} {_word(said)}" if said else "no eval_strategy"
-        yield _finding(place, said, what)
+        yield _unused_interval(place, said, what)
 
 
 def _delay(document: Document) -> Iterator[Finding]:
     delay, said = document.get("eval_delay"), strategy_of(document)
     if delay is not None and is_positive(delay.value) and never_evaluates(document):
         yield Finding(
-            f"eval_delay {delay.value} does nothing: there is no evaluation to wait with",
+            f"eval_delay {delay.value} does nothing: there is no evaluation to delay",
             (delay.label("not used"), *also(said)),
             ("eval_strategy is no by default",),
             "write eval_strategy: steps, or remove it",
@@ -181,17 +184,14 @@ def _word(said: Place) -> str:
     return "no" if said.value is False else str(said.value)
 
 
-def _finding(place: Place, said: Place | None, what: str) -> Finding:
+def _unused_interval(place: Place, said: Place | None, what: str) -> Finding:
     name = place.path.removesuffix("_steps")
     never = said is None or said.value in ("no", False)
     act = {"eval": "evaluation", "save": "checkpoint"}.get(name, "log line")
     fix = Fix((said.replaced("steps"),), "unsafe") if said is not None else None
     return Finding(
         f"{place.path} {place.value} does nothing with {what}",
-        (
-            place.label("not used"),
-            *also(said, "decides"),
-        ),
+        (place.label("not used"), *also(said, "decides")),
         (f"there is no {act} at all" if never else f"one {act} comes after each epoch",),
         f"write {name}_strategy: steps",
         fix,
@@ -237,14 +237,14 @@ _WORDS: Final = ("true", "false", "none", "null", "auto", "last", "latest", "yes
             "checkpoint at"
         ),
     ),
+    reads=("trainer:resume_from_checkpoint",),
 )
 def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
-    """A truth value is given where a checkpoint's folder is asked for."""
-    for document in run.of("hf", *TRL, "llamafactory"):
-        place = document.get("resume_from_checkpoint")
-        if place is None or document.is_view:
+    """A truth value is given where the folder of a checkpoint is expected."""
+    for place in run.each("trainer", "resume_from_checkpoint"):
+        if place.document.is_view:
             continue
-        is_flag = document.format == "shell"
+        is_flag = place.document.format == "shell"
         text = str(place.value) if isinstance(place.value, bool) and is_flag else place.word
         if text is None or text.lower() not in _WORDS:
             continue
@@ -253,8 +253,8 @@ def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
             f"resume_from_checkpoint {text} is taken as the folder `{text}`",
             (place.label("no such folder"),),
             (
-                "the field is text: trainer.train is handed it, and looks for such a folder",
-                "a script may read the word itself, which is not seen here",
+                "the field is text: trainer.train gets it, and looks for such a folder",
+                "a script may handle the word itself, which is not visible here",
             ),
             "leave it out" if is_off else "write the folder of the checkpoint",
             Fix((place.removed(),), "unsafe") if is_off else None,
@@ -273,18 +273,19 @@ def resume_from_a_word(run: LintContext) -> Iterator[Finding]:
             "`deepspeed_load_checkpoint`: ValueError, can't find a valid checkpoint"
         ),
     ),
+    reads=keys("trainer|axolotl", "save_only_model"),
 )
 def resume_of_weights_only(run: LintContext) -> Iterator[Finding]:
     """Training is to go on from checkpoints that hold weights only."""
     for kind in ("trainer", "axolotl"):
-        yield from _of(run, kind)
+        yield from _resumed_without_states(run, kind)
 
 
 _LAST: Final = "auto_resume_from_checkpoints"
 """Axolotl's switch: on from the last checkpoint in the folder of this run."""
 
 
-def _of(run: LintContext, kind: str) -> Iterator[Finding]:
+def _resumed_without_states(run: LintContext, kind: str) -> Iterator[Finding]:
     only = run.said(kind, "save_only_model")
     resume = run.said(kind, "resume_from_checkpoint") or run.said(kind, _LAST)
     if only is None or resume is None or only.value is not True:
@@ -297,9 +298,9 @@ def _of(run: LintContext, kind: str) -> Iterator[Finding]:
         f"{resume.path} from checkpoints of save_only_model",
         (resume.label("looks for states"), only.label("saves none", primary=False)),
         (
-            f"{engine} finds no checkpoint of its own there, and stops"
+            f"{engine} finds no checkpoint of its own there, and stops with an error"
             if engine
-            else "the weights are loaded; optimizer, scheduler and random state begin anew, and "
+            else "the weights are loaded; optimizer, scheduler and random state start afresh, and "
             "only a line of the log says so",
         ),
         "remove save_only_model",

@@ -9,10 +9,17 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.counts import is_whole
-from tunec.compiler.lints.facts.evaluation import GIB, evaluates, is_loss, never_evaluates
+from tunec.compiler.lints.facts.evaluation import (
+    GIB,
+    STRATEGIES,
+    evaluates,
+    is_loss,
+    never_evaluates,
+)
 from tunec.compiler.lints.facts.sequence import longest
-from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rows import Row, rows
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _FAR = 4
 """From this many times the micro batch on."""
@@ -31,6 +38,7 @@ _FLOAT32 = 4
         ),
         "zai-org/GLM-4#281: per_device_eval_batch_size 4 beside a training batch of 1",
     ),
+    reads=keys("trainer", *STRATEGIES),
     hardware=True,
 )
 def evaluation_batch_above_training(run: LintContext) -> Iterator[Finding]:
@@ -90,7 +98,7 @@ def _evaluation_finding(train: Effective, test: Effective, terms: tuple[Term, ..
     )
 
 
-@rule(
+generation_beside_loss_only = rows(
     "generation-beside-loss-only",
     "warning",
     "silent",
@@ -102,19 +110,17 @@ def _evaluation_finding(train: Effective, test: Effective, terms: tuple[Term, ..
             "`evaluation_loop`: metrics only where there are predictions"
         ),
     ),
+    rows=(
+        Row(
+            "trainer:predict_with_generate=true & prediction_loss_only=true",
+            "predict_with_generate together with prediction_loss_only",
+            label="asks for answers",
+            beside_label="the loss alone",
+            why="evaluation then generates nothing, and compute_metrics is never called",
+            help="leave prediction_loss_only out",
+        ),
+    ),
 )
-def generation_beside_loss_only(run: LintContext) -> Iterator[Finding]:
-    """Evaluation is to generate, and to return nothing but the loss."""
-    for document in run.of("trainer"):
-        asks, alone = document.get("predict_with_generate"), document.get("prediction_loss_only")
-        if asks is None or alone is None or asks.value is not True or alone.value is not True:
-            continue
-        yield Finding(
-            "predict_with_generate beside prediction_loss_only",
-            (asks.label("asks for answers"), alone.label("the loss alone", primary=False)),
-            ("evaluation then generates nothing, and compute_metrics is never called",),
-            "leave prediction_loss_only out",
-        )
 
 
 _KEYS: Final = ("generation_max_length", "generation_num_beams")
@@ -133,9 +139,10 @@ _ASKS: Final = "predict_with_generate"
             "step without it"
         ),
     ),
+    reads=keys("hf", *_KEYS),
 )
 def generation_keys_unread(run: LintContext) -> Iterator[Finding]:
-    """Evaluation is told how to generate, and does not."""
+    """Evaluation is told how to generate, but does not generate."""
     for document in run.of("hf"):
         if document.is_view or _ASKS in document.unknown or document.value(_ASKS) is True:
             continue
@@ -143,10 +150,9 @@ def generation_keys_unread(run: LintContext) -> Iterator[Finding]:
         if not said:
             continue
         off = document.get(_ASKS)
-        others = () if off is None else (off.label("off", primary=False),)
         yield Finding(
             f"{said[0].path} without predict_with_generate",
-            (said[0].label("how to generate"), *others),
+            (said[0].label("how to generate"), *also(off, "off")),
             ("evaluation and prediction compute a loss and logits, and generate nothing",),
             f"write predict_with_generate: true, or leave {said[0].path} out",
         )
@@ -168,13 +174,14 @@ it for the length of what is generated."""
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 trainer_seq2seq.py `evaluate`: max_length only where "
-            "generation_max_length is given; 5.23.0 generation/configuration_utils.py: "
-            "max_length 20"
+            "generation_max_length is given; 5.23.0 generation/configuration_utils.py: max_length "
+            "20"
         ),
     ),
+    reads=("hf:predict_with_generate",),
 )
 def generation_length_missing(run: LintContext) -> Iterator[Finding]:
-    """Evaluation generates text, and nobody says how long."""
+    """Evaluation generates text, and nothing says how long."""
     if run.effective("deepspeed", "zero_optimization.stage").value == 3:
         return  # generation under ZeRO-3 is a fault of its own
     for document in run.of("hf"):
@@ -210,6 +217,7 @@ _FREES = ("eval_accumulation_steps", "batch_eval_metrics", "predict_with_generat
             "to_cpu_and_numpy only every eval_accumulation_steps"
         ),
     ),
+    reads=("hf:metric_for_best_model",),
 )
 def logits_kept_on_device(run: LintContext) -> Iterator[Finding]:
     """Logits of all evaluation batches are kept on the device."""
@@ -249,9 +257,9 @@ def _logits_finding(metric: Place, terms: tuple[Term, ...]) -> Finding:
         (metric.label("needs predictions"),),
         (
             (
-                "without eval_accumulation_steps they are gathered from all processes and kept "
-                "on the "
-                "device until the last batch, unless preprocess_logits_for_metrics makes them small"
+                "without eval_accumulation_steps they are gathered from all processes and kept on "
+                "the device until the last batch, unless preprocess_logits_for_metrics makes them "
+                "small"
             ),
         ),
         "write eval_accumulation_steps: 1, or batch_eval_metrics: true",
@@ -268,17 +276,16 @@ def _logits_finding(metric: Place, terms: tuple[Term, ...]) -> Finding:
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 trainer.py `evaluation_loop`: prediction_loss_only "
-            "returns "
-            "no logits, compute_metrics needs them; 5.23.0 `_determine_best_metric`: KeyError"
+            "returns no logits, compute_metrics needs them; 5.23.0 `_determine_best_metric`: "
+            "KeyError"
         ),
     ),
+    reads=keys("hf|llamafactory", "prediction_loss_only"),
 )
 def metric_of_the_loss_only(run: LintContext) -> Iterator[Finding]:
     """A metric is to choose the best model, and predictions are thrown away."""
     for document in run.of("hf", "llamafactory"):
-        metric, only = (
-            document.get(key) for key in ("metric_for_best_model", "prediction_loss_only")
-        )
+        metric, only = map(document.get, ("metric_for_best_model", "prediction_loss_only"))
         if metric is None or only is None or only.value is not True or document.is_view:
             continue
         if not isinstance(metric.value, str) or is_loss(metric.value) or never_evaluates(document):

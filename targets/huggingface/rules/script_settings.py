@@ -9,10 +9,10 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import number_of
 from tunec.compiler.lints.facts.launch.examples import packages
-from tunec.compiler.lints.facts.lora import is_minicpm, is_true
+from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm, is_true
 from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.targets.huggingface.rules.scripts import is_of_a_fork
 
 _LLAVA: Final = ("mm_projector_type", "tune_mm_mlp_adapter", "pretrain_mm_mlp_adapter")
@@ -30,6 +30,8 @@ _OPENED: Final = (
 )
 """LLaVA-VL/LLaVA-NeXT llava/train/train.py `train`: what it looks for in mm_tunable_parts."""
 _INT4: Final = re.compile(r"(?i)int4|gptq")
+_TELLING: Final = (*_SERIES, *_LLAVA, "conv_style", _PARTS[0], *_QWEN, *MINICPM_FLAGS)
+"""Flags by which a script is known."""
 
 
 @rule(
@@ -62,9 +64,10 @@ _INT4: Final = re.compile(r"(?i)int4|gptq")
         "haotian-liu/LLaVA#1554, #1250: size mismatch, current model is torch.Size([0])",
         "QwenLM/Qwen3-VL 9658872 qwen-vl-finetune/qwenvl/train/train_qwen.py `set_model`, `train`",
     ),
+    reads=keys("hf|sft", *_TELLING),
 )
 def script_settings_clash(run: LintContext) -> Iterator[Finding]:
-    """Settings that a vision-language model's script refuses, or drops in silence."""
+    """Settings that a vision-language model's script refuses or silently ignores."""
     for document in run.of("hf", "sft"):
         if not document.is_view and document.format == "shell":
             yield from _of_script(run, document)
@@ -93,22 +96,22 @@ def _of_script(run: LintContext, document: Document) -> Iterator[Finding]:
 def _of_series(document: Document) -> Iterator[Finding]:
     lora, llm = document.get("lora_enable"), document.get("freeze_llm")
     if _is_on(lora) and not _is_open(document, "freeze_llm") and not _is_on(llm):
-        yield _finding((llm, lora), "lora_enable needs freeze_llm true", "raises ValueError")
+        yield _clash((llm, lora), "lora_enable needs freeze_llm true", "raises ValueError")
     vision, tower = document.get("vision_lora"), document.get("freeze_vision_tower")
     if not _is_on(vision):
         return
     if not _is_on(tower) and not _is_open(document, "freeze_vision_tower"):
         told = "vision_lora needs freeze_vision_tower true"
-        yield _finding((tower, vision), told, "raises ValueError")
+        yield _clash((tower, vision), told, "raises ValueError")
     if not _is_on(lora) and not _is_open(document, "lora_enable"):
-        yield _finding((vision, lora), "vision_lora needs lora_enable true", "AssertionError")
+        yield _clash((vision, lora), "vision_lora needs lora_enable true", "AssertionError")
 
 
 def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
     lora, tuned = document.get("lora_enable"), document.get("tune_mm_mlp_adapter")
     projector = document.get("pretrain_mm_mlp_adapter")
     if _is_on(lora) and _is_on(tuned):
-        yield _finding(
+        yield _clash(
             (tuned, lora),
             "tune_mm_mlp_adapter freezes LoRA's weights",
             "it is read after LoRA is put in, and leaves the gradients of the projector alone",
@@ -116,7 +119,7 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
         )
     frozen = document.get("freeze_mm_mlp_adapter")
     if _is_on(frozen) and _is_on(tuned):
-        yield _finding(
+        yield _clash(
             (frozen, tuned),
             "freeze_mm_mlp_adapter freezes all that tune_mm_mlp_adapter leaves open",
             "it is read last: element 0 of tensors does not require grad",
@@ -126,7 +129,7 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
     # LLaVA-NeXT has a name for what is tuned; a fork trains on captions as it likes
     is_named = document.get("mm_tunable_parts") is not None or is_fork
     if form is not None and form.value == "plain" and not _is_on(tuned) and not is_named:
-        yield _finding(
+        yield _clash(
             (form, None),
             "version plain is the form of the projector's pretraining",
             "questions are dropped, and the model is trained to caption",
@@ -134,7 +137,7 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
         )
     start = document.get("mm_use_im_start_end")
     if _is_on(start) and projector is not None and projector.value:
-        yield _finding(
+        yield _clash(
             (start, projector),
             "mm_use_im_start_end asks the projector's file for embeddings of tokens",
             "KeyError model.embed_tokens.weight where it was pretrained without the two tokens",
@@ -144,7 +147,7 @@ def _of_llava(document: Document, *, is_fork: bool) -> Iterator[Finding]:
     names = f"{base.value if base else ''} {projector.value if projector else ''}".lower()
     is_left_out = kind is None and not _is_open(document, "mm_projector_type")
     if is_left_out and projector is not None and ("v1.5" in names or "mlp2x" in names):
-        yield _finding(
+        yield _clash(
             (projector, base),
             "the projector is built as `linear` where mm_projector_type is left out",
             "LLaVA 1.5 has mlp2x_gelu: Error(s) in loading state_dict",
@@ -159,7 +162,7 @@ def _tuned(document: Document) -> Iterator[Finding]:
         return
     odd = [each for each in at.value.split(",") if each not in _OPENED]
     if odd:
-        found = _finding(
+        found = _clash(
             (at, None),
             f"mm_tunable_parts names {odd[0]!r}, which is no part, and stays frozen",
             f"taken: {', '.join(_OPENED)}, with commas and no blanks",
@@ -175,7 +178,7 @@ def _sharded(run: LintContext, document: Document) -> Iterator[Finding]:
     name = str(base.value).lower().rstrip("/").rpartition("/")[2] if base is not None else ""
     is_given = projector is not None and projector.value not in (None, "", "None")
     if is_given and stage.value == 3 and stage.place is not None and "llava" in name:
-        yield _finding(
+        yield _clash(
             (projector, stage.place),
             "pretrain_mm_mlp_adapter cannot be loaded into a LLaVA under ZeRO stage 3",
             "its projector is sharded already: size mismatch, current model is torch.Size([0])",
@@ -190,7 +193,7 @@ def _tower(document: Document, *, is_fork: bool) -> Iterator[Finding]:
     if tower is not None and isinstance(tower.value, str) and not is_named and not is_fork:
         name = tower.value.lower()
         if _HUB.fullmatch(tower.value) and ("siglip" in name or "llava" in name):
-            yield _finding(
+            yield _clash(
                 (tower, None),
                 f"{tower.value} is no vision tower of LLaVA",
                 "it takes the CLIP of openai or laion, or a folder: Unknown vision tower",
@@ -199,7 +202,7 @@ def _tower(document: Document, *, is_fork: bool) -> Iterator[Finding]:
     kind = document.get("mm_projector_type")
     name = str(base.value).lower() if base is not None else ""
     if kind is not None and kind.value == "linear" and _NEW_LLAVA.search(name):
-        yield _finding(
+        yield _clash(
             (kind, base),
             "mm_projector_type linear for a checkpoint whose projector is mlp2x_gelu",
             "its weights do not fit, and a new projector is made without them",
@@ -212,7 +215,7 @@ def _of_internvl(document: Document) -> Iterator[Finding]:
         at, lora = document.get(freeze), document.get(rank)
         is_off = at is not None and str(at.value).lower() == "false"
         if is_off and lora is not None and number_of(lora.value):
-            found = _finding(
+            found = _clash(
                 (at, lora),
                 f"{freeze} False opens nothing beside {rank}",
                 "PEFT freezes what it wraps: LoRA alone is trained there",
@@ -224,7 +227,7 @@ def _of_internvl(document: Document) -> Iterator[Finding]:
         return
     if any(str(document.value(key, 0)).lower() not in ("0", "false") for key in _OPENS):
         return
-    yield _finding(
+    yield _clash(
         (frozen[0], frozen[2]),
         "freeze_llm, freeze_mlp and freeze_backbone leave nothing to train",
         "element 0 of tensors does not require grad: no LoRA is asked for, and no layer is open",
@@ -237,16 +240,16 @@ def _of_minicpm(run: LintContext, document: Document) -> Iterator[Finding]:
     base, stage = document.get("model_name_or_path"), stage_of(run)
     if _is_on(q_lora) and not _is_on(lora) and not _is_open(document, "use_lora"):
         told = "q_lora does nothing without use_lora"
-        yield _finding((q_lora, lora), told, "it is read where LoRA is put in", "silent")
+        yield _clash((q_lora, lora), told, "it is read where LoRA is put in", "silent")
     elif _is_on(q_lora) and base is not None and _is_whole(base):
-        yield _finding(
+        yield _clash(
             (q_lora, base),
             "q_lora quantises nothing: the base is loaded as it is stored",
             "it only prepares a base that is quantised, and of this one makes fp32",
             "silent",
         )
     if _is_on(lora) and stage.value == 3 and stage.place is not None:
-        found = _finding(
+        found = _clash(
             (lora, stage.place),
             "use_lora copies embed_tokens and resampler, which ZeRO stage 3 has sharded",
             "modules_to_save are trained whole beside LoRA: reported as parameters of size 0",
@@ -255,7 +258,7 @@ def _of_minicpm(run: LintContext, document: Document) -> Iterator[Finding]:
         yield replace(found, severity="warning", help="use stage 2")
     options = document.get("gradient_checkpointing_kwargs")
     if options is not None:
-        yield _finding(
+        yield _clash(
             (options, None),
             "gradient_checkpointing_kwargs is overwritten by the script",
             "it sets use_reentrant to false whatever is written",
@@ -263,9 +266,9 @@ def _of_minicpm(run: LintContext, document: Document) -> Iterator[Finding]:
         )
     modules = document.get("lora_modules_to_save")
     if modules is not None and modules.value:
-        yield _finding(
+        yield _clash(
             (modules, None),
-            "lora_modules_to_save is read by nobody",
+            "lora_modules_to_save is never read",
             "embed_tokens and resampler are saved, and vpm where tune_vision is true",
             "silent",
         )
@@ -278,14 +281,14 @@ def _of_parts(document: Document) -> Iterator[Finding]:
         return
     opened = next((each for each in parts if _is_on(each)), None)
     if _is_on(lora) and opened is not None:
-        yield _finding(
+        yield _clash(
             (opened, lora),
             f"{opened.path} does nothing beside lora_enable",
             "every weight is frozen, and LoRA is put into the language model's attention alone",
             "silent",
         )
     elif not _is_on(lora) and opened is None:
-        yield _finding(
+        yield _clash(
             (parts[2], parts[0]),
             "tune_mm_vision, tune_mm_mlp and tune_mm_llm are all off, and nothing is trained",
             "element 0 of tensors does not require grad",
@@ -300,7 +303,7 @@ def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
     if base is None or not _is_on(lora) or "qwen" not in name or "qwen2" in name:
         return
     if stage.value == 3 and "chat" not in name and not _is_on(q_lora) and stage.place is not None:
-        yield _finding(
+        yield _clash(
             (lora, stage.place),
             "LoRA of a base model is refused under ZeRO stage 3",
             "wte and lm_head would be trained too: ZeRO3 is incompatible with LoRA when finetuning",
@@ -308,14 +311,14 @@ def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
         )
     tower = document.get("fix_vit")
     if tower is not None and str(tower.value).lower() == "false":
-        yield _finding(
+        yield _clash(
             (tower, lora),
             "fix_vit False opens nothing beside use_lora",
             "it is read where the whole model is trained: LoRA freezes the tower with the base",
             "silent",
         )
     if _is_on(q_lora) and _is_whole(base):
-        yield _finding(
+        yield _clash(
             (q_lora, base),
             f"q_lora needs a checkpoint of GPTQ, and {base.value} is none",
             "GPTQConfig(bits=4) asks for a data set to quantise by, and has none",
@@ -323,7 +326,7 @@ def _of_qwen(run: LintContext, document: Document) -> Iterator[Finding]:
         )
     bf16 = document.get("bf16")
     if _is_on(q_lora) and _is_on(bf16):
-        yield _finding(
+        yield _clash(
             (bf16, q_lora),
             "q_lora cannot be computed in bf16",
             "kernels of GPTQ are for fp16 alone",
@@ -344,7 +347,7 @@ def _is_open(document: Document, key: str) -> bool:
     return key in document.unknown
 
 
-def _finding(
+def _clash(
     places: tuple[Place | None, Place | None],
     what: str,
     why: str,

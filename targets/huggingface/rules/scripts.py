@@ -14,10 +14,10 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.examples import example_of
 from tunec.compiler.lints.facts.launch.own_parsers import BESIDE_TRL, OF_TRL, OWN_PARSERS
-from tunec.compiler.lints.facts.lora import is_minicpm
+from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm
 from tunec.compiler.lints.kinds import fields_of, schema
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _FASTCHAT: Final = (
     *("model_name_or_path", "trust_remote_code", "padding_side", "data_path", "eval_data_path"),
@@ -65,6 +65,7 @@ _VISUALGLM: Final = re.compile(r"(^|/)finetune_visualglm\.py$")
         ),
         "haotian-liu/LLaVA#342, bdytx5/finetune_LLaVA#1",
     ),
+    reads=("launch:script", *keys("hf", *MINICPM_FLAGS)),
 )
 def script_flag_unknown(run: LintContext) -> Iterator[Finding]:
     """A flag that a maker's script on transformers' parser does not have."""
@@ -91,7 +92,7 @@ def _of_trl(document: Document) -> Iterator[Finding]:
     known = fields_of(document.kind) | fields_of("hf") | BESIDE_TRL
     for path, at in document.found.items():
         if "." not in path and not any(flag.startswith(path) for flag in known):
-            yield _finding("TRL", at, known)
+            yield _unknown_flag("TRL", at, known)
 
 
 def _of_own_parser(document: Document) -> Iterator[Finding]:
@@ -108,7 +109,7 @@ def _of_own_parser(document: Document) -> Iterator[Finding]:
         if name.startswith("--") and path and not any(each.startswith(path) for each in known):
             flag = replace(word, key_span=span_of(word))
             yield replace(
-                _finding(maker, Place(document, path, flag), known), severity=None, fix=None
+                _unknown_flag(maker, Place(document, path, flag), known), severity=None, fix=None
             )
 
 
@@ -122,7 +123,7 @@ def _of_parser(maker: str, document: Document, known: frozenset[str]) -> Iterato
     """Flags that are of nobody, nor the beginning of a flag: argparse takes these for it."""
     for path, place in document.found.items():
         if "." not in path and not any(flag.startswith(path) for flag in known):
-            yield _finding(maker, place, known)
+            yield _unknown_flag(maker, place, known)
 
 
 @cache
@@ -142,7 +143,7 @@ def _of_trainers(run: LintContext, started: Mapping[str, str]) -> Iterator[Findi
         for path in strange:
             is_short = any(flag.startswith(path) for flag in known)
             if not is_short and (not is_forked or _near(path, known)):
-                yield _finding(maker, document.found[path], known)
+                yield _unknown_flag(maker, document.found[path], known)
 
 
 def is_of_a_fork(document: Document) -> bool:
@@ -166,12 +167,12 @@ def _near(path: str, known: frozenset[str]) -> str | None:
     return best[0] if is_near else None
 
 
-def _finding(maker: str, at: Place, known: frozenset[str]) -> Finding:
+def _unknown_flag(maker: str, at: Place, known: frozenset[str]) -> Finding:
     near = _near(at.path, known)
     return Finding(
         f"{maker}'s script has no flag `{at.path}`",
         (at.key_label("refused"),),
-        ("its parser ends the run: unrecognized, or not used",),
+        ("its parser stops with an error: unrecognized, or not used",),
         f"did you mean `{near}`?" if near else "remove it",
         Fix((at.renamed(near),), "unsafe") if near else None,
         severity=None if near else "warning",
@@ -196,6 +197,7 @@ _OF_TRAINING: Final = (
             "if training_args.do_train; training_args.py `do_train`: False by default"
         ),
     ),
+    reads=("launch:script",),
 )
 def training_not_asked_for(run: LintContext) -> Iterator[Finding]:
     """An example script of transformers has flags of training, and is not told to train."""
@@ -207,10 +209,10 @@ def training_not_asked_for(run: LintContext) -> Iterator[Finding]:
         if asked is not None and script is not None:
             yield Finding(
                 "nothing is trained: --do_train is left out",
-                (script.label("does what --do_train asks"), asked.label("", primary=False)),
+                (script.label("trains only with --do_train"), asked.label("", primary=False)),
                 (
-                    "the examples load model and data, and end where no task is asked for",
-                    "an eval_strategy asks for evaluation, not for training",
+                    "the examples load model and data, and end if no task is requested",
+                    "eval_strategy asks for evaluation, not for training",
                 ),
                 "add --do_train",
             )

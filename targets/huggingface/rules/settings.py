@@ -10,7 +10,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import engine_of
 from tunec.compiler.lints.facts.schedule import arguments_of
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _ACCELERATOR_KEYS: Final = (
     *("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler"),
@@ -35,9 +35,10 @@ _OF_ACCUMULATION: Final = (
         ),
         "accelerate 1.15.0 utils/dataclasses.py `GradientAccumulationPlugin`",
     ),
+    reads=("trainer:accelerator_config",),
 )
 def accelerator_config_refused(run: LintContext) -> Iterator[Finding]:
-    """A key of accelerator_config that it does not have."""
+    """accelerator_config has a key that accelerate does not know."""
     for document in run.of("trainer"):
         yield from _below(document, "accelerator_config", _ACCELERATOR_KEYS)
         inner = "accelerator_config.gradient_accumulation_kwargs"
@@ -74,10 +75,11 @@ _CPU_KEYS: Final = ("use_cpu", "no_cuda")
             "up to 4.57"
         ),
     ),
+    reads=keys("trainer|accelerate", *_CPU_KEYS),
     hardware=True,
 )
 def cpu_beside_accelerators(run: LintContext) -> Iterator[Finding]:
-    """Training is to run on the processor of a machine with accelerators."""
+    """Training is to run on the CPU of a machine with accelerators."""
     cluster = run.environment.cluster
     if cluster is None or cluster.device_count < 1:
         return
@@ -87,7 +89,7 @@ def cpu_beside_accelerators(run: LintContext) -> Iterator[Finding]:
                 if place.value is True:
                     yield Finding(
                         f"{key}: the {cluster.device_count} devices of {cluster.name} are not used",
-                        (place.label("on the processor"),),
+                        (place.label("on the CPU"),),
                         (),
                         "remove it",
                         Fix((place.removed(),), "unsafe"),
@@ -120,9 +122,10 @@ _ALONE: Final = "granite"
             "applicable_kwargs; the same assertion in all 22 of `apply_liger_kernel_to_*`"
         ),
     ),
+    reads=(f"trainer:{_CONFIG}",),
 )
 def liger_settings_unusable(run: LintContext) -> Iterator[Finding]:
-    """Settings of Liger's kernels that are refused, or that nobody reads."""
+    """Settings of Liger's kernels that are refused or never read."""
     for document in run.of("trainer"):
         config = document.get(_CONFIG)
         if config is None or not config.node.fields or document.is_view:
@@ -132,7 +135,7 @@ def liger_settings_unusable(run: LintContext) -> Iterator[Finding]:
             if "use_liger_kernel" not in document.unknown:
                 yield _unread(config, switch)
             continue
-        yield from _both(run, document)
+        yield from _both_losses(run, document)
         for name in config.node.fields:
             place = document.get(f"{_CONFIG}.{name}")
             if place is not None and name not in _KERNELS:
@@ -142,17 +145,14 @@ def liger_settings_unusable(run: LintContext) -> Iterator[Finding]:
 def _unread(config: Place, switch: Place | None) -> Finding:
     return Finding(
         f"{config.path} does nothing: use_liger_kernel is off",
-        (
-            config.key_label("not read"),
-            *also(switch),
-        ),
+        (config.key_label("not read"), *also(switch)),
         (),
         "write use_liger_kernel: true, or remove it",
         severity="warning",
     )
 
 
-def _both(run: LintContext, document: Document) -> Iterator[Finding]:
+def _both_losses(run: LintContext, document: Document) -> Iterator[Finding]:
     whole, fused = document.get(_WHOLE), document.get(_FUSED)
     if whole is None or whole.value is not True or (fused is not None and fused.value is not True):
         return
@@ -161,10 +161,7 @@ def _both(run: LintContext, document: Document) -> Iterator[Finding]:
         return
     yield Finding(
         "both cross entropies of Liger are on",
-        (
-            whole.label("one of the two"),
-            *also(fused, "the other"),
-        ),
+        (whole.label("one of the two"), *also(fused, "the other")),
         (
             "AssertionError: cross_entropy and fused_linear_cross_entropy cannot both be True",
             *(() if fused is not None else ("fused_linear_cross_entropy is true by default",)),
@@ -178,8 +175,8 @@ def _unknown(place: Place, name: str) -> Finding:
     near = nearest(name.removeprefix("liger_"), _KERNELS)
     return Finding(
         f"Liger has no kernel named {name}",
-        (place.key_label("passed over"),),
-        ("a word that no kernel of this model has is left out without a message",),
+        (place.key_label("ignored"),),
+        ("a name that is no kernel of this model is ignored without a message",),
         f"did you mean {quoted(near[:1])}?" if near else f"there are {quoted(list(_KERNELS))}",
         Fix((place.renamed(near[0]),), "unsafe") if near else None,
         severity="warning",
@@ -213,6 +210,7 @@ def _unknown(place: Place, name: str) -> Finding:
         ),
         "huggingface/accelerate#2017, hiyouga/LlamaFactory#2681",
     ),
+    reads=keys("trainer|axolotl", "ddp_find_unused_parameters"),
 )
 def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
     """DDP looks for unused parameters in a graph that reentrant checkpointing runs twice."""
@@ -235,7 +233,7 @@ def unused_parameters_with_checkpointing(run: LintContext) -> Iterator[Finding]:
                 "reentrant checkpointing builds each layer's graph in the backward pass, after DDP "
                 "has looked which parameters take part"
             ),
-            *(("transformers before 5 does so where nobody says",) if reentrant is None else ()),
+            *(("transformers before 5 does so by default",) if reentrant is None else ()),
         ),
         "remove ddp_find_unused_parameters, or write gradient_checkpointing_kwargs: "
         "{use_reentrant: false}",

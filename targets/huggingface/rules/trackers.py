@@ -11,7 +11,7 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.axolotl import configs
 from tunec.compiler.lints.facts.launch.scripts import launches, variable
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import ALWAYS, Finding, keys, rule
 
 _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")
 
@@ -27,6 +27,7 @@ _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")
             "args.push_to_hub; `_save_checkpoint`: _push_from_checkpoint if args.push_to_hub"
         ),
     ),
+    reads=keys("trainer", *_PUSH_KEYS),
 )
 def hub_keys_without_push(run: LintContext) -> Iterator[Finding]:
     """Keys of an upload that is not asked for."""
@@ -39,10 +40,7 @@ def hub_keys_without_push(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             f"{key.path} without push_to_hub: nothing is uploaded while it trains",
-            (
-                key.label("not used"),
-                *also(push),
-            ),
+            (key.label("not used"), *also(push)),
             (),
             "write push_to_hub: true",
             Fix((push.replaced(True),), "unsafe") if push is not None else None,
@@ -50,7 +48,7 @@ def hub_keys_without_push(run: LintContext) -> Iterator[Finding]:
 
 
 _AT_SAVES: Final = ("checkpoint", "all_checkpoints")
-"""What is more than `every_save`, which is meant where nothing is said."""
+"""What is more than `every_save`, the default."""
 
 
 @rule(
@@ -65,25 +63,26 @@ _AT_SAVES: Final = ("checkpoint", "all_checkpoints")
         ),
         "transformers 4.40.2 to 5.23.0 trainer.py `_save_checkpoint`: `_push_from_checkpoint`",
     ),
+    reads=("axolotl:hub_model_id", "trainer:hub_strategy"),
 )
 def hub_without_saves(run: LintContext) -> Iterator[Finding]:
     """The model is to be pushed whenever it is saved, and it is never saved."""
     for document in configs(run):
-        yield from _found(document.get("hub_model_id"), document.get("save_strategy"))
+        yield from _never_pushed(document.get("hub_model_id"), document.get("save_strategy"))
     for document in run.of("trainer"):
         push, when = document.get("push_to_hub"), document.get("hub_strategy")
         is_on = push is not None and push.value is True and not document.is_view
         if is_on and when is not None and when.value in _AT_SAVES:
-            yield from _found(when, document.get("save_strategy"))
+            yield from _never_pushed(when, document.get("save_strategy"))
 
 
-def _found(at: Place | None, strategy: Place | None) -> Iterator[Finding]:
+def _never_pushed(at: Place | None, strategy: Place | None) -> Iterator[Finding]:
     if at is None or not at.value or strategy is None or strategy.value not in ("no", False):
         return
     yield Finding(
         f"{at.path} pushes what is saved, and save_strategy is no",
         (at.label("nothing is pushed while it trains"), strategy.label("", primary=False)),
-        ("a run that is cut short leaves nothing on the hub",),
+        ("a run that is cut short leaves nothing on the Hub",),
         "write save_strategy: epoch, or steps",
     )
 
@@ -103,9 +102,13 @@ _VARIABLES: Final = ("WANDB_PROJECT", "WANDB_NAME", "TENSORBOARD_LOGGING_DIR", "
             "all; 5.0.0 to 5.23.0: its default is none"
         ),
     ),
+    reads=(
+        *keys("trainer", *_SIGNS),
+        *keys("launch", *(f"environment.{each}" for each in _VARIABLES)),
+    ),
 )
 def nothing_is_reported(run: LintContext) -> Iterator[Finding]:
-    """A run has a name, and nobody is told of it."""
+    """A run has a name for its tracker, and no tracker."""
     documents = [each for each in run.of("hf", *TRL) if not each.is_view]
     if not documents or any("report_to" in each.unknown for each in documents):
         return
@@ -117,7 +120,7 @@ def nothing_is_reported(run: LintContext) -> Iterator[Finding]:
     yield Finding(
         f"{sign.path.rpartition('.')[2]} is set, and report_to is left out: nothing is reported",
         (sign.label("for a tracker"),),
-        ("before 5.0 every installed tracker was told; now none is unless report_to names it",),
+        ("before 5.0 every installed tracker was used; now only those that report_to names",),
         "write report_to: wandb, or tensorboard",
     )
 
@@ -141,9 +144,10 @@ _NAME: Final = re.compile(r"(?:api_?key|token|secret)$", re.IGNORECASE)
         "huggingface.co/docs/hub/security-tokens: user access tokens begin with hf_",
         "transformers 5.23.0 training_args.py `to_dict`: obfuscates only fields that end in _token",
     ),
+    reads=ALWAYS,  # a secret may stand at any key
 )
 def secret_in_file(run: LintContext) -> Iterator[Finding]:
-    """A token or a key of a service stands in the file."""
+    """A token or a key of a service is written in the file."""
     seen: set[tuple[str, str]] = set()
     for document in run.documents:
         for place in () if document.is_view else document.where(_is_secret).values():
@@ -162,8 +166,8 @@ def _is_secret(path: str, value: Any) -> bool:
 
 def _secret_finding(place: Place) -> Finding:
     return Finding(
-        f"`{place.path}` holds a secret in clear",
-        (place.label("readable to whoever sees the file"),),
+        f"`{place.path}` holds a secret in plain text",
+        (place.label("readable by anyone who sees the file"),),
         ("configurations are committed, and saved beside every checkpoint",),
         "remove it, revoke it, and log in on the machine (hf auth login, wandb login)",
     )
@@ -191,14 +195,15 @@ _EVERY: Final = "all"
             "WANDB_PROJECT"
         ),
     ),
+    reads=keys("trainer", *_UNREAD_KEYS),
 )
 def tracker_keys_unread(run: LintContext) -> Iterator[Finding]:
-    """Settings of one tracker, and another one that is told."""
+    """Settings of one tracker, while another one is in use."""
     for document in run.of("hf", *TRL):
         told = document.get("report_to")
         if document.is_view or told is None or "report_to" in document.unknown:
             continue
-        names = _unread_names(told.value)
+        names = _names(told.value)
         if not names or names & {_READER, _EVERY}:
             continue
         for key in _UNREAD_KEYS:
@@ -207,15 +212,14 @@ def tracker_keys_unread(run: LintContext) -> Iterator[Finding]:
                 yield Finding(
                     f"{key} does nothing: report_to is {', '.join(sorted(names))}",
                     (place.label("not read"), told.label("", primary=False)),
-                    ("Trackio alone is given it; wandb reads the variable WANDB_PROJECT",),
+                    ("only Trackio reads it; wandb reads the variable WANDB_PROJECT",),
                     "write report_to: trackio, or remove it",
                 )
 
 
-def _unread_names(value: Any) -> set[str]:
-    """The trackers; none where it is no word, or a variable's."""
-    words = value if isinstance(value, list) else [value]
-    return {each for each in words if isinstance(each, str)}
+def _names(value: Any) -> set[str]:
+    """The trackers that are named by a word."""
+    return {each for each in _trackers(value) if isinstance(each, str)}
 
 
 _KNOWN: Final = (
@@ -248,6 +252,7 @@ _MEANT: Final = {
             "training_args.py `__post_init__`: report_to = [report_to]"
         ),
     ),
+    reads=("trainer:report_to",),
 )
 def tracker_not_supported(run: LintContext) -> Iterator[Finding]:
     """A tracker that the trainer does not know."""
@@ -307,25 +312,25 @@ _NAMELESS: Final = "write a name, or leave project out: it is huggingface then"
             "`validate_project_name`"
         ),
     ),
+    reads=("trainer:project",),
 )
 def tracker_project_refused(run: LintContext) -> Iterator[Finding]:
-    """A name of a project that Trackio does not take, or gives up."""
+    """A project name that Trackio refuses, or replaces."""
     for document in run.of("hf", *TRL):
         told, at = document.get("report_to"), document.get("project")
         if document.is_view or told is None or at is None:
             continue
-        names = told.value if isinstance(told.value, list) else [told.value]
-        if _TRACKERS.intersection(each for each in names if isinstance(each, str)):
-            yield from _of(at, told)
+        if _TRACKERS & _names(told.value):
+            yield from _refused_name(at, told)
 
 
-def _of(at: Place, told: Place) -> Iterator[Finding]:
+def _refused_name(at: Place, told: Place) -> Iterator[Finding]:
     beside = told.label("", primary=False)
     if at.value is None:
         yield Finding(
             "project is null, and no text",
             (at.label("no name"), beside),
-            ("Trackio goes through its letters: TypeError",),
+            ("Trackio iterates over its letters: TypeError",),
             _NAMELESS,
             consequence="init",
         )
@@ -367,6 +372,7 @@ def _taken(at: Place, name: str, beside: Label) -> Iterator[Finding]:
             "WANDB_DISABLED; `WandbCallback.__init__`: RuntimeError; 5.0.0 to 5.23.0: not read"
         ),
     ),
+    reads=("trainer:report_to",),
 )
 def tracker_turned_off(run: LintContext) -> Iterator[Finding]:
     """A variable turns a tracker off that the arguments ask for."""

@@ -1,15 +1,15 @@
-"""Words and numbers that the Trainer takes first and refuses later."""
+"""Words and numbers that the Trainer accepts at first, and that are refused later."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest, quoted, shown
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rows import Mend, Row, rows
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical", "passive", "detail")
 _WORDS: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
@@ -20,15 +20,12 @@ _WORDS: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
     ),
     "log_level": (_LEVELS, "init", "the trainer looks it up among its levels"),
     "log_level_replica": (
-        ("debug", "info", "warning", "error", "critical", "passive", "detail"),
+        _LEVELS,
         "init",
         "the trainer looks it up among its levels",
     ),
     "torch_compile_mode": (
-        (
-            *("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
-            "lite",
-        ),
+        (*("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"), "lite"),
         "init",
         "torch.compile looks it up when accelerate prepares the model",
     ),
@@ -43,6 +40,19 @@ _WORDS: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
         "the trainer knows these backends",
     ),
     "fp16_opt_level": (("O0", "O1", "O2", "O3"), "init", "apex knows these levels"),
+}
+
+_LISTED: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
+    "debug": (
+        ("underflow_overflow", "tpu_metrics_debug"),
+        "parse",
+        "each word of a text, separated by spaces, is looked up; those of a list are not",
+    ),
+    "include_for_metrics": (
+        ("inputs", "loss"),
+        "silent",
+        "the trainer asks for these words only: another one adds nothing to what metrics get",
+    ),
 }
 
 
@@ -61,29 +71,16 @@ _WORDS: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
         "torch 2.13.0 _inductor/__init__.py `list_mode_options`: mode_options[mode]",
         "NVIDIA/apex apex/amp/frontend.py `opt_levels`",
     ),
+    reads=keys("trainer", *_WORDS, *_LISTED),
 )
 def word_refused_later(run: LintContext) -> Iterator[Finding]:
-    """A word that the trainer's arguments take, and that what it is handed to refuses."""
+    """A word that the trainer's arguments accept, and that its reader refuses."""
     for key, (words, consequence, why) in _WORDS.items():
         for place in run.each("trainer", key):
             if isinstance(place.value, str) and not _is_taken(place, words):
-                yield _finding(place, words, consequence, why)
+                yield _word_finding(place, words, consequence, why)
     yield from _backend_of_cpu(run)
     yield from _listed(run)
-
-
-_LISTED: Final[Mapping[str, tuple[tuple[str, ...], Consequence, str]]] = {
-    "debug": (
-        ("underflow_overflow", "tpu_metrics_debug"),
-        "parse",
-        "each word of a text, apart by blanks, is looked up; of a list none is",
-    ),
-    "include_for_metrics": (
-        ("inputs", "loss"),
-        "silent",
-        "the trainer asks for these words, and another adds nothing to what metrics are given",
-    ),
-}
 
 
 def _listed(run: LintContext) -> Iterator[Finding]:
@@ -96,7 +93,7 @@ def _listed(run: LintContext) -> Iterator[Finding]:
             if other and not _is_open(place):
                 late: Consequence = "silent" if isinstance(place.value, list) else consequence
                 yield replace(
-                    _finding(place, words, late, why),
+                    _word_finding(place, words, late, why),
                     message=f"`{place.path}` has no word {shown(other[0])}",
                     help=did_you_mean(nearest(other[0], words)[:1]),
                 )
@@ -112,7 +109,9 @@ def _is_taken(place: Place, words: tuple[str, ...]) -> bool:
     return place.value in words or (is_flag and place.value.lower() in words)
 
 
-def _finding(place: Place, words: tuple[str, ...], consequence: Consequence, why: str) -> Finding:
+def _word_finding(
+    place: Place, words: tuple[str, ...], consequence: Consequence, why: str
+) -> Finding:
     return Finding(
         f"`{place.path}` cannot be {shown(place.value)}",
         (place.label("refused"),),
@@ -160,9 +159,10 @@ _COMPILE_KEYS: Final[tuple[tuple[str, str, Consequence], ...]] = (
         ),
         "transformers 4.40.2 to 5.23.0 training_args.py: ACCELERATE_DYNAMO_BACKEND",
     ),
+    reads=tuple(f"{kind}:{key}" for kind, key, _ in _COMPILE_KEYS),
 )
 def compile_word_unknown(run: LintContext) -> Iterator[Finding]:
-    """A backend for torch.compile that nobody knows."""
+    """A backend of torch.compile that does not exist."""
     for kind, key, when in _COMPILE_KEYS:
         at = run.said(kind, key)
         if at is None or not isinstance(at.value, str) or not at.value:
@@ -186,10 +186,7 @@ def _is_off(run: LintContext, kind: str) -> bool:
     return compiled is not None and compiled.value is False and kind == "axolotl"
 
 
-_DETAILS: Final = ("torch_compile_backend", "torch_compile_mode")
-
-
-@rule(
+compile_turned_on = rows(
     "compile-turned-on",
     "error",
     "silent",
@@ -204,82 +201,82 @@ _DETAILS: Final = ("torch_compile_backend", "torch_compile_mode")
             "torch_compile_backend='inductor').torch_compile is True"
         ),
     ),
+    rows=tuple(
+        Row(
+            f"trainer:torch_compile=false & {detail}!=null",
+            "torch_compile is false, and {1.key} turns it on",
+            label="has no effect",
+            beside_label="turns it on",
+            why="a backend or a mode counts as a request to compile",
+            help="remove {1.key}",
+            mend=Mend("unsafe", remove=True, at=1),
+            files_only=True,
+        )
+        for detail in ("torch_compile_backend", "torch_compile_mode")
+    ),
 )
-def compile_turned_on(run: LintContext) -> Iterator[Finding]:
-    """torch_compile is false, and a detail of it turns it on."""
-    for document in run.of("trainer"):
-        off = document.get("torch_compile")
-        if off is None or off.value is not False or document.is_view:
-            continue
-        for key in _DETAILS:
-            place = document.get(key)
-            if place is not None and place.value is not None:
-                yield Finding(
-                    f"torch_compile is false, and {key} turns it on",
-                    (off.label("not so"), place.label("turns it on", primary=False)),
-                    ("a backend or a mode is taken as the wish to compile",),
-                    f"remove {key}",
-                    Fix((place.removed(),), "unsafe"),
-                )
 
 
-Told = tuple[str, Callable[[float], bool], str, str, Consequence]
-_NUMBER_KEYS: Final[tuple[Told, ...]] = (
-    (
-        "label_smoothing_factor",
-        lambda value: value < 0 or value >= 1,
-        "it is the share of the target that all words get: the right word is left with the rest",
-        "write 0.1, or 0",
-        "silent",
+_NUMBERS: Final[tuple[tuple[str, Consequence, str, str], ...]] = (
+    *(
+        (
+            condition,
+            "silent",
+            "this share of the target goes to all words: the right word keeps only the rest",
+            "write 0.1, or 0",
+        )
+        for condition in ("label_smoothing_factor<0", "label_smoothing_factor>=1")
     ),
     (
-        "max_grad_norm",
-        lambda value: value < 0,
+        "max_grad_norm<0",
+        "silent",
         "gradients are clipped only where it is above 0",
         "write 1.0, or 0 for no clipping",
-        "silent",
     ),
     (
-        "neftune_noise_alpha",
-        lambda value: value < 0,
-        "the noise is drawn from -alpha to alpha, over a root",
+        "neftune_noise_alpha<0",
+        "silent",
+        "the noise is drawn from -alpha to alpha, divided by a root",
         "write 5",
-        "silent",
     ),
+    ("dataloader_num_workers<0", "init", "a loader has 0 or more processes", "write 0"),
     (
-        "dataloader_num_workers",
-        lambda value: value < 0,
-        "a loader has 0 or more processes",
-        "write 0",
+        "dataloader_prefetch_factor<=0",
         "init",
-    ),
-    (
-        "dataloader_prefetch_factor",
-        lambda value: value <= 0,
         "each process of the loader prepares 1 or more batches ahead",
         "write 2",
-        "init",
     ),
-    ("weight_decay", lambda value: value < 0, "no optimizer takes it", "write 0", "init"),
+    ("weight_decay<0", "init", "no optimizer takes it", "write 0"),
     (
-        "ddp_timeout",
-        lambda value: value <= 0,
+        "ddp_timeout<=0",
+        "init",
         "it is in seconds: the processes give up before they have met",
         "write 1800",
-        "init",
     ),
     (
-        "ddp_bucket_cap_mb",
-        lambda value: value <= 0,
+        "ddp_bucket_cap_mb<=0",
+        "slow",
         "0 reduces each gradient alone, and below 0 all of them at once after the backward pass",
         "write 25, or leave it out",
-        "slow",
     ),
 )
-_RUNS: Final = ("silent", "slow")
+"""What is written, what comes of it, why, and how to mend it."""
 
 
-@rule(
+def _number(condition: str, consequence: Consequence, why: str, mend: str) -> Row:
+    is_refused = consequence == "init"
+    return Row(
+        f"trainer:{condition}",
+        "`{0.path}` cannot be {0.value}" if is_refused else "`{0.path}` {0.value} means nothing",
+        label="refused" if is_refused else "accepted, but not as meant",
+        why=why,
+        help=mend,
+        severity=None if is_refused or condition.startswith("label") else "warning",
+        consequence=consequence,
+    )
+
+
+number_without_meaning = rows(
     "number-without-meaning",
     "error",
     "silent",
@@ -296,20 +293,5 @@ _RUNS: Final = ("silent", "slow")
             "with 0 and -5; distributed/rendezvous.py: TCPStore(timeout=...)"
         ),
     ),
+    rows=tuple(_number(*each) for each in _NUMBERS),
 )
-def number_without_meaning(run: LintContext) -> Iterator[Finding]:
-    """A number outside the range in which the trainer does something with it."""
-    for key, is_odd, why, mend, consequence in _NUMBER_KEYS:
-        for place in run.each("trainer", key):
-            if is_number(place.value) and is_odd(place.value):
-                refused = consequence not in _RUNS
-                yield Finding(
-                    f"`{place.path}` cannot be {place.value}"
-                    if refused
-                    else f"`{place.path}` {place.value} means nothing",
-                    (place.label("refused" if refused else "taken, and not what it says"),),
-                    (why,),
-                    mend,
-                    severity=None if refused or key.startswith("label") else "warning",
-                    consequence=consequence,
-                )

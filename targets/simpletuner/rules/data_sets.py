@@ -34,9 +34,9 @@ _OF_EIGHT: Final = frozenset({"ltxvideo", "ltxvideo2", "wan", "longcat_video", "
             "`validate_huggingface_backend_settings`, `validate_video_settings`: video->min_frames "
             "must be greater than or equal to video->num_frames; 4.10.1 factory.py "
             "`init_backend_config`: caption_shuffle.split_on must be one of; Adjusted "
-            "video->num_frames; end_epoch must be >= start_epoch; CSV "
-            "backend requires a caption_strategy of 'csv'; Cannot use CSV backend for text embed "
-            "storage; bghira/SimpleTuner#2480"
+            "video->num_frames; end_epoch must be >= start_epoch; CSV backend requires a "
+            "caption_strategy of 'csv'; Cannot use CSV backend for text embed storage; "
+            "bghira/SimpleTuner#2480"
         ),
     ),
 )

@@ -75,10 +75,10 @@ _LOGGERS: Final = (
     consumers=("simpletuner",),
     sources=(
         (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py "
-            "`parse_cmdline_args`: you must set --num_train_epochs to 0; Metadata update interval "
-            "must be at least 60 seconds; Timestep bias portion; quantization_config is only "
-            "supported for LoRA training; 4.10.1 --flow_cubic_schedule_weights"
+            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py `parse_cmdline_args`: "
+            "you must set --num_train_epochs to 0; Metadata update interval must be at least 60 "
+            "seconds; Timestep bias portion; quantization_config is only supported for LoRA "
+            "training; 4.10.1 --flow_cubic_schedule_weights"
         ),
         (
             "helpers/training/default_settings/safety_check.py: RamTorch is incompatible with "

@@ -24,11 +24,11 @@ the third stay megapixels under pixel_area."""
     consumers=("simpletuner",),
     sources=(
         (
-            "simpletuner 3.1.6 and 4.10.1 helpers/multiaspect/image.py `MultiaspectImage`: area "
-            "in megapixels, pixel in pixels; helpers/data_backend/factory.py "
-            "`init_backend_config`: pixel_area is squared; You may have accidentally entered "
-            "pixels; helpers/metadata/backends/base.py `meets_resolution_requirements`: "
-            "minimum_image_size above 5 under area"
+            "simpletuner 3.1.6 and 4.10.1 helpers/multiaspect/image.py `MultiaspectImage`: area in "
+            "megapixels, pixel in pixels; helpers/data_backend/factory.py `init_backend_config`: "
+            "pixel_area is squared; You may have accidentally entered pixels; "
+            "helpers/metadata/backends/base.py `meets_resolution_requirements`: minimum_image_size "
+            "above 5 under area"
         ),
     ),
 )

@@ -160,10 +160,7 @@ def _conditioning_finding(at: Place, bare: DataSet, what: str) -> Finding:
     place = bare.place("id") or bare.place("type")
     return Finding(
         f"{what}, and {bare.value('id', 'a data set')} has no conditioning_data",
-        (
-            at.label("needs pictures of conditions"),
-            *also(place, "has none"),
-        ),
+        (at.label("needs pictures of conditions"), *also(place, "has none")),
         (),
         "name a data set with dataset_type: conditioning in its conditioning_data",
     )
@@ -229,8 +226,8 @@ def data_folder_is_a_file(run: LintContext) -> Iterator[Finding]:
     sources=(
         (
             "simpletuner 3.1.6 helpers/data_backend/factory.py `_validate_text_embed_backends`: "
-            "must contain at least one image dataset AND at least one text_embed dataset; Only "
-            "one text embed backend can be marked as default; 4.10.1 "
+            "must contain at least one image dataset AND at least one text_embed dataset; Only one "
+            "text embed backend can be marked as default; 4.10.1 "
             "`_ensure_text_embed_backends_present` makes one itself"
         ),
     ),
@@ -282,8 +279,8 @@ _SWITCH: Final = "SIMPLETUNER_MAXIMUM_IMAGE_SIZE_OVERRIDE"
     consumers=("simpletuner",),
     sources=(
         (
-            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: "
-            "--maximum_image_size must be less than 5 megapixels; must be at least 512 pixels; "
+            "simpletuner 3.1.6 and 4.10.1 helpers/configuration/cmd_args.py: --maximum_image_size "
+            "must be less than 5 megapixels; must be at least 512 pixels; "
             "helpers/data_backend/factory.py `init_backend_config`: less than 20 megapixels"
         ),
     ),

@@ -23,8 +23,8 @@ from tunec.compiler.lints.rule import Consequence, Finding, rule
     sources=(
         (
             "trl 0.27.2 to 1.16.0 trainer/grpo_config.py `GRPOConfig.__post_init__`: "
-            "'generation_batch_size' and 'steps_per_generation' can not be both configured at the"
-            " same time; must be divisible by the global batch size; 0.17.0 has neither field"
+            "'generation_batch_size' and 'steps_per_generation' can not be both configured at the "
+            "same time; must be divisible by the global batch size; 0.17.0 has neither field"
         ),
     ),
 )
@@ -309,8 +309,8 @@ def _number(document: Document, at: Place | None, name: str) -> int | None:
             "self.temperature"
         ),
         (
-            "transformers 5.23.0 generation/logits_process.py `TemperatureLogitsWarper`: has to "
-            "be a strictly positive float"
+            "transformers 5.23.0 generation/logits_process.py `TemperatureLogitsWarper`: has to be "
+            "a strictly positive float"
         ),
     ),
 )

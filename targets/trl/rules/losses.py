@@ -69,9 +69,9 @@ _EPSILON = 0.2
     consumers=("trl",),
     sources=(
         (
-            "trl 0.17.0 to 1.16.0 trainer/grpo_trainer.py `_compute_loss`: torch.clamp(coef_1, "
-            "1 - epsilon_low, 1 + epsilon_high), clamp(coef_1, max=delta); taken as it is by "
-            "1.16.0; grpo_config.py: delta is recommended to be greater than 1 + epsilon"
+            "trl 0.17.0 to 1.16.0 trainer/grpo_trainer.py `_compute_loss`: torch.clamp(coef_1, 1 - "
+            "epsilon_low, 1 + epsilon_high), clamp(coef_1, max=delta); taken as it is by 1.16.0; "
+            "grpo_config.py: delta is recommended to be greater than 1 + epsilon"
         ),
         "arXiv 2503.14476 (DAPO), 3.1: epsilon_high 0.28 above epsilon_low 0.2",
     ),
@@ -108,12 +108,7 @@ def _of(document: Document) -> Iterator[Finding]:
 
 
 def _clip_finding(at: Place, beside: Place | None, what: str, why: str, mended: str) -> Finding:
-    return Finding(
-        what,
-        (at.label("cuts first"), *also(beside)),
-        (why,),
-        mended,
-    )
+    return Finding(what, (at.label("cuts first"), *also(beside)), (why,), mended)
 
 
 _LOSSES: Final = ("sigmoid", "hinge", "ipo", "simpo", "alphapo")
@@ -224,8 +219,8 @@ _AS_SIGMOID: Final = "from 0.9.4 on it is not handed on, and sigmoid is trained"
     sources=(
         (
             "trl 1.16.0 trainer/dpo_trainer.py `_compute_loss`: Unknown loss type. Should be one "
-            "of ...; trl 0.10.1 to 0.17.0 dpo_config.py `loss_type`; run: DPOConfig takes "
-            "kto_pair and aot_pair"
+            "of ...; trl 0.10.1 to 0.17.0 dpo_config.py `loss_type`; run: DPOConfig takes kto_pair "
+            "and aot_pair"
         ),
         (
             "trl 0.9.6 to 0.28.0 trainer/dpo_trainer.py `__init__`: Support for kto_pair has been "

@@ -121,8 +121,8 @@ _TRAINED_REFUSED: Final = (
         ),
         (
             "peft 0.10.0 to 0.21.2 peft_model.py `PeftModelForSequenceClassification.__init__`: "
-            "modules_to_save classifier and score; trl 1.16.0 trainer/reward_trainer.py: "
-            "it's highly recommended to set modules_to_save score"
+            "modules_to_save classifier and score; trl 1.16.0 trainer/reward_trainer.py: it's "
+            "highly recommended to set modules_to_save score"
         ),
     ),
 )

@@ -163,11 +163,11 @@ _DIVERGENT: Final = frozenset(
     consumers=("trl",),
     sources=(
         (
-            "trl 1.16.0 trainer/grpo_config.py `__post_init__`: log_completions_hub_repo is "
-            "set, but log_completions is False; auto_find_batch_size is not supported by GRPO; "
-            "must be divisible by the global batch size; The global eval batch size; must be less "
-            "than; grpo_trainer.py, dpo_trainer.py `__init__`: sync_ref_model=True while using a "
-            "PEFT model; dpo_trainer.py: is only supported for the following loss types"
+            "trl 1.16.0 trainer/grpo_config.py `__post_init__`: log_completions_hub_repo is set, "
+            "but log_completions is False; auto_find_batch_size is not supported by GRPO; must be "
+            "divisible by the global batch size; The global eval batch size; must be less than; "
+            "grpo_trainer.py, dpo_trainer.py `__init__`: sync_ref_model=True while using a PEFT "
+            "model; dpo_trainer.py: is only supported for the following loss types"
         ),
     ),
 )

@@ -20,10 +20,10 @@ _READ: Final = ("sigmoid", "robust", "exo_pair", "sigmoid_norm", "aot", "aot_unp
     consumers=("trl", "llamafactory"),
     sources=(
         (
-            "trl 1.3.0 to 1.16.0 trainer/dpo_trainer.py: Label smoothing must be greater than 0.0"
-            " when using 'exo_pair' loss (0.12.2 to 0.27.2 take 0.001 for 0); `dpo_loss`: read by"
-            " sigmoid, robust, exo_pair and aot; 0.29.0 to 1.16.0 `__init__`: should lie in"
-            " [0.0, 0.5) for the 'robust' loss, which 0.28.0 does not ask"
+            "trl 1.3.0 to 1.16.0 trainer/dpo_trainer.py: Label smoothing must be greater than 0.0 "
+            "when using 'exo_pair' loss (0.12.2 to 0.27.2 take 0.001 for 0); `dpo_loss`: read by "
+            "sigmoid, robust, exo_pair and aot; 0.29.0 to 1.16.0 `__init__`: should lie in [0.0, "
+            "0.5) for the 'robust' loss, which 0.28.0 does not ask"
         ),
         (
             "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `__post_init__`: "
@@ -131,10 +131,7 @@ def loss_weights_differ(run: LintContext) -> Iterator[Finding]:
         if len(weights.value) != count:
             yield Finding(
                 f"{len(weights.value)} loss weights for {count} losses",
-                (
-                    weights.label("one for each loss"),
-                    *also(losses),
-                ),
+                (weights.label("one for each loss"), *also(losses)),
                 (),
                 f"write {count} weights",
             )
@@ -312,10 +309,7 @@ def prompt_fills_the_sequence(run: LintContext) -> Iterator[Finding]:
             continue  # the end is kept, with the answers, and the prompt is cut
         yield Finding(
             f"max_prompt_length {prompt.value} leaves nothing of max_length {most} to completions",
-            (
-                prompt.label("as long as the whole"),
-                *also(total, "the whole"),
-            ),
+            (prompt.label("as long as the whole"), *also(total, "the whole")),
             ("completions are cut to nothing, and chosen and rejected become equal",),
             f"write {most // 2}",
         )

@@ -138,10 +138,7 @@ def _of(run: LintContext, document: Document, have: int) -> Iterator[Finding]:
     yield Finding(
         f"vLLM asks for device {number} of {have}"
         + ("" if is_gone else f", on which one of {count} processes trains"),
-        (
-            (named or used).label("a device of its own"),
-            *also(place, "these train"),
-        ),
+        ((named or used).label("a device of its own"), *also(place, "these train")),
         (f"{count} processes take devices 0 to {count - 1}",),
         f"start {have - 1} processes, or use TRL 0.16 and later with a server",
         severity=None if is_gone else "warning",
@@ -161,8 +158,8 @@ def _number(word: str) -> int | None:
     consumers=("trl",),
     sources=(
         (
-            "trl 0.17.0 to 1.16.0 trainer/grpo_trainer.py `GRPOTrainer.__init__`: vllm_* are read"
-            " only below `if self.use_vllm`"
+            "trl 0.17.0 to 1.16.0 trainer/grpo_trainer.py `GRPOTrainer.__init__`: vllm_* are read "
+            "only below `if self.use_vllm`"
         ),
     ),
 )

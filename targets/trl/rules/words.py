@@ -131,7 +131,7 @@ _OF_SFT: Final[Mapping[str, tuple[str, ...]]] = {
     "packing_strategy": ("bfd", "bfd_split", "bfd-requeue", "bfd_requeue", "wrapped", "ffd"),
 }
 _OF_DPO: Final[Mapping[str, tuple[str, ...]]] = {
-    "f_divergence_type": ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence"),
+    "f_divergence_type": ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence")
 }
 _WORDS: Final = {
     "sft": {**_SHARED, **_OF_SFT},

@@ -78,8 +78,8 @@ def _deepspeed_finding(at: Place, what: str, mend: str) -> Finding:
     sources=(
         (
             "transformers 5.23.0 trainer.py `set_initial_training_values`: ValueError, "
-            "args.max_steps "
-            "must be set to a positive value if dataloader does not have a length, for an empty one"
+            "args.max_steps must be set to a positive value if dataloader does not have a length, "
+            "for an empty one"
         ),
         "llamafactory 0.9.1 to 0.9.5 data/loader.py: max_samples of each data set",
     ),
@@ -123,10 +123,7 @@ def _fewer_finding(
     product = micro * steps * world
     return Finding(
         f"at most {samples} samples, and one {'batch' if drop else 'step'} takes {product}",
-        (
-            place.label("at most"),
-            *also(drop, "drops the rest"),
-        ),
+        (place.label("at most"), *also(drop, "drops the rest")),
         (
             "the only batch is dropped, and no step is left"
             if drop
@@ -219,8 +216,8 @@ def _true(run: LintContext, *keys: str) -> Place | None:
     sources=(
         (
             "torch 2.13.0 utils/data/dataloader.py `check_worker_number_rationality`: this "
-            "DataLoader "
-            "will create N worker processes in total, the suggested max number is the cores'"
+            "DataLoader will create N worker processes in total, the suggested max number is the "
+            "cores'"
         ),
         "Slurm 24.05 sbatch manual page: --cpus-per-task; slurm.conf manual page: DefCpuPerGPU",
     ),

@@ -135,8 +135,8 @@ def _lacking(document: Document, script: str) -> Iterator[Finding]:
 
 
 _PROMPTS: Final = (
-    "validation_prompt | validation_prompts | validation_image | final_validation_prompt "
-    "| run_validation | val_image_url"
+    "validation_prompt | validation_prompts | validation_image | final_validation_prompt | "
+    "run_validation | val_image_url"
 )
 _PROVIDED: Final = (
     (
@@ -147,10 +147,7 @@ _PROVIDED: Final = (
         *("class_prompt", "with_prior_preservation"),
         "the prompt of the class is read for prior preservation alone",
     ),
-    (
-        *("prior_loss_weight", "with_prior_preservation"),
-        "it weighs the loss of the class's images",
-    ),
+    (*("prior_loss_weight", "with_prior_preservation"), "it weighs the loss of the class's images"),
     (
         *("num_class_images", "with_prior_preservation"),
         "images of the class are made for prior preservation alone",

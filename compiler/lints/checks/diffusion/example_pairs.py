@@ -213,8 +213,8 @@ _PATHS: Final = ("pretrained_model_name_or_path", "pretrained_teacher_model")
     consumers=("diffusers",),
     sources=(
         (
-            "diffusers 0.27.2 to 0.42.1 models/unets/unet_2d_condition.py "
-            "`get_aug_embed`: addition_embed_type text_time needs text_embeds in added_cond_kwargs"
+            "diffusers 0.27.2 to 0.42.1 models/unets/unet_2d_condition.py `get_aug_embed`: "
+            "addition_embed_type text_time needs text_embeds in added_cond_kwargs"
         ),
         "huggingface/diffusers#4324, #4507, #4405",
     ),

@@ -188,10 +188,7 @@ _KEYS: Final = (
     "leaf-modules-below-stage-3",
     "note",
     "silent",
-    consumers=(
-        "deepspeed",
-        "accelerate",
-    ),
+    consumers=("deepspeed", "accelerate"),
     sources=(
         (
             "deepspeed 0.18.9, 0.19.8 runtime/zero/parameter_offload.py: the only reader of leaf "

@@ -37,10 +37,7 @@ def adam_is_adamw(run: LintContext) -> Iterator[Finding]:
         return
     yield Finding(
         f"{kind.value} with weight decay {decay.value} runs as AdamW",
-        (
-            kind.label("AdamW"),
-            *also(decay.place),
-        ),
+        (kind.label("AdamW"), *also(decay.place)),
         (
             (
                 "adam_w_mode is true unless it is written: the decay is taken from the weights, "
@@ -168,10 +165,7 @@ def _unread(place: Place, optim: Place | None) -> Finding:
     name = "the default optimizer" if optim is None else str(optim.value)
     return Finding(
         f"optim_args {place.value!r} does nothing: {name} takes none",
-        (
-            place.label("not looked at"),
-            *also(optim),
-        ),
+        (place.label("not looked at"), *also(optim)),
         ("betas, epsilon and weight decay have keys of their own: adam_beta1, adam_epsilon, ...",),
         "remove it",
         Fix((place.removed(),), "safe"),

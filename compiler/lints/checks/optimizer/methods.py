@@ -136,10 +136,7 @@ def optimizer_targets_unread(run: LintContext) -> Iterator[Finding]:
         if not word.startswith(_LOW_RANK):
             yield Finding(
                 f"{targets.path} does nothing: {word} works on all parameters alike",
-                (
-                    targets.label("not read"),
-                    *also(optim),
-                ),
+                (targets.label("not read"), *also(optim)),
                 ("GaLore and APOLLO alone are given modules",),
                 "write optim: galore_adamw, or remove it",
                 Fix((targets.removed(),), "safe"),
@@ -174,14 +171,11 @@ def projection_under_zero(run: LintContext) -> Iterator[Finding]:
         return
     yield Finding(
         f"{optimizer.value} at ZeRO stage {stage.value} sees no matrices",
-        (
-            optimizer.label("projects matrices"),
-            *also(stage.place, "hands it one flat vector"),
-        ),
+        (optimizer.label("projects matrices"), *also(stage.place, "hands it one flat vector")),
         (
             (
-                "ZeRO puts the weights of a group one behind the other and gives the optimizer "
-                "its share of them, without their shapes"
+                "ZeRO puts the weights of a group one behind the other and gives the optimizer its "
+                "share of them, without their shapes"
             ),
         ),
         "use AdamW with ZeRO, or GaLore and APOLLO without DeepSpeed",
@@ -274,10 +268,7 @@ def schedule_of_a_schedule_free_optimizer(run: LintContext) -> Iterator[Finding]
         return
     yield Finding(
         f"{optim.value} under a {kind.value} schedule",
-        (
-            optim.label("averages instead of decaying"),
-            *also(kind.place),
-        ),
+        (optim.label("averages instead of decaying"), *also(kind.place)),
         (
             (
                 "the optimizer averages its iterates in place of a schedule; decayed twice, the "

@@ -29,8 +29,8 @@ _END = 1e-7
         (
             "transformers 4.40.2 to 5.23.0 optimization.py "
             "`get_cosine_with_min_lr_schedule_with_warmup`: ValueError, one of min_lr or "
-            "min_lr_rate "
-            "should be set; `get_polynomial_decay_schedule_with_warmup`: lr_end must be smaller"
+            "min_lr_rate should be set; `get_polynomial_decay_schedule_with_warmup`: lr_end must "
+            "be smaller"
         ),
         "transformers 4.46.3, 4.51.3 to 5.23.0 optimization.py `get_wsd_schedule`: its signature",
         "axolotl 0.8.1 to 0.19.0 core/trainer_builder.py, builders/base.py: both are handed on",
@@ -111,8 +111,8 @@ _DROPPED: Final = ("constant", "constant_with_warmup")
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 optimization.py `get_scheduler`: "
-            "**scheduler_specific_kwargs"
-            "; mismatched ones cause a TypeError; CONSTANT and CONSTANT_WITH_WARMUP take none"
+            "**scheduler_specific_kwargs; mismatched ones cause a TypeError; CONSTANT and "
+            "CONSTANT_WITH_WARMUP take none"
         ),
     ),
 )
@@ -144,10 +144,7 @@ def _unknown_finding(name: str, wrong: list[str], at: Place, kind: Place | None)
     hint = did_you_mean(nearest(wrong[0], _TAKEN[name]))
     return Finding(
         f"the schedule {name} has no argument {quoted(wrong, 'and')}",
-        (
-            at.key_label("dropped" if ignored else "refused"),
-            *also(kind),
-        ),
+        (at.key_label("dropped" if ignored else "refused"), *also(kind)),
         (
             "arguments of this schedule are never passed on"
             if ignored

@@ -225,10 +225,7 @@ def _trainer_finding(ours: Place, key: str, value: int, theirs: Place | None) ->
     name = ours.path.rpartition(".")[2]
     return Finding(
         f"{name} is {ours.value}, and the trainer's {key} comes to {value}",
-        (
-            ours.label("by DeepSpeed's file"),
-            *also(theirs, "by the trainer"),
-        ),
+        (ours.label("by DeepSpeed's file"), *also(theirs, "by the trainer")),
         ("the trainer compares them when it knows all steps, and refuses to train",),
         f'write "{name}": "auto"',
     )

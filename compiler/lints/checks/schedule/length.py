@@ -149,8 +149,8 @@ def max_steps_of_zero(run: LintContext) -> Iterator[Finding]:
     sources=(
         (
             "transformers 5.23.0 trainer.py `set_initial_training_values`: max_steps = "
-            "ceil(num_train_epochs * steps); run on CPU with 0 epochs: 0 steps, with rate 0: "
-            "no change"
+            "ceil(num_train_epochs * steps); run on CPU with 0 epochs: 0 steps, with rate 0: no "
+            "change"
         ),
         (
             "llamafactory 0.9.5 model/adapter.py `_setup_freeze_tuning`; torch 2.13.0 "
@@ -252,10 +252,7 @@ def plateau_without_evaluation(run: LintContext) -> Iterator[Finding]:
         if strategy is None or strategy.value in ("no", False):
             yield Finding(
                 f"{kind.value} without evaluation",
-                (
-                    kind.label("needs a metric"),
-                    *also(strategy),
-                ),
+                (kind.label("needs a metric"), *also(strategy)),
                 ("eval_strategy is no unless it is written",),
                 "write eval_strategy: epoch",
             )
@@ -286,10 +283,7 @@ def restarts_of_one_cycle(run: LintContext) -> Iterator[Finding]:
         if arguments.get("num_cycles", 1) == 1:
             yield Finding(
                 "cosine_with_restarts with one cycle is a plain cosine",
-                (
-                    kind.label("never restarts"),
-                    *also(given),
-                ),
+                (kind.label("never restarts"), *also(given)),
                 ("num_cycles is 1 unless lr_scheduler_kwargs says more",),
                 "write lr_scheduler_kwargs: {num_cycles: 3}, or lr_scheduler_type: cosine",
             )

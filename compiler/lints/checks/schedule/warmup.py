@@ -31,9 +31,9 @@ _FEWEST: Final = 10
     consumers=("deepspeed",),
     sources=(
         (
-            "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupLR._get_gamma`: "
-            "log(step + 1) / log(warmup_num_steps); warmup_type is log by default in WarmupLR, "
-            "WarmupDecayLR and WarmupCosineLR"
+            "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupLR._get_gamma`: log(step + "
+            "1) / log(warmup_num_steps); warmup_type is log by default in WarmupLR, WarmupDecayLR "
+            "and WarmupCosineLR"
         ),
         "transformers 4.40.2 to 5.23.0 optimization.py: step / num_warmup_steps",
     ),
@@ -125,8 +125,8 @@ _DIVIDED: Final[Mapping[str, Any]] = {
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 optimization.py "
-            "`_get_linear_schedule_with_warmup_lr_lambda`"
-            ": current_step / num_warmup_steps while below it"
+            "`_get_linear_schedule_with_warmup_lr_lambda`: current_step / num_warmup_steps while "
+            "below it"
         ),
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/lr_schedules.py `WarmupDecayLR.__init__`: a "

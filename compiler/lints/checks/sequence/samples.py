@@ -138,8 +138,8 @@ def packing_without_length(run: LintContext) -> Iterator[Finding]:
     consumers=("trl>=1.3",),
     sources=(
         (
-            "trl 1.3.0 to 1.16.0 trainer/sft_trainer.py: When `padding_free=True` without "
-            "packing, `max_length` is not enforced; 0.27.2 does not ask"
+            "trl 1.3.0 to 1.16.0 trainer/sft_trainer.py: When `padding_free=True` without packing, "
+            "`max_length` is not enforced; 0.27.2 does not ask"
         ),
     ),
 )

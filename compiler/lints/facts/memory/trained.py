@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from tunec.schemas.models.architecture import Architecture, Module
 
 _SEES: Final = "vision-language"
-_FREEZES: Final = {
-    "vision": "freeze_vision_tower",
-    "projector": "freeze_multi_modal_projector",
-}
+_FREEZES: Final = {"vision": "freeze_vision_tower", "projector": "freeze_multi_modal_projector"}
 """llamafactory 0.9.2 to 0.9.5 hparams/finetuning_args.py: both true by themselves; 0.9.1 trains the
 projector unasked."""
 _BLIND: Final = ("freeze_language_model", "train_mm_proj_only")
@@ -90,10 +87,7 @@ def _by_slots(run: LintContext, model: "Architecture") -> Trained:
     adapter = _adapter(run, kind, run.value("adapter.rank", 0))
     every = _linear(model) if _adapts_all(run) else adapted_modules(model, adapter.targets)
     return Trained(
-        adapter,
-        trained_modules(model, adapter),
-        every if kind != "none" else (),
-        _is_told(run),
+        adapter, trained_modules(model, adapter), every if kind != "none" else (), _is_told(run)
     )
 
 
