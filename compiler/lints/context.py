@@ -318,11 +318,9 @@ class LintContext:
     def _definitions(self) -> Iterator[Definition]:
         # flags win over the file that a launcher or a program is given beside them
         for document in sorted(self.documents, key=lambda each: each.format != "shell"):
-            if document.target is not None and document.file is not None:
-                if document not in self._said:
-                    said = self._said_by(document, document.target, document.file.name)
-                    self._said[document] = tuple(said)
-                yield from self._said[document]
+            if document not in self._said:
+                self._said[document] = tuple(self._said_by(document))
+            yield from self._said[document]
         yield from self.together()
 
     def together(self) -> Iterator[Definition]:
@@ -337,10 +335,13 @@ class LintContext:
     def _said(self) -> dict[Document, tuple[Definition, ...]]:
         return {}
 
-    def _said_by(self, document: Document, target: Target, file: str) -> Iterator[Definition]:
+    def _said_by(self, document: Document) -> Iterator[Definition]:
+        target, file = document.target, document.file
+        if target is None or file is None:
+            return
         version = self.release(target.package).version
         software = {name: str(each.version) for name, each in self.releases.items()}
-        for each in read(target, {file: document.flat}, version, software):
+        for each in read(target, {file.name: document.flat}, version, software):
             if each.rank != Rank.CONSUMER or not _is_given(document, each.slot):
                 yield by(document, each)
 

@@ -1,13 +1,14 @@
 """What rules say of files that tunec is about to write: a plan that breaks one is not emitted.
 
-The files are read from the values that were written, scripts from their texts, together with what
-is known of the plan's surroundings: cluster, model, versions.
+Rules that ask for keys are given the values that are written, scripts as they are read; those that
+ask for slots are given the plan's own. Beside both is what is known of the plan's surroundings:
+cluster, model, versions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
-from itertools import count
+from dataclasses import dataclass as datafields
+from dataclasses import field, replace
+from functools import cached_property
 from typing import Any, Final
 
 from packaging.version import Version
@@ -15,6 +16,7 @@ from packaging.version import Version
 from tunec.compiler.diagnostics.diagnostic import Diagnostic, Label
 from tunec.compiler.facts import Facts
 from tunec.compiler.frontend.nodes import Node
+from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.ir.plan import Plan
 from tunec.compiler.ir.show import show
 from tunec.compiler.lints.context import LintContext
@@ -23,10 +25,11 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.index import rules_for
 from tunec.compiler.lints.kinds import kind_of
+from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Rule
 from tunec.compiler.lints.views import views
 from tunec.compiler.requirements import Asked
-from tunec.compiler.target import Artifact, Target
+from tunec.compiler.target import Artifact, Entry, Target
 from tunec.schemas.source import Span
 
 EXEMPT: Final = {
@@ -70,11 +73,57 @@ def around(target: Target, software: Mapping[str, str], facts: Facts, plan: Plan
     )
 
 
-def run_of(target: Target, artifacts: Iterable[Artifact], environment: Environment) -> LintContext:
-    """The files of one target as one run."""
+@datafields(frozen=True, eq=False, repr=False)
+class DecidedRun(LintContext):
+    """Files that are about to be written, beside the slots that were decided.
+
+    Rules that ask for a slot are given what was decided, and not what the files' rows read back.
+    """
+
+    plan: Plan = field(kw_only=True)
+
+    __hash__ = object.__hash__
+
+    def place(self, definition: Definition | None) -> Place | None:
+        """The key that says a slot; None where none does."""
+        return None if definition is None else self._places_of_slots.get(definition.slot)
+
+    @cached_property
+    def _places_of_slots(self) -> Mapping[str, Place]:
+        return {
+            slot: place
+            for document in self.documents
+            for row, place in self._rows(document)
+            for slot in row.slots
+            if place is not None
+        }
+
+    def _rows(self, document: Document) -> Iterator[tuple[Entry, Place | None]]:
+        """The rows of a file in this release, each with the first of its keys that is written."""
+        if document.target is None or document.file is None:
+            return
+        release = self.release(document.target.package).version
+        dialect = document.target.dialect(release, self.environment.software)
+        for row in document.file.entries:
+            if row.holds_in(dialect):
+                yield row, next(filter(None, map(document.get, row.keys)), None)
+
+    def _said_by(self, document: Document) -> Iterator[Definition]:
+        for row, place in self._rows(document):
+            rank, span = (Rank.CONSUMER, None) if place is None else (Rank.OBSERVED, place.span)
+            for slot in row.slots:
+                yield Definition(
+                    slot, self.plan[slot], rank, document.name, "it was decided", span=span
+                )
+
+
+def run_of(
+    target: Target, artifacts: Iterable[Artifact], environment: Environment, plan: Plan
+) -> DecidedRun:
+    """The files of one target as one run, beside the plan that they are written from."""
     written = (each for one in artifacts for each in documents_of(target, one))
     every = tuple(one for each in written for one in (each, *views(each)))
-    return LintContext(every, environment, {target.name: target})
+    return DecidedRun(every, environment, {target.name: target}, plan=plan)
 
 
 def documents_of(target: Target, artifact: Artifact) -> Iterable[Document]:
@@ -84,25 +133,19 @@ def documents_of(target: Target, artifact: Artifact) -> Iterable[Document]:
         from tunec.compiler.lints.documents import script_documents
 
         return script_documents(artifact.name, artifact.text, target)
-    root = _node(artifact.values, artifact.name, count(1))
+    root = _node(artifact.values, Span(artifact.name, 1, 1, 1, 1))
     kind = kind_of(target, file)
     return (Document(artifact.name, kind, artifact.format, artifact.text, root, target, file),)
 
 
-def _node(value: Any, file: str, lines: Iterator[int]) -> Node:
-    """Data as a document: each value on a line of its own, since places tell values apart."""
-    span = _line(file, next(lines))
+def _node(value: Any, file: Span) -> Node:
+    """Data as a document, whose keys have no place in the file yet."""
     if isinstance(value, dict):
-        fields = {key: _node(each, file, lines) for key, each in value.items()}
-        return Node(span, key_span=span, fields=fields)
+        fields = {key: _node(each, file) for key, each in value.items()}
+        return Node(file, key_span=file, fields=fields)
     if isinstance(value, list | tuple):
-        return Node(span, key_span=span, items=tuple(_node(each, file, lines) for each in value))
-    return Node(span, value, span)
-
-
-@lru_cache(maxsize=4096)
-def _line(file: str, number: int) -> Span:
-    return Span(file, number, 1, number, 2)
+        return Node(file, key_span=file, items=tuple(_node(each, file) for each in value))
+    return Node(file, value, file)
 
 
 def objections(
@@ -110,7 +153,7 @@ def objections(
 ) -> tuple[Diagnostic, ...]:
     """What rules find wrong with a plan's files: errors, and what else is worth a warning."""
     target, version = asked
-    run = run_of(target, artifacts, environment_of(target, version, facts, plan))
+    run = run_of(target, artifacts, environment_of(target, version, facts, plan), plan)
     return told_of(spoken_by(run), target, plan)
 
 

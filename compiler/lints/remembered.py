@@ -65,7 +65,7 @@ class Remembered:
         files = (id(each.values) for each in artifacts)
         key = (*dialect, id(facts.model), environment.world, *files)
         if key not in self._judged:
-            run = run_of(target, artifacts, environment)
+            run = run_of(target, artifacts, environment, plan)
             rules = self._asked(run, dialect)
             self._judged[key] = _judge(artifacts, facts.model, run, rules)
         return told_of(self._judged[key].on(environment), target, plan)

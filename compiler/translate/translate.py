@@ -15,7 +15,7 @@ from tunec.compiler.ir.show import show
 from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.documents import Reading, read_files, read_texts
-from tunec.compiler.lints.emitted import run_of, spoken_by
+from tunec.compiler.lints.emitted import spoken_by
 from tunec.compiler.lints.environment import Environment
 from tunec.compiler.lints.lint import catalogue_model, check
 from tunec.compiler.lints.place import Place
@@ -305,9 +305,11 @@ def _objections(asked: Asked, written: Written, sources: Sources) -> Iterator[Di
         software={**named, **{name: str(each) for name, each in dialect.items() if name}},
         readers=(target.name,),
     )
+    texts = {each.name: each.text for each in written.artifacts}
+    documents = read_texts(texts, {target.name: target}, (target.name,)).documents
     found = [
         each
-        for each in spoken_by(run_of(target, written.artifacts, environment))
+        for each in spoken_by(LintContext(documents, environment, {target.name: target}))
         if each.severity == "error"
     ]
     if not found:

@@ -30,7 +30,9 @@ def _run(spec: Path, name: str) -> LintContext | None:
     facts, plan = compiled.planned.facts, compiled.planned.plan
     if not compiled.ok or facts is None or plan is None:
         return None
-    return run_of(target, compiled.artifacts[name], environment_of(target, version, facts, plan))
+    return run_of(
+        target, compiled.artifacts[name], environment_of(target, version, facts, plan), plan
+    )
 
 
 def test_a_rule_that_is_not_asked_of_a_run_finds_nothing() -> None:

@@ -14,7 +14,7 @@ def turned_on(run: LintContext, keys: Iterable[tuple[str, str]], word: str) -> l
     """The places where one of the keys is true, or that word; each place once."""
     found = (place for kind, key in keys for place in run.each(kind, key))
     asked = [place for place in found if place.value is True or place.value == word]
-    return list({place.span: place for place in asked}.values())
+    return list({(place.span, place.path): place for place in asked}.values())
 
 
 def device_name(device: "Device") -> str:

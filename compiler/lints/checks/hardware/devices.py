@@ -6,6 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.capability import below, with_capability
+from tunec.compiler.lints.facts.precision import turned_on
 from tunec.compiler.lints.facts.quantization import processes
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.schemas.torch_builds import BUILDS, INDEX, Build, builds_of
@@ -217,8 +218,7 @@ def compile_without_hardware(run: LintContext) -> Iterator[Finding]:
     device = below(run, 7)
     if device is None:
         return
-    places = {p.span: p for kind, key in _KEYS for p in run.each(kind, key) if p.value is True}
-    for place in places.values():
+    for place in turned_on(run, _KEYS, ""):
         yield Finding(
             f"{with_capability(device)} is too old for Triton",
             (place.label("needs 7.0"),),
