@@ -134,25 +134,32 @@ def found(rows: Sequence[Row], run: LintContext) -> Iterator[Finding]:
 def _found(row: Row, run: LintContext) -> Iterator[Finding]:
     first, *rest = parse(row.when)
     every = [*rest, *(part for each in row.beside for part in parse(each))]
-    for met, place in _effective_places(first, run) if row.by_effective else _places(first, run):
-        if row.files_only and place.document.is_view:
+    asked = _effective_places(first, run) if row.by_effective else _places(first, run)
+    for document, met, place in asked:
+        if row.files_only and document.is_view:
             continue
-        written = (_beside(each, place.document, run) for each in every)
+        written = (_beside(each, document, run) for each in every)
         settled = (_effective(part, run) for each in row.effective for part in parse(each))
         others = _all(chain(written, settled))
         if others is not None:
             yield _finding(row, run, place, [met, *others])
 
 
-def _places(part: Condition, run: LintContext) -> Iterator[tuple[_Met, Place]]:
+Asked = tuple[Document, _Met, Place]
+"""Where a row's first condition holds; a place of a view stands in another document, its origin."""
+
+
+def _places(part: Condition, run: LintContext) -> Iterator[Asked]:
     for document in run.of(*part.kinds):
-        yield from ((_Met(at.path, at.value, at), at) for at in part.places(document))
+        yield from ((document, _Met(at.path, at.value, at), at) for at in part.places(document))
 
 
-def _effective_places(part: Condition, run: LintContext) -> Iterator[tuple[_Met, Place]]:
+def _effective_places(part: Condition, run: LintContext) -> Iterator[Asked]:
     met = _effective(part, run)
-    if met is not None and met.place is not None:
-        yield met, met.place
+    place = None if met is None else met.place
+    if met is not None and place is not None:
+        holders = (each for each in run.of(*part.kinds) if place in each.found.values())
+        yield next(holders, place.document), met, place
 
 
 def _all(met: Iterable[_Met | None]) -> list[_Met] | None:
