@@ -10,7 +10,7 @@ Several are joined by ` & `; the first is where to look. A kind of document stan
 where it is not the document at hand: `deepspeed:zero_optimization.stage=3`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from operator import ge, gt, le, lt
@@ -21,7 +21,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding
+from tunec.compiler.lints.rule import Finding, keys
 
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _ORDERS: Final[Mapping[str, Callable[[Any, float], bool]]] = {">": gt, "<": lt, ">=": ge, "<=": le}
@@ -135,6 +135,12 @@ def where(document: Document, condition: str) -> Place | None:
             return None
         found = found or at
     return found
+
+
+def first_keys(kinds: str, asked: Iterable["str | Pair | Need"]) -> tuple[str, ...]:
+    """The keys that conditions, pairs or needs look at first: what a rule that asks them reads."""
+    said = (each if isinstance(each, str) else each.condition for each in asked)
+    return keys(kinds, *dict.fromkeys(key for each in said for key in parse(each)[0].keys))
 
 
 def key_of(condition: str) -> str:

@@ -1,8 +1,19 @@
 """Whether activations are recomputed, and by which variant of torch's checkpoint."""
 
+from typing import Final
+
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import keys
 
+RECOMPUTED: Final = (
+    *keys("trainer|axolotl|minicpm-v|simpletuner", "gradient_checkpointing"),
+    *keys("trainer|axolotl", "activation_checkpointing", "gradient_checkpointing_kwargs"),
+    *keys("trainer|axolotl", "fsdp_config", "use_reentrant_gc"),
+    *("accelerate:fsdp_config", "llamafactory:disable_gradient_checkpointing"),
+    *("glm4:training_args", "sat:checkpoint_activations", "llama-cookbook:enable_fsdp"),
+)
+"""What rules read that ask for recomputation, where a file turns it on or names its variant."""
 _REENTRANT = ("gradient_checkpointing_kwargs.use_reentrant", "use_reentrant_gc")
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import keys
 
 LOADERS: Final = ("model", *TRL, "hf")
 """Kinds that may say in which dtype a model is loaded."""
@@ -13,6 +14,8 @@ _KEYS: Final = (
     *("dtype", "torch_dtype"),
     *("model_init_kwargs.dtype", "model_init_kwargs.torch_dtype"),
 )
+LOADED: Final = keys("model|trainer", *_KEYS)
+"""What rules read that ask in which dtype a model is loaded."""
 _WORDS: Final = {
     **dict.fromkeys(("float16", "fp16", "half"), "fp16"),
     **dict.fromkeys(("bfloat16", "bf16"), "bf16"),

@@ -1,6 +1,6 @@
 """LoRA as each dialect asks for it, under PEFT's own names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -8,11 +8,21 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import keys
 
 ALL_LINEAR: Final = "all-linear"
 Targets = str | tuple[str, ...]
 
+
+def _own(*names: str) -> dict[str, str]:
+    """Fields that a dialect calls as PEFT does."""
+    return dict(zip(names, names, strict=True))
+
+
+_SCALE: Final = _own("lora_alpha", "lora_dropout")
 _TRL: Final = {
+    **_SCALE,
+    **_own("use_rslora", "use_dora"),
     "r": "lora_r",
     "target_modules": "lora_target_modules",
     "modules_to_save": "lora_modules_to_save",
@@ -20,6 +30,7 @@ _TRL: Final = {
 }
 """trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`."""
 _AXOLOTL: Final = {
+    **_SCALE,
     "r": "lora_r",
     "target_modules": "lora_target_modules",
     "modules_to_save": "lora_modules_to_save",
@@ -39,12 +50,15 @@ _AXOLOTL: Final = {
 }
 """axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_lora`, `_build_peft_lora_config`."""
 _LLAMAFACTORY: Final = {
+    **_SCALE,
+    **_own("use_rslora", "use_dora"),
     "r": "lora_rank",
     "target_modules": "lora_target",
     "modules_to_save": "additional_target",
 }
 """llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_lora_tuning`."""
 _MINICPM: Final = {
+    **_SCALE,
     "r": "lora_r",
     "target_modules": "lora_target_modules",
     "layers_to_transform": "lora_layers_to_transform",
@@ -52,29 +66,27 @@ _MINICPM: Final = {
     "bias": "lora_bias",
 }
 """OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py `train`: LoraConfig."""
-_ALPACA: Final = {"r": "lora_r", "target_modules": "lora_target_modules"}
+_ALPACA: Final = {**_SCALE, "r": "lora_r", "target_modules": "lora_target_modules"}
 """tloen/alpaca-lora 8bb8579 finetune.py `train`: LoraConfig."""
-_ONLY: Final[Mapping[str, frozenset[str]]] = {
-    "sft": frozenset({*_TRL, "lora_alpha", "lora_dropout", "use_rslora", "use_dora"}),
-    "llamafactory": frozenset(
-        {*_LLAMAFACTORY, "lora_alpha", "lora_dropout", "use_rslora", "use_dora"}
-    ),
-    "axolotl": frozenset({*_AXOLOTL, "lora_alpha", "lora_dropout"}),
-    "alpaca-lora": frozenset({*_ALPACA, "lora_alpha", "lora_dropout"}),
-    "minicpm-v": frozenset({*_MINICPM, "lora_alpha", "lora_dropout"}),
-}
-"""The names that a dialect has at all; PEFT's own files and GLM-4's `peft_config` have all."""
-_BY_NAME: Final = frozenset(
-    {
-        *("target_modules", "exclude_modules", "modules_to_save", "layers_to_transform"),
-        *("layers_pattern", "task_type", "inference_mode"),
-    }
+_SAID_BY: Final = (
+    ("trainer", _TRL),
+    ("trainer|model|minicpm-v", _MINICPM),
+    ("axolotl", _AXOLOTL),
+    ("llamafactory", _LLAMAFACTORY),
+    ("alpaca-lora", _ALPACA),
+)
+"""Kinds of documents with the fields that their dialect has, and its keys for them; PEFT's own
+files and GLM-4's `peft_config` have all."""
+_BY_NAME: Final = _own(
+    *("target_modules", "exclude_modules", "modules_to_save", "layers_to_transform"),
+    *("layers_pattern", "task_type", "inference_mode"),
 )
 """What PEFT's other methods that change layers share with LoRA: peft 0.10.0 to 0.21.2
 tuners/tuners_utils.py `BaseTuner.inject_adapter`, `check_target_module_exists`."""
-_METHODS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
+_NO_LAYERS: Final = ("layers_to_transform", "layers_pattern")
+_METHODS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "ADALORA": ("AdaLoRA", _BY_NAME),
-    "IA3": ("IA3", _BY_NAME - {"layers_to_transform", "layers_pattern"}),
+    "IA3": ("IA3", {name: key for name, key in _BY_NAME.items() if name not in _NO_LAYERS}),
     **{
         kind: (word, _BY_NAME)
         for kind, word in (
@@ -91,21 +103,19 @@ class Lora:
     """One document that asks for LoRA."""
 
     document: Document
-    keys: Mapping[str, str]
-    """Where a name of LoraConfig differs: the key of this dialect."""
-    names: frozenset[str] | None = None
-    """The names of LoraConfig that the dialect knows; None: all."""
+    keys: Mapping[str, str] | None = None
+    """This dialect's key for each field of LoraConfig that it has; None: it has all, as named."""
     prefix: str = ""
     method: str = "LoRA"
     """The method as people call it."""
 
     def key(self, name: str) -> str:
         """The key that says a field of LoraConfig here."""
-        return self.prefix + self.keys.get(name, name)
+        return self.prefix + (self.keys or {}).get(name, name)
 
     def knows(self, name: str) -> bool:
         """Whether the dialect can say that field."""
-        return self.names is None or name in self.names
+        return self.keys is None or name in self.keys
 
     def place(self, name: str) -> Place | None:
         """Where a field of LoraConfig is written; None also where that is null."""
@@ -156,6 +166,20 @@ class Lora:
         return next((at for key in keys if (at := self.document.get(key)) is not None), None)
 
 
+def lora_keys(*names: str) -> tuple[str, ...]:
+    """Every key by which a file says one of these fields of LoraConfig, for a rule's `reads`."""
+    in_glm = (f"peft_config.{name}" for name in names)
+    return (
+        *keys("peft", *names),
+        *keys("glm4", *in_glm),
+        *(key for kinds, table in _SAID_BY for key in keys(kinds, *_of(table, names))),
+    )
+
+
+def _of(table: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
+    return (table[name] for name in names if name in table)
+
+
 def has_adapter(run: LintContext) -> bool:
     """Whether the base is frozen under an adapter, also one whose file does not name its method."""
     return bool(run.value("adapter.kind", "none") != "none" or run.of("peft"))
@@ -177,27 +201,27 @@ def adapters(run: LintContext) -> Iterator[Lora]:
 
 def _relative(document: Document) -> Lora | None:
     kind = document.value("peft_type") if document.kind == "peft" else None
-    word, names = _METHODS.get(str(kind), ("", None))
-    return Lora(document, {}, names, method=word) if names is not None else None
+    word, fields = _METHODS.get(str(kind), ("", None))
+    return None if fields is None else Lora(document, fields, method=word)
 
 
 def _lora(document: Document) -> Lora | None:
     kind = document.kind
     if kind == "peft" and str(document.value("peft_type", "LORA")).upper() == "LORA":
-        return Lora(document, {})
+        return Lora(document)
     if is_minicpm(document):
         is_on = is_true(document.value("use_lora"))
-        return Lora(document, _MINICPM, _ONLY["minicpm-v"]) if is_on else None
+        return Lora(document, _MINICPM) if is_on else None
     if kind in TRL and is_true(document.value("use_peft")):
-        return Lora(document, _TRL, _ONLY["sft"])
+        return Lora(document, _TRL)
     if kind == "axolotl" and document.value("adapter") in ("lora", "qlora"):
-        return Lora(document, _AXOLOTL, _ONLY["axolotl"])
+        return Lora(document, _AXOLOTL)
     if kind == "llamafactory" and document.value("finetuning_type", "lora") == "lora":
-        return Lora(document, _LLAMAFACTORY, _ONLY["llamafactory"])
+        return Lora(document, _LLAMAFACTORY)
     if kind == "alpaca-lora":
-        return Lora(document, _ALPACA, _ONLY["alpaca-lora"])
+        return Lora(document, _ALPACA)
     if kind == "glm4" and document.value("peft_config.peft_type") == "LORA":
-        return Lora(document, {}, prefix="peft_config.")
+        return Lora(document, prefix="peft_config.")
     return None
 
 

@@ -1,13 +1,16 @@
 """Where a run asks for a precision."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.place import Place
 
 if TYPE_CHECKING:
     from tunec.schemas.hardware.profile import Device
+
+LAUNCHED: Final = ("launch:flags.mixed_precision", "accelerate:mixed_precision")
+"""Where a launcher is told a precision: what rules read that compare it with another one."""
 
 
 def turned_on(run: LintContext, keys: Iterable[tuple[str, str]], word: str) -> list[Place]:

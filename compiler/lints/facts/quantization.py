@@ -10,6 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.simpletuner import configs, said
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import keys
 from tunec.schemas.frozen import dataclass
 
 _SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -34,6 +35,19 @@ _BLOCKS: Final = (
 )
 """Where a file holds what `from_pretrained` is given as its quantization_config: transformers
 4.40.2 to 5.23.0 quantizers/auto.py `AutoQuantizationConfig.from_dict`."""
+BLOCKS: Final = keys("model|trainer", *_BLOCKS)
+QUANTISED: Final = (
+    *keys("model|trainer|axolotl", "load_in_4bit", "load_in_8bit"),
+    *("llamafactory:quantization_bit", "llama-cookbook:quantization", "sat:use_qlora"),
+    *("simpletuner:*", *BLOCKS),
+)
+NAMED: Final = (
+    *keys("model|trainer|minicpm-v", "model_name_or_path"),
+    *("axolotl:base_model", "peft:base_model_name_or_path", "llama-cookbook:model_name"),
+    *("simpletuner:*", "glm4:script"),
+)
+SHARDED: Final = (*keys("trainer|axolotl", "fsdp", "fsdp_config"), "accelerate:distributed_type")
+"""What rules read that ask for a quantised base, for the name of a base, and for FSDP."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ _MEANT: Final = {
             "and will be silently ignored"
         ),
     ),
+    reads=("axolotl:*",),
 )
 def data_set_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of a data set that Axolotl's schema of data sets does not have."""
@@ -137,6 +138,7 @@ another method's may be a module of the user's own."""
             "before it None is called"
         ),
     ),
+    reads=("axolotl:rl",),
 )
 def data_set_type_of_another_method(run: LintContext) -> Iterator[Finding]:
     """A data set of a type that the preference method of the file does not know."""
@@ -177,6 +179,7 @@ def _of(at: Place, method: Place, known: Mapping[str, tuple[str, ...]]) -> Itera
             "`remove_unused_columns: False` when using kto"
         ),
     ),
+    reads=("axolotl:rl",),
 )
 def kto_needs_every_column(run: LintContext) -> Iterator[Finding]:
     """KTO in Axolotl without remove_unused_columns: false."""
@@ -225,6 +228,7 @@ _AS_BY_ITSELF: Final[Mapping[str, Any]] = {
             "run with 0.19.0: trl.num_generation is taken, and is nowhere"
         ),
     ),
+    reads=("axolotl:*",),
 )
 def section_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of one of Axolotl's sections that the section does not have."""

@@ -10,7 +10,7 @@ from tunec.compiler.lints.facts.axolotl import FLASH, configs
 from tunec.compiler.lints.facts.counts import is_positive
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _VARLEN: Final = (*FLASH, "flex_attention", "xformers_attention", "sage_attention")
 _VARLEN_WORDS: Final = (
@@ -130,6 +130,7 @@ _NEEDS: Final[tuple[Need, ...]] = tuple(
             "`check_chat_template_config`; integrations/liger, cut_cross_entropy args.py"
         ),
     ),
+    reads=("axolotl:*",),
 )
 def needs_another_key(run: LintContext) -> Iterator[Finding]:
     """A key that Axolotl refuses without another one."""
@@ -185,6 +186,7 @@ def _templates(document: Document) -> Iterator[Finding]:
             "eval_strategy are not supported with val_set_size == 0; `check_early_stopping`"
         ),
     ),
+    reads=keys("axolotl", "save_steps", "eval_steps", "evals_per_epoch", "eval_strategy"),
 )
 def cadence_refused(run: LintContext) -> Iterator[Finding]:
     """When Axolotl saves and evaluates is said in a way that it refuses."""

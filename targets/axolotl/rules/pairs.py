@@ -5,12 +5,19 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
-from tunec.compiler.lints.conditions import Pair, is_checked, refused_beside, refused_pair, where
+from tunec.compiler.lints.conditions import (
+    Pair,
+    first_keys,
+    is_checked,
+    refused_beside,
+    refused_pair,
+    where,
+)
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.axolotl import configs
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _LOSSES: Final = (
     "cut_cross_entropy",
@@ -289,6 +296,18 @@ _PAIRS: Final[tuple[Pair, ...]] = tuple(
             "0.13.2 `check_attention_fields`: Only one of ... must be set; 0.12.0 to 0.19.0 "
             "`check_tensor_parallel_optimizer`, loaders/utils.py `check_model_config`: Tensor "
             "parallelism is incompatible with ... tie_word_embeddings"
+        ),
+    ),
+    reads=(
+        *first_keys("axolotl", _PAIRS),
+        *keys(
+            "axolotl",
+            *_IN_ORDER,
+            "sample_packing",
+            "eval_table_size",
+            "tensor_parallel_size",
+            "beta",
+            "gradient_checkpointing_kwargs.use_reentrant",
         ),
     ),
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity
-from tunec.compiler.lints.conditions import Need, lacking, told, where
+from tunec.compiler.lints.conditions import Need, first_keys, lacking, told, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.axolotl import configs
@@ -33,6 +33,7 @@ _ENDS: Final = ("lm_head", "embed_tokens")
         ),
         "axolotl-ai-cloud/axolotl#1464",
     ),
+    reads=("axolotl:unfrozen_parameters",),
 )
 def adapter_frozen_with_the_base(run: LintContext) -> Iterator[Finding]:
     """Patterns of what trains that no weight of an adapter fits: it is frozen with its base."""
@@ -77,6 +78,7 @@ _TARGETS: Final = ("lora_target_modules", "lora_target_linear", "lora_target_par
             "TypeError; no targets: NoMatchingPeftModuleError"
         ),
     ),
+    reads=("axolotl:adapter",),
 )
 def adapter_without_numbers(run: LintContext) -> Iterator[Finding]:
     """An adapter without its rank or its alpha."""
@@ -123,6 +125,7 @@ _INTERVALS: Final = (("save_steps", "saves_per_epoch"), ("eval_steps", "evals_pe
             "eval_steps, or False"
         ),
     ),
+    reads=("axolotl:load_best_model_at_end",),
 )
 def best_model_not_loaded(run: LintContext) -> Iterator[Finding]:
     """The best model is to be loaded, and Axolotl turns that off for want of an interval."""
@@ -165,6 +168,7 @@ _UNTIL: Final = "axolotl<0.16"
         ),
         "axolotl-ai-cloud/axolotl#2655",
     ),
+    reads=("axolotl:lora_dropout",),
 )
 def kernels_passed_over(run: LintContext) -> Iterator[Finding]:
     """Kernels of LoRA that Axolotl does not put in where the adapter has dropout."""
@@ -222,6 +226,7 @@ _IN_SPAN: Final = "axolotl<0.13"
         ),
         "axolotl-ai-cloud/axolotl#3113: max_prompt_len had no effect in GRPO until 0.13",
     ),
+    reads=first_keys("axolotl", _NEEDS),
 )
 def number_of_another_method(run: LintContext) -> Iterator[Finding]:
     """A number of one preference method in a file of Axolotl that trains by another, or by none."""
@@ -264,6 +269,7 @@ _PLUGINS: Final = {
             "liger_rope and cut_cross_entropy without them, and drops them"
         ),
     ),
+    reads=("axolotl:*",),
 )
 def option_without_its_plugin(run: LintContext) -> Iterator[Finding]:
     """An option of one of Axolotl's plugins, which is not among `plugins`."""
@@ -311,6 +317,7 @@ def _finding(document: Document, said: list[Place], named: Place | None, plugin:
             "`warn_peft_trainable_token_to_fix_untrained`: the token won't be trained on"
         ),
     ),
+    reads=("axolotl:fix_untrained_tokens",),
 )
 def token_mended_and_frozen(run: LintContext) -> Iterator[Finding]:
     """A token's embedding is mended at the start, and not among those that are trained."""

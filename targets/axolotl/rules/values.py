@@ -44,6 +44,7 @@ _ELSEWHERE: Final = frozenset({"datasets", "max_memory", "device_map", "deepspee
             "a valid string"
         ),
     ),
+    reads=("axolotl:*",),
 )
 def type_refused(run: LintContext) -> Iterator[Finding]:
     """A value of a type that Axolotl's schema does not take."""
@@ -178,6 +179,7 @@ _RESIZES: Final = ("bilinear", "bicubic", "lanczos")
             "`convert_image_resize_algorithm`"
         ),
     ),
+    reads=("axolotl:*",),
 )
 def value_refused(run: LintContext) -> Iterator[Finding]:
     """A value that Axolotl takes no more, or never took."""

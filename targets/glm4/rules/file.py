@@ -37,6 +37,7 @@ _CLASSES: Final = {"training_args": "seq2seq_training_arguments", "peft_config":
         ),
         "zai-org/GLM-4#281, #501 (trainable parameters with those of the tower)",
     ),
+    reads=("glm4:*",),
 )
 def glm_4_file_refused(run: LintContext) -> Iterator[Finding]:
     """A configuration of GLM-4's scripts that its classes refuse, or that the run dies of."""

@@ -80,6 +80,7 @@ _WITHOUT: Final = (
             "unknown parameter; finetuning.py `main`; utils/train_utils.py `train`, `get_policies`"
         ),
     ),
+    reads=("llama-cookbook:*",),
 )
 def flag_not_read_by_llama_cookbook(run: LintContext) -> Iterator[Finding]:
     """A flag that llama-cookbook's finetuning does not know, or does not read beside others."""
@@ -199,6 +200,7 @@ _FAMILIES: Final = ("llama", "mllama")
         ),
         "meta-llama/llama-cookbook#240 (Cannot flatten integer dtype tensors), #556, #359",
     ),
+    reads=("llama-cookbook:*",),
     hardware=True,
 )
 def flags_refused_by_llama_cookbook(run: LintContext) -> Iterator[Finding]:

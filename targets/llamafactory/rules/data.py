@@ -28,6 +28,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "does not support image input"
         ),
     ),
+    reads=("llamafactory:template",),
 )
 def template_of_another_family(run: LintContext) -> Iterator[Finding]:
     """The template is another family's."""
@@ -63,6 +64,7 @@ def template_of_another_family(run: LintContext) -> Iterator[Finding]:
             "Template ... does not exist; `register_template`"
         ),
     ),
+    reads=("llamafactory:template",),
 )
 def template_of_another_release(run: LintContext) -> Iterator[Finding]:
     """A template that the release of LLaMA-Factory does not have."""
@@ -115,6 +117,7 @@ _EMBEDDINGS: Final = frozenset({"embed_tokens", "lm_head"})
             "is set only for names with -Chat, -Distill, -Instruct or -Thinking"
         ),
     ),
+    reads=("llamafactory:template",),
 )
 def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
     """An adapter is to speak in turns whose marks the base model has never seen."""
@@ -147,6 +150,7 @@ def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
             "neat_packing; hparams/parser.py: block_diag_attn = neat_packing"
         ),
     ),
+    reads=("llamafactory:packing",),
 )
 def packing_lets_samples_mix(run: LintContext) -> Iterator[Finding]:
     """Samples are packed without keeping them apart."""
@@ -187,6 +191,7 @@ _BEFORE: Final = ("dispatch_batches", "split_batches")
         ),
         "hiyouga/LlamaFactory#2763",
     ),
+    reads=("llamafactory:streaming",),
 )
 def streamed_batches_handed_out(run: LintContext) -> Iterator[Finding]:
     """One process reads a stream for all, and joins batches of several lengths."""
@@ -237,6 +242,7 @@ def _is_told(document: Document) -> bool:
             "size"
         ),
     ),
+    reads=("llamafactory:val_size",),
 )
 def validation_split_refused(run: LintContext) -> Iterator[Finding]:
     """A validation share beside what it cannot stand with."""

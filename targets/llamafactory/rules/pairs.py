@@ -7,6 +7,7 @@ from typing import Final
 from tunec.compiler.lints.conditions import (
     Need,
     Pair,
+    first_keys,
     refused_alone,
     refused_beside,
     refused_pair,
@@ -17,7 +18,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _POLICY: Final = "its adapter is one of the policy"
 _ONE: Final = "each is an optimizer of its own"
@@ -85,6 +86,19 @@ _LOGGERS: Final = ("wandb", "tensorboard", "trackio", "none")
             "llamafactory 0.9.1 to 0.9.5 hparams/parser.py: Distributed training does not support "
             "layer-wise GaLore; Unsloth does not support lora reward model; data/loader.py "
             "`get_dataset`; 0.9.5 data/collator.py"
+        ),
+    ),
+    reads=(
+        *first_keys("llamafactory", _PAIRS),
+        *keys(
+            "llamafactory",
+            "stage",
+            "use_llama_pro",
+            "galore_layerwise",
+            "apollo_layerwise",
+            "neat_packing",
+            "tokenized_path",
+            *_UNDER_3,
         ),
     ),
 )
@@ -270,6 +284,7 @@ _NEEDS: Final = (
         ),
         "hiyouga/LlamaFactory#584, #744, #5948",
     ),
+    reads=first_keys("llamafactory", (*_OF_DATA, *_NEEDS)),
 )
 def refused_without(run: LintContext) -> Iterator[Finding]:
     """A key that LLaMA-Factory refuses without another one."""

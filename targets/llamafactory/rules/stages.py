@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.lints.conditions import Need, lacking, told, where
+from tunec.compiler.lints.conditions import Need, first_keys, lacking, told, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _ONLY_SFT: Final = ("neat_packing", "train_on_prompt", "mask_history", "predict_with_generate")
 
@@ -28,6 +28,7 @@ _ONLY_SFT: Final = ("neat_packing", "train_on_prompt", "mask_history", "predict_
             "training; Cannot use PiSSA for current training stage"
         ),
     ),
+    reads=("llamafactory:stage",),
 )
 def refused_outside_its_stage(run: LintContext) -> Iterator[Finding]:
     """An option that LLaMA-Factory takes in one stage only."""
@@ -87,6 +88,7 @@ _OTHERS: Final = ("hinge", "ipo")
             "0.20.0 to 0.24.0: the argument loss_type, sigmoid by default"
         ),
     ),
+    reads=("llamafactory:pref_loss",),
 )
 def preference_loss_not_computed(run: LintContext) -> Iterator[Finding]:
     """A loss of preferences that LLaMA-Factory takes and that TRL does not compute."""
@@ -190,6 +192,11 @@ _NEEDS: Final = (
             "train/trainer_utils.py `create_ref_model`; hparams/parser.py `get_train_args`"
         ),
     ),
+    reads=(
+        *first_keys("llamafactory", _NEEDS),
+        "llamafactory:resume_from_checkpoint",
+        "llamafactory:ref_model",
+    ),
 )
 def option_of_another_choice(run: LintContext) -> Iterator[Finding]:
     """An option of a method, loss or optimizer that is not the one that was chosen."""
@@ -254,6 +261,7 @@ _FULL: Final = ("use_galore", "use_apollo", "use_badam")
             "hparams/parser.py: Adapter is only valid for the LoRA method"
         ),
     ),
+    reads=keys("llamafactory", "adapter_name_or_path", *_ONLY_LORA, *_FULL),
 )
 def lora_options_of_another_method(run: LintContext) -> Iterator[Finding]:
     """An option for LoRA beside another kind of fine-tuning."""

@@ -11,7 +11,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import launches, listed, variable
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 if TYPE_CHECKING:
     from tunec.schemas.models.architecture import Architecture
@@ -33,6 +33,7 @@ _ON = ("1", "true", "y")
             "more than one device; extras/misc.py `is_env_enabled`"
         ),
     ),
+    reads=("llamafactory:deepspeed",),
     hardware=True,
 )
 def deepspeed_without_torchrun(run: LintContext) -> Iterator[Finding]:
@@ -96,6 +97,9 @@ _INDEX: Final = re.compile(r"\.\{\}\.")
             "llamafactory 0.9.2 to 0.9.5 model/model_utils/misc.py `find_all_linear_modules`, "
             "visual.py `patch_target_modules`, `get_forbidden_modules`; hiyouga/LlamaFactory#8804"
         ),
+    ),
+    reads=keys(
+        "llamafactory", "freeze_trainable_modules", "freeze_extra_modules", "freeze_language_model"
     ),
 )
 def frozen_modules_missing(run: LintContext) -> Iterator[Finding]:
@@ -201,6 +205,7 @@ _FIRST: Final = "llamafactory<0.9.2"
             "Current model does not support liger kernel"
         ),
     ),
+    reads=("llamafactory:enable_liger_kernel",),
 )
 def liger_not_for_the_model(run: LintContext) -> Iterator[Finding]:
     """Liger's kernels are asked for in a model that LLaMA-Factory has none for."""
@@ -237,6 +242,7 @@ _PATCHED: Final = "llama"
             "`SUPPORTED_CLASS_FOR_S2ATTN`"
         ),
     ),
+    reads=("llamafactory:shift_attn",),
 )
 def shifted_attention_ignored(run: LintContext) -> Iterator[Finding]:
     """Shifted short attention is asked for in a model that LLaMA-Factory cannot give it to."""
@@ -265,6 +271,7 @@ def shifted_attention_ignored(run: LintContext) -> Iterator[Finding]:
         "hiyouga/LlamaFactory#4667, #5635, #6940; unslothai/unsloth#724, #1142: RuntimeError",
         "llamafactory 0.9.1 to 0.9.5 model/model_utils/unsloth.py: FastLanguageModel",
     ),
+    reads=("llamafactory:use_unsloth",),
 )
 def unsloth_on_several_devices(run: LintContext) -> Iterator[Finding]:
     """Unsloth is to train on several devices."""

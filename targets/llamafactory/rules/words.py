@@ -47,6 +47,7 @@ pref_loss, which is the loss's (`preference-loss-not-computed`)."""
         ),
         "axolotl 0.8.1 to 0.19.0 utils/schemas/enums.py ChatTemplate, RLType: Input should be",
     ),
+    reads=tuple(f"{kind}:*" for kind in _KINDS),
 )
 def word_not_taken(run: LintContext) -> Iterator[Finding]:
     """A word that its reader does not know."""
@@ -120,6 +121,7 @@ def _is_word(document: Document, value: object) -> bool:
             "do not have is not in what they give back; cli/config.py `prepare_plugins`"
         ),
     ),
+    reads=("llamafactory:*", "axolotl:*"),
 )
 def key_of_no_release(run: LintContext) -> Iterator[Finding]:
     """A key of LLaMA-Factory's or Axolotl's file that none of its classes has in any release."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.lora import Lora, is_true, loras
+from tunec.compiler.lints.facts.lora import Lora, is_true, lora_keys, loras
 from tunec.compiler.lints.facts.quantization import quantised, stored_form
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
@@ -31,6 +31,7 @@ itself; `olora_init` dequantises, and the others do not look at the weight."""
         ),
         "axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py, validation.py: loftq",
     ),
+    reads=(*lora_keys("init_lora_weights", "loftq_config"), "simpletuner:lora_init_type"),
 )
 def init_on_quantised_base(run: LintContext) -> Iterator[Finding]:
     """Adapters are to be initialised from weights that are quantised."""
@@ -96,6 +97,7 @@ _CONFIGS = {
             "must be specified when `init_lora_weights` is 'loftq'; specified but will be ignored"
         ),
     ),
+    reads=lora_keys("init_lora_weights", *_CONFIGS.values()),
 )
 def loftq_config_mismatch(run: LintContext) -> Iterator[Finding]:
     """LoftQ's settings and the initialisation that uses them do not stand together."""
@@ -142,6 +144,7 @@ _PACKED: Final = ("gptq", "awq", "aqlm")
             "0.9.0 to 0.21.2"
         ),
     ),
+    reads=lora_keys("use_dora"),
 )
 def dora_on_quantised_base(run: LintContext) -> Iterator[Finding]:
     """DoRA over a quantised base whose layers have no form of it."""

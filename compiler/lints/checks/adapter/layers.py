@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_whole
-from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, last, loras
+from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, last, lora_keys, loras
 from tunec.compiler.lints.facts.module_tree import layers, parts
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -23,6 +23,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "range(start, end): layers[i]; run: IndexError"
         ),
     ),
+    reads=lora_keys("layer_replication"),
 )
 def layer_replication_out_of_range(run: LintContext) -> Iterator[Finding]:
     """Layers are to be replicated that the model does not have."""
@@ -70,6 +71,7 @@ def _is_range(value: Any) -> bool:
         ),
         "axolotl 0.8.1 to 0.19.0 utils/schemas/validation.py `check_peft_layers_pattern`",
     ),
+    reads=lora_keys("layers_pattern"),
 )
 def layers_pattern_alone(run: LintContext) -> Iterator[Finding]:
     """A layer pattern is given, and no layers."""
@@ -102,6 +104,7 @@ def layers_pattern_alone(run: LintContext) -> Iterator[Finding]:
             "not found in the base model"
         ),
     ),
+    reads=lora_keys("layers_pattern"),
 )
 def layers_pattern_unknown(run: LintContext) -> Iterator[Finding]:
     """The pattern of the layers is no part of the model's names."""
@@ -135,6 +138,7 @@ def layers_pattern_unknown(run: LintContext) -> Iterator[Finding]:
             "counts only if its index is in layers_to_transform"
         ),
     ),
+    reads=lora_keys("layers_to_transform"),
 )
 def layers_to_transform_out_of_range(run: LintContext) -> Iterator[Finding]:
     """LoRA is bound to layers that the model does not have."""
@@ -186,6 +190,7 @@ _REFUSING: Final = ("LoRA", "AdaLoRA", "FourierFT", "HRA")
             "tuners/adalora/config.py, fourierft/config.py, hra/config.py"
         ),
     ),
+    reads=lora_keys("layers_to_transform", "layers_pattern"),
 )
 def layers_to_transform_with_text(run: LintContext) -> Iterator[Finding]:
     """Layers are chosen beside a target that is a string."""
@@ -217,6 +222,7 @@ def layers_to_transform_with_text(run: LintContext) -> Iterator[Finding]:
             "are asked for targeted modules only; 0.21.2 warns of keys that were ignored"
         ),
     ),
+    reads=lora_keys("rank_pattern", "alpha_pattern"),
 )
 def rank_pattern_unmatched(run: LintContext) -> Iterator[Finding]:
     """A pattern of ranks or alphas names modules that are no targets."""

@@ -87,6 +87,7 @@ _ALWAYS: Final = frozenset({"auto_mapping", "peft_version", "base_model_class", 
             "config.py; run: LoHa with lora_alpha warns and keeps alpha 8"
         ),
     ),
+    reads=("peft:*",),
 )
 def adapter_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of adapter_config.json that its method does not have."""
@@ -223,6 +224,7 @@ _UNREAD: Final = (
         ),
         "peft 0.14.0 to 0.21.2 peft_model.py: does not work with gradient checkpointing",
     ),
+    reads=("peft:*",),
 )
 def adapter_method_refused(run: LintContext) -> Iterator[Finding]:
     """What an adapter method other than LoRA refuses, or does not read."""

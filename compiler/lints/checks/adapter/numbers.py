@@ -7,7 +7,15 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.conditions import one_of_two
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_whole
-from tunec.compiler.lints.facts.lora import ALL_LINEAR, Lora, is_true, last, loras, number
+from tunec.compiler.lints.facts.lora import (
+    ALL_LINEAR,
+    Lora,
+    is_true,
+    last,
+    lora_keys,
+    loras,
+    number,
+)
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
@@ -35,6 +43,7 @@ _OF_EVA: Final = (("rho", 1.0, None), ("tau", 0.0, 1.0))
             ">= 1.0; utils/loftq_utils.py `loftq_init`: num_bits not in [4, 8], once 2 too"
         ),
     ),
+    reads=lora_keys(*_NEEDED, *_PATTERNS, "layer_replication", "eva_config", "loftq_config"),
 )
 def adapter_number_refused(run: LintContext) -> Iterator[Finding]:
     """A number of adapter_config.json that PEFT takes when it is read, and fails on afterwards."""
@@ -150,6 +159,7 @@ def _not_whole(at: Place, what: str) -> Finding:
         ),
         "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py: lora_alpha or lora_rank * 2",
     ),
+    reads=lora_keys("lora_alpha"),
 )
 def lora_alpha_of_zero(run: LintContext) -> Iterator[Finding]:
     """LoRA's alpha is zero or negative."""
@@ -181,6 +191,7 @@ def lora_alpha_of_zero(run: LintContext) -> Iterator[Finding]:
             "than 0; torch 2.13.0 nn/modules/dropout.py: has to be between 0 and 1"
         ),
     ),
+    reads=lora_keys("lora_dropout"),
 )
 def lora_dropout_out_of_range(run: LintContext) -> Iterator[Finding]:
     """LoRA's dropout is no probability, or drops everything."""
@@ -218,6 +229,7 @@ def lora_dropout_out_of_range(run: LintContext) -> Iterator[Finding]:
             "positive integer value"
         ),
     ),
+    reads=lora_keys("r", "rank_pattern"),
 )
 def lora_rank_not_positive(run: LintContext) -> Iterator[Finding]:
     """LoRA's rank is zero or less."""
@@ -255,6 +267,7 @@ def _ranks(lora: Lora) -> Iterator[Place]:
             "not supported for DoRA, and only with init_lora_weights True or False"
         ),
     ),
+    reads=lora_keys("lora_bias"),
 )
 def lora_bias_rejected(run: LintContext) -> Iterator[Finding]:
     """Bias terms of LoRA's own beside what cannot have them."""
@@ -298,6 +311,9 @@ _EMBEDDINGS: Final = ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok
             "0.15.0 to 0.21.2: The embedding layer is already marked to be trained fully"
         ),
         "huggingface/peft#2653",
+    ),
+    reads=lora_keys(
+        "target_parameters", "trainable_token_indices", "target_modules", "megatron_config"
     ),
 )
 def lora_pair_refused(run: LintContext) -> Iterator[Finding]:

@@ -8,13 +8,21 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.lora import ALL_LINEAR, Lora, adapters, is_plain, last, loras
+from tunec.compiler.lints.facts.lora import (
+    ALL_LINEAR,
+    Lora,
+    adapters,
+    is_plain,
+    last,
+    lora_keys,
+    loras,
+)
 from tunec.compiler.lints.facts.lora_families import HEADS
 from tunec.compiler.lints.facts.module_tree import parts
 from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 if TYPE_CHECKING:
     from tunec.schemas.models.architecture import Module
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
             "modules_to_save count as excluded; before, both were done to the same module"
         ),
     ),
+    reads=lora_keys("modules_to_save"),
 )
 def module_adapted_and_saved(run: LintContext) -> Iterator[Finding]:
     """A module is both a target of LoRA and trained in full."""
@@ -65,6 +74,7 @@ _PLAIN = ("peft", "glm4")
             "trained"
         ),
     ),
+    reads=lora_keys("modules_to_save"),
 )
 def modules_to_save_as_text(run: LintContext) -> Iterator[Finding]:
     """`modules_to_save` is one text, whose letters PEFT takes for names."""
@@ -110,6 +120,7 @@ _OF_TASKS: Final = frozenset({"qa_outputs", "v_head", "summary", "pooler", "pre_
             "passed over"
         ),
     ),
+    reads=lora_keys("modules_to_save"),
 )
 def modules_to_save_missing(run: LintContext) -> Iterator[Finding]:
     """Modules are to be trained in full that the model does not have."""
@@ -171,6 +182,10 @@ _KEYS = {
             "is filled in after resize_vocab only where it is absent; hparams/model_args.py turns "
             "resize_vocab on for new tokens"
         ),
+    ),
+    reads=(
+        *keys("axolotl", "tokens", "special_tokens"),
+        *keys("llamafactory", *_KEYS["llamafactory"]),
     ),
 )
 def new_tokens_not_trained(run: LintContext) -> Iterator[Finding]:
@@ -295,6 +310,7 @@ _BYTES: Final = 16
         ),
         "that the copy stays whole is what #7669 reports, and was not traced on devices",
     ),
+    reads=lora_keys("modules_to_save"),
 )
 def saved_module_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """Embeddings or heads are to be trained whole beside LoRA, at stage 3."""
@@ -352,6 +368,7 @@ def _size(terms: tuple[Term, ...]) -> tuple[str, ...]:
         ),
         "huggingface/peft#2777, #2898",
     ),
+    reads=lora_keys("target_modules", "modules_to_save"),
 )
 def tied_layer_adapted(run: LintContext) -> Iterator[Finding]:
     """One end of tied embeddings is adapted or trained, and the other is not."""

@@ -10,10 +10,10 @@ from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.launch.examples import starts_one_of
-from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, loras
+from tunec.compiler.lints.facts.lora import Lora, adapters, is_plain, lora_keys, loras
 from tunec.compiler.lints.facts.module_tree import parts, unmatched
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _LISTS = ("target_modules", "modules_to_save", "exclude_modules")
 
@@ -30,6 +30,7 @@ _LISTS = ("target_modules", "modules_to_save", "exclude_modules")
         ),
         "huggingface/peft#1206: it worked until 0.6.2",
     ),
+    reads=lora_keys("target_modules", "exclude_modules"),
 )
 def regex_in_target_list(run: LintContext) -> Iterator[Finding]:
     """A regular expression stands in a list of LoRA's targets."""
@@ -103,6 +104,7 @@ finetune.py, which has `q_lora` too: List[str]; trl 0.9.6 to 1.16.0 trainer/mode
         ),
         "huggingface/autotrain-advanced#494",
     ),
+    reads=keys("|".join(_KINDS), *_KEYS),
 )
 def targets_in_one_word(run: LintContext) -> Iterator[Finding]:
     """Names of layers with commas between them, where a reader takes the whole for one name."""
@@ -190,6 +192,7 @@ def _finding(document: Document, at: Place, text: str) -> Finding:
             "modules were excluded"
         ),
     ),
+    reads=lora_keys("exclude_modules"),
 )
 def exclusion_matches_nothing(run: LintContext) -> Iterator[Finding]:
     """A name in `exclude_modules` that takes no target of LoRA out."""
@@ -229,6 +232,7 @@ def exclusion_matches_nothing(run: LintContext) -> Iterator[Finding]:
             "`inject_adapter`; run: no modules were targeted"
         ),
     ),
+    reads=lora_keys("target_parameters"),
 )
 def parameter_targets_match_nothing(run: LintContext) -> Iterator[Finding]:
     """Parameters are to be adapted that the model does not have."""

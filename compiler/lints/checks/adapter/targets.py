@@ -16,6 +16,7 @@ from tunec.compiler.lints.facts.lora import (
     is_patched,
     is_plain,
     last,
+    lora_keys,
     loras,
 )
 from tunec.compiler.lints.facts.lora_families import family_of
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
             "module ... is not supported"
         ),
     ),
+    reads=lora_keys("target_modules"),
 )
 def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
     """LoRA is to be put on a block or a norm, which PEFT cannot adapt."""
@@ -75,6 +77,7 @@ def lora_target_not_a_layer(run: LintContext) -> Iterator[Finding]:
             "lora_target_modules[0] for a list of one; not in 0.8.6"
         ),
     ),
+    reads=lora_keys("target_modules"),
 )
 def lora_target_string_is_a_regex(run: LintContext) -> Iterator[Finding]:
     """A name is written as a string, which PEFT takes for a regular expression over whole names."""
@@ -132,6 +135,7 @@ def _one(at: Place, name: str) -> Finding:
             "when no module at all matched"
         ),
     ),
+    reads=lora_keys("target_modules"),
 )
 def lora_target_unused(run: LintContext) -> Iterator[Finding]:
     """Some of LoRA's targets match no module."""
@@ -204,6 +208,7 @@ _NAMED: Final[Mapping[str, str]] = {
         ),
         "huggingface/peft#2128; trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`",
     ),
+    reads=("trainer:use_peft", "peft:*"),
 )
 def lora_targets_left_out(run: LintContext) -> Iterator[Finding]:
     """LoRA's targets are left to PEFT, which has none for this kind of model."""
@@ -261,6 +266,7 @@ def _has(run: LintContext, kind: str) -> bool:
         "peft 0.8.2 utils/constants.py INCLUDE_LINEAR_LAYERS_SHORTHAND; absent in 0.7.1",
         "OptimalScale/LMFlow#125, huggingface/peft#758, #40; axolotl-ai-cloud/axolotl#2792",
     ),
+    reads=lora_keys("target_modules"),
 )
 def lora_targets_match_nothing(run: LintContext) -> Iterator[Finding]:
     """LoRA's targets are the names of another architecture."""

@@ -8,10 +8,10 @@ from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.gathering import ungathered
-from tunec.compiler.lints.facts.lora import Lora, adapters, has_adapter, loras, number
+from tunec.compiler.lints.facts.lora import Lora, adapters, has_adapter, lora_keys, loras, number
 from tunec.compiler.lints.kinds import own_keys
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -25,6 +25,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "inference_mode freezes the adapters; peft_model.py `save_pretrained` writes it as true"
         ),
     ),
+    reads=lora_keys("inference_mode"),
 )
 def inference_mode_in_training(run: LintContext) -> Iterator[Finding]:
     """Adapters are configured for inference, and are to be trained."""
@@ -58,6 +59,7 @@ def inference_mode_in_training(run: LintContext) -> Iterator[Finding]:
             "`from_pretrained` does not compare it with the model that it is given"
         ),
     ),
+    reads=("peft:base_model_name_or_path",),
 )
 def adapter_of_another_base(run: LintContext) -> Iterator[Finding]:
     """The adapter's base is another model than the run's."""
@@ -112,6 +114,7 @@ def _is_repository(value: Any) -> bool:
         "peft 0.21.2 peft_model.py `save_pretrained` with an empty state dict: seen, no tensors",
         "huggingface/peft#1328 (torch.Size([0])), deepspeedai/DeepSpeed#7436",
     ),
+    reads=("deepspeed:zero_optimization.stage",),
 )
 def adapter_saved_empty(run: LintContext) -> Iterator[Finding]:
     """The adapter of a checkpoint at stage 3 holds no tensors."""
@@ -159,6 +162,10 @@ _SWITCH: Final = {
         "trl 0.8.6 to 1.16.0 trainer/utils.py `get_peft_config`: None unless use_peft",
         "axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_adapter`: nothing without adapter",
         "llamafactory 0.9.1 to 0.9.5 model/adapter.py `init_adapter`: by finetuning_type",
+    ),
+    reads=(
+        *(f"{kind}:{key}" for kind in _KEYS for key in _KEYS[kind]),
+        *keys("dpo|grpo", *_KEYS["sft"]),
     ),
 )
 def lora_keys_without_adapter(run: LintContext) -> Iterator[Finding]:
@@ -227,6 +234,14 @@ _ADAMS: Final = ("adamw", "adamw_8bit", "paged_adamw_8bit", "paged_adamw_32bit",
             "arXiv 2106.09685 (LoRA) appendix D: 2e-4; arXiv 2305.14314 (QLoRA) table 9: 1e-4 to "
             "2e-4; meta-llama/llama recipes full fine-tuning 1e-5"
         ),
+    ),
+    reads=(
+        *keys("trainer|axolotl|minicpm-v", "learning_rate"),
+        "deepspeed:optimizer.params.lr",
+        "glm4:training_args.learning_rate",
+        "llama-cookbook:lr",
+        "sat:lr",
+        "simpletuner:*",
     ),
 )
 def learning_rate_of_the_other_method(run: LintContext) -> Iterator[Finding]:

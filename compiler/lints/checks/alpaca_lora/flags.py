@@ -53,6 +53,7 @@ _MADE_OF_IT: Final = frozenset(
         ),
         "transformers 4.40.2 trainer.py `_inner_training_loop`: // gradient_accumulation_steps",
     ),
+    reads=("alpaca-lora:*",),
 )
 def alpaca_lora_flags_refused(run: LintContext) -> Iterator[Finding]:
     """Flags of alpaca-lora's finetune.py that it does not take, or cannot train with."""

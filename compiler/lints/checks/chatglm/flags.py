@@ -36,6 +36,7 @@ for the whole model."""
         ),
         "zai-org/ChatGLM-6B#389, zai-org/ChatGLM2-6B#53",
     ),
+    reads=("hf:prompt_column",),
 )
 def chatglm_flags_clash(run: LintContext) -> Iterator[Finding]:
     """Flags of ChatGLM's ptuning/main.py that it refuses, or does not read without others."""

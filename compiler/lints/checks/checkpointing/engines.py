@@ -6,6 +6,7 @@ from typing import Any, Final
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.checkpointing import (
+    RECOMPUTED,
     checkpointing_place,
     recomputes,
     reentrant,
@@ -14,7 +15,7 @@ from tunec.compiler.lints.facts.checkpointing import (
 from tunec.compiler.lints.facts.counts import engine_of
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -27,6 +28,7 @@ from tunec.compiler.lints.rule import Finding, rule
         "peft 0.10.0 to 0.21.2 tuners/adalora/model.py `AdaLoraModel.forward`: orth_reg_weight",
         "torch 2.13.0 csrc/distributed/c10d/reducer.cpp: mark a variable ready only once",
     ),
+    reads=("peft:peft_type",),
 )
 def adalora_recomputed_by_reentrance(run: LintContext) -> Iterator[Finding]:
     """AdaLoRA's own loss under reentrant checkpointing in several processes."""
@@ -66,6 +68,7 @@ _BLOCK = "activation_checkpointing"
             "Must specify the number of layers"
         ),
     ),
+    reads=(f"deepspeed:{_BLOCK}.contiguous_memory_optimization",),
 )
 def contiguous_without_partition(run: LintContext) -> Iterator[Finding]:
     """Contiguous activation checkpoints that are not partitioned, or not counted."""
@@ -111,6 +114,7 @@ _KEYS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimi
         ),
         "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py, modeling_utils.py: no call",
     ),
+    reads=keys("deepspeed", *(f"{_BLOCK}.{key}" for key in _KEYS)),
 )
 def deepspeed_checkpointing_ignored(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's activation checkpointing block under the HF Trainer, which never calls it."""
@@ -158,6 +162,7 @@ _WHOLE: Final = ("full_shard", "hybrid_shard")
         ),
         "huggingface/transformers#30404, pytorch/pytorch#105635",
     ),
+    reads=("trainer:fsdp",),
 )
 def gathered_again_for_recomputation(run: LintContext) -> Iterator[Finding]:
     """The trainer recomputes activations of a model that FSDP shards."""
@@ -224,6 +229,7 @@ _WHY: Final = (
         "trl 0.28.0 to 1.16.0 trainer/sft_trainer.py, dpo_trainer.py: it is forced to True",
         "axolotl 0.8.1 to 0.19.0 `warn_qlora_zero3_w_use_reentrant` warns of it",
     ),
+    reads=RECOMPUTED,
 )
 def non_reentrant_adapter_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """Non-reentrant checkpointing over weights that are frozen, under ZeRO-3 of older releases."""
@@ -283,6 +289,7 @@ _REENTRANT_OWN = (
         "axolotl 0.8.1 to 0.19.0 utils/schemas `check_use_reentrant_mismatch`",
         "huggingface/peft#1142, huggingface/transformers#26221, locuslab/open-unlearning#178",
     ),
+    reads=(*RECOMPUTED, "axolotl:unfrozen_parameters"),
 )
 def reentrant_over_frozen_base(run: LintContext) -> Iterator[Finding]:
     """Reentrant checkpointing over frozen layers, to which no gradient comes."""

@@ -10,7 +10,7 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.checkpointing import checkpointing_place, recomputes
 from tunec.compiler.lints.facts.schedule import arguments_of
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _HOLDERS: Final = (
     ("gradient_checkpointing_kwargs", "gradient_checkpointing"),
@@ -37,6 +37,7 @@ _NOT_REENTRANT: Final = ("context_fn", "determinism_check", "debug", "early_stop
         ),
         "trl 1.15.0 and 1.16.0 trainer/sft_trainer.py: `selective` is a TRL-only key",
     ),
+    reads=keys("trainer", *(holder for holder, _ in _HOLDERS)),
 )
 def checkpointing_option_refused(run: LintContext) -> Iterator[Finding]:
     """An option of gradient checkpointing that torch does not have."""
@@ -118,6 +119,10 @@ _REFUSED: Final = ("activation_offloading", "selective_checkpointing")
             "gradient_checkpointing"
         ),
     ),
+    reads=(
+        f"trainer:{_SWITCH}_kwargs",
+        *keys("axolotl", f"{_SWITCH}_kwargs", *_OPTIONS["axolotl"]),
+    ),
 )
 def checkpointing_options_ignored(run: LintContext) -> Iterator[Finding]:
     """Options of a recomputation that is not turned on."""
@@ -187,6 +192,7 @@ _NAMES: Final = (
             "where activation_checkpointing is None, and then set to it"
         ),
     ),
+    reads=keys("trainer", *(newer for _, newer in _NAMES)),
 )
 def older_name_overridden(run: LintContext) -> Iterator[Finding]:
     """Activation checkpointing under its older name beside the newer one, which says otherwise."""
@@ -222,6 +228,7 @@ _OWN = "disable_gradient_checkpointing"
         ),
         "transformers 4.44.2 to 4.57.6 trainer.py `_inner_training_loop`",
     ),
+    reads=("llamafactory:gradient_checkpointing",),
 )
 def checkpointing_not_turned_off(run: LintContext) -> Iterator[Finding]:
     """LLaMA-Factory recomputes unless its own key turns that off."""
@@ -272,6 +279,7 @@ _CACHE_KEYS: Final = ("use_cache", "model_init_kwargs.use_cache", "model_kwargs.
         ),
         "huggingface/transformers#28056, #34928",
     ),
+    reads=keys("model|trainer", *_CACHE_KEYS),
 )
 def cache_beside_checkpointing(run: LintContext) -> Iterator[Finding]:
     """A cache of keys and values is asked for where activations are recomputed."""

@@ -11,7 +11,7 @@ from tunec.compiler.lints.context import LintContext, Missing
 from tunec.compiler.lints.document import TRAINERS, Document
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import ALWAYS, Finding, rule
 from tunec.schemas.source import Span
 
 _TOLD: Final = {"accelerate": "accelerate's", "deepspeed": "DeepSpeed's", "axolotl": "Axolotl's"}
@@ -30,6 +30,7 @@ _OTHER_READERS: Final = ("deepspeed", "axolotl", "llamafactory", "simpletuner", 
         ),
         "transformers 4.40.2 to 5.23.0 deepspeed: HfTrainerDeepSpeedConfig(path), json.load",
     ),
+    reads=("launch:flags.config_file", "launch:flags.deepspeed_config_file"),
 )
 def file_of_another_reader(run: LintContext) -> Iterator[Finding]:
     """A file is named where another program's file is read."""
@@ -101,6 +102,7 @@ def _finding(at: Place, other: Document, what: str, why: str, mend: str) -> Find
             "hostfile, will proceed with training with local resources only"
         ),
     ),
+    reads=ALWAYS,
 )
 def missing_file(run: LintContext) -> Iterator[Finding]:
     """A file that another one names is not there."""
@@ -145,6 +147,7 @@ _OWN: Final = {
     "unclear",
     consumers=("tunec",),
     sources=("compiler/lints/documents.py: by content, 60 % of the keys have to be known",),
+    reads=ALWAYS,
 )
 def unrecognised_file(run: LintContext) -> Iterator[Finding]:
     """A file that is of no kind that is known."""
@@ -179,6 +182,7 @@ def findings(unused: Iterable[Allowance], known: Iterable[str]) -> Iterator[Find
     "silent",
     consumers=("tunec",),
     sources=("compiler/diagnostics/allow.py `suppress`",),
+    reads=(),
 )
 def unused_allowance(_: LintContext) -> Iterator[Finding]:
     """A comment allows what nothing finds; what is allowed is known only after all was found."""

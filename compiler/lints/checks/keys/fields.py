@@ -85,6 +85,7 @@ utils/schemas/validation.py `check_deprecated_unsloth_fields` (`value-refused`).
             "`BaseConfig.from_yaml_file`: ValueError, the config file has unknown keys"
         ),
     ),
+    reads=tuple(f"{kind}:*" for kind in _KINDS),
 )
 def field_of_another_release(run: LintContext) -> Iterator[Finding]:
     """A key of TRL, LLaMA-Factory, Axolotl or accelerate that the release which runs has not."""

@@ -31,6 +31,7 @@ _DASHED: Final = re.compile(
         ),
         "Python 3.11 argparse.py `ArgumentParser._get_option_tuples`",
     ),
+    reads=("launch:script",),
 )
 def flag_with_another_dash(run: LintContext) -> Iterator[Finding]:
     """A flag of the trainer with one dash, or with a dash that no keyboard has."""
@@ -77,6 +78,7 @@ _SWITCHES: Final = frozenset({"debug"})
         ),
         "Python 3.11 argparse.py `ArgumentParser._match_argument`: expected one argument",
     ),
+    reads=("trainer:*",),
 )
 def flag_without_value(run: LintContext) -> Iterator[Finding]:
     """A flag of the trainer's arguments that asks for a value, and stands alone."""

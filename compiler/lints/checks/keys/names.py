@@ -30,7 +30,7 @@ from tunec.compiler.lints.facts.keys.tools import (
 )
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.compiler.lints.schemas import Fault, faults
 
 _LIKE: Final = 0.88
@@ -50,6 +50,7 @@ _LIKE: Final = 0.88
             "drops them before"
         ),
     ),
+    reads=tuple(f"{kind}:*" for kind in (*TOOLS, *CLASSES)),
 )
 def misspelt_key(run: LintContext) -> Iterator[Finding]:
     """A key that is nearly one of the tool's."""
@@ -124,6 +125,7 @@ _OF_ENGINES: Final = ("msamp",)
         "deepspeedai/DeepSpeed#653, #774, #1809",
         "transformers 4.40.2 to 5.23.0 hf_argparser.py `HfArgumentParser.parse_dict`",
     ),
+    reads=("deepspeed:*", "hf:*"),
 )
 def unknown_key(run: LintContext) -> Iterator[Finding]:
     """A key that its reader does not know."""
@@ -189,6 +191,7 @@ def _near_miss(place: Place, near: str) -> Finding:
         ),
         "deepspeedai/DeepSpeed#2721",
     ),
+    reads=("deepspeed:*",),
 )
 def misplaced_key(run: LintContext) -> Iterator[Finding]:
     """A key of DeepSpeed at another level than the one where it is looked up."""
@@ -224,6 +227,7 @@ _COMMITS: Final = ("da2fe37", "f6ee34e", "3f79b54")
             "`FinetuningConfig.from_dict`: cls(**kwargs)"
         ),
     ),
+    reads=("glm4:data_config",),
 )
 def key_outside_its_block(run: LintContext) -> Iterator[Finding]:
     """A key at the top of GLM-4's file that belongs into its training arguments."""
@@ -268,6 +272,7 @@ def _arguments() -> frozenset[str]:
         "deepspeed 0.14.5 to 0.19.8 runtime/precision_config.py `DeepSpeedBF16Config`",
         "FlagOpen/FlagEmbedding#1487, ielab/llm-rankers#2",
     ),
+    reads=keys("deepspeed", *BF16_SCALING),
 )
 def loss_scale_under_bf16(run: LintContext) -> Iterator[Finding]:
     """Keys of fp16's loss scaling in the block bf16."""
@@ -299,6 +304,7 @@ _BLOCKS: Final = ("amp", "progressive_layer_drop")
             'pop("enabled") of a copy of the block; 0.19 refuses both blocks by name'
         ),
     ),
+    reads=keys("deepspeed", *_BLOCKS),
 )
 def block_without_its_switch(run: LintContext) -> Iterator[Finding]:
     """A block of ds_config.json that is looked into, and does not say whether it is turned on."""

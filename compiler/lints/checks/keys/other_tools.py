@@ -9,7 +9,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.keys.tools import TOOLS, keys_ever, of_unknown
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _CONCEPTS: Final[tuple[Mapping[str, str], ...]] = (
     {
@@ -91,6 +91,11 @@ _IN_FILES: Final = frozenset(
             "run with zero_optimization"
         ),
         f"the keys of {len(TOOLS)} tools: schemas/json/axolotl, llamafactory, huggingface",
+    ),
+    reads=(
+        "axolotl:*",
+        "llamafactory:*",
+        *keys("trainer", *_ONLY_DEEPSPEED, *_ONLY_ACCELERATE, *_IN_FILES),
     ),
 )
 def key_of_another_tool(run: LintContext) -> Iterator[Finding]:
@@ -185,6 +190,7 @@ _ENDINGS: Final = (".yaml", ".yml")
             "trainer_pt_utils.py `AcceleratorConfig.from_json_file`"
         ),
     ),
+    reads=tuple(f"{kind}:{key}" for kind, key, _ in _KEYS),
 )
 def file_of_another_format(run: LintContext) -> Iterator[Finding]:
     """A file in YAML where the reader asks for JSON."""

@@ -12,7 +12,7 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.effective import releases_around
 from tunec.compiler.lints.facts.keys.known import fields_of, is_whole, known_in_other_releases
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import faults
 
 _RENAMED: Final = {
@@ -69,6 +69,7 @@ hparams/training_args.py."""
         "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments`: fields by release",
         "deepspeed 0.14.5 to 0.19.8: keys by release",
     ),
+    reads=("trainer:*", "deepspeed:*"),
 )
 def key_of_another_release(run: LintContext) -> Iterator[Finding]:
     """A key that the release which runs does not have, though another has."""
@@ -222,6 +223,7 @@ _NEW: Final = {
             "cpu_offload_use_pin_memory"
         ),
     ),
+    reads=keys("deepspeed", *(f"{_BLOCK}.{old}" for old in _NEW)),
 )
 def deprecated_key(run: LintContext) -> Iterator[Finding]:
     """A key that DeepSpeed still reads, as another one."""

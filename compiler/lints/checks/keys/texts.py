@@ -12,7 +12,7 @@ from tunec.compiler.lints.effective import CLASSES
 from tunec.compiler.lints.facts.keys.known import fields_of, kind_behind
 from tunec.compiler.lints.facts.keys.read_late import read_late
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of
 
 _WORDS: Final = {"true": True, "false": False}
@@ -69,6 +69,7 @@ _OPTIONS: Final = tuple(
         ),
         "peft 0.21.2, run: LoraConfig(use_rslora='false') scales by the root of the rank",
     ),
+    reads=("simpletuner-data:*", "deepspeed:*", "trainer:*", "peft:*"),
 )
 def boolean_as_text(run: LintContext) -> Iterator[Finding]:
     """A yes or no that is text, and so always yes."""
@@ -168,6 +169,7 @@ def number_of(text: str) -> int | float | None:
         "PyYAML 6.0.3 resolver.py: the pattern of a float has a point",
         "hiyouga/LlamaFactory#1116, FlyMyAI/flymyai-lora-trainer#40",
     ),
+    reads=("deepspeed:*", "trainer:*", "accelerate:*", "peft:*"),
 )
 def number_as_text(run: LintContext) -> Iterator[Finding]:
     """A number that is text: in quotes, or of a form that YAML 1.1 does not read as one."""
@@ -318,6 +320,7 @@ _KEYS: Final = ("eval_strategy", "evaluation_strategy", "save_strategy", "loggin
         "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py: save_strategy, eval_strategy: str",
         "YAML 1.1 type repository, bool (yaml.org/type/bool.html)",
     ),
+    reads=keys("trainer|axolotl", *_KEYS),
 )
 def no_read_as_false(run: LintContext) -> Iterator[Finding]:
     """`no` without quotes, which YAML 1.1 reads as false."""

@@ -15,7 +15,7 @@ from tunec.compiler.lints.facts.keys.beyond_the_schema import beyond_the_schema
 from tunec.compiler.lints.facts.keys.known import is_whole
 from tunec.compiler.lints.facts.keys.read_late import read_late
 from tunec.compiler.lints.inline_json import MAPPINGS
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of, schemas
 
 _WORDS = {
@@ -90,6 +90,7 @@ _SCALE: Final = "fp16.loss_scale"
             "'get'"
         ),
     ),
+    reads=("deepspeed:*", "trainer:*", "peft:*", "accelerate:fsdp_config", "launch:flags.use_fsdp"),
 )
 def value_of_another_type(run: LintContext) -> Iterator[Finding]:
     """A value of a type that its reader does not take."""
@@ -280,6 +281,7 @@ def _value_finding(run: LintContext, document: Document, fault: Fault) -> Findin
             "json.loads of each of _VALID_DICT_FIELDS that begins with a brace"
         ),
     ),
+    reads=keys("trainer", "deepspeed", *MAPPINGS),
 )
 def json_text_refused(run: LintContext) -> Iterator[Finding]:
     """A mapping that is given as text is no JSON."""
@@ -333,6 +335,7 @@ def _as_json(text: str) -> str:
             "field(metadata=...), without a default; 4.51.3: Optional[str], default=None"
         ),
     ),
+    reads=("trainer:*",),
 )
 def required_field_missing(run: LintContext) -> Iterator[Finding]:
     """A field that a class of this release cannot do without."""

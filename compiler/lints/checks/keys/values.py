@@ -40,6 +40,7 @@ _KINDS: Final = ("hf", *TRL, "llamafactory")
         ),
         "transformers 5.23.0 trainer_utils.py, training_args.py: enumerations",
     ),
+    reads=("deepspeed:*", "trainer:*", "peft:*"),
 )
 def value_out_of_range(run: LintContext) -> Iterator[Finding]:
     """A value that is none of the words, or outside the range, that its reader takes."""
@@ -171,6 +172,7 @@ _COUNTS: Final = (
         ),
         "Roblox/FAI-RL#72",
     ),
+    reads=("deepspeed:*",),
 )
 def auto_in_plain_deepspeed(run: LintContext) -> Iterator[Finding]:
     """`auto` in a file that DeepSpeed reads itself."""
@@ -277,6 +279,7 @@ _OWN: Final = (*AUTO_OF_DEEPSPEED, "data_types.keep_in_fp32_modules")
             "drops auto; runtime/engine.py `_configure_basic_optimizer`"
         ),
     ),
+    reads=("deepspeed:*",),
 )
 def auto_never_filled(run: LintContext) -> Iterator[Finding]:
     """`auto` at a key that no trainer fills in."""
@@ -371,6 +374,7 @@ _KEYS: Final[tuple[tuple[str, str, Consequence, str], ...]] = (
             "1) % self.steps_per_print()"
         ),
     ),
+    reads=tuple(f"{kind}:{key}" for kind, key, _, _ in _KEYS),
 )
 def divided_by_zero(run: LintContext) -> Iterator[Finding]:
     """A number of steps that is 0, and that a count of steps is divided by."""

@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.dtype_words import loaded_in, on_deepspeed
+from tunec.compiler.lints.facts.dtype_words import LOADED, loaded_in, on_deepspeed
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.facts.precision import device_name, turned_on
 from tunec.compiler.lints.place import Place
@@ -35,6 +35,7 @@ _ROUNDS_UP: Final = ("adamw_bf16", "stochastic", "optimi", "kahan", "anyprecisio
         "arXiv 1412.6980 (Adam) section 2.1: a step is bounded by about the learning rate",
         "llamafactory 0.9.5 model/adapter.py `init_adapter`: pure_bf16 leaves bf16",
     ),
+    reads=("llamafactory:pure_bf16", "axolotl:bfloat16", *LOADED),
 )
 def bf16_updates_lost(run: LintContext) -> Iterator[Finding]:
     """Weights in bf16 without fp32 copies, at a learning rate that rounds away."""
@@ -123,6 +124,11 @@ _ENGINES: Final = ("deepspeed", "sat")
         "torch 2.13.0 cuda/__init__.py `is_bf16_supported`, including_emulation",
         "lm-sys/FastChat#399, databrickslabs/dolly#11, unslothai/unsloth#2783",
     ),
+    reads=(
+        *(f"{kind}:{key}" for kind, key in _KEYS),
+        *(f"{kind}:*" for kind in TRL),
+        "llama-cookbook:*",
+    ),
     hardware=True,
 )
 def bf16_without_hardware(run: LintContext) -> Iterator[Finding]:
@@ -208,6 +214,7 @@ def _loaded(run: LintContext, device: str) -> Iterator[Finding]:
         ),
         "bghira/SimpleTuner#755",
     ),
+    reads=("simpletuner:optimizer",),
 )
 def optimizer_of_bf16_only(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner's adamw_bf16 over weights that are not bf16."""
@@ -265,6 +272,7 @@ def _quantised(document: Document, optimizer: Place) -> Iterator[Finding]:
             "_amp_foreach_non_finite_check_and_unscale_cuda not implemented for BFloat16"
         ),
     ),
+    reads=("llamafactory:pure_bf16",),
 )
 def pure_bf16_refused(run: LintContext) -> Iterator[Finding]:
     """LLaMA-Factory's pure_bf16 beside what it cannot be combined with."""
@@ -316,6 +324,7 @@ def _with_zero_3(run: LintContext, pure: Place) -> Iterator[Finding]:
             "torch 2.13.0 docs: TensorFloat-32 on Ampere (and later) CUDA devices"
         ),
     ),
+    reads=("trainer:tf32", "diffusers:allow_tf32"),
     hardware=True,
 )
 def tf32_without_hardware(run: LintContext) -> Iterator[Finding]:

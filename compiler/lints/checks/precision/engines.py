@@ -8,8 +8,9 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.dtype_words import computes_in_half, loaded_in, on_deepspeed
 from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.facts.precision import LAUNCHED
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -24,6 +25,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "bfloat16 mode"
         ),
     ),
+    reads=("deepspeed:amp.enabled",),
 )
 def amp_beside_zero(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's amp block beside ZeRO or 16-bit modes."""
@@ -67,6 +69,13 @@ _FLASH = ("flash_attention_2", "flash_attention_3")
             "Dao-AILab/flash-attention 2.8 csrc/flash_attn/flash_api.cpp `mha_fwd`: FlashAttention "
             "only support fp16 and bf16 data type"
         ),
+    ),
+    reads=(
+        *keys("model|trainer|axolotl", "attn_implementation", "model_init_kwargs"),
+        "axolotl:flash_attention",
+        "llamafactory:flash_attn",
+        "llama-cookbook:use_fast_kernels",
+        "simpletuner:*",
     ),
 )
 def flash_attention_in_fp32(run: LintContext) -> Iterator[Finding]:
@@ -112,6 +121,7 @@ def _deepspeed_in_half(run: LintContext) -> bool:
             'fill_match("fp16.enabled", (args.fp16 or args.fp16_full_eval))'
         ),
     ),
+    reads=("trainer:fp16_full_eval", "trainer:bf16_full_eval"),
 )
 def full_eval_turns_half_on(run: LintContext) -> Iterator[Finding]:
     """16-bit evaluation turns 16-bit training on, through `auto` in DeepSpeed's file."""
@@ -146,6 +156,7 @@ def full_eval_turns_half_on(run: LintContext) -> Iterator[Finding]:
         ),
         "bghira/SimpleTuner 2ac3e0996: remove recommendation for gradient_precision",
     ),
+    reads=("simpletuner:gradient_precision",),
 )
 def gradient_precision_ignored(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner's gradient_precision, which no optimizer heeds."""
@@ -180,6 +191,7 @@ _ALL_STAGES = "deepspeed>=0.18"
             "1, 2, or 3; 0.14.5 to 0.17.6: fp16 only with stage 2"
         ),
     ),
+    reads=keys("deepspeed", *_KEYS),
 )
 def half_master_weights_without_zero(run: LintContext) -> Iterator[Finding]:
     """Master weights in 16 bits at a ZeRO stage that does not have them."""
@@ -241,6 +253,7 @@ _DIFFERS_OTHER = {"bf16": "fp16", "fp16": "bf16"}
         "simpletuner 4.10.1 helpers/training/trainer.py: Accelerator(mixed_precision=...)",
         "huggingface/diffusers 0.40.0 examples, `main`: Accelerator; huggingface/diffusers#6363",
     ),
+    reads=LAUNCHED,
 )
 def launcher_precision_differs(run: LintContext) -> Iterator[Finding]:
     """The launcher and the trainer name different precisions."""
@@ -308,6 +321,7 @@ _REFUSED_OTHER: Final = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
             "ACCELERATE_MIXED_PRECISION where the script names none"
         ),
     ),
+    reads=LAUNCHED,
 )
 def launcher_precision_refused(run: LintContext) -> Iterator[Finding]:
     """A precision of the launcher beside a ds_config.json that enables the other one."""

@@ -9,16 +9,23 @@ from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.diffusers_examples import commands
-from tunec.compiler.lints.facts.dtype_words import dtype_of, loaded_in, on_deepspeed
+from tunec.compiler.lints.facts.dtype_words import LOADED, dtype_of, loaded_in, on_deepspeed
 from tunec.compiler.lints.facts.keys.known import kind_behind
 from tunec.compiler.lints.facts.lora import has_adapter
+from tunec.compiler.lints.facts.precision import LAUNCHED
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _T5: Final = re.compile(
     r"((google|google-t5|bigscience)/)?((flan-|m|long-|u)?t5\b.*|T0(_?3B|pp?)?)"
 )
 """T5 and what was trained on from it, whose files hold fp32 and whose activations were bf16."""
+_FP16: Final = (
+    *keys("trainer|axolotl|minicpm-v|sat", "fp16"),
+    *("axolotl:float16", "deepspeed:fp16.enabled", "glm4:training_args.fp16"),
+    *("llama-cookbook:use_fp16", "diffusers:mixed_precision", "simpletuner:*", *LAUNCHED),
+)
+"""Where a file asks for fp16."""
 _OVERFLOWS: Final = re.compile(r"(^|[/_-])gemma-?[234]n?\b", re.IGNORECASE)
 """Models whose activations are seen to leave fp16, so that hardware without bf16 is no way out."""
 
@@ -36,6 +43,7 @@ _OVERFLOWS: Final = re.compile(r"(^|[/_-])gemma-?[234]n?\b", re.IGNORECASE)
         "huggingface/transformers#36822, #37226 (Gemma 3), unslothai/unsloth#5092 (Gemma 4)",
         "torch 2.13.0 finfo: float16 max 65504, bfloat16 max 3.39e38",
     ),
+    reads=_FP16,
     hardware=True,
 )
 def bf16_model_in_fp16(run: LintContext) -> Iterator[Finding]:
@@ -110,6 +118,7 @@ _PAIRS: Final = (
             "modes cannot be simultaneously enabled"
         ),
     ),
+    reads=(*keys("trainer", "fp16", "fp16_full_eval"), "deepspeed:fp16.enabled", "axolotl:fp16"),
 )
 def fp16_and_bf16(run: LintContext) -> Iterator[Finding]:
     """fp16 and bf16 are both turned on."""
@@ -177,6 +186,7 @@ _OFF: Final = ("use_cpu", "no_cuda")
         ),
         "transformers 5.23.0 training_args.py: fp16 with use_cpu is accepted",
     ),
+    reads=keys("trainer|accelerate", *_OFF),
 )
 def fp16_on_cpu(run: LintContext) -> Iterator[Finding]:
     """fp16 is asked for in a run that is kept off the GPUs."""
@@ -225,6 +235,7 @@ _CASTS = "peft>=0.12"
         "diffusers 0.27.2 to 0.40.0 examples, `main`: cast_training_params; diffusers#6363",
         "huggingface/diffusers#6086, haotian-liu/LLaVA#363, 2U1/Qwen-VL-Series-Finetune#184",
     ),
+    reads=(*LAUNCHED, *LOADED, "llama-cookbook:use_fp16"),
 )
 def fp16_trainable_weights(run: LintContext) -> Iterator[Finding]:
     """fp16 with loss scaling over trained weights that are fp16 themselves."""

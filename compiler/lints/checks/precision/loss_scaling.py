@@ -11,7 +11,7 @@ from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.dtype_words import loaded_in, on_deepspeed
 from tunec.compiler.lints.facts.lora import has_adapter
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _HIGHEST = 24
 """fp16 ends below 2^16, and gradients of a mean loss are well below 1: some steps more are "
@@ -30,6 +30,7 @@ _HIGHEST = 24
             "an overflow halves, `hysteresis` overflows later at first"
         ),
     ),
+    reads=("deepspeed:fp16.initial_scale_power",),
 )
 def initial_loss_scale_too_high(run: LintContext) -> Iterator[Finding]:
     """Dynamic loss scaling that starts where everything overflows."""
@@ -76,6 +77,7 @@ _POSITIVE: Final = {
         ),
         "deepspeedai/DeepSpeed#7889",
     ),
+    reads=keys("deepspeed", "fp16.loss_scale", *(f"fp16.{key}" for key in _POSITIVE)),
 )
 def loss_scale_refused(run: LintContext) -> Iterator[Finding]:
     """A number of fp16's loss scaling that DeepSpeed does not take, or that ends the run."""
@@ -135,6 +137,7 @@ def _refused_finding(
             "to bfloat16"
         ),
     ),
+    reads=("trainer:fp16",),
 )
 def loss_scaling_over_bf16(run: LintContext) -> Iterator[Finding]:
     """fp16 with loss scaling over trained weights that are bf16."""
@@ -198,6 +201,7 @@ _SMALLEST = 2.0**-24
         ),
         "IEEE 754 binary16: smallest subnormal 2^-24, largest 65504",
     ),
+    reads=("deepspeed:fp16.loss_scale",),
 )
 def static_loss_scale(run: LintContext) -> Iterator[Finding]:
     """fp16 with a loss scale that never moves."""
@@ -238,6 +242,7 @@ def static_loss_scale(run: LintContext) -> Iterator[Finding]:
             "DeepSpeedPlugin: the block of the trainer's dtype is added where it is not there"
         ),
     ),
+    reads=("deepspeed:bf16.enabled", "deepspeed:fp16.enabled"),
 )
 def automatic_precision_off(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's file leaves the precision to the trainer, which has none: all is fp32."""

@@ -8,12 +8,20 @@ from tunec.compiler.diagnostics.wording import joined
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL
-from tunec.compiler.lints.facts.quantization import LOADERS, Base, blocks, quantised
+from tunec.compiler.lints.facts.quantization import (
+    BLOCKS,
+    LOADERS,
+    QUANTISED,
+    Base,
+    blocks,
+    quantised,
+)
 from tunec.compiler.lints.facts.trl import is_started_by_trl
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _BITS: Final = {"bnb": (4, 8), "bitsandbytes": (4, 8), "hqq": (1, 2, 3, 4, 5, 6, 8), "eetq": (8,)}
+_BESIDE: Final = ("ref_model_quantization_bit", "reward_model_quantization_bit")
 
 
 @rule(
@@ -29,6 +37,7 @@ _BITS: Final = {"bnb": (4, 8), "bitsandbytes": (4, 8), "hqq": (1, 2, 3, 4, 5, 6,
             "EETQ 8, AutoGPTQ 2/3/4/8; hparams/finetuning_args.py: We only accept 4-bit or 8-bit"
         ),
     ),
+    reads=keys("llamafactory", "quantization_bit", "export_quantization_bit", *_BESIDE),
 )
 def bits_not_offered(run: LintContext) -> Iterator[Finding]:
     """A number of bits that the quantisation method does not have."""
@@ -41,7 +50,7 @@ def bits_not_offered(run: LintContext) -> Iterator[Finding]:
         exported = document.get("export_quantization_bit")
         if exported is not None and isinstance(exported.value, int):
             yield from _offered_finding(exported, "GPTQ", (2, 3, 4, 8))
-        for key in ("ref_model_quantization_bit", "reward_model_quantization_bit"):
+        for key in _BESIDE:
             other = document.get(key)
             if other is not None and isinstance(other.value, int):
                 yield from _offered_finding(other, "bitsandbytes", (4, 8), "parse")
@@ -96,6 +105,11 @@ _SHORT: Final = {
             "axolotl 0.8.1 to 0.19.0 loaders/model.py `_set_quantization_config`: "
             "bnb_config.update(self.cfg.bnb_config_kwargs)"
         ),
+    ),
+    reads=(
+        *keys("model|trainer", "load_in_4bit", _COMPUTE, _STORAGE),
+        *BLOCKS,
+        "axolotl:bnb_config_kwargs",
     ),
 )
 def compute_dtype_unknown(run: LintContext) -> Iterator[Finding]:
@@ -160,6 +174,7 @@ def _unknown(at: Place, word: str, *, held: bool) -> Finding:
         ),
         "transformers 5.23.0 utils/quantization_config.py `BitsAndBytesConfig`: ValueError",
     ),
+    reads=keys("model|trainer|axolotl", "load_in_8bit"),
 )
 def four_and_eight_bits(run: LintContext) -> Iterator[Finding]:
     """4 and 8 bits are both asked for."""
@@ -202,6 +217,7 @@ _KEY = "bnb_4bit_compute_dtype"
             "`get_quantization_config`: bnb_4bit_compute_dtype=model_args.dtype"
         ),
     ),
+    reads=QUANTISED,
 )
 def four_bits_computed_in_fp32(run: LintContext) -> Iterator[Finding]:
     """4-bit weights are expanded into fp32 for their products."""
@@ -278,6 +294,7 @@ _QUANTISED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
             "x.to(compute_dtype), and the result .to(inp_dtype)"
         ),
     ),
+    reads=QUANTISED,
 )
 def quantised_compute_differs(run: LintContext) -> Iterator[Finding]:
     """4-bit weights are expanded into one 16-bit dtype, and the run computes in the other."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.quantization import processes, quantised, stored_form
+from tunec.compiler.lints.facts.quantization import QUANTISED, processes, quantised, stored_form
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
@@ -23,6 +23,7 @@ from tunec.compiler.lints.rule import Consequence, Finding, rule
             "load_in_4bit, adapter lora with load_in_8bit; 0.8.1 hands load_in_4bit on as it is"
         ),
     ),
+    reads=("axolotl:load_in_4bit",),
 )
 def four_bits_without_qlora(run: LintContext) -> Iterator[Finding]:
     """Axolotl quantises to 4 bits for the adapter qlora only."""
@@ -52,6 +53,7 @@ def four_bits_without_qlora(run: LintContext) -> Iterator[Finding]:
             "is incompatible with multi-GPU training on PEFT LoRA"
         ),
     ),
+    reads=("simpletuner:base_model_precision",),
 )
 def fp8_quanto_replaced(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner trains a LoRA on several devices over fp8-quanto, and takes int8-quanto."""
@@ -83,6 +85,7 @@ def fp8_quanto_replaced(run: LintContext) -> Iterator[Finding]:
             "will be cast from torch.bfloat16 to float16 during quantization"
         ),
     ),
+    reads=QUANTISED,
 )
 def int8_products_in_fp16(run: LintContext) -> Iterator[Finding]:
     """LLM.int8() computes in fp16 whatever the run's dtype is."""
@@ -118,6 +121,7 @@ def int8_products_in_fp16(run: LintContext) -> Iterator[Finding]:
             "quantized model; Please merge adapters before quantizing the model"
         ),
     ),
+    reads=("axolotl:merge_lora", "llamafactory:export_dir"),
 )
 def merge_into_quantised_base(run: LintContext) -> Iterator[Finding]:
     """An adapter is to be merged into a base that is loaded quantised."""
@@ -171,6 +175,7 @@ def _llamafactory(run: LintContext, document: Document) -> Merge | None:
     "parse",
     consumers=("axolotl",),
     sources=("axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig.validate_qlora`",),
+    reads=("axolotl:adapter",),
 )
 def qlora_not_in_four_bits(run: LintContext) -> Iterator[Finding]:
     """Axolotl's adapter qlora over a base that is not loaded in 4 bits."""
@@ -226,6 +231,7 @@ _BY_BITSANDBYTES = ("bnb-4bit", "bnb-8bit")
             "will not affect on the PTQ-quantized models"
         ),
     ),
+    reads=QUANTISED,
 )
 def quantised_twice(run: LintContext) -> Iterator[Finding]:
     """A base that is stored quantised is to be quantised again."""
@@ -312,6 +318,7 @@ _REFUSED: Final[tuple[tuple[str, str, Test, str], ...]] = (
             "ValueError, --mixed_precision=fp8 with a quantized base model"
         ),
     ),
+    reads=tuple(f"{kind}:{key}" for kind, key, _, _ in _REFUSED),
 )
 def refused_beside_quantisation(run: LintContext) -> Iterator[Finding]:
     """Options that a trainer refuses beside a quantised base."""

@@ -9,9 +9,9 @@ from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number, is_whole
-from tunec.compiler.lints.facts.quantization import LOADERS, blocks
+from tunec.compiler.lints.facts.quantization import BLOCKS, LOADERS, blocks
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _METHODS: Final = frozenset(
     {
@@ -129,6 +129,7 @@ _SETTINGS: Final[Mapping[str, tuple[_Setting, ...]]] = {
         ),
         "bitsandbytes 0.46 nn/modules.py `Params4bit`: quant_type fp4 or nf4",
     ),
+    reads=(*BLOCKS, *keys("model", *(each.key for each in _BESIDE))),
 )
 def quantization_setting_refused(run: LintContext) -> Iterator[Finding]:
     """A setting that a quantisation configuration of transformers refuses."""
@@ -240,6 +241,7 @@ _OFF: Final = (None, False, "none", "None")
         "axolotl 0.19.0 loaders/model.py `_set_quantization_config`",
         "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`",
     ),
+    reads=tuple(f"{kind}:{key}" for kind, (options, _) in _OPTIONS.items() for key in options),
 )
 def quantization_options_ignored(run: LintContext) -> Iterator[Finding]:
     """Options of a quantisation that is not turned on."""

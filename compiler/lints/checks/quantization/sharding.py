@@ -8,6 +8,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.quantization import (
     LOADERS,
+    SHARDED,
     Base,
     by_another_library,
     dtype_of,
@@ -20,7 +21,7 @@ from tunec.compiler.lints.facts.quantization import (
     storage_of,
 )
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _BITS = ("nf4", "fp4")
 
@@ -49,6 +50,7 @@ _BITS = ("nf4", "fp4")
             "huggingface/trl#1723"
         ),
     ),
+    reads=SHARDED,
 )
 def quantised_base_under_fsdp(run: LintContext) -> Iterator[Finding]:
     """A quantised base whose weights FSDP cannot flatten with the rest."""
@@ -176,6 +178,7 @@ _MAPPED = "the script lays it on its own device: stage 3 is not compatible with 
         "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`",
         "axolotl 0.8.1 to 0.19.0 `_set_quantization_config`: bnb_4bit_quant_storage is bfloat16",
     ),
+    reads=("deepspeed:zero_optimization.stage",),
 )
 def quantised_base_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """A quantised base whose packed weights ZeRO-3 cannot gather."""
@@ -275,6 +278,7 @@ _SPREADS: Final = ("auto", "balanced", "balanced_low_0", "sequential")
         ),
         "huggingface/trl#722, #1348, huggingface/accelerate#2713, artidoro/qlora#186",
     ),
+    reads=keys("model|trainer|axolotl", *_KEYS),
     hardware=True,
 )
 def device_map_in_distributed_run(run: LintContext) -> Iterator[Finding]:

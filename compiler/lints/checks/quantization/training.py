@@ -10,6 +10,9 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.axolotl import configs
 from tunec.compiler.lints.facts.lora import loras
 from tunec.compiler.lints.facts.quantization import (
+    BLOCKS,
+    NAMED,
+    QUANTISED,
     Base,
     blocks,
     quantised,
@@ -18,7 +21,7 @@ from tunec.compiler.lints.facts.quantization import (
 )
 from tunec.compiler.lints.facts.trl import is_started_by_trl
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _METHODS: Final = {
     "llamafactory": ("finetuning_type", ("full", "freeze")),
@@ -60,6 +63,12 @@ _WHEN: Final[dict[str, Consequence]] = {
             "finetuning support, but 4bit / 8bit is enabled"
         ),
         "artidoro/qlora 00e5ad2 qlora.py `get_accelerate_model`: assert args.bits in [16, 32]",
+    ),
+    reads=(
+        *QUANTISED,
+        *NAMED,
+        *keys("hf", "quantization_bit", "bits", "tune_llm"),
+        "model:full_finetuning",
     ),
 )
 def full_fine_tune_of_quantised_base(run: LintContext) -> Iterator[Finding]:
@@ -208,6 +217,7 @@ _NOT_YET: Final = "transformers<5.16"
             "#46736, MiniMax-AI/MiniMax-M2#48"
         ),
     ),
+    reads=(*BLOCKS, *NAMED),
     hardware=True,
 )
 def quantisation_without_training(run: LintContext) -> Iterator[Finding]:
@@ -278,6 +288,7 @@ _TRAINERS: Final = (*TRL, "llamafactory", "axolotl")
         ),
         "QwenLM/Qwen3-VL#1222, casper-hansen/AutoAWQ#420, vllm-project/vllm#1823",
     ),
+    reads=("axolotl:gptq", *keys("trainer|axolotl", "bf16", "pure_bf16")),
 )
 def stored_form_not_for_training(run: LintContext) -> Iterator[Finding]:
     """A stored quantised checkpoint whose kernels do not train as the file asks."""

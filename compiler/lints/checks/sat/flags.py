@@ -58,6 +58,7 @@ _TUNED: Final = ("use_lora", "use_qlora", "use_ptuning")
             "sat/model/finetune/lora2.py `LoraMixin.reinit`: for i in self.layer_range"
         ),
     ),
+    reads=("sat:*",),
 )
 def sat_flags_clash(run: LintContext) -> Iterator[Finding]:
     """Flags of SwissArmyTransformer that it refuses together, or that a file takes the place of."""

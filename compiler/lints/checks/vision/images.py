@@ -8,10 +8,10 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Severity, Term
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.lora import is_minicpm
+from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm
 from tunec.compiler.lints.facts.vision import sees
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 if TYPE_CHECKING:
     from tunec.schemas.models.architecture import ImageTokens
@@ -42,6 +42,11 @@ _CUT: Final = (
         ),
         "llamafactory 0.9.5 data/mm_plugin.py `_preprocess_image`: scaled to image_max_pixels",
         "hiyouga/LlamaFactory#6559, #5968; huggingface/trl#5927; TIGER-AI-Lab/VLM2Vec#38",
+    ),
+    reads=(
+        *keys("sft|dpo", "max_length", "max_seq_length"),
+        "llamafactory:cutoff_len",
+        "minicpm-v:model_max_length",
     ),
 )
 def image_longer_than_sequence(run: LintContext) -> Iterator[Finding]:
@@ -234,6 +239,13 @@ _KEPT: Final = "trl>=0.22"
             "THUDM/GLM-4 3f79b54 configs/lora.yaml"
         ),
     ),
+    reads=(
+        "hf:remove_unused_columns",
+        "glm4:training_args.output_dir",
+        *keys("trainer|model", *MINICPM_FLAGS),
+        "minicpm-v:output_dir",
+        "sft:dataset_kwargs.skip_prepare_dataset",
+    ),
 )
 def columns_of_images_removed(run: LintContext) -> Iterator[Finding]:
     """The trainer removes the columns that the collator of a model that sees needs."""
@@ -304,6 +316,7 @@ _PAIRS: Final = (
             "`image_max_pixels` cannot be smaller than `image_min_pixels`"
         ),
     ),
+    reads=keys("trainer|model|minicpm-v", *(low for low, _ in _PAIRS)),
 )
 def pixel_bounds_crossed(run: LintContext) -> Iterator[Finding]:
     """The least pixels of an image are more than the most."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Severity, Term
-from tunec.compiler.lints.conditions import where
+from tunec.compiler.lints.conditions import first_keys, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole
@@ -30,6 +30,7 @@ BY_MODEL: Final = "trl>=0.22,<1.11"
         ),
         "axolotl 0.19.0 docs/multimodal.qmd: sample_packing: false",
     ),
+    reads=("sft:packing", "sft:padding_free", "axolotl:sample_packing"),
 )
 def images_packed(run: LintContext) -> Iterator[Finding]:
     """Samples with images are to be packed."""
@@ -87,6 +88,7 @@ _ROWS: Final = (
         ),
         "huggingface/trl#6545",
     ),
+    reads=first_keys("sft|dpo", (condition for _, condition, _, _ in _ROWS)),
 )
 def option_not_for_images(run: LintContext) -> Iterator[Finding]:
     """An option of TRL that its trainers do not take for samples with images."""
@@ -140,6 +142,7 @@ _TOGETHER: Final = 2
             "tokens do not match"
         ),
     ),
+    reads=("llamafactory:cutoff_len",),
 )
 def video_longer_than_sequence(run: LintContext) -> Iterator[Finding]:
     """A video of the frames and pixels that are asked for has more tokens than the sequence."""

@@ -8,9 +8,9 @@ from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.examples import packages
-from tunec.compiler.lints.facts.lora import is_minicpm, is_true
+from tunec.compiler.lints.facts.lora import MINICPM_FLAGS, is_minicpm, is_true
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _SIDES: Final = re.compile(r"patch(\d+)(?:-(\d+))?$")
 """`clip-vit-large-patch14-336`: cells of 14 pixels in images of 336."""
@@ -58,6 +58,7 @@ _QUERIES: Final = ((re.compile(r"(?i)minicpm-llama3-v"), 96), (re.compile(r"(?i)
             "haotian-liu/LLaVA#816"
         ),
     ),
+    reads=keys("trainer", "conv_style", *MINICPM_FLAGS, "dataset_use", "fix_vit", "vision_tower"),
 )
 def script_cuts_images(run: LintContext) -> Iterator[Finding]:
     """The fine-tuning script of a vision-language model cuts sequences below its images' tokens."""
@@ -218,6 +219,7 @@ _NEXT: Final = (
             "`LazySupervisedDataset.__getitem__`: image_aspect_ratio == 'pad'"
         ),
     ),
+    reads=keys("trainer", *_WORDS),
 )
 def script_word_unknown(run: LintContext) -> Iterator[Finding]:
     """A word that LLaVA's script does not have."""

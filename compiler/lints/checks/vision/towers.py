@@ -7,10 +7,10 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.lora import Lora, is_minicpm, is_patched, is_true, loras
+from tunec.compiler.lints.facts.lora import Lora, is_minicpm, is_patched, is_true, lora_keys, loras
 from tunec.compiler.lints.facts.module_tree import NoRegex, adapted
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -24,6 +24,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "and training_args.tune_llm: raise ValueError; tune_llm is True by default"
         ),
     ),
+    reads=keys("trainer|model|minicpm-v", "use_lora"),
 )
 def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
     """MiniCPM-V's script is to train the language model and LoRA in it."""
@@ -62,6 +63,7 @@ def language_model_tuned_beside_lora(run: LintContext) -> Iterator[Finding]:
             "model/model_utils/visual.py `patch_target_modules` keeps it out"
         ),
     ),
+    reads=(*lora_keys("target_modules"), "axolotl:lora_target_linear"),
 )
 def lora_reaches_vision_tower(run: LintContext) -> Iterator[Finding]:
     """LoRA's targets match layers of the vision tower too."""
@@ -117,6 +119,7 @@ _OF_LANGUAGE: Final = frozenset(
         ),
         "hiyouga/LlamaFactory#6754: with LoRA, additional_target: merger",
     ),
+    reads=(f"llamafactory:{_SWITCH}",),
 )
 def projector_not_adapted(run: LintContext) -> Iterator[Finding]:
     """LLaMA-Factory is to train the projector, and LoRA is put elsewhere."""
@@ -189,6 +192,7 @@ _OTHERS: Final = frozenset({"llava_llama_2", "llama_2", "mpt", "mistral_instruct
         "OpenBMB/MiniCPM-V#1033",
         "OpenGVLab/InternVL 2410d1d internvl_chat/shell; bdytx5/finetune_LLaVA#1",
     ),
+    reads=keys("trainer|minicpm-v", "model_name_or_path"),
 )
 def chat_form_of_another_model(run: LintContext) -> Iterator[Finding]:
     """A script of a vision-language model is told another language model's chat form."""
