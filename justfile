@@ -44,17 +44,21 @@ generated:
     python -m tunec.compiler.frontend.json_schema --check
     python -m docs.generate --check
 
-# fetch the consumers that tests ask, those that are not here yet (needs PyPI)
+# fetch the consumers that every run of the tests asks, those that are not here yet (needs PyPI)
 fetch:
-    python -m tunec.compiler.consumers.prefetch
+    python -m tests.recording.starts
 
 # every test; arguments go to pytest, as in `just test -k house`
 test *arguments:
     python -m pytest -n 2 --dist loadfile --no-loadscope-reorder {{ arguments }}
 
-# what takes too long for each change: run it before a release, and after a change of what it asks
-nightly *arguments:
-    python -m pytest -n 2 --dist loadfile -m nightly {{ arguments }}
+# all that there is: every question asked anew, more examples, and the tests marked nightly (hours)
+nightly *arguments: && schemas-check
+    python -m pytest -n 2 --dist loadfile -m "" --asking anew --hypothesis-profile nightly {{ arguments }}
+
+# ask the programs and keep their answers: of the test files named, else of all that have some
+record *files:
+    python -m pytest -n 2 --dist loadfile --asking record {{ if files == "" { "$(python -m tests.recording.store)" } else { files } }}
 
 # format everything in place, and mend what the linter can mend
 format:

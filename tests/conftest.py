@@ -3,7 +3,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import drawing
+from tests.recording import plugin
 
+drawing.register()
 os.environ["OMP_NUM_THREADS"] = "1"
 """Before torch is loaded: tests fork, and a fork has none of the threads that OpenMP waits for."""
 
@@ -24,6 +27,11 @@ FIRST = (
 
 def pytest_addoption(parser):
     parser.addoption("--bless", action="store_true", help="write what is found as what is expected")
+    plugin.add_option(parser)
+
+
+def pytest_configure(config):
+    plugin.begin(config)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -39,6 +39,9 @@ _SET: Final[dict[str, str]] = {
     "TRANSFORMERS_VERBOSITY": "error",
 }
 
+Reply = Mapping[str, Any]
+"""The key `answer`; or `fault`, the script's traceback, with the end of the process's `output`."""
+
 
 class ConsumerFailed(Exception):
     """The script did not answer: it crashed, ran past its time, or raised; nothing was checked.
@@ -85,8 +88,20 @@ def ask_each(
     `tunec.targets.deepspeed.consumer`. A question is a JSON object with the key `verb`; the answers
     are JSON values. The process sees no GPU, no hub and none of our environment variables, and
     works in a directory that is thrown away. `root` is the folder of the package. Raises
-    ConsumerFailed.
+    ConsumerFailed, and EnvironmentUnavailable where the environment cannot be made.
     """
+    told = replies(environment, script, questions, seconds, root)
+    return [_answer(script, each) for each in told]
+
+
+def replies(
+    environment: Environment,
+    script: str,
+    questions: Sequence[Mapping[str, Any]],
+    seconds: float,
+    root: Path,
+) -> list[Reply]:
+    """What the process replied to each question, as `ask_each` says; raises as that does."""
     with tempfile.TemporaryDirectory(prefix="tunec-") as name:
         folder = Path(name)
         answers, asked, output = (folder / each for each in ("answers.json", "asked", "output"))
@@ -100,9 +115,8 @@ def ask_each(
             raise ConsumerFailed(script, f"took over {seconds:.0f} s", said)
         if not answers.exists():
             raise ConsumerFailed(script, f"ended with status {status} and no answer", said)
-        return [
-            _answer(script, each, said) for each in json.loads(answers.read_text(encoding="utf-8"))
-        ]
+        told = json.loads(answers.read_text(encoding="utf-8"))
+        return [each | {"output": said} if "fault" in each else each for each in told]
 
 
 def _variables() -> dict[str, str]:
@@ -113,8 +127,8 @@ def _end(output: Path, most: int = 4000) -> str:
     return output.read_bytes().decode("utf-8", errors="replace")[-most:]
 
 
-def _answer(script: str, reply: Mapping[str, Any], said: str) -> Any:
+def _answer(script: str, reply: Reply) -> Any:
     if "fault" not in reply:
         return reply["answer"]
     reason = "raised: " + reply["fault"].strip().splitlines()[-1]
-    return ConsumerFailed(script, reason, reply["fault"] + said)
+    return ConsumerFailed(script, reason, reply["fault"] + reply["output"])

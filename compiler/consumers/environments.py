@@ -34,10 +34,22 @@ __all__ = ["Environment", "EnvironmentUnavailable", "default_cache", "digest", "
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment on disk: exactly `requirements` above the interpreter it was made from."""
+    """Exactly `requirements` above the interpreter that runs, in a folder once it is needed."""
 
     requirements: tuple[str, ...]
-    root: Path
+    place: Path
+    """Where it is once it is made."""
+
+    @property
+    def root(self) -> Path:
+        """Its folder, made where it is not there yet; two processes may make it at once.
+
+        Raises EnvironmentUnavailable when a pin cannot be installed, for instance without a
+        network; so does all that follows from it.
+        """
+        if not self.place.exists():
+            _build(self.requirements, self.place)
+        return self.place
 
     @property
     def python(self) -> Path:
@@ -51,17 +63,13 @@ class Environment:
 
 
 def prepare(requirements: Sequence[str], cache: Path | None = None) -> Environment:
-    """Return the environment that holds `requirements`, making it when it is not in `cache` yet.
+    """Return the environment that holds `requirements`; it is made when something needs it.
 
     `requirements` are exact pins (`name==version`), companions included: nothing else is resolved.
-    `cache` defaults to `default_cache()`. Two processes may prepare the same one at once.
-    Raises EnvironmentUnavailable when a pin cannot be installed, for instance without a network.
+    `cache` defaults to `default_cache()`.
     """
     pins = tuple(sorted(requirements))
-    root = (cache or default_cache()) / digest(pins)
-    if not root.exists():
-        _build(pins, root)
-    return Environment(pins, root)
+    return Environment(pins, (cache or default_cache()) / digest(pins))
 
 
 def default_cache() -> Path:

@@ -1,12 +1,9 @@
-"""Fetch the packages of every known set before anything asks for them.
-
-    python -m tunec.compiler.consumers.prefetch
+"""Fetch packages before anything asks for them.
 
 Tests make environments one after another, each waiting for its packages. This fetches them beside
 the checks that need none. What cannot be had is said and left: who needs it finds out, and says so.
 """
 
-import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,21 +12,18 @@ from typing import Final
 
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, default_cache
 from tunec.compiler.consumers.packages import unpacked
-from tunec.compiler.consumers.sets import SETS
 
 _AT_ONCE: Final = 4
 """They wait for the network, not for the processor."""
 
 
-def main() -> int:
-    """Fill the store; return 0, also without a network."""
+def fetch(pins: Iterable[str]) -> list[str]:
+    """Fill the store; a line for each round of pins that cannot be had."""
     cache = default_cache()
     cache.mkdir(parents=True, exist_ok=True)
-    asked = rounds(pin for known in SETS.values() for pin in known.requirements)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        complaints = filter(None, pool.map(partial(_fetched, cache=cache), asked))
-        sys.stderr.writelines(f"{each}\n" for each in complaints)
-    return 0
+        complaints = pool.map(partial(_fetched, cache=cache), rounds(pins))
+        return [f"{each}\n" for each in complaints if each]
 
 
 def rounds(pins: Iterable[str]) -> tuple[tuple[str, ...], ...]:
@@ -52,7 +46,3 @@ def _fetched(pins: tuple[str, ...], cache: Path) -> str:
     except EnvironmentUnavailable as unavailable:
         return str(unavailable)
     return ""
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from accelerate.data_loader import prepare_data_loader
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
@@ -62,7 +62,6 @@ def counted(loader: DataLoader, epoch: Epoch, epochs: float) -> int:
 
 
 @given(epochs_of_rows(), EPOCHS)
-@settings(deadline=None)
 def test_samples_are_counted_as_the_trainer_counts_them(epoch, epochs):
     loader = dealt(DataLoader(range(epoch.rows), batch_size=epoch.micro), epoch)
     assert len(loader) == epoch.micro_batches
@@ -71,7 +70,6 @@ def test_samples_are_counted_as_the_trainer_counts_them(epoch, epochs):
 
 
 @given(epochs_of_prompts(), EPOCHS)
-@settings(deadline=None)
 def test_prompts_are_counted_as_trl_s_own_sampler_gives_them(epoch, epochs):
     """trl 1.16.0 trainer/grpo_trainer.py `get_train_dataloader`, `_get_train_sampler`."""
     data = range(epoch.rows)
@@ -94,7 +92,6 @@ def test_ninety_thousand_prompts():
 
 
 @given(st.integers(1, 3000), st.integers(1, 40))
-@settings(deadline=None)
 def test_a_run_is_saved_as_often_as_asked_and_at_its_end(steps, times):
     saved = saves(steps, parted(steps, times))
     assert saved[-1] == steps
@@ -102,7 +99,6 @@ def test_a_run_is_saved_as_often_as_asked_and_at_its_end(steps, times):
 
 
 @given(st.integers(1, 20_000), st.floats(0.01, 500), st.booleans())
-@settings(deadline=None)
 def test_an_hour_s_work_is_at_risk_and_the_end_is_saved(steps, seconds, keeps_all):
     every = saving_steps(seconds, steps, keeps_all=keeps_all)
     saved = saves(steps, every)
@@ -140,7 +136,6 @@ def test_rounding_keeps_two_digits(number):
 
 
 @given(st.floats(0.001, 0.99), st.integers(1, 5000))
-@settings(deadline=None)
 def test_a_share_is_the_trainer_s_own_warm_up(share, steps):
     import math
 

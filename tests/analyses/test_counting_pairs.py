@@ -3,7 +3,7 @@
 import pytest
 from accelerate.data_loader import prepare_data_loader
 from datasets import Dataset
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.utils.data import DataLoader
@@ -63,7 +63,6 @@ EPOCHS = st.builds(
 
 
 @given(EPOCHS, st.integers(1, 4) | st.floats(0.05, 4))
-@settings(deadline=None)
 def test_pairs_are_counted_as_dpo_trainer_counts_them(trainer, every_pair, epoch, epochs):
     loader = loaded(trainer, every_pair, epoch)
     assert len(loader) == epoch.micro_batches

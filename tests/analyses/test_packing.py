@@ -2,7 +2,7 @@
 
 import pytest
 from datasets import Dataset
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from trl import pack_dataset
 
@@ -22,7 +22,6 @@ def packed(order: list[int], sequence: int, strategy: str) -> int:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=200), st.integers(4, 40))
-@settings(deadline=None, max_examples=40)
 def test_few_samples_are_packed_alike_in_any_order(strategy, order, sequence):
     found = packed_rows(Lengths(histogram(order)), len(order), sequence, strategy)
     assert found.is_exact

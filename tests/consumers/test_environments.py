@@ -15,7 +15,9 @@ from tunec.compiler.consumers import prefetch, processes
 from tunec.compiler.consumers.asking import ConsumerFailed, ask
 from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
 from tunec.compiler.consumers.packages import link
-from tunec.compiler.consumers.sets import SETS, ConsumerSet, choose, releases, together
+from tunec.compiler.consumers.sets import SETS, choose, releases, together
+
+pytestmark = pytest.mark.real
 
 
 def wheel(folder: Path, name: str, version: str, source: str) -> None:
@@ -90,9 +92,15 @@ def test_pinned_packages_win_and_the_rest_is_shared(shelf, scripts, tmp_path):
 
 def test_what_is_there_is_not_built_again(shelf, tmp_path):
     wheel(shelf, "packaging", "0.0.1", "")
-    first = prepare(["packaging==0.0.1"], tmp_path / "cache")
+    first = prepare(["packaging==0.0.1"], tmp_path / "cache").root
     (shelf / "packaging-0.0.1-py3-none-any.whl").unlink()
-    assert prepare(["packaging==0.0.1"], tmp_path / "cache") == first
+    assert prepare(["packaging==0.0.1"], tmp_path / "cache").root == first
+
+
+def test_nothing_is_built_before_it_is_needed(tmp_path):
+    made = prepare(["packaging==0.0.1"], tmp_path / "cache")
+    assert made.requirements == ("packaging==0.0.1",)
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_pin_is_installed_and_compiled_once_for_all(shelf, scripts, tmp_path):
@@ -102,6 +110,7 @@ def test_a_pin_is_installed_and_compiled_once_for_all(shelf, scripts, tmp_path):
         scripts, "look", "import packaging\nVERBS = {'look': lambda _: packaging.__file__}\n"
     )
     first = prepare(["packaging==0.0.1"], tmp_path / "cache")
+    assert first.root.exists()
     (shelf / "packaging-0.0.1-py3-none-any.whl").unlink()
     other = prepare(["packaging==0.0.1", "idna==0.0.1"], tmp_path / "cache")
     assert ask(first, name, [{"verb": "look"}], root=scripts) == [
@@ -139,7 +148,7 @@ def test_the_order_of_pins_does_not_matter(shelf, tmp_path):
 @pytest.mark.usefixtures("shelf")
 def test_a_pin_that_cannot_be_had_is_named_and_leaves_nothing(tmp_path):
     with pytest.raises(EnvironmentUnavailable) as caught:
-        prepare(["packaging==0.0.1"], tmp_path / "cache")
+        _ = prepare(["packaging==0.0.1"], tmp_path / "cache").root
     assert caught.value.requirement == "packaging==0.0.1"
     assert "packaging==0.0.1" in caught.value.reason
     assert list((tmp_path / "cache").iterdir()) == []
@@ -148,10 +157,11 @@ def test_a_pin_that_cannot_be_had_is_named_and_leaves_nothing(tmp_path):
 def test_two_at_once_make_one(shelf, tmp_path):
     wheel(shelf, "packaging", "0.0.1", "")
     with ThreadPoolExecutor(2) as pool:
-        made = list(pool.map(lambda _: prepare(["packaging==0.0.1"], tmp_path / "cache"), range(2)))
+        asked = [prepare(["packaging==0.0.1"], tmp_path / "cache") for _ in range(2)]
+        made = list(pool.map(lambda each: each.root, asked))
     assert made[0] == made[1]
     names = {path.name for path in (tmp_path / "cache").iterdir()}
-    assert names == {made[0].root.name, "packages"}
+    assert names == {made[0].name, "packages"}
 
 
 def test_what_is_fetched_at_once_holds_no_package_twice():
@@ -163,13 +173,11 @@ def test_what_is_fetched_at_once_holds_no_package_twice():
         assert len(names) == len(set(names))
 
 
-def test_what_was_fetched_need_not_be_had_again(shelf, tmp_path, monkeypatch, capsys):
+def test_what_was_fetched_need_not_be_had_again(shelf, tmp_path, monkeypatch):
     wheel(shelf, "packaging", "0.0.1", "")
-    known = {each: ConsumerSet(each, "0.0.1") for each in ("packaging", "idna")}
-    monkeypatch.setattr(prefetch, "SETS", known)
     monkeypatch.setattr(prefetch, "default_cache", lambda: tmp_path / "cache")
-    assert prefetch.main() == 0
-    assert "idna==0.0.1 cannot be had" in capsys.readouterr().err
+    (complaint,) = prefetch.fetch(["packaging==0.0.1", "idna==0.0.1"])
+    assert "idna==0.0.1 cannot be had" in complaint
     (shelf / "packaging-0.0.1-py3-none-any.whl").unlink()
     assert prepare(["packaging==0.0.1"], tmp_path / "cache").root.exists()
 

@@ -4,7 +4,7 @@ import json as stdlib_json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft4Validator
 
@@ -151,7 +151,6 @@ def test_color_is_asked_for():
     assert plain == render(TWICE, SOURCES)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(max_size=40), st.integers(1, 5), st.integers(1, 20), st.text(max_size=10))
 def test_nothing_of_a_file_moves_the_terminal(source, line, column, word):
     span = Span(word, line, column, line, column + 3)

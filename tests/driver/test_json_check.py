@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -24,9 +24,6 @@ SCHEMAS = {
     if "$schema" in (schema := json.loads(path.read_text("utf-8")))
 }
 SPECS = sorted((ROOT / "examples").rglob("*.yaml"))
-many = settings(
-    max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
-)
 
 leaves = (
     st.none()
@@ -97,14 +94,12 @@ def keywords(schema: Any) -> set[str]:
     return set(schema).union(*map(keywords, below))
 
 
-@many
 @given(st.data())
 def test_one_verdict_on_random_documents(data):
     schema = SCHEMAS[data.draw(st.sampled_from(sorted(SCHEMAS)))]
     agree(fitting(schema, schema, data.draw), schema)
 
 
-@many
 @given(values, st.data())
 def test_one_verdict_on_each_keyword(value, data):
     number = st.sampled_from([-1, 0, 1, 1.0, 2, 3])

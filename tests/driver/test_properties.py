@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from planning import codes, decided, errors, example, example_files, pins_of, planned, spec_of
 
@@ -19,9 +19,6 @@ from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.terms import FloatDtype
 from tunec.targets.registry import REGISTRY
 
-few = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
 EQUAL = 1 + 10 * PIECE
 """A layout has ten pieces of machinery at most, and each has to be worth a thousandth."""
 
@@ -54,7 +51,6 @@ def specs(draw) -> dict[str, Any]:
     return changes
 
 
-@few
 @given(specs())
 def test_a_plan_is_right_or_refused(changes):
     found = planned(**changes)
@@ -67,13 +63,11 @@ def test_a_plan_is_right_or_refused(changes):
         assert found.time.step_seconds > 0
 
 
-@few
 @given(specs())
 def test_equal_specs_have_equal_plans(changes):
     assert planned(**changes) == planned(**changes)
 
 
-@few
 @given(specs())
 def test_a_plan_with_every_slot_pinned_is_itself(changes):
     first = planned(**changes).plan
@@ -149,7 +143,6 @@ def pins(draw) -> dict[str, Any]:
     return {slot: draw(st.sampled_from(PINS[slot])) for slot in slots}
 
 
-@settings(few, max_examples=150)
 @given(pins(), st.sampled_from(["a100-80g-x2", "t4-x2", "a100-80g-x1"]), METHODS)
 def test_a_pin_wins_or_is_refused_by_name(pinned, hardware, method):
     found = planned(pin=pinned, hardware=hardware, method=method)
@@ -168,7 +161,6 @@ def test_a_pin_wins_or_is_refused_by_name(pinned, hardware, method):
         assert any(slot in said for slot in pinned), said
 
 
-@few
 @given(specs(), st.floats(0.3, 1.0), st.floats(0.3, 1.0))
 def test_more_memory_never_makes_a_plan_slower(changes, one, other):
     small, large = sorted((one, other))
@@ -179,7 +171,6 @@ def test_more_memory_never_makes_a_plan_slower(changes, one, other):
     assert 1 / roomy.time.samples_per_second <= EQUAL / tight.time.samples_per_second
 
 
-@few
 @given(specs(), st.sampled_from(["ddp", "deepspeed"]), st.sampled_from([0, 1, 2, 3]))
 def test_more_devices_never_need_more_memory_of_each(changes, engine, stage):
     """At the same micro batch; two devices and more, because one alone has no communication."""

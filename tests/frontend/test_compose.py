@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
@@ -49,7 +49,6 @@ VALUES = st.recursive(
 DOCUMENTS = st.dictionaries(KEYS, VALUES, max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(DOCUMENTS, min_size=1, max_size=4))
 def test_layers_are_merged_as_omegaconf_does(documents):
     found = composed(*documents)
@@ -64,7 +63,6 @@ def test_layers_are_merged_as_omegaconf_does(documents):
     assert not found.faults
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(DOCUMENTS, min_size=1, max_size=3))
 def test_the_place_of_a_value_is_in_the_layer_that_gave_it(documents):
     found = composed(*documents)
@@ -246,7 +244,6 @@ REFERRING = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=500, deadline=None)
 @given(REFERRING)
 def test_what_is_accepted_is_what_omegaconf_gives_and_no_resolver_runs(document):
     ran = []
@@ -266,7 +263,6 @@ def test_what_is_accepted_is_what_omegaconf_gives_and_no_resolver_runs(document)
         assert found.data == OmegaConf.to_container(OmegaConf.create(document), resolve=True)
 
 
-@settings(max_examples=300, deadline=None)
 @given(REFERRING)
 def test_what_omegaconf_cannot_resolve_is_refused(document):
     try:
@@ -275,7 +271,6 @@ def test_what_omegaconf_cannot_resolve_is_refused(document):
         assert composed(document).faults
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(REFERRING, min_size=2, max_size=3))
 def test_merging_follows_no_reference(documents):
     ran = []

@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Literal, Union, get_args, get_origin
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunec.compiler.diagnostics import github, sarif, terminal
@@ -385,7 +385,6 @@ def test_long_values_make_short_messages(text):
         assert len(terminal.render(each, loaded.sources)) < 3000
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=300))
 def test_random_bytes(content):
     check(load_text(content))
@@ -423,7 +422,6 @@ PIECES = sorted(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=30))
 def test_random_pieces(pieces):
     check(load_text(" ".join(pieces)))
@@ -455,7 +453,6 @@ def mangle(line: str, way: str) -> list[str]:
     }[way]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(GOOD)), st.randoms(use_true_random=False))
 def test_random_edits(name, chance: random.Random):
     text = list(GOOD[name])
@@ -467,7 +464,6 @@ def test_random_edits(name, chance: random.Random):
     check(load_text("".join(text), targets=TARGETS))
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.sampled_from(
@@ -538,7 +534,6 @@ FIELDS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.sampled_from(FIELDS), JUNK, max_size=6))
 def test_junk_in_any_field(junk):
     good = json.loads(
@@ -568,7 +563,6 @@ NESTED = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.sampled_from(NESTED), JUNK, max_size=4))
 def test_junk_below_any_field(junk):
     data = load_text(INLINE).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunec.compiler.frontend import yaml_nodes
@@ -185,7 +185,6 @@ DATA = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(DATA, st.booleans())
 def test_dumped_yaml_is_read_back(data, flow):
     text = yaml.safe_dump(data, default_flow_style=flow, allow_unicode=True, sort_keys=False)
@@ -228,7 +227,6 @@ YAMLISH = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=500, deadline=None)
 @given(YAMLISH)
 def test_any_text_is_read_as_pyyaml_reads_it_or_refused(text):
     node, found = parse(text, "f", "yaml")
@@ -238,7 +236,6 @@ def test_any_text_is_read_as_pyyaml_reads_it_or_refused(text):
     assert same(plain(node), load(text))
 
 
-@settings(max_examples=300, deadline=None)
 @given(YAMLISH)
 def test_what_pyyaml_refuses_is_refused(text):
     try:
@@ -247,14 +244,12 @@ def test_what_pyyaml_refuses_is_refused(text):
         assert codes(text)[1]
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(["yaml", "json", "spec"]))
 def test_bytes_never_raise(content, format):
     node, found = parse(content, "f", format)
     assert node is not None or found
 
 
-@settings(max_examples=200, deadline=None)
 @given(DATA)
 def test_the_span_of_a_leaf_is_its_text(data):
     text = yaml.safe_dump({"root": data}, allow_unicode=True)
@@ -373,7 +368,6 @@ def test_empty_documents():
 # ── JSON as Python's json module reads it ────────────────────────────────────────────────────────
 
 
-@settings(max_examples=200, deadline=None)
 @given(DATA, st.sampled_from([None, 2, "\t"]), st.booleans())
 def test_dumped_json_is_read_back(data, indent, ascii_only):
     text = json.dumps(data, indent=indent, ensure_ascii=ascii_only)
@@ -409,7 +403,6 @@ JSONISH = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=500, deadline=None)
 @given(JSONISH)
 def test_any_text_is_read_as_json_reads_it_or_refused(text):
     node, found = parse(text, "f", "json")

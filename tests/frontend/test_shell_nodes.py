@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunec.compiler.frontend.nodes import plain, walk
@@ -321,7 +321,6 @@ SCRIPTS = st.one_of(st.lists(PIECES, max_size=60).map("".join), st.text(max_size
 
 
 @given(SCRIPTS)
-@settings(max_examples=600, deadline=None)
 def test_no_text_raises_and_places_give_the_words_back(text):
     looks_like_shell(text)
     for document in read_script(text, "f"):

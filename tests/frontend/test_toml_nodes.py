@@ -3,7 +3,7 @@
 import tomllib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunec.compiler.frontend.nodes import Node, plain, walk
@@ -153,7 +153,6 @@ def written(value) -> str:
 
 
 @given(st.dictionaries(st.text("ab", min_size=1, max_size=2), values, max_size=4))
-@settings(max_examples=200, deadline=None)
 def test_any_document_reads_as_tomllib_reads_it(document):
     text = "".join(f"{key} = {written(value)}\n" for key, value in document.items())
     node = read(text)
@@ -163,7 +162,6 @@ def test_any_document_reads_as_tomllib_reads_it(document):
 
 
 @given(st.text("ab=[]{}.,#\"'\n \\1-:", max_size=30))
-@settings(max_examples=400, deadline=None)
 def test_any_text_is_read_or_is_a_fault(text):
     node, faults = parse_toml(text, Origin("config.toml"))
     assert (node is None) == bool(faults)

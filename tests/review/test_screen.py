@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.random_plans import plans
 
@@ -101,7 +101,6 @@ def test_every_hardware_of_the_catalogue_has_a_screen(part):
 WORDS = st.text("ab ;:,.'\n\t\x1b█", max_size=200)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(random=plans(objectives=("sft", "dpo", "grpo")), data=st.data())
 def test_any_plan_keeps_to_the_screen(random, data):
     """Values, reasons, diagnostics and arguments of any length."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 from tests.fsdp_plugin import FSDP, check_plugin
@@ -131,7 +131,6 @@ def test_the_real_launcher_resolves_the_plan(resolved, version, name):
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
 def test_every_said_slot_comes_back(data):
     plan = Plan.of({**data.draw(plans()).values(), **BY_IT})
     version = Version(data.draw(st.sampled_from(TARGET.releases)))

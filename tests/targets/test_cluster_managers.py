@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from packaging.version import Version
 from tests.plans import DDP, plan_of
 from tests.random_plans import plans
@@ -497,7 +497,6 @@ MANAGERS = ("slurm", "kubeflow", "skypilot")
 
 @pytest.mark.parametrize("target", MANAGERS)
 @given(plan=plans())
-@settings(max_examples=60, deadline=None)
 def test_every_slot_that_is_said_comes_back(target, plan):
     chosen = TARGETS[target]
     version = Version(chosen.latest)

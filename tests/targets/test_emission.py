@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -256,7 +256,6 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(KEYS, VALUES, min_size=1, max_size=4))
-@settings(max_examples=300, deadline=None)
 def test_yaml_is_the_same_with_and_without_the_c_library(values):
     from tunec.compiler import rendering
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 from tests.plans import plan_of
@@ -22,8 +22,6 @@ from tunec.targets.launch.script import found_in as found_in_script
 from tunec.targets.registry import TARGETS
 
 NAMES = ("deepspeed", "huggingface", "launch", "trl")
-settings.register_profile("tables", deadline=None, suppress_health_check=list(HealthCheck))
-settings.load_profile("tables")
 
 
 def found(artifact: Artifact) -> Mapping[str, Found]:
@@ -55,7 +53,6 @@ def opened(case: tuple[str, str, Plan]) -> tuple[Target, Plan, Version]:
 
 
 @given(cases())
-@settings(max_examples=400)
 def test_every_said_slot_comes_back(case):
     target, plan, version = opened(case)
     artifacts, diagnostics = emit(target, plan, version)
@@ -70,7 +67,6 @@ def test_every_said_slot_comes_back(case):
 
 
 @given(cases())
-@settings(max_examples=200)
 def test_files_agree_with_each_other(case):
     """Two files of one run give no slot two values."""
     target, plan, version = opened(case)
@@ -83,7 +79,6 @@ def test_files_agree_with_each_other(case):
 
 
 @given(cases())
-@settings(max_examples=200)
 def test_emission_faults_are_losses_and_refusals_only(case):
     """Nothing that is written breaks the reader's own schema, and nothing raises."""
     _, diagnostics = emit(*opened(case))
@@ -100,7 +95,6 @@ def test_emission_faults_are_losses_and_refusals_only(case):
 
 
 @given(cases())
-@settings(max_examples=100)
 def test_emission_is_deterministic_and_files_are_recognised(case):
     target, plan, version = opened(case)
     artifacts, _ = emit(target, plan, version)
@@ -112,7 +106,6 @@ def test_emission_is_deterministic_and_files_are_recognised(case):
 
 
 @given(cases())
-@settings(max_examples=100)
 def test_yaml_says_to_yaml_1_1_what_was_meant(case):
     """PyYAML, which the consumers use, types every value as the rows gave it."""
     artifacts, _ = emit(*opened(case))
@@ -122,7 +115,6 @@ def test_yaml_says_to_yaml_1_1_what_was_meant(case):
 
 
 @given(cases())
-@settings(max_examples=200)
 def test_ds_config_has_none_of_the_known_misconfigurations(case):
     artifacts, _ = emit(*opened(case))
     for artifact in artifacts:
@@ -154,7 +146,6 @@ json_values = st.recursive(
 
 
 @given(st.data(), st.sampled_from(NAMES))
-@settings(max_examples=300)
 def test_reading_raises_for_no_document(data, name):
     target = TARGETS[name]
     version = Version(target.latest)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 from tests.random_plans import plans
@@ -17,8 +17,6 @@ from tunec.targets.simpletuner.families import FAMILIES
 from tunec.targets.simpletuner.rows import environment as env
 from tunec.targets.simpletuner.rows import forms
 from tunec.targets.simpletuner.target import TARGET
-
-slowly = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 
 
 @st.composite
@@ -67,7 +65,6 @@ def found(artifact: Any) -> Any:
 
 
 @given(cases())
-@slowly
 def test_what_is_not_refused_comes_back(case):
     plan, version = case
     artifacts, diagnostics = emit(TARGET, plan, version)
@@ -95,7 +92,6 @@ def test_what_is_not_refused_comes_back(case):
 
 
 @given(cases())
-@slowly
 def test_bytes_are_the_same_and_files_are_known_again(case):
     plan, version = case
     artifacts, _ = emit(TARGET, plan, version)
@@ -114,7 +110,6 @@ values = st.recursive(
 
 
 @given(st.data(), st.sampled_from(TARGET.releases))
-@slowly
 def test_no_document_makes_reading_fail(data, release):
     file = data.draw(st.sampled_from(TARGET.files))
     keys = sorted({key for entry in file.entries for key in entry.keys})
@@ -125,7 +120,6 @@ def test_no_document_makes_reading_fail(data, release):
 
 
 @given(st.text(alphabet="ABC=+'\"# \n", max_size=60))
-@slowly
 def test_no_text_makes_the_variables_fail(text):
     assert all(isinstance(value, str) for value in env.parse(text).values())
     forms.parse_variables(text)
@@ -136,6 +130,5 @@ words = st.from_regex(r"[A-Za-z0-9_.,:/-]{1,12}", fullmatch=True)
 
 
 @given(st.dictionaries(names, words, max_size=6))
-@slowly
 def test_variables_that_are_written_are_read_again(variables):
     assert env.parse(env.render(variables, ["made by a test"])) == variables

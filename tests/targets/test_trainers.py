@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 from tests.plans import plan_of
@@ -25,8 +25,6 @@ from tunec.targets.llama_cookbook.fsdp import FSDP
 from tunec.targets.registry import TARGETS
 
 NAMES = ("glm4", "minicpm-v", "llama-cookbook", "visualglm")
-settings.register_profile("trainers", deadline=None, suppress_health_check=list(HealthCheck))
-settings.load_profile("trainers")
 
 SUITED = {
     "glm4": {
@@ -136,7 +134,6 @@ def found(target: Target, artifact: Artifact) -> Mapping[str, Found]:
 
 
 @given(cases())
-@settings(max_examples=400)
 def test_every_said_slot_comes_back(case):
     target, plan, version = case
     artifacts, diagnostics = emit(target, plan, version)
@@ -153,7 +150,6 @@ def test_every_said_slot_comes_back(case):
 
 
 @given(cases())
-@settings(max_examples=200)
 def test_files_agree_with_each_other(case):
     target, plan, version = case
     artifacts, diagnostics = emit(target, plan, version)
@@ -165,7 +161,6 @@ def test_files_agree_with_each_other(case):
 
 
 @given(cases())
-@settings(max_examples=200)
 def test_faults_are_losses_and_refusals_only(case):
     """Nothing that is written breaks the reader's own schema, and nothing raises."""
     _, diagnostics = emit(*case)
@@ -174,7 +169,6 @@ def test_faults_are_losses_and_refusals_only(case):
 
 
 @given(cases())
-@settings(max_examples=100)
 def test_texts_are_deterministic_recognised_and_say_their_values(case):
     target, plan, version = case
     artifacts, _ = emit(target, plan, version, header=("made by a test",))
@@ -192,7 +186,6 @@ def test_texts_are_deterministic_recognised_and_say_their_values(case):
 
 
 @given(cases())
-@settings(max_examples=60)
 def test_a_shell_gives_the_program_the_words_that_were_meant(case):
     """bash itself splits the command: every word arrives as the rows gave it."""
     target, plan, version = case

@@ -1,9 +1,10 @@
 """From every target to every other: what both can say is the same run, and nothing else is said."""
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
+from tests.drawing import share
 from tests.random_plans import plans
 from tests.said import lost_in, said_in
 
@@ -29,13 +30,6 @@ COUNTED = (
     ("schedule.warmup_steps", "schedule.warmup_share"),
 )
 READABLE = TARGETS.readable()
-QUICK = settings(
-    max_examples=6,
-    database=None,
-    deadline=None,
-    phases=(Phase.generate,),
-    suppress_health_check=list(HealthCheck),
-)
 
 
 @st.composite
@@ -74,8 +68,7 @@ def missing_references(artifacts):
 def test_what_is_read_and_what_is_given_make_the_files_of_the_plan(one, other):
     """With all that the old files cannot say, the new ones are those that the plan compiles to."""
 
-    @QUICK
-    @seed(20261121)
+    @share(len(PAIRS) // 2)
     @given(cases(one, other))
     def holds(case):
         source, version, target, plan, artifacts, faults = case
@@ -100,8 +93,7 @@ def test_what_is_read_and_what_is_given_make_the_files_of_the_plan(one, other):
 def test_without_help_nothing_known_is_lost_and_nothing_is_invented(one, other):
     """Read back, the new files say of each slot that the old ones say what the plan has."""
 
-    @QUICK
-    @seed(20261121)
+    @share(len(PAIRS) // 2)
     @given(cases(one, other))
     def holds(case):
         source, version, target, plan, artifacts, faults = case

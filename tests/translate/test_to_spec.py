@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.shipped import source_package
 from tests.translate.test_cases import ASKED, FILE
@@ -194,13 +194,6 @@ def test_a_spec_made_of_compiled_files_compiles_to_them_again(road, tmp_path_fac
     """From a spec to files, to a spec, to files."""
     whole = []
 
-    @settings(
-        max_examples=25,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )
     @given(specs(road))
     def holds(spec):
         first = compiled(load_mapping(spec))

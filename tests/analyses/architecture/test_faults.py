@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunec.compiler.analyses.architecture import (
@@ -100,7 +100,6 @@ JUNK = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(data=st.data(), name=st.sampled_from(card_names()))
 def test_mangled_configs_never_raise_anything_else(data, name):
     config = dict(card(name).config)
@@ -113,7 +112,6 @@ def test_mangled_configs_never_raise_anything_else(data, name):
         derive(config)
 
 
-@settings(max_examples=400, deadline=None)
 @given(data=st.data(), family=st.sampled_from(sorted(FAMILIES)))
 def test_mangled_families_never_raise_anything_else(data, family):
     from tunec.compiler.analyses.architecture.defaults import DEFAULTS

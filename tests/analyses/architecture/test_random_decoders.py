@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunec.compiler.analyses.architecture import derive
@@ -65,14 +65,12 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
     return config
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(config=configs())
 def test_a_random_decoder_is_the_real_model(config, build, agree):
     architecture = derive(config)
     agree(architecture, build(config, "causal-lm"))
 
 
-@settings(max_examples=60, deadline=None)
 @given(config=configs())
 def test_layers_of_the_stacks_are_the_layers_of_the_config(config):
     architecture = derive(config)

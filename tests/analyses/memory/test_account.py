@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from workload_builders import (
     BF16_LORA,
@@ -28,9 +28,6 @@ from tunec.schemas.units import GIB
 
 SMALL, LARGE = model(LLAMA_32_1B), model(LLAMA_3_8B)
 KERNELS = st.sampled_from(["sdpa", "eager", "flash_attention_2"]).map(AttentionKernel)
-QUICK = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
-)
 
 
 @st.composite
@@ -80,7 +77,6 @@ def with_micro(plan: Layout, micro: int) -> Layout:
     return replace(plan, batch=replace(plan.batch, micro=micro))
 
 
-@QUICK
 @given(workloads(), layouts())
 def test_terms_are_positive_and_add_up(workload: Workload, plan: Layout) -> None:
     found = account(workload, plan)
@@ -93,14 +89,12 @@ def test_terms_are_positive_and_add_up(workload: Workload, plan: Layout) -> None
     assert found.required_bytes > found.peak_bytes
 
 
-@QUICK
 @given(workloads(), layouts(), st.integers(1, 64))
 def test_more_samples_take_more(workload: Workload, plan: Layout, more: int) -> None:
     larger = with_micro(plan, plan.batch.micro + more)
     assert account(workload, larger).peak_bytes >= account(workload, plan).peak_bytes
 
 
-@QUICK
 @given(st.data(), layouts())
 def test_longer_samples_take_more(data: st.DataObject, plan: Layout) -> None:
     workload = data.draw(workloads())
@@ -108,7 +102,6 @@ def test_longer_samples_take_more(data: st.DataObject, plan: Layout) -> None:
     assert account(longer, plan).peak_bytes >= account(workload, plan).peak_bytes
 
 
-@QUICK
 @given(layouts(), st.sampled_from([4, 16, 64]), st.integers(1, 64))
 def test_a_higher_rank_takes_more(plan: Layout, rank: int, more: int) -> None:
     """Where none stays whole for being small: matrices of a lower rank would."""
@@ -122,7 +115,6 @@ def test_the_rank_shows_where_nothing_is_offloaded() -> None:
     assert found[0] < found[1] < found[2]
 
 
-@QUICK
 @given(workloads(), layouts(engine="deepspeed", world=2), st.sampled_from([1, 2, 3]))
 def test_more_ranks_never_take_more_from_stage_1(
     workload: Workload, plan: Layout, stage: int
@@ -149,7 +141,6 @@ def states_bytes(found: Account) -> int:
     return sum(found.phases["loss forward"].get(name, 0) for name in STATES)
 
 
-@QUICK
 @given(
     workloads(),
     layouts(
@@ -169,7 +160,6 @@ def test_a_higher_stage_never_holds_more_state(
     assert states_bytes(account(workload, higher)) <= states_bytes(account(workload, lower))
 
 
-@QUICK
 @given(
     workloads(),
     layouts(engine="deepspeed", world=8, offload_optimizer="none", offload_param="none"),
@@ -187,7 +177,6 @@ def test_offload_moves_memory_to_the_host(workload: Workload, plan: Layout, stag
     assert sum(there.host.phases["training"].values()) > sum(here.host.phases["training"].values())
 
 
-@QUICK
 @given(workloads(), layouts(evaluation=1), st.integers(4, 160))
 def test_the_largest_micro_batch_is_the_largest(
     workload: Workload, plan: Layout, budget: int
@@ -208,7 +197,6 @@ def trains_in(workload: Workload, plan: Layout, budget: int) -> bool:
     return alone.required_bytes <= budget + 1024
 
 
-@QUICK
 @given(workloads(), layouts())
 def test_checkpointing_never_takes_more(workload: Workload, plan: Layout) -> None:
     mode = plan.activation_checkpointing

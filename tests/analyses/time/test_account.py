@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from workload_builders import (
     BF16_LORA,
@@ -45,7 +45,6 @@ def timed(**changes: Any) -> TimeAccount:
     return step_time(full(LARGE), layout(**DEEPSPEED | changes), MACHINE)
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.integers(1, 32),
     st.integers(1, 8),

@@ -1,0 +1,82 @@
+"""What an answer is a function of, digested: the packages, the script's source, the question."""
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import requires, version
+from pathlib import Path
+from typing import Any, Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tunec.compiler.consumers import runner
+
+_LETTERS: Final = 20
+
+
+def digest(pins: Sequence[str], script: str, root: Path, question: str) -> str:
+    """The name of an answer; `question` is JSON without the paths of this machine."""
+    return _digest([packages(tuple(pins)), source(script, root), question])
+
+
+def _digest(what: Any) -> str:
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:_LETTERS]
+
+
+@cache
+def packages(pins: tuple[str, ...]) -> list[str]:
+    """The packages of an environment: its pins, and of those below them what is pinned as well.
+
+    Other packages of the interpreter, such as pydantic, are of whatever release the installer
+    chose: `just nightly` finds out whether an answer depends on one.
+    """
+    own = {canonicalize_name(pin.partition("==")[0]) for pin in pins}
+    shared = {name: found for name, found in _shared().items() if name not in own}
+    return sorted([*pins, *(f"{name}=={found}" for name, found in shared.items())])
+
+
+@cache
+def _shared() -> Mapping[str, str]:
+    """The releases here of what the extra `consumers` pins."""
+    named = [Requirement(each) for each in requires("tunec") or ()]
+    held = (each for each in named if each.marker and "consumers" in str(each.marker))
+    return {canonicalize_name(each.name): version(each.name) for each in held}
+
+
+@cache
+def source(script: str, root: Path) -> str:
+    """The digest of a script's text with that of every module below `root` that it imports."""
+    pending, seen = {_file(root, script)}, dict[Path, str]()
+    while pending:
+        file = pending.pop()
+        if file is None or file in seen:
+            continue
+        seen[file] = file.read_text(encoding="utf-8")
+        pending |= {_file(root, name) for name in _imported(seen[file])}
+    beside = Path(runner.__file__).read_text(encoding="utf-8")
+    return _digest([*sorted(seen.values()), beside])
+
+
+def _file(root: Path, name: str) -> Path | None:
+    """The file of a module below the package at `root`; None where it is none of those."""
+    place = root.joinpath(*name.split(".")[1:])
+    if name.partition(".")[0] not in (root.name, "tunec") or place == root:
+        return None
+    found = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    return next((each for each in found if each.is_file()), None)
+
+
+def _imported(text: str) -> Iterator[str]:
+    """The names that may be modules, packages above them included."""
+    for node in ast.walk(ast.parse(text)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+        for name in names:
+            parts = name.split(".")
+            yield from (".".join(parts[:depth]) for depth in range(2, len(parts) + 1))

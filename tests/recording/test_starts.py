@@ -1,0 +1,30 @@
+"""Every program is asked for real in every run, once: it answers as it did when recorded."""
+
+import json
+
+import pytest
+from tests.recording.places import Places
+from tests.recording.starts import ROOTS, starts
+
+from tunec.compiler.consumers.asking import replies
+from tunec.compiler.consumers.environments import prepare
+
+STARTS = starts()
+OF_ONE_FILE = {"glm4", "minicpm_v"}
+"""Each question names a file that only its repository has: their own tests obtain it and ask."""
+
+
+def test_every_consumer_is_among_them():
+    consumers = {each.parent.name for each in ROOTS["tunec"].glob("targets/*/consumer")}
+    scripts = " ".join(STARTS)
+    assert {each for each in consumers if each not in scripts} == OF_ONE_FILE
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("script", STARTS)
+def test_a_program_answers_as_recorded(script):
+    recorded = STARTS[script]
+    environment = prepare(recorded.pins)
+    root = ROOTS[script.partition(".")[0]]
+    (reply,) = replies(environment, script, [json.loads(recorded.question)], 300.0, root)
+    assert Places(environment).named(json.dumps(reply, ensure_ascii=False)) == recorded.reply
