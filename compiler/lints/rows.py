@@ -114,9 +114,13 @@ def rows(
     rows: tuple[Row, ...],
 ) -> Rule:
     """A rule that is rows; the other arguments are the fields of `Rule`."""
-    reads = tuple(dict.fromkeys(key for row in rows for key in _reads(row)))
-    check = partial(found, rows)
+    check, reads = partial(found, rows), reads_of(rows)
     return Rule(name, severity, consequence, consumers, sources, reads, hardware=False, check=check)
+
+
+def reads_of(rows: Sequence[Row]) -> tuple[str, ...]:
+    """What rows read, for the `reads` of a rule that is partly code."""
+    return tuple(dict.fromkeys(key for row in rows for key in _reads(row)))
 
 
 def _reads(row: Row) -> Iterator[str]:

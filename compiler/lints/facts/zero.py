@@ -1,10 +1,22 @@
 """What a run asks of ZeRO."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import keys
+
+
+def zero_keys(*names: str) -> tuple[str, ...]:
+    """Keys below zero_optimization, as a rule names what it reads."""
+    return keys("deepspeed", *(f"zero_optimization.{name}" for name in names))
+
+
+STAGE: Final = zero_keys("stage")
+OFFLOADS_OPTIMIZER: Final = zero_keys("offload_optimizer.device", "cpu_offload")
+"""What offloads the optimizer, the second by its older name."""
 
 
 def stage_of(run: LintContext) -> Effective:

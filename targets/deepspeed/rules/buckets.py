@@ -10,7 +10,7 @@ from typing import Any, Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label, Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.zero import said_in, stage_of
+from tunec.compiler.lints.facts.zero import said_in, stage_of, zero_keys
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
@@ -27,6 +27,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "allgather_bucket_size must be a multiple of nccl_start_alignment_factor"
         ),
     ),
+    reads=zero_keys("allgather_bucket_size"),
 )
 def allgather_bucket_unusable(run: LintContext) -> Iterator[Finding]:
     """A bucket for gathering that stages 1 and 2 cannot work with."""
@@ -83,6 +84,7 @@ _FORMERLY: Final = "transformers<4.45"
         ),
         "hiyouga/LlamaFactory#4754; huggingface/transformers#21342, #22176, #20169",
     ),
+    reads=zero_keys(*_KEYS),
 )
 def auto_buckets_need_hidden_size(run: LintContext) -> Iterator[Finding]:
     """Buckets are to follow a width that the model does not have under that name."""
@@ -142,6 +144,7 @@ _AUTOMATIC_SHARE: Final = Fraction(9, 10)
         "deepspeed 0.15.0 runtime/zero/config.py by pydantic 2: prefetch_bucket_size is an int",
         "deepspeedai/DeepSpeed#6525; hiyouga/LlamaFactory#5252; OpenBMB/MiniCPM-V#694",
     ),
+    reads=zero_keys("stage3_prefetch_bucket_size"),
 )
 def automatic_bucket_not_whole(run: LintContext) -> Iterator[Finding]:
     """The prefetch bucket that the trainer computes is no whole number."""
@@ -193,6 +196,7 @@ bytes) is 0.93 GiB, 6 % of the smallest device that is trained on."""
             "once"
         ),
     ),
+    reads=zero_keys("reduce_bucket_size", "overlap_comm"),
     hardware=True,
 )
 def buckets_fill_device(run: LintContext) -> Iterator[Finding]:
@@ -211,7 +215,7 @@ def buckets_fill_device(run: LintContext) -> Iterator[Finding]:
     gib = 2**30
     yield Finding(
         f"reduce buckets take {taken / gib:.1f} GiB of {device.memory / gib:.1f} on {device.name}",
-        tuple(_labels(bucket.place, overlap.place if buffers == 2 else None)),
+        _labels(bucket.place, overlap.place if buffers == 2 else None),
         (
             "they are allocated whole, however few parameters are trained",
             "overlap_comm takes two at stages 1 and 2",
@@ -231,9 +235,9 @@ def _fill_width(run: LintContext) -> int:
     return 2 if True in on else 4
 
 
-def _labels(*places: Place | None) -> Iterator[Label]:
-    for number, place in enumerate(each for each in places if each is not None):
-        yield place.label("" if number else "allocated on each device", primary=not number)
+def _labels(bucket: Place | None, overlap: Place | None) -> tuple[Label, ...]:
+    first, *rest = (each for each in (bucket, overlap) if each is not None)
+    return (first.label("allocated on each device"), *(also(rest[0]) if rest else ()))
 
 
 _SCATTERED: Final = Row(
@@ -284,6 +288,7 @@ _LIMIT: Final = "zero_optimization.stage3_model_persistence_threshold"
             "model_persistence_threshold in all"
         ),
     ),
+    reads=zero_keys("stage3_param_persistence_threshold"),
 )
 def persistence_keeps_model_whole(run: LintContext) -> Iterator[Finding]:
     """Most parameters are below the size from which stage 3 shards."""

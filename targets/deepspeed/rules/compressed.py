@@ -1,12 +1,12 @@
 """ZeRO++: compressed and hierarchical communication."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.zero import said_in, stage_of
+from tunec.compiler.lints.facts.zero import said_in, stage_of, zero_keys
 from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -22,6 +22,7 @@ from tunec.compiler.lints.rule import Finding, rule
         ),
         "arXiv 2306.10209 (ZeRO++), section 3.2: the secondary partition lies within a node",
     ),
+    reads=zero_keys("zero_hpz_partition_size"),
     hardware=True,
 )
 def hpz_group_uneven(run: LintContext) -> Iterator[Finding]:
@@ -67,10 +68,7 @@ def _of_all(place: Place, world: int, others: tuple[Label, ...]) -> Finding:
     )
 
 
-_KEYS: Final = ("zero_quantized_weights", "zero_quantized_nontrainable_weights")
-
-
-@rule(
+quantised_weights_in_bf16 = rows(
     "quantised-weights-in-bf16",
     "error",
     "step",
@@ -83,23 +81,21 @@ _KEYS: Final = ("zero_quantized_weights", "zero_quantized_nontrainable_weights")
         ),
         "deepspeedai/DeepSpeed#4885: float != c10::BFloat16; #3992, #4852, #7775",
     ),
+    rows=(
+        Row(
+            "deepspeed:zero_optimization.zero_quantized_weights"
+            "|zero_optimization.zero_quantized_nontrainable_weights=true",
+            "{0.key} in a bf16 run",
+            label="weights come back in fp16",
+            why="expected mat1 and mat2 to have the same dtype",
+            help="train in fp16, or remove it",
+            effective=("(deepspeed:zero_optimization.stage=3)", "slot:precision.compute=bf16"),
+        ),
+    ),
 )
-def quantised_weights_in_bf16(run: LintContext) -> Iterator[Finding]:
-    """Weights that ZeRO++ quantises come back in fp16, and the run is in bf16."""
-    if stage_of(run).value != 3 or run.value("precision.compute") != "bf16":
-        return
-    for each in said_in(run, _KEYS):
-        if each.value is True:
-            where = run.place(run.slot("precision.compute"))
-            yield Finding(
-                f"{each.path.rpartition('.')[2]} in a bf16 run",
-                (each.label("weights come back in fp16"), *also(where)),
-                ("expected mat1 and mat2 to have the same dtype",),
-                "train in fp16, or remove it",
-            )
 
 
-@rule(
+quantized_gradients_need_scatter = rows(
     "quantized-gradients-need-scatter",
     "error",
     "init",
@@ -110,17 +106,17 @@ def quantised_weights_in_bf16(run: LintContext) -> Iterator[Finding]:
             "all_to_all_reduce, reduce_scatter should also be enabled"
         ),
     ),
+    rows=(
+        Row(
+            "deepspeed:zero_optimization.zero_quantized_gradients=true",
+            "zero_quantized_gradients needs reduce_scatter, and that is false",
+            label="refused",
+            help="write reduce_scatter: true",
+            mend=Mend("unsafe", write=True, at=1),
+            effective=(
+                "deepspeed:zero_optimization.reduce_scatter=false",
+                "deepspeed:zero_optimization.stage=3",
+            ),
+        ),
+    ),
 )
-def quantized_gradients_need_scatter(run: LintContext) -> Iterator[Finding]:
-    """Quantised gradients without the reduction that quantises them."""
-    stage = stage_of(run)
-    scatter = run.effective("deepspeed", "zero_optimization.reduce_scatter")
-    for place in said_in(run, ("zero_quantized_gradients",)):
-        if place.value is True and stage.value == 3 and scatter.value is False:
-            yield Finding(
-                "zero_quantized_gradients needs reduce_scatter, and that is false",
-                (place.label("refused"), *also(scatter.place), *also(stage.place)),
-                (),
-                "write reduce_scatter: true",
-                Fix((scatter.place.replaced(True),), "unsafe") if scatter.place else None,
-            )

@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.host import GIB, node_of, parameters, trains_all
-from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.facts.zero import stage_of, zero_keys
 from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -28,6 +28,7 @@ _KEPT: Final = "zero_optimization.stage3_param_persistence_threshold"
         ),
         "deepspeedai/DeepSpeed#3062",
     ),
+    reads=zero_keys("offload_param.device"),
 )
 def nvme_buffer_below_parameter(run: LintContext) -> Iterator[Finding]:
     """A parameter may not fit the buffers through which it goes to NVMe."""
@@ -101,6 +102,7 @@ _WIDTH: Final = 2
             "deepspeedai/DeepSpeed#3000"
         ),
     ),
+    reads=zero_keys("offload_param.buffer_size", "offload_param.buffer_count"),
     hardware=True,
 )
 def nvme_buffers_fill_memory(run: LintContext) -> Iterator[Finding]:
@@ -163,6 +165,7 @@ _WHY: Final = (
             "of states, of which Adam has 4"
         ),
     ),
+    reads=zero_keys("offload_optimizer.buffer_count"),
 )
 def nvme_optimizer_buffers_too_few(run: LintContext) -> Iterator[Finding]:
     """Fewer buffers for the optimizer's states on NVMe than Adam has states."""
@@ -197,6 +200,7 @@ _BLOCKS: Final = ("offload_optimizer", "offload_param")
             "runtime/zero/parameter_offload.py: nvme_path and aio are read for device nvme only"
         ),
     ),
+    reads=("deepspeed:aio", *zero_keys(*(f"{name}.nvme_path" for name in _BLOCKS))),
 )
 def nvme_settings_unused(run: LintContext) -> Iterator[Finding]:
     """NVMe is configured, and nothing goes there."""
@@ -235,13 +239,13 @@ _PARAM: Final = 2
             "for its gradient"
         ),
     ),
+    reads=zero_keys(*(f"{name}.device" for name in _BLOCKS)),
     hardware=True,
 )
 def offload_beyond_nvme(run: LintContext) -> Iterator[Finding]:
     """What is offloaded does not fit the NVMe of a node."""
     blocks = {
-        name: run.effective("deepspeed", f"zero_optimization.{name}.device")
-        for name in ("offload_optimizer", "offload_param")
+        name: run.effective("deepspeed", f"zero_optimization.{name}.device") for name in _BLOCKS
     }
     away = [each for each in blocks.values() if each.value == "nvme" and each.place is not None]
     if not away or stage_of(run).value != 3:

@@ -1,18 +1,18 @@
 """Offload of optimizer and parameters."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.facts.zero import OFFLOADS_OPTIMIZER, stage_of, zero_keys
 from tunec.compiler.lints.place import also
+from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
-_PARAM_DEVICE: Final = "zero_optimization.offload_param.device"
 _PARAM_BLOCK: Final = "zero_optimization.offload_param"
-_STAGE: Final = "zero_optimization.stage"
 
 
 @rule(
@@ -27,10 +27,11 @@ _STAGE: Final = "zero_optimization.stage"
         ),
         "huggingface/accelerate#2298",
     ),
+    reads=zero_keys("offload_param.device"),
 )
 def offload_param_ignored(run: LintContext) -> Iterator[Finding]:
     """Parameters are to be offloaded at a ZeRO stage that keeps them whole."""
-    device, stage = run.effective("deepspeed", _PARAM_DEVICE), run.effective("deepspeed", _STAGE)
+    device, stage = run.effective("deepspeed", f"{_PARAM_BLOCK}.device"), stage_of(run)
     if device.value not in ("cpu", "nvme") or device.place is None or stage.value not in (0, 1, 2):
         return
     block = run.said("deepspeed", _PARAM_BLOCK)
@@ -48,7 +49,20 @@ def offload_param_ignored(run: LintContext) -> Iterator[Finding]:
     )
 
 
-@rule(
+_PAGEABLE: Final = Row(
+    "deepspeed:zero_optimization.offload_optimizer.pin_memory=false",
+    "offload_optimizer to {1.value} without pinned memory",
+    label="pageable",
+    why=(
+        "a copy from pageable memory goes through a staging buffer, and waits",
+        "pinned memory cannot be swapped out: it needs the RAM, and ulimit -l",
+    ),
+    help="write pin_memory: true where the host has the memory",
+    mend=Mend("unsafe", write=True),
+    effective=("deepspeed:zero_optimization.offload_optimizer.device=cpu|nvme",),
+)
+
+offload_without_pinned_memory = rows(
     "offload-without-pinned-memory",
     "note",
     "slow",
@@ -61,28 +75,19 @@ def offload_param_ignored(run: LintContext) -> Iterator[Finding]:
         ),
         "NVIDIA CUDA C++ Best Practices Guide 12.8, section 10.1.1 Pinned Memory",
     ),
+    rows=(
+        _PAGEABLE,
+        replace(
+            _PAGEABLE,
+            when="deepspeed:zero_optimization.offload_param.pin_memory=false",
+            message="offload_param to {1.value} without pinned memory",
+            effective=("deepspeed:zero_optimization.offload_param.device=cpu|nvme",),
+        ),
+    ),
 )
-def offload_without_pinned_memory(run: LintContext) -> Iterator[Finding]:
-    """Offloaded state crosses to the device from pageable memory."""
-    for block in ("offload_optimizer", "offload_param"):
-        device = run.effective("deepspeed", f"zero_optimization.{block}.device")
-        if device.value not in ("cpu", "nvme"):
-            continue
-        for place in run.each("deepspeed", f"zero_optimization.{block}.pin_memory"):
-            if place.value is False:
-                yield Finding(
-                    f"{block} to {device.value} without pinned memory",
-                    (place.label("pageable"), *also(device.place)),
-                    (
-                        "a copy from pageable memory goes through a staging buffer, and waits",
-                        "pinned memory cannot be swapped out: it needs the RAM, and ulimit -l",
-                    ),
-                    "write pin_memory: true where the host has the memory",
-                    Fix((place.replaced(True),), "unsafe"),
-                )
 
 
-@rule(
+offload_without_zero = rows(
     "offload-without-zero",
     "error",
     "step",
@@ -93,23 +98,21 @@ def offload_without_pinned_memory(run: LintContext) -> Iterator[Finding]:
             "any stage; ops/adam/cpu_adam.py `step`: CPUAdam param is on ... and must be 'cpu'"
         ),
     ),
+    rows=(
+        Row(
+            "deepspeed:zero_optimization.offload_optimizer.device=cpu|nvme",
+            "offload_optimizer to {0.value} at stage 0: CPU Adam is given device parameters",
+            label="not offloaded",
+            why="DeepSpeed builds its CPU optimizer for the key, and only ZeRO moves the states",
+            help="use stage 1 or higher, or remove offload_optimizer",
+            beside=("deepspeed:zero_optimization.stage=0",),
+            by_effective=True,
+        ),
+    ),
 )
-def offload_without_zero(run: LintContext) -> Iterator[Finding]:
-    """The optimizer is offloaded at a stage that leaves its parameters on the device."""
-    stage = stage_of(run)
-    device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
-    if stage.value != 0 or not stage.is_written or device.place is None:
-        return
-    if device.value in ("cpu", "nvme"):
-        yield Finding(
-            f"offload_optimizer to {device.value} at stage 0: CPU Adam is given device parameters",
-            (device.place.label("not offloaded"), *also(stage.place)),
-            ("DeepSpeed builds its CPU optimizer for the key, and only ZeRO moves the states",),
-            "use stage 1 or higher, or remove offload_optimizer",
-        )
 
 
-_OFFLOADED_DEVICE: Final = "zero_optimization.offload_optimizer.device"
+_OPTIMIZER_BLOCK: Final = "zero_optimization.offload_optimizer"
 
 
 @rule(
@@ -125,10 +128,11 @@ _OFFLOADED_DEVICE: Final = "zero_optimization.offload_optimizer.device"
         "accelerate 0.30.1 to 1.15.0 accelerator.py `_prepare_deepspeed`: exchanges it first",
         "OpenMOSS/MOSS#272, bitsandbytes-foundation/bitsandbytes#596",
     ),
+    reads=OFFLOADS_OPTIMIZER,
 )
 def offloaded_optimizer_of_the_client(run: LintContext) -> Iterator[Finding]:
     """The optimizer is offloaded, and neither DeepSpeed's file nor accelerate builds a CPU one."""
-    device = run.effective("deepspeed", _OFFLOADED_DEVICE)
+    device = run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.device")
     force = run.effective("deepspeed", "zero_force_ds_cpu_optimizer")
     if device.value not in ("cpu", "nvme") or device.place is None or force.value is False:
         return
@@ -149,9 +153,6 @@ def offloaded_optimizer_of_the_client(run: LintContext) -> Iterator[Finding]:
     )
 
 
-_RATIO: Final = "zero_optimization.offload_optimizer.ratio"
-
-
 @rule(
     "partial-offload-below-stage-3",
     "error",
@@ -163,10 +164,11 @@ _RATIO: Final = "zero_optimization.offload_optimizer.ratio"
             "offloading only supported for ZeRO Stage 3"
         ),
     ),
+    reads=zero_keys("offload_optimizer.ratio"),
 )
 def partial_offload_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """A share of the optimizer is to be offloaded at a ZeRO stage that offloads all or nothing."""
-    ratio, stage = run.effective("deepspeed", _RATIO), stage_of(run)
+    ratio, stage = run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.ratio"), stage_of(run)
     if ratio.place is None or not isinstance(ratio.value, int | float) or ratio.value >= 1:
         return
     if stage.value in (0, 1, 2):
@@ -180,7 +182,6 @@ def partial_offload_below_stage_3(run: LintContext) -> Iterator[Finding]:
         )
 
 
-_PARTIAL_BLOCK: Final = "zero_optimization.offload_optimizer"
 _WHY: Final = (
     "every state is read from NVMe into RAM, and what should be updated on the device is updated "
     "by torch's AdamW on the host"
@@ -203,11 +204,12 @@ _WHY: Final = (
             "made; device should be cpu, not nvme"
         ),
     ),
+    reads=zero_keys("offload_optimizer.ratio"),
 )
 def partial_offload_to_nvme(run: LintContext) -> Iterator[Finding]:
     """A share of the optimizer is to stay on the device, and its states are on NVMe."""
     ratio, device = (
-        run.effective("deepspeed", f"{_PARTIAL_BLOCK}.{key}") for key in ("ratio", "device")
+        run.effective("deepspeed", f"{_OPTIMIZER_BLOCK}.{key}") for key in ("ratio", "device")
     )
     if ratio.place is None or not is_number(ratio.value) or not 0 <= ratio.value < 1:
         return
@@ -223,7 +225,7 @@ def partial_offload_to_nvme(run: LintContext) -> Iterator[Finding]:
     )
 
 
-@rule(
+nvme_offload_below_stage_3 = rows(
     "nvme-offload-below-stage-3",
     "error",
     "silent",
@@ -234,23 +236,18 @@ def partial_offload_to_nvme(run: LintContext) -> Iterator[Finding]:
             "device but none"
         ),
     ),
+    rows=(
+        Row(
+            "deepspeed:zero_optimization.offload_optimizer.device=nvme",
+            "offload_optimizer to nvme at stage {1.value} keeps the states in CPU memory",
+            label="not NVMe",
+            why="stages 1 and 2 can offload to the CPU only",
+            help="use stage 3, or write cpu and plan for the host memory",
+            effective=("deepspeed:zero_optimization.stage=1|2",),
+            by_effective=True,
+        ),
+    ),
 )
-def nvme_offload_below_stage_3(run: LintContext) -> Iterator[Finding]:
-    """NVMe is to hold what only stage 3 puts there."""
-    device, stage = (
-        run.effective("deepspeed", _OFFLOADED_DEVICE),
-        run.effective("deepspeed", "zero_optimization.stage"),
-    )
-    if device.value == "nvme" and device.place is not None and stage.value in (1, 2):
-        yield Finding(
-            f"offload_optimizer to nvme at stage {stage.value} keeps the states in CPU memory",
-            (
-                device.place.label("not NVMe"),
-                *also(stage.place),
-            ),
-            ("stages 1 and 2 can offload to the CPU only",),
-            "use stage 3, or write cpu and plan for the host memory",
-        )
 
 
 @rule(
@@ -264,6 +261,7 @@ def nvme_offload_below_stage_3(run: LintContext) -> Iterator[Finding]:
             "partitioned_param_swapper.py: os.path.join(nvme_path, ...)"
         ),
     ),
+    reads=zero_keys("offload_optimizer.device", "offload_param.device"),
 )
 def nvme_path_missing(run: LintContext) -> Iterator[Finding]:
     """Something is to be offloaded to NVMe, and nobody says where that is."""

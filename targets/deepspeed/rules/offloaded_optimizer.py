@@ -6,10 +6,11 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.facts.zero import stage_of, zero_keys
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
+_BLOCK: Final = "zero_optimization.offload_optimizer"
 _KEYS: Final = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")
 
 
@@ -29,11 +30,12 @@ _KEYS: Final = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_
             "bf16_optimizer_states lifts it"
         ),
     ),
+    reads=keys("deepspeed", *_KEYS),
 )
 def low_precision_master_without_offload(run: LintContext) -> Iterator[Finding]:
     """Master weights in 16 bit, which needs an optimizer on the CPU."""
     stage = stage_of(run)
-    device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
+    device = run.effective("deepspeed", f"{_BLOCK}.device")
     if device.value in ("cpu", "nvme") or run.said("deepspeed", "zero_optimization.cpu_offload"):
         return
     states = run.said("deepspeed", "bf16.bf16_optimizer_states")
@@ -51,7 +53,6 @@ def low_precision_master_without_offload(run: LintContext) -> Iterator[Finding]:
             )
 
 
-_DEVICE: Final = "zero_optimization.offload_optimizer.device"
 _ADAMS: Final = frozenset(
     {"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla"}
 )
@@ -74,10 +75,11 @@ _KEPT: Final = frozenset({"lion_32bit", "adagrad"})
         ),
         "deepspeed 0.19.8 ops/adam/cpu_adam.py `DeepSpeedCPUAdam`: fp32_optimizer_states",
     ),
+    reads=("trainer:optim", "diffusers:use_8bit_adam"),
 )
 def optimizer_exchanged_on_offload(run: LintContext) -> Iterator[Finding]:
     """The trainer's optimizer is replaced by DeepSpeed's CPU Adam, because it is offloaded."""
-    device = run.effective("deepspeed", _DEVICE)
+    device = run.effective("deepspeed", f"{_BLOCK}.device")
     force = run.effective("deepspeed", "zero_force_ds_cpu_optimizer")
     optim = run.said("trainer", "optim")
     small = run.said("diffusers", "use_8bit_adam")
@@ -86,16 +88,16 @@ def optimizer_exchanged_on_offload(run: LintContext) -> Iterator[Finding]:
     if run.said("deepspeed", "optimizer") is not None:
         return
     if small is not None and small.value is True:
-        yield _finding(small, device.place, "use_8bit_adam", "remove it")
+        yield _exchanged(small, device.place, "use_8bit_adam", "remove it")
     if optim is None:
         return
     if not isinstance(optim.value, str) or optim.value in _ADAMS | _KEPT:
         return
     wanted = "write optim: adamw_torch"
-    yield _finding(optim, device.place, f"optim {optim.value}", wanted)
+    yield _exchanged(optim, device.place, f"optim {optim.value}", wanted)
 
 
-def _finding(at: Place, device: Place, what: str, wanted: str) -> Finding:
+def _exchanged(at: Place, device: Place, what: str, wanted: str) -> Finding:
     return Finding(
         f"{what} is replaced by DeepSpeed's CPU Adam, because it is offloaded",
         (at.label("not used"), device.label("offloaded", primary=False)),
@@ -126,14 +128,15 @@ _ON_GPU: Final = ("lamb", "fusedlamb", "onebitadam", "zerooneadam", "onebitlamb"
             "), section 5.1: CPU-Adam against torch's"
         ),
     ),
+    reads=("deepspeed:optimizer.type",),
 )
 def optimizer_not_for_offload(run: LintContext) -> Iterator[Finding]:
     """An offloaded optimizer whose kernels work on the GPU only."""
     kind = run.said("deepspeed", "optimizer.type")
-    device = run.effective("deepspeed", "zero_optimization.offload_optimizer.device")
+    device = run.effective("deepspeed", f"{_BLOCK}.device")
     if kind is None or device.value not in ("cpu", "nvme") or device.place is None:
         return
-    stage = run.effective("deepspeed", "zero_optimization.stage")
+    stage = stage_of(run)
     torch_adam = run.said("deepspeed", "optimizer.params.torch_adam")
     if torch_adam is not None and torch_adam.value is True and stage.value in (1, 2, 3):
         yield Finding(
@@ -155,7 +158,6 @@ def optimizer_not_for_offload(run: LintContext) -> Iterator[Finding]:
     )
 
 
-_SUPER_BLOCK: Final = "zero_optimization.offload_optimizer"
 _WHY: Final[dict[str, tuple[Consequence, str]]] = {
     "none": ("init", "its optimizer needs the device of each group, which only the offload sets"),
     "nvme": ("step", "it writes gradients beside the parameters, which are on NVMe, not in RAM"),
@@ -178,14 +180,15 @@ _WHY: Final[dict[str, tuple[Consequence, str]]] = {
             "`offload_optimizer` is on"
         ),
     ),
+    reads=zero_keys("offload_optimizer.super_offload"),
 )
 def super_offload_not_on_cpu(run: LintContext) -> Iterator[Finding]:
     """SuperOffload where the optimizer is not in RAM."""
     if stage_of(run).value != 3:
         return
-    device = run.said("deepspeed", f"{_SUPER_BLOCK}.device")
+    device = run.said("deepspeed", f"{_BLOCK}.device")
     found = _WHY.get("none" if device is None or device.value is None else str(device.value))
-    for each in run.each("deepspeed", f"{_SUPER_BLOCK}.super_offload"):
+    for each in run.each("deepspeed", f"{_BLOCK}.super_offload"):
         if each.value is True and found is not None:
             consequence, why = found
             yield Finding(
@@ -219,6 +222,7 @@ _SHARDED: Final = (1, 2, 3)
             "and false below"
         ),
     ),
+    reads=zero_keys("zenflow"),
 )
 def zenflow_refused(run: LintContext) -> Iterator[Finding]:
     """Settings of ZenFlow that DeepSpeed refuses when its engine is made."""

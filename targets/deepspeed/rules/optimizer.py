@@ -10,7 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _OWN_LOOP: Final = re.compile(
     r"_no_trainer\.py\Z|(\A|/)train_(?!cogvideox)(dreambooth|text_to_image|controlnet|control|"
@@ -33,6 +33,7 @@ and a schedule. Those of CogVideoX look into DeepSpeed's file first (`get_optimi
         ),
         "huggingface/trl#636",
     ),
+    reads=keys("deepspeed", "optimizer", "scheduler"),
 )
 def optimizer_made_by_script(run: LintContext) -> Iterator[Finding]:
     """An optimizer or a scheduler in DeepSpeed's file, for a script that makes its own."""
@@ -94,13 +95,14 @@ _COMPARES: Final = "transformers>=4.57,<5"
             "4.57.6: where optim is adafactor, which `adafactor: true` sets; 5.0.0 to 5.23.0: none"
         ),
     ),
+    reads=keys("deepspeed", "optimizer", "optimizer.type"),
 )
 def optimizer_overridden(run: LintContext) -> Iterator[Finding]:
     """The trainer's optimizer is overridden by an optimizer section in DeepSpeed's file."""
     yield from _named(run)
     section = run.said("deepspeed", "optimizer.type", "optimizer")
-    for kind, keys in _MADE_BY.items() if section is not None else ():
-        asked = next((each for key in keys if (each := run.said(kind, key)) and each.value), None)
+    for kind, names in _MADE_BY.items() if section is not None else ():
+        asked = next((each for key in names if (each := run.said(kind, key)) and each.value), None)
         if asked is not None and section is not None:
             yield Finding(
                 f"{asked.path} does nothing beside DeepSpeed's optimizer",
@@ -211,6 +213,7 @@ _PARAMETER_TORCH: Final[Mapping[str, Words]] = {
         ),
         "torch 2.13.0 optim/__init__.py `__all__`: the arguments of each class",
     ),
+    reads=("deepspeed:optimizer.params",),
 )
 def optimizer_parameter_refused(run: LintContext) -> Iterator[Finding]:
     """A parameter of DeepSpeed's optimizer section that the class which is built does not have."""
@@ -307,6 +310,7 @@ _MEANT: Final[Mapping[str, str]] = {
         ),
         "torch 2.13.0 optim/__init__.py `__all__`",
     ),
+    reads=("deepspeed:optimizer.type",),
 )
 def optimizer_type_unknown(run: LintContext) -> Iterator[Finding]:
     """An optimizer that neither DeepSpeed nor torch has under that name."""

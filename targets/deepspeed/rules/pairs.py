@@ -1,145 +1,135 @@
 """Keys of DeepSpeed's file that exclude each other."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
+from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
-from tunec.schemas.frozen import dataclass
+from tunec.compiler.lints.facts.zero import zero_keys
+from tunec.compiler.lints.place import also
+from tunec.compiler.lints.rows import Row, found, reads_of
+from tunec.compiler.lints.rule import Finding, keys, rule
 
-_ZERO: Final = "zero_optimization."
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    key: str
-    is_asked: Callable[[Any], bool]
-    other: str
-    excludes: Callable[[Any], bool]
-    """By the other key's effective value."""
-    why: str
-    mend: str
+_ZERO: Final = "deepspeed:zero_optimization"
+_STAGE: Final = f"{_ZERO}.stage"
+_OFFLOADED: Final = f"{_ZERO}.offload_optimizer.device=cpu|nvme"
+_COMPILED: Final = "deepspeed:compile.deepcompile=true"
 
 
-_SINCE_0_19: Final = (
-    *("gradient_allreduce_op", f"{_ZERO}compute_grad_norm", "managed_gradient_accumulation"),
-    "compile.",
-)
-"""Not in deepspeed 0.18.9; it has some of the switches of `compile`, and refuses none of them."""
-_ONE_BIT: Final = ("onebitadam", "onebitlamb", "zerooneadam")
+def _pair(when: str, other: str, why: str, help: str, since: str = "deepspeed>=0.19") -> Row:
+    """Where a release before `since` is named, it has no such key, or does not look at it."""
+    message = "{0.path} {0.value} with {1.path} {1.value} is refused"
+    severity: Severity = "error"  # also where nobody names the release
+    return Row(
+        when, message, "refused", why, help, effective=(other,), since=since, severity=severity
+    )
 
 
-def _is_word(value: Any) -> bool:
-    return isinstance(value, str) and value.lower() == "sum"
+def _block(when: str, block: str, why: str, help: str) -> Row:
+    return replace(
+        _pair(when, f"{block}?", why, help), message="{0.path} {0.value} with {1.path} is refused"
+    )
 
 
-_PASSES: Final = (
-    ("offload_activation", "offload_parameters"),
-    ("offload_activation", "offload_opt_states"),
-    ("offload_parameters", "offload_opt_states"),
-)
+_SUM: Final = "deepspeed:gradient_allreduce_op~=sum"
+_NO_NORM: Final = f"{_ZERO}.compute_grad_norm=false"
+_ONE_BIT: Final = "deepspeed:optimizer.type~=onebitadam|onebitlamb|zerooneadam"
+_LAMB: Final = "deepspeed:optimizer.type~=lamb|onebitlamb"
+_MEAN: Final = "write gradient_allreduce_op: mean"
+_ONE_OFF: Final = "turn one of them off"
 
 _PAIRS: Final = (
-    _Pair(
-        "gradient_allreduce_op",
-        _is_word,
-        f"{_ZERO}stage",
-        lambda stage: stage == 3,
+    _pair(
+        _SUM,
+        f"{_STAGE}=3",
         "stage 3 averages gradients as it scatters them",
-        "write gradient_allreduce_op: mean, or use stage 2",
+        f"{_MEAN}, or use stage 2",
     ),
-    *(
-        _Pair(
-            "gradient_allreduce_op",
-            _is_word,
-            other,
-            is_asked,
-            f"{name} averages gradients itself",
-            "write gradient_allreduce_op: mean",
-        )
-        for name, other, is_asked in (
-            ("ZenFlow", f"{_ZERO}zenflow", lambda block: isinstance(block, dict)),
-            ("DeepCompile", "compile.deepcompile", lambda value: value is True),
-        )
-    ),
-    _Pair(
-        f"{_ZERO}compute_grad_norm",
-        lambda value: value is False,
-        f"{_ZERO}zenflow",
-        lambda block: isinstance(block, dict),
-        "ZenFlow asks for the norm",
-        "remove one of them",
-    ),
-    _Pair(
-        f"{_ZERO}compute_grad_norm",
-        lambda value: value is False,
-        f"{_ZERO}stage",
-        lambda stage: stage in (0, 3),
+    _block(_SUM, f"{_ZERO}.zenflow", "ZenFlow averages gradients itself", _MEAN),
+    _pair(_SUM, _COMPILED, "DeepCompile averages gradients itself", _MEAN),
+    _block(_NO_NORM, f"{_ZERO}.zenflow", "ZenFlow asks for the norm", "remove one of them"),
+    _pair(
+        _NO_NORM,
+        f"{_STAGE}=0|3",
         "only stages 1 and 2 can do without the norm",
         "remove it, or use stage 1 or 2",
     ),
-    _Pair(
-        f"{_ZERO}compute_grad_norm",
-        lambda value: value is False,
-        "gradient_clipping",
-        lambda norm: type(norm) in (int, float) and norm > 0,
+    _pair(
+        _NO_NORM,
+        "deepspeed:gradient_clipping>0",
         "gradients are clipped by their norm",
         "remove compute_grad_norm, or write gradient_clipping: 0",
     ),
-    _Pair(
-        f"{_ZERO}compute_grad_norm",
-        lambda value: value is False,
-        f"{_ZERO}offload_optimizer.device",
-        lambda device: device in ("cpu", "nvme"),
+    _pair(
+        _NO_NORM,
+        _OFFLOADED,
         "an optimizer on the host computes the norm",
         "remove compute_grad_norm, or the offload",
     ),
-    *(
-        _Pair(
-            f"compile.{one}",
-            lambda value: value is True,
-            f"compile.{other}",
-            lambda value: value is True,
-            "each of DeepCompile's passes plans the memory that it frees by itself",
-            "turn one of them off",
-        )
-        for one, other in _PASSES
-    ),
-    _Pair(
-        "compile.offload_opt_states",
-        lambda value: value is True,
-        f"{_ZERO}offload_optimizer.device",
-        lambda device: device in ("cpu", "nvme"),
-        "ZeRO keeps the states on the host already",
-        "turn one of them off",
-    ),
-    _Pair(
-        "managed_gradient_accumulation",
-        lambda value: value is False,
-        "compile.deepcompile",
-        lambda value: value is True,
+    _pair(
+        "deepspeed:managed_gradient_accumulation=false",
+        _COMPILED,
         "DeepCompile counts the micro batches itself",
-        "turn one of them off",
+        _ONE_OFF,
     ),
-    _Pair(
-        "optimizer.type",
-        lambda value: isinstance(value, str) and value.lower() in _ONE_BIT,
-        f"{_ZERO}stage",
-        lambda stage: stage in (1, 2, 3),
+    _pair(
+        _ONE_BIT,
+        f"{_STAGE}=1|2|3",
         "they exchange gradients themselves, in one bit; releases from 0.19 on no longer have them",
         "write AdamW, or use stage 0",
+        since="",
     ),
-    _Pair(
-        "optimizer.type",
-        lambda value: isinstance(value, str) and value.lower() in ("lamb", "onebitlamb"),
-        "fp16.loss_scale",
-        lambda scale: type(scale) in (int, float) and scale > 0,
+    _pair(
+        _LAMB,
+        "deepspeed:fp16.loss_scale>0",
         "DeepSpeed's Lamb needs dynamic loss scaling",
         "write loss_scale: 0",
+        since="",
     ),
 )
+_PASSES: Final = (
+    *(
+        _pair(
+            f"deepspeed:compile.{one}=true",
+            f"deepspeed:compile.{other}=true",
+            "each of DeepCompile's passes plans the memory that it frees by itself",
+            _ONE_OFF,
+        )
+        for one, other in (
+            ("offload_activation", "offload_parameters"),
+            ("offload_activation", "offload_opt_states"),
+            ("offload_parameters", "offload_opt_states"),
+        )
+    ),
+    _pair(
+        "deepspeed:compile.offload_opt_states=true",
+        _OFFLOADED,
+        "ZeRO keeps the states on the host already",
+        _ONE_OFF,
+    ),
+)
+_LAMB_IN_BF16: Final = Row(
+    _LAMB,
+    "optimizer.type {0.value} with bf16 is refused",
+    label="refused",
+    why="it needs dynamic loss scaling, and bf16 has a fixed scale of 1",
+    help="use fp16, or another optimizer",
+    effective=("deepspeed:bf16.enabled=true",),
+)
+"""deepspeed 0.14.5 to 0.16.9 runtime/config.py `get_loss_scale`: 1.0 under bf16."""
+
+
+_NEWER: Final = (
+    ("cpu_offload", ("offload_optimizer",)),
+    ("cpu_offload_param", ("offload_param",)),
+    (
+        "stage3_gather_fp16_weights_on_model_save",
+        ("stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save"),
+    ),
+)
+"""Older names in `zero_optimization`, and those that took their place."""
 
 
 @rule(
@@ -168,83 +158,38 @@ _PAIRS: Final = (
             "0.18.9 runtime/config.py: One or more batch related parameters were found"
         ),
     ),
+    reads=(
+        *reads_of((*_PAIRS, *_PASSES)),
+        *keys("deepspeed", "data_types.param_dtype", "elasticity.enabled"),
+        *zero_keys(*(older for older, _ in _NEWER)),
+    ),
 )
 def keys_refused_together(run: LintContext) -> Iterator[Finding]:
     """Keys of ds_config.json that DeepSpeed takes one by one and refuses together."""
-    for pair in _PAIRS:
-        for document in run.of("deepspeed"):
-            place = document.get(pair.key)
-            if place is None or not pair.is_asked(place.value):
-                continue
-            if _is_asleep(document, pair.key) or _is_to_come(run, pair.key):
-                continue
-            other = run.effective("deepspeed", pair.other)
-            if other.known and pair.excludes(other.value):
-                yield _finding(pair, place, other.value, other.place)
+    yield from found(_PAIRS, run)
+    if _runs_passes(run):
+        yield from found(_PASSES, run)
+    if run.runs("deepspeed<0.17"):
+        yield from found((_LAMB_IN_BF16,), run)
     yield from _dtype(run)
     for document in run.of("deepspeed"):
         yield from _renamed(document)
         yield from _elastic(run, document)
-        yield from _lamb(run, document)
 
 
-def _is_asleep(document: Document, key: str) -> bool:
-    """Whether it belongs to DeepCompile, which is off, or is not that of stage 3."""
-    is_stage_3 = document.value(f"{_ZERO}stage") not in (1, 2)
-    is_on = document.value("compile.deepcompile") is True
-    return key.startswith("compile.") and not (is_on and is_stage_3)
-
-
-def _is_to_come(run: LintContext, key: str) -> bool:
-    """Whether the release that somebody names is from before the key, or before it is checked."""
-    return key.startswith(_SINCE_0_19) and run.runs("deepspeed<0.19") is True
-
-
-def _finding(pair: _Pair, place: Place, value: Any, other: Place | None) -> Finding:
-    return Finding(
-        f"{pair.key} {place.value} with {pair.other}{_said(value)} is refused",
-        (place.label("refused"), *also(other)),
-        (pair.why,),
-        pair.mend,
-    )
-
-
-def _said(value: Any) -> str:
-    return "" if isinstance(value, dict) else f" {value}"
-
-
-def _lamb(run: LintContext, document: Document) -> Iterator[Finding]:
-    """deepspeed 0.14.5 to 0.16.9 runtime/config.py `get_loss_scale`: 1.0 under bf16."""
-    place, brain = document.get("optimizer.type"), run.effective("deepspeed", "bf16.enabled")
-    if place is None or brain.value is not True or not run.runs("deepspeed<0.17"):
-        return
-    if isinstance(place.value, str) and place.value.lower() in ("lamb", "onebitlamb"):
-        yield Finding(
-            f"optimizer.type {place.value} with bf16 is refused",
-            (
-                place.label("refused"),
-                *also(brain.place),
-            ),
-            ("it needs dynamic loss scaling, and bf16 has a fixed scale of 1",),
-            "use fp16, or another optimizer",
-        )
-
-
-_NEWER: Final = (
-    ("cpu_offload", ("offload_optimizer",)),
-    ("cpu_offload_param", ("offload_param",)),
-    (
-        "stage3_gather_fp16_weights_on_model_save",
-        ("stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save"),
-    ),
-)
-"""Older names in `zero_optimization`, and those that took their place."""
+def _runs_passes(run: LintContext) -> bool:
+    """Whether DeepCompile is on, whose passes are those of stage 3."""
+    is_on = run.effective("deepspeed", "compile.deepcompile").value is True
+    return is_on and run.effective("deepspeed", "zero_optimization.stage").value not in (1, 2)
 
 
 def _renamed(document: Document) -> Iterator[Finding]:
     for older, names in _NEWER:
-        old = document.get(_ZERO + older)
-        new = next((at for name in names if (at := document.get(_ZERO + name)) is not None), None)
+        old = document.get(f"zero_optimization.{older}")
+        new = next(
+            (at for name in names if (at := document.get(f"zero_optimization.{name}")) is not None),
+            None,
+        )
         if old is not None and new is not None and "auto" not in (old.value, new.value):
             yield Finding(
                 f"{older} beside {new.path.rpartition('.')[2]} is refused, whatever it says",

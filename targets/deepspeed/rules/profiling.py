@@ -1,12 +1,12 @@
 """Profilers and timers that are left on."""
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import also
+from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -22,6 +22,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "launcher/runner.py `main`: --autotuning starts the experiments"
         ),
     ),
+    reads=("deepspeed:autotuning.enabled",),
 )
 def autotuning_left_on(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed's autotuning is on in the file of a run that trains."""
@@ -40,7 +41,7 @@ def autotuning_left_on(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
+flops_profiler_left_on = rows(
     "flops-profiler-left-on",
     "note",
     "slow",
@@ -51,31 +52,21 @@ def autotuning_left_on(run: LintContext) -> Iterator[Finding]:
             "at profile_step; profiling/flops_profiler/profiler.py `_patch_functionals`"
         ),
     ),
+    rows=(
+        Row(
+            "deepspeed:flops_profiler.enabled=true",
+            "the FLOPS profiler is on: step {1.value} runs under its hooks",
+            label="profiles one step",
+            why="its hooks replace torch's functions in that step, and its report goes to the log",
+            help="turn it off in a run that trains",
+            mend=Mend("unsafe", write=False),
+            effective=("(deepspeed:flops_profiler.profile_step?)",),
+        ),
+    ),
 )
-def flops_profiler_left_on(run: LintContext) -> Iterator[Finding]:
-    """DeepSpeed's profiler is left on."""
-    for place in run.each("deepspeed", "flops_profiler.enabled"):
-        if place.value is not True:
-            continue
-        step = run.effective("deepspeed", "flops_profiler.profile_step")
-        yield Finding(
-            f"the FLOPS profiler is on: step {step.value or 1} runs under its hooks",
-            (place.label("profiles one step"),),
-            ("its hooks replace torch's functions in that step, and its report goes to the log",),
-            "turn it off in a run that trains",
-            Fix((place.replaced(False),), "unsafe"),
-        )
 
 
-_KEYS: Final[Mapping[str, str]] = {
-    "wall_clock_breakdown": "each phase of each micro batch waits for the device and is timed",
-    "comms_logger.enabled": "each collective waits for the device and is timed",
-    "memory_breakdown": "allocator statistics are read in every step",
-    "dump_state": "the state of the engine is printed",
-}
-
-
-@rule(
+timers_left_on = rows(
     "timers-left-on",
     "note",
     "slow",
@@ -87,16 +78,25 @@ _KEYS: Final[Mapping[str, str]] = {
             "`timed_op`"
         ),
     ),
+    rows=(
+        *(
+            Row(
+                f"deepspeed:{key}=true",
+                f"{key} is on",
+                label="measures every step",
+                why=what,
+                help="turn it off once the numbers are taken",
+                mend=Mend("unsafe", write=False),
+            )
+            for key, what in (
+                (
+                    "wall_clock_breakdown",
+                    "each phase of each micro batch waits for the device and is timed",
+                ),
+                ("comms_logger.enabled", "each collective waits for the device and is timed"),
+                ("memory_breakdown", "allocator statistics are read in every step"),
+                ("dump_state", "the state of the engine is printed"),
+            )
+        ),
+    ),
 )
-def timers_left_on(run: LintContext) -> Iterator[Finding]:
-    """Measurements that wait for the device in every step are left on."""
-    for key, what in _KEYS.items():
-        for place in run.each("deepspeed", key):
-            if place.value is True:
-                yield Finding(
-                    f"{key} is on",
-                    (place.label("measures every step"),),
-                    (what,),
-                    "turn it off once the numbers are taken",
-                    Fix((place.replaced(False),), "unsafe"),
-                )

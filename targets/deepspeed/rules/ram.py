@@ -14,7 +14,7 @@ from tunec.compiler.lints.facts.host import (
     processes_of,
     trains_all,
 )
-from tunec.compiler.lints.facts.zero import stage_of
+from tunec.compiler.lints.facts.zero import OFFLOADS_OPTIMIZER, STAGE, stage_of
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -45,6 +45,7 @@ _HEEDED: Final = "accelerate<1.0"
             "0.34.2 transformers is told of stage 3 if zero3_init_flag; from 1.0.1 on in any case"
         ),
     ),
+    reads=("accelerate:deepspeed_config.zero3_init_flag", *STAGE),
     hardware=True,
 )
 def every_process_loads_the_model(run: LintContext) -> Iterator[Finding]:
@@ -116,6 +117,7 @@ what a machine with such devices usually has, where only they are named."""
         ),
         "hiyouga/LlamaFactory#4629, #2931; deepspeedai/DeepSpeed#4239, #4571",
     ),
+    reads=OFFLOADS_OPTIMIZER,
     hardware=True,
 )
 def offload_beyond_host_memory(run: LintContext) -> Iterator[Finding]:

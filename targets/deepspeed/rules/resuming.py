@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator
 
-from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import engine_of
-from tunec.compiler.lints.facts.zero import said_in, stage_of
+from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
-
-@rule(
+resume_from_rounded_weights = rows(
     "resume-from-rounded-weights",
     "warning",
     "resume",
@@ -23,19 +22,18 @@ from tunec.compiler.lints.rule import Finding, rule
             "`_restore_from_bit16_weights`"
         ),
     ),
+    rows=(
+        Row(
+            "deepspeed:zero_optimization.load_from_fp32_weights=false",
+            "load_from_fp32_weights false: a resumed run starts from rounded weights",
+            label="16-bit copies are taken",
+            why="the fp32 copies in the checkpoint are ignored",
+            help="remove it, unless the checkpoint has no optimizer states",
+            mend=Mend("unsafe", remove=True),
+            effective=("deepspeed:zero_optimization.stage=1|2|3",),
+        ),
+    ),
 )
-def resume_from_rounded_weights(run: LintContext) -> Iterator[Finding]:
-    """Master weights are rebuilt from 16-bit copies on resume."""
-    stage = stage_of(run)
-    for place in said_in(run, ("load_from_fp32_weights",)):
-        if place.value is False and stage.value in (1, 2, 3):
-            yield Finding(
-                "load_from_fp32_weights false: a resumed run starts from rounded weights",
-                (place.label("16-bit copies are taken"), *also(stage.place)),
-                ("the fp32 copies in the checkpoint are ignored",),
-                "remove it, unless the checkpoint has no optimizer states",
-                Fix((place.removed(),), "unsafe"),
-            )
 
 
 _UNIVERSAL = "checkpoint.load_universal"
@@ -58,6 +56,7 @@ _UNIVERSAL = "checkpoint.load_universal"
         ),
         "deepspeedai/DeepSpeed#2898, #3810, #5405; Lightning-AI/pytorch-lightning#19585",
     ),
+    reads=("trainer:resume_from_checkpoint",),
 )
 def resume_of_another_run(run: LintContext) -> Iterator[Finding]:
     """Training is to go on from a checkpoint of a run that was split otherwise."""

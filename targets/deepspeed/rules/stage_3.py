@@ -9,9 +9,10 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.examples import starts_an_example
 from tunec.compiler.lints.facts.simpletuner import configs, is_on, said
-from tunec.compiler.lints.facts.zero import said_in, stage_of
+from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rows import Mend, Row, rows
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _WHY: Final = (
     "the code that should gather the shards calls a context manager like a function: "
@@ -31,6 +32,7 @@ _WHY: Final = (
         ),
         "deepspeed 0.14.5 to 0.19.8 runtime/zero/partition_parameters.py `GatheredParameters`",
     ),
+    reads=("simpletuner:*",),
 )
 def averaged_weights_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """Averaged weights (EMA) of SimpleTuner under ZeRO-3."""
@@ -50,7 +52,6 @@ def averaged_weights_under_zero_3(run: LintContext) -> Iterator[Finding]:
 
 _MAPS: Final = ("device_map", "model_init_kwargs.device_map")
 _LOADS: Final = ("low_cpu_mem_usage", "model_init_kwargs.low_cpu_mem_usage")
-_KINDS: Final = ("model", "trainer")
 
 
 @rule(
@@ -69,24 +70,25 @@ _KINDS: Final = ("model", "trainer")
             "low_cpu_mem_usage=True"
         ),
     ),
+    reads=keys("model|trainer", *_MAPS, *_LOADS),
 )
 def device_map_under_zero_3(run: LintContext) -> Iterator[Finding]:
     """A model that stage 3 shards is to be laid out by a device map."""
     stage = stage_of(run)
     if stage.value != 3 or run.deepspeed_reader == "plain":
         return
-    for kind in _KINDS:
+    for kind in ("model", "trainer"):
         for place in (each for key in _MAPS for each in run.each(kind, key)):
             if place.value not in (None, "none", "null", False):
-                yield _finding(place, f"device_map {_word(place.value)}", stage.place)
+                yield _refused(place, f"device_map {_word(place.value)}", stage.place)
         old = run.runs("transformers<4.50")
         for place in (each for key in _LOADS for each in run.each(kind, key)):
             if place.value is True and old is not False:
-                found = _finding(place, "low_cpu_mem_usage", stage.place)
+                found = _refused(place, "low_cpu_mem_usage", stage.place)
                 yield replace(found, severity=None if old else "warning")
 
 
-def _finding(place: Place, what: str, stage: Place | None) -> Finding:
+def _refused(place: Place, what: str, stage: Place | None) -> Finding:
     return Finding(
         f"{what} is refused at ZeRO stage 3",
         (place.label("refused"), *also(stage)),
@@ -100,7 +102,7 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else "given as a mapping"
 
 
-@rule(
+elastic_checkpoint_at_stage_3 = rows(
     "elastic-checkpoint-at-stage-3",
     "warning",
     "resume",
@@ -115,20 +117,19 @@ def _word(value: Any) -> str:
             "supported; use Universal Checkpointing"
         ),
     ),
+    rows=(
+        Row(
+            "deepspeed:zero_optimization.elastic_checkpoint=true",
+            "elastic_checkpoint does nothing at stage 3",
+            label="not read",
+            why="a checkpoint of stage 3 loads on as many devices as wrote it",
+            help="remove it; convert with ds_to_universal.py and resume with checkpoint: "
+            '{{"load_universal": true}}',
+            mend=Mend("safe", remove=True),
+            effective=("deepspeed:zero_optimization.stage=3",),
+        ),
+    ),
 )
-def elastic_checkpoint_at_stage_3(run: LintContext) -> Iterator[Finding]:
-    """Checkpoints are to fit another number of devices, and do not at stage 3."""
-    stage = stage_of(run)
-    for place in said_in(run, ("elastic_checkpoint",)):
-        if place.value is True and stage.value == 3:
-            yield Finding(
-                "elastic_checkpoint does nothing at stage 3",
-                (place.label("not read"), *also(stage.place)),
-                ("a checkpoint of stage 3 loads on as many devices as wrote it",),
-                "remove it; convert with ds_to_universal.py and resume with "
-                'checkpoint: {"load_universal": true}',
-                Fix((place.removed(),), "safe"),
-            )
 
 
 _TASKS: Final = ("do_eval", "do_predict")
@@ -146,6 +147,7 @@ _TASKS: Final = ("do_eval", "do_predict")
         ),
         "deepspeedai/DeepSpeed#4526, zai-org/ChatGLM3#864",
     ),
+    reads=keys("hf|sft", *_TASKS),
 )
 def evaluation_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """Evaluation without training by a ZeRO stage that shards no parameters."""
@@ -181,7 +183,9 @@ def _alone(document: Document) -> Place | None:
     return next((place for place in found if place is not None and place.value is True), None)
 
 
-@rule(
+_GATHERED: Final = "each forward pass makes one token, and gathers all parameters once"
+
+generation_under_zero_3 = rows(
     "generation-under-zero-3",
     "warning",
     "slow",
@@ -196,27 +200,25 @@ def _alone(document: Document) -> Place | None:
         ),
         "llamafactory 0.9.5 train/ppo/trainer.py `get_inputs`: generate; hiyouga/LlamaFactory#3108",
     ),
+    rows=(
+        Row(
+            "llamafactory:stage=ppo",
+            "PPO under stage 3 gathers the whole model for every token that it generates",
+            label="generates in every step",
+            why=_GATHERED,
+            help="use ZeRO stage 2 where the model fits a device",
+            effective=("deepspeed:zero_optimization.stage=3",),
+        ),
+        Row(
+            "hf:predict_with_generate=true",
+            "generation under stage 3 gathers the whole model for every token",
+            label="generates in evaluation",
+            why=_GATHERED,
+            help="evaluate by loss, or generate after training from the saved weights",
+            effective=("deepspeed:zero_optimization.stage=3",),
+        ),
+    ),
 )
-def generation_under_zero_3(run: LintContext) -> Iterator[Finding]:
-    """Text is generated by a model that is sharded by stage 3."""
-    stage = stage_of(run)
-    for place in run.each("llamafactory", "stage"):
-        if place.value == "ppo" and stage.value == 3:
-            yield Finding(
-                "PPO under stage 3 gathers the whole model for every token that it generates",
-                (place.label("generates in every step"), *also(stage.place)),
-                ("each forward pass makes one token, and gathers all parameters once",),
-                "use ZeRO stage 2 where the model fits a device",
-            )
-    for place in run.each("trainer", "predict_with_generate"):
-        is_refused = place.document.kind == "llamafactory"  # by itself, before it loads
-        if place.value is True and stage.value == 3 and not is_refused:
-            yield Finding(
-                "generation under stage 3 gathers the whole model for every token",
-                (place.label("generates in evaluation"), *also(stage.place)),
-                ("each forward pass makes one token, and gathers all parameters once",),
-                "evaluate by loss, or generate after training from the saved weights",
-            )
 
 
 _FLAG: Final = "deepspeed_config.zero3_init_flag"
@@ -238,6 +240,7 @@ _FLAG: Final = "deepspeed_config.zero3_init_flag"
         ),
         "FlyMyAI/flymyai-lora-trainer#40; huggingface/transformers#22705",
     ),
+    reads=("accelerate:deepspeed_config.zero3_init_flag",),
 )
 def text_encoders_under_zero_3_init(run: LintContext) -> Iterator[Finding]:
     """A diffusion model whose frozen parts are loaded in shards that nobody gathers."""
@@ -275,6 +278,7 @@ _SCATTER = "zero_optimization.reduce_scatter"
             "`_configure_basic_optimizer`: not yet compatible with ZeRO Stage 3"
         ),
     ),
+    reads=("deepspeed:optimizer.type",),
 )
 def muon_needs_whole_gradients(run: LintContext) -> Iterator[Finding]:
     """Muon at stage 3 with gradients of which each rank has its part only."""

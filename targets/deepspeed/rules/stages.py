@@ -11,12 +11,12 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.gathering import ungathered
 from tunec.compiler.lints.facts.keys.known import DEEPSPEED_RELEASES
 from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.facts.zero import said_in, stage_of
+from tunec.compiler.lints.facts.zero import STAGE, said_in, stage_of, zero_keys
 from tunec.compiler.lints.place import also
+from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
-
-@rule(
+legacy_stage_1 = rows(
     "legacy-stage-1",
     "error",
     "init",
@@ -27,19 +27,17 @@ from tunec.compiler.lints.rule import Finding, rule
             "deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9"
         ),
     ),
+    rows=(
+        Row(
+            "deepspeed:zero_optimization.legacy_stage1=true",
+            "legacy_stage1 asks for an implementation that DeepSpeed no longer has",
+            label="refused",
+            help="remove it",
+            mend=Mend("safe", remove=True),
+            effective=("deepspeed:zero_optimization.stage=1|2|3",),
+        ),
+    ),
 )
-def legacy_stage_1(run: LintContext) -> Iterator[Finding]:
-    """The first implementation of stage 1 is asked for, which is gone."""
-    stage = stage_of(run)
-    for place in said_in(run, ("legacy_stage1",)):
-        if place.value is True and stage.value in (1, 2, 3):
-            yield Finding(
-                "legacy_stage1 asks for an implementation that DeepSpeed no longer has",
-                (place.label("refused"), *also(stage.place)),
-                (),
-                "remove it",
-                Fix((place.removed(),), "safe"),
-            )
 
 
 _STAGE_2_KEYS: Final = (
@@ -63,6 +61,7 @@ _STAGE_2_KEYS: Final = (
             "of stage 3 passes none of them on"
         ),
     ),
+    reads=zero_keys(*_STAGE_2_KEYS),
 )
 def stage_2_keys_at_stage_3(run: LintContext) -> Iterator[Finding]:
     """Keys that only stages 1 and 2 read, at stage 3."""
@@ -118,6 +117,7 @@ _NOTHING: Final = (False, None, "auto")
             "of stages 1 and 2 passes none of them on"
         ),
     ),
+    reads=zero_keys(*_STAGE_3_KEYS),
 )
 def stage_3_keys_below_stage_3(run: LintContext) -> Iterator[Finding]:
     """Keys that only stage 3 reads, at a stage that does not."""
@@ -156,6 +156,7 @@ def stage_3_keys_below_stage_3(run: LintContext) -> Iterator[Finding]:
             "partition_size = len(flat) / dist.get_world_size(group)"
         ),
     ),
+    reads=STAGE,
     hardware=True,
 )
 def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
@@ -186,7 +187,7 @@ def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
     )
 
 
-@rule(
+zero_stage_left_out = rows(
     "zero-stage-left-out",
     "error",
     "silent",
@@ -197,23 +198,19 @@ def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
             "default"
         ),
     ),
-)
-def zero_stage_left_out(run: LintContext) -> Iterator[Finding]:
-    """ZeRO is configured, and its stage is not said."""
-    for document in run.of("deepspeed"):
-        block = document.get("zero_optimization")
-        if document.is_view or block is None or not block.node.fields:
-            continue
-        if document.get("zero_optimization.stage") is not None:
-            continue
-        if "zero_optimization.stage" in document.unknown:
-            continue
-        yield Finding(
+    rows=(
+        Row(
+            "deepspeed:zero_optimization",
             "zero_optimization has no stage, so it is 0: nothing is sharded",
-            (block.key_label("no stage in here"),),
-            ("the other keys of the block are read by stages 1 to 3",),
-            "write the stage",
-        )
+            label="no stage in here",
+            why="the other keys of the block are read by stages 1 to 3",
+            help="write the stage",
+            beside=("no zero_optimization.stage",),
+            at_key=True,
+            files_only=True,
+        ),
+    ),
+)
 
 
 _MOVED_KEYS: Final = ("gradient_clipping", "bf16.check_grad_overflow")
@@ -225,6 +222,7 @@ _MOVED_KEYS: Final = ("gradient_clipping", "bf16.check_grad_overflow")
     "silent",
     consumers=("deepspeed",),
     sources=("deepspeed 0.14.5 to 0.19.8 runtime/config.py: defaults by release",),
+    reads=("deepspeed:*",),
 )
 def default_moved(run: LintContext) -> Iterator[Finding]:
     """A key is left out whose default is not the same in all releases."""
@@ -236,7 +234,7 @@ def default_moved(run: LintContext) -> Iterator[Finding]:
             if not document.is_view and document.get(key) is None and _matters(document, key):
                 values = _values(key)
                 if len(set(values.values())) > 1:
-                    yield _finding(document, key, values)
+                    yield _moved(document, key, values)
 
 
 def _matters(document: Document, key: str) -> bool:
@@ -249,7 +247,7 @@ def _values(key: str) -> Mapping[str, Any]:
     return {minor: defaults[key] for minor, defaults in every if key in defaults}
 
 
-def _finding(document: Document, key: str, values: Mapping[str, Any]) -> Finding:
+def _moved(document: Document, key: str, values: Mapping[str, Any]) -> Finding:
     place = next(iter(document.found.values()))
     said = ", ".join(f"{value} in {minor}" for minor, value in values.items())
     return Finding(
@@ -278,6 +276,7 @@ def _finding(document: Document, key: str, values: Mapping[str, Any]) -> Finding
             "16bit model weights"
         ),
     ),
+    reads=STAGE,
 )
 def weights_not_gathered_on_save(run: LintContext) -> Iterator[Finding]:
     """Checkpoints at stage 3 hold no weights that anything else can load."""

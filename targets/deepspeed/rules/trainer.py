@@ -8,7 +8,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.keys.known import is_whole
 from tunec.compiler.lints.facts.zero import stage_of
-from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.place import also
 from tunec.compiler.lints.rule import Finding, rule
 
 _SAME: Final[Mapping[str, str]] = {
@@ -28,6 +28,7 @@ _SAME: Final[Mapping[str, str]] = {
         "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `deepspeed_optim_sched`",
         "hiyouga/LlamaFactory#3100, QwenLM/Qwen3#577",
     ),
+    reads=("trainer:lr_scheduler_type",),
 )
 def scheduler_overridden(run: LintContext) -> Iterator[Finding]:
     """The trainer's schedule is overridden by a scheduler section in DeepSpeed's file."""
@@ -62,6 +63,7 @@ def scheduler_overridden(run: LintContext) -> Iterator[Finding]:
         ),
         "axolotl-ai-cloud/axolotl#3204",
     ),
+    reads=("deepspeed:scheduler.params.warmup_num_steps",),
 )
 def warmup_of_zero_steps(run: LintContext) -> Iterator[Finding]:
     """A warmup of no steps in DeepSpeed's scheduler."""
@@ -70,7 +72,7 @@ def warmup_of_zero_steps(run: LintContext) -> Iterator[Finding]:
         if value == "auto" and _is_filled_with_none(run):
             yield Finding(
                 "warmup_num_steps auto comes to 0: the trainer has no warmup",
-                (place.label("filled in with 0, and refused"), *also(_said(run))),
+                (place.label("filled in with 0, and refused"), *also(run.said("trainer", *_KEYS))),
                 ("from 5.23.0 on transformers fills in 1 instead",),
                 "write warmup_steps: 1, or remove the scheduler",
             )
@@ -96,10 +98,6 @@ def _is_filled_with_none(run: LintContext) -> bool:
     return values[0].known and all(each.value in (0, None) for each in values)
 
 
-def _said(run: LintContext) -> Place | None:
-    return run.said("trainer", *_KEYS)
-
-
 @rule(
     "clipping-left-out",
     "error",
@@ -122,6 +120,7 @@ def _said(run: LintContext) -> Place | None:
             "compares only keys that the file has"
         ),
     ),
+    reads=("trainer:max_grad_norm",),
 )
 def clipping_left_out(run: LintContext) -> Iterator[Finding]:
     """The trainer's norm for clipping does not reach DeepSpeed."""
@@ -162,10 +161,11 @@ _CONSENT: Final = "zero_allow_untested_optimizer"
         ),
         "EleutherAI/gpt-neox#1166, deepspeedai/DeepSpeed#281",
     ),
+    reads=("deepspeed:optimizer.type",),
 )
 def untested_optimizer(run: LintContext) -> Iterator[Finding]:
     """An optimizer that ZeRO does not take without a word of consent."""
-    stage = run.effective("deepspeed", "zero_optimization.stage")
+    stage = stage_of(run)
     consent = run.effective("deepspeed", _CONSENT)
     kind = run.said("deepspeed", "optimizer.type")
     if kind is None or stage.value not in (1, 2, 3) or consent.value is True:
@@ -221,6 +221,7 @@ _UNNAMED: Final = (
             "bf16 with fp32 returns BFLOAT16 up to 0.17.6, and bf16 alone is refused up to 0.16.9"
         ),
     ),
+    reads=(f"deepspeed:{_DTYPE}",),
 )
 def gradient_dtype_without_zero(run: LintContext) -> Iterator[Finding]:
     """Gradients are to be summed in another dtype, which only ZeRO can."""
