@@ -2,10 +2,10 @@
 
 A condition is a key with a test of its value: `relora` (it is set to something), `rl=kto`,
 `stage=1|2` (one of several), `stage!=sft`, `base_model~mpt` (the value holds the text),
-`context_parallel_size>1`, `save_total_limit<=0`, `optimizer?` (it is written, whatever it says).
+`optimizer.type~=lamb` (so in any case), `context_parallel_size>1`, `save_total_limit<=0`,
+`optimizer?` (it is written, whatever it says), `pipeline{}` (it is a block with keys).
 `no max_steps` holds where the key is not written, `no use_cpu=true` where it does not say that.
-`use_cpu|no_cuda=true` holds for either key.
-`optimizer.type~=lamb` is told in any case, and `(stage=3)`, in parentheses, gets no label.
+`use_cpu|no_cuda=true` holds for either key. `(stage=3)`, in parentheses, gets no label.
 Several are joined by ` & `; the first is where to look. A kind of document stands before the key
 where it is not the document at hand: `deepspeed:zero_optimization.stage=3`.
 """
@@ -25,7 +25,7 @@ from tunec.compiler.lints.rule import Finding, keys
 
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _ORDERS: Final[Mapping[str, Callable[[Any, float], bool]]] = {">": gt, "<": lt, ">=": ge, "<=": le}
-_SIGNS: Final = ("!=", ">=", "<=", "~=", "=", "~", ">", "<", "?")
+_SIGNS: Final = ("!=", ">=", "<=", "~=", "=", "~", ">", "<", "?", "{}")
 _ABSENT: Final = "no "
 
 
@@ -49,6 +49,8 @@ class Condition:
         match self.sign:
             case "?":
                 return True
+            case "{}":
+                return isinstance(value, dict) and bool(value)
             case "=":
                 return any(_equals(value, each) for each in self.wanted)
             case "!=":
@@ -91,7 +93,7 @@ def parse(condition: str) -> tuple[Condition, ...]:
 def _parsed(part: str) -> Condition:
     is_shown, part = not part.startswith("("), part.strip("()")
     is_negated, rest = part.startswith(_ABSENT), part.removeprefix(_ABSENT)
-    at = min((i for i, letter in enumerate(rest) if letter in "!=<>~?"), default=len(rest))
+    at = min((i for i, letter in enumerate(rest) if letter in "!=<>~?{"), default=len(rest))
     sign = next((each for each in _SIGNS if rest.startswith(each, at)), "")
     wanted = tuple(rest[at + len(sign) :].strip().split("|")) if sign else ()
     kinds, _, keys = rest[:at].strip().rpartition(":")

@@ -122,14 +122,10 @@ class LintContext:
     def keys(self) -> frozenset[str]:
         """Every key that is written, after its kind and families: `sft:bf16`, `trainer:bf16`.
 
-        `sft:*` stands for any key of such a document.
+        `sft:*` stands for any key of such a document, `slot:parallel.world` for any key whose row
+        says that slot.
         """
-        return frozenset(
-            f"{kind}:{key}"
-            for document in self.documents
-            for kind in (document.kind, *families_of(document.kind))
-            for key in ("*", *document.found, *document.unknown)
-        )
+        return frozenset(key for document in self.documents for key in _keys(document))
 
     def said(self, kind: str, *keys: str) -> Place | None:
         """The first place where a document of the kind says one of the keys, earlier keys first."""
@@ -354,6 +350,15 @@ class LintContext:
             reason = f"{cluster.name} has {cluster.device_count} devices"
             count = cluster.device_count
             yield Definition(_WORLD, count, Rank.CATALOGUE, "hardware", reason)
+
+
+def _keys(document: Document) -> Iterator[str]:
+    written = {*document.found, *document.unknown}
+    for kind in (document.kind, *families_of(document.kind)):
+        yield from (f"{kind}:{key}" for key in ("*", *written))
+    for row in document.file.entries if document.file is not None else ():
+        if not written.isdisjoint(row.keys):
+            yield from (f"slot:{slot}" for slot in row.slots)
 
 
 def _is_given(document: Document, slot: str) -> bool:

@@ -98,8 +98,9 @@ class Rule:
     """Repository, version and symbol, or thread, of each fact."""
     reads: tuple[str, ...]
     """Keys of which at least one is written wherever the rule finds anything, each after its kind
-    of document: `deepspeed:zero_optimization.stage`, `trainer:bf16`, or `peft:*` for any key. The
-    rule is asked only then (`tunec.compiler.lints.index`)."""
+    of document: `deepspeed:zero_optimization.stage`, `trainer:bf16`, or `peft:*` for any key;
+    `slot:adapter.kind` for any key that says a slot. The rule is asked only then
+    (`tunec.compiler.lints.index`)."""
     hardware: bool
     """Whether it asks for the cluster, its devices or its hosts; the number of processes is none
     of these. What another rule finds holds for all hardware (`tunec.compiler.lints.remembered`)."""

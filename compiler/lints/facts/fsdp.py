@@ -6,6 +6,7 @@ from typing import Final, Literal
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import keys
 from tunec.schemas.frozen import dataclass
 
 _PREFIX: Final = "fsdp_"
@@ -13,6 +14,22 @@ _BESIDE: Final = ("min_num_params", "transformer_layer_cls_to_wrap")
 _OFF: Final = (None, False, "", "none", "false")
 TRUTHS: Final = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
 """accelerate 0.30.1 to 1.15.0 utils/environment.py `str_to_bool`, of small letters."""
+
+TURNS_ON: Final = (
+    *("accelerate:distributed_type", "launch:flags.use_fsdp", "trainer:fsdp"),
+    *keys("axolotl", "fsdp", "fsdp_config"),
+)
+"""Keys of which one is written wherever `asked` finds anything."""
+
+
+def fsdp_keys(*names: str) -> tuple[str, ...]:
+    """Options of FSDP wherever they can be told, as a rule names what it reads."""
+    options = tuple(prefix + name for name in names for prefix in ("", _PREFIX))
+    return (
+        *keys("accelerate|trainer|axolotl", *(f"fsdp_config.{each}" for each in options)),
+        *keys("launch", *(f"flags.{_PREFIX}{name}" for name in names)),
+        *keys("trainer", *(_PREFIX + name for name in names if name in _BESIDE)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +95,8 @@ def _accelerate(document: Document) -> Asked | None:
     on = document.get("distributed_type")
     if document.kind != "accelerate" or on is None or on.value != "FSDP":
         return None
-    keys = _keys(document)
-    version = _number(keys.get("version")) or 1
-    return Asked("accelerate", document, on, keys, version)
+    told = _options(document)
+    return Asked("accelerate", document, on, told, _number(told.get("version")) or 1)
 
 
 def _flags(document: Document) -> Asked | None:
@@ -89,39 +105,39 @@ def _flags(document: Document) -> Asked | None:
     if document.kind != "launch" or document.value("launcher") != "accelerate" or on is None:
         return None
     mark = f"flags.{_PREFIX}"
-    keys = {
+    told = {
         path.removeprefix(mark): place
         for path, place in document.found.items()
         if path.startswith(mark) and place.value is not None
     }
-    return Asked("accelerate", document, on, keys, _number(keys.get("version")) or 1)
+    return Asked("accelerate", document, on, told, _number(told.get("version")) or 1)
 
 
 def _trainer(run: LintContext, document: Document) -> Asked | None:
     on = document.get("fsdp")
     if document not in run.of("trainer") or on is None or on.value in _OFF or on.value == []:
         return None
-    keys = {**_beside(document), **_keys(document)}
-    version = _number(keys.get("version"))
+    told = {**_beside(document), **_options(document)}
+    version = _number(told.get("version"))
     if run.runs("transformers<5") is True:
         version = 1  # no release before 5 reads a version
     elif version is None and run.runs("transformers<=5.6.2") is True:
         version = 1
     elif version is None and run.runs("transformers>=5.15") is True:
         version = 2
-    return Asked("trainer", document, on, keys, version)
+    return Asked("trainer", document, on, told, version)
 
 
 def _axolotl(document: Document) -> Asked | None:
     on = document.get("fsdp_config") or document.get("fsdp")
     if document.kind != "axolotl" or on is None or on.value in _OFF:
         return None
-    keys = _keys(document)
-    said = document.get("fsdp_version") or keys.get("version")
-    return Asked("axolotl", document, on, keys, _number(said) or 1)
+    told = _options(document)
+    said = document.get("fsdp_version") or told.get("version")
+    return Asked("axolotl", document, on, told, _number(said) or 1)
 
 
-def _keys(document: Document) -> dict[str, Place]:
+def _options(document: Document) -> dict[str, Place]:
     config = "fsdp_config."
     return {
         path.removeprefix(config).removeprefix(_PREFIX): place

@@ -12,7 +12,7 @@ from tunec.compiler.lints.facts.counts import number_of
 from tunec.compiler.lints.facts.fsdp import Asked, asked, words
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _OF: Final[Mapping[str, str]] = {
     "deepspeed_config": "DEEPSPEED",
@@ -33,6 +33,7 @@ _OF: Final[Mapping[str, str]] = {
             "utils/launch.py `setup_fp8_env`: only where mixed_precision is fp8"
         ),
     ),
+    reads=keys("accelerate", "fp8_config", *_OF),
 )
 def config_of_another_engine(run: LintContext) -> Iterator[Finding]:
     """An engine is configured, and another one is started."""
@@ -67,6 +68,13 @@ def _of_precision(document: Document) -> Iterator[Finding]:
         )
 
 
+_NAMING: Final = (
+    ("accelerate", "deepspeed_config.deepspeed_config_file"),
+    ("trainer", "deepspeed"),
+)
+"""The keys that name DeepSpeed's file: accelerate's own, and a trainer's, which hands it on."""
+
+
 @rule(
     "deepspeed-file-without-zero",
     "error",
@@ -82,13 +90,14 @@ def _of_precision(document: Document) -> Iterator[Finding]:
             "DeepSpeedPlugin(hf_ds_config=self.hf_deepspeed_config)"
         ),
     ),
+    reads=tuple(f"{kind}:{key}" for kind, key in _NAMING),
 )
 def deepspeed_file_without_zero(run: LintContext) -> Iterator[Finding]:
     """The DeepSpeed file that accelerate is given says nothing of ZeRO."""
     yield from _inline(run)
     for file in _named(run):
         for each in run.of("deepspeed"):
-            if each.is_view or not _deepspeed_is_same(each.name, file.value):
+            if each.is_view or not _has_the_name(each, file.value):
                 continue
             if each.get("zero_optimization") is None and not _is_tuned(run, each):
                 yield Finding(
@@ -121,16 +130,12 @@ def _is_tuned(run: LintContext, document: Document) -> bool:
 
 
 def _named(run: LintContext) -> Iterator[Place]:
-    """The keys that name a file: accelerate's own, and those of a trainer, which hands it on."""
-    for kind, key in (
-        ("accelerate", "deepspeed_config.deepspeed_config_file"),
-        ("trainer", "deepspeed"),
-    ):
+    for kind, key in _NAMING:
         yield from (each for each in run.each(kind, key) if isinstance(each.value, str))
 
 
-def _deepspeed_is_same(name: str, asked: str) -> bool:
-    return name.rpartition("/")[2] == asked.rpartition("/")[2]
+def _has_the_name(document: Document, path: str) -> bool:
+    return PurePath(document.name).name == PurePath(path).name
 
 
 def _first(document: Document) -> tuple[Label, ...]:
@@ -162,6 +167,7 @@ _BY_NUMBER: Final = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "
             "with --deepspeed is not possible"
         ),
     ),
+    reads=keys("trainer", "deepspeed", "fsdp"),
 )
 def engine_settings_overridden(run: LintContext) -> Iterator[Finding]:
     """accelerate is told one engine setting, and the trainer another, which counts."""
@@ -209,14 +215,12 @@ def _deepspeed(run: LintContext, document: Document, given: Place) -> Iterator[F
     file = document.get("deepspeed_config.deepspeed_config_file")
     stage, other = document.get("deepspeed_config.zero_stage"), _stage_of(run)
     if file is not None:
-        if _settings_is_same(file, given):
+        if PurePath(str(file.value)).name == PurePath(str(given.value)).name:
             return
-        yield _settings_finding(file, given, "the file of the trainer is used", None)
+        yield _overridden(file, given, "the file of the trainer is used", None)
     elif stage is not None:
         differs = other is not None and str(stage.value) != str(other.value)
-        yield _settings_finding(
-            stage, given, "nothing of this block is used", other if differs else None
-        )
+        yield _overridden(stage, given, "nothing of this block is used", other if differs else None)
 
 
 def _stage_of(run: LintContext) -> Place | None:
@@ -224,11 +228,6 @@ def _stage_of(run: LintContext) -> Place | None:
     files = (each for each in run.of("deepspeed") if not each.is_view or each.origin is None)
     found = (each.get("zero_optimization.stage") for each in files)
     return next((each for each in found if each is not None), None)
-
-
-def _settings_is_same(file: Place, given: Place) -> bool:
-    names = [str(each.value) for each in (file, given)]
-    return PurePath(names[0]).name == PurePath(names[1]).name
 
 
 def _fsdp(launched: Asked, trainer: Asked) -> Iterator[Finding]:
@@ -239,10 +238,10 @@ def _fsdp(launched: Asked, trainer: Asked) -> Iterator[Finding]:
     word = _BY_NUMBER.get(word, word)
     others = [each for each in words(trainer.on) if each in _STRATEGIES]
     if word in _STRATEGIES and others and word not in others:
-        yield _settings_finding(place, trainer.on, f"{others[0]} is used", trainer.on)
+        yield _overridden(place, trainer.on, f"{others[0]} is used", trainer.on)
 
 
-def _settings_finding(place: Place, given: Place, text: str, other: Place | None) -> Finding:
+def _overridden(place: Place, given: Place, text: str, other: Place | None) -> Finding:
     """`other`: what it comes to instead, where that is known to differ."""
     key = place.path.rpartition(".")[2]
     second = given if other is None else other
@@ -278,6 +277,7 @@ _BLOCKS: Final = {
         ),
         "huggingface/accelerate#3203",
     ),
+    reads=keys("accelerate", *_BLOCKS),
 )
 def flag_overridden_by_file(run: LintContext) -> Iterator[Finding]:
     """A flag of `accelerate launch` in whose place an older launcher takes what its file says."""
@@ -285,7 +285,7 @@ def flag_overridden_by_file(run: LintContext) -> Iterator[Finding]:
     for launch in launches(run, "accelerate"):
         for document in files:
             if _is_read(launch, document):
-                yield from _overridden(launch, document)
+                yield from _overridden_flags(launch, document)
 
 
 def _is_read(launch: Document, document: Document) -> bool:
@@ -293,10 +293,10 @@ def _is_read(launch: Document, document: Document) -> bool:
     named = launch.get("flags.config_file")
     if named is None:
         return "flags.config_file" not in launch.unknown
-    return PurePath(str(named.value)).name == PurePath(document.name).name
+    return _has_the_name(document, str(named.value))
 
 
-def _overridden(launch: Document, document: Document) -> Iterator[Finding]:
+def _overridden_flags(launch: Document, document: Document) -> Iterator[Finding]:
     for path, said in document.found.items():
         block, _, key = path.partition(".")
         if block not in _BLOCKS or not key or "." in key:
@@ -304,7 +304,7 @@ def _overridden(launch: Document, document: Document) -> Iterator[Finding]:
         before = _BLOCKS[block]
         flag = launch.get(f"flags.{key if before.strip('_') in key else before + key}")
         if flag is not None and not _are_alike(flag.value, said.value):
-            yield _overridden_finding(flag, said)
+            yield _overridden_flag(flag, said)
 
 
 def _are_alike(flag: Any, said: Any) -> bool:
@@ -314,7 +314,7 @@ def _are_alike(flag: Any, said: Any) -> bool:
     return number is not None and number == number_of(said)
 
 
-def _overridden_finding(flag: Place, said: Place) -> Finding:
+def _overridden_flag(flag: Place, said: Place) -> Finding:
     name = flag.path.removeprefix("flags.")
     return Finding(
         f"--{name} {flag.value} is not taken: the file says {said.value}",

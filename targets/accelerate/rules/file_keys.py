@@ -15,7 +15,8 @@ from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.facts.parallel import SECTION
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rows import Row, found
+from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.schemas.frozen import dataclass
 
 _BLOCKS: Final = ("deepspeed_config", "fsdp_config", "megatron_lm_config", "parallelism_config")
@@ -35,6 +36,7 @@ _PATH: Final = "accelerate/{}.json"
             "value) for what stands in a block, whatever its name"
         ),
     ),
+    reads=("accelerate:*",),
 )
 def key_of_none(run: LintContext) -> Iterator[Finding]:
     """A key in accelerate's file that accelerate does not know, or not at that place."""
@@ -75,6 +77,7 @@ def _keys_ever_in(block: str) -> frozenset[str]:
 
 
 def _home(name: str) -> str | None:
+    """The block that has the key."""
     return next((block for block in _BLOCKS if name in _keys_ever_in(block)), None)
 
 
@@ -90,17 +93,13 @@ def _refused(place: Place, name: str) -> Finding:
 
 
 def _ignored(place: Place, holder: str, name: str) -> Finding:
-    near = nearest(name, _keys_ever_in(holder))
-    home = next((block for block in _BLOCKS if name in _keys_ever_in(block)), None)
+    near, home = nearest(name, _keys_ever_in(holder)), _home(name)
     return Finding(
         f"accelerate knows no key `{name}` in {holder}",
         (place.key_label("not read"),),
         ("it becomes an argument of the launcher that nothing looks at",),
         f"write it below {home}" if home else did_you_mean(near) or "remove it",
     )
-
-
-_DEVICES: Final = ("MULTI_GPU", "DEEPSPEED", "FSDP", "MEGATRON_LM")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +119,15 @@ def _nodes(document: Document) -> bool:
     return machines is not None and machines[0] > 1
 
 
+_PROCESSOR: Final = Row(
+    "accelerate:use_cpu=true",
+    "use_cpu is not read beside {1.value}: the processes take devices",
+    label="not read",
+    why="ACCELERATE_USE_CPU is set for NO and MULTI_CPU alone",
+    help="write MULTI_CPU, or give --cpu to accelerate launch",
+    beside=("distributed_type=MULTI_GPU|DEEPSPEED|FSDP|MEGATRON_LM",),
+    files_only=True,
+)
 _KEYS: Final = (
     _Key(
         "rdzv_backend",
@@ -148,23 +156,22 @@ _KEYS: Final = (
             "--downcast_bf16; utils/launch.py `prepare_simple_launcher_cmd_env`: ACCELERATE_USE_CPU"
         ),
     ),
+    reads=keys("accelerate", "use_cpu", *(key.name for key in _KEYS)),
 )
 def key_of_flags_only(run: LintContext) -> Iterator[Finding]:
     """A key of accelerate's file that the launcher takes from its flags alone."""
     started = [name for each in launches(run, "accelerate") for name in each.found]
     for document in run.of("accelerate"):
-        if document.is_view:
-            continue
         for key in _KEYS:
             at = document.get(key.name)
-            if at is None or not key.is_asked(at.value) or not key.is_read(document):
+            if document.is_view or at is None or f"flags.{key.name}" in started:
                 continue
-            if f"flags.{key.name}" not in started:
-                yield _finding(at, key)
-        yield from _processor(document)
+            if key.is_asked(at.value) and key.is_read(document):
+                yield _flag_only(at, key)
+    yield from found((_PROCESSOR,), run)
 
 
-def _finding(at: Place, key: _Key) -> Finding:
+def _flag_only(at: Place, key: _Key) -> Finding:
     return Finding(
         f"{at.path} {at.value} in the file is not read",
         (at.label("not read"),),
@@ -173,23 +180,19 @@ def _finding(at: Place, key: _Key) -> Finding:
     )
 
 
-def _processor(document: Document) -> Iterator[Finding]:
-    """`use_cpu` beside an engine of devices: its launcher sets no ACCELERATE_USE_CPU."""
-    at, engine = document.get("use_cpu"), document.get("distributed_type")
-    if at is not None and at.value is True and engine is not None and engine.value in _DEVICES:
-        yield Finding(
-            f"use_cpu is not read beside {engine.value}: the processes take devices",
-            (at.label("not read"), engine.label("", primary=False)),
-            ("ACCELERATE_USE_CPU is set for NO and MULTI_CPU alone",),
-            "write MULTI_CPU, or give --cpu to accelerate launch",
-        )
-
-
-_FSDP: Final = (
-    *("offload_params", "cpu_ram_efficient_loading", "activation_checkpointing"),
-    "activation_checkpointing_offload",
+_TRUTHS_OF_FSDP_2: Final = tuple(
+    f"fsdp_config.{prefix}{name}"
+    for name in (
+        *("offload_params", "cpu_ram_efficient_loading", "activation_checkpointing"),
+        "activation_checkpointing_offload",
+    )
+    for prefix in ("fsdp_", "")
 )
-_FSDP_1: Final = ("use_orig_params", "sync_module_states", "forward_prefetch")
+_TRUTHS_OF_FSDP_1: Final = _TRUTHS_OF_FSDP_2 + tuple(
+    f"fsdp_config.{prefix}{name}"
+    for name in ("use_orig_params", "sync_module_states", "forward_prefetch")
+    for prefix in ("fsdp_", "")
+)
 _CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     "FSDP": (
         "fsdp_config.fsdp_transformer_layer_cls_to_wrap",
@@ -219,6 +222,13 @@ _WORDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
             "1.12.0 to 1.15.0 `DeepSpeedSequenceParallelConfig`: ValueError, Invalid ..."
         ),
     ),
+    reads=keys(
+        "accelerate",
+        "deepspeed_config.zero3_init_flag",
+        *_TRUTHS_OF_FSDP_1,
+        *(key for names in _CLASSES.values() for key in names),
+        *(SECTION + name for name in _WORDS),
+    ),
 )
 def plugin_setting_refused(run: LintContext) -> Iterator[Finding]:
     """A setting in a block of accelerate's file that the plugin of each process refuses."""
@@ -244,8 +254,7 @@ def _truths(document: Document, started: str) -> tuple[str, ...]:
     if started != "FSDP":
         return ()
     version = document.value("fsdp_config.fsdp_version", 1)
-    names = _FSDP if str(version) == "2" else (*_FSDP, *_FSDP_1)
-    return tuple(f"fsdp_config.{prefix}{name}" for name in names for prefix in ("fsdp_", ""))
+    return _TRUTHS_OF_FSDP_2 if str(version) == "2" else _TRUTHS_OF_FSDP_1
 
 
 def _wraps_classes(document: Document) -> bool:
@@ -292,7 +301,11 @@ def _words(document: Document) -> Iterator[Finding]:
 
 
 _BACKENDS: Final = ("dynamo_config.dynamo_backend", "dynamo_config.backend", "dynamo_backend")
-_SETTINGS: Final = ("mode", "use_fullgraph", "use_dynamic", "use_regional_compilation")
+_SETTINGS: Final = tuple(
+    f"dynamo_config.{prefix}{name}"
+    for name in ("mode", "use_fullgraph", "use_dynamic", "use_regional_compilation")
+    for prefix in ("dynamo_", "")
+)
 _OFF: Final = (None, False, "default")
 
 
@@ -307,6 +320,7 @@ _OFF: Final = (None, False, "default")
             'args.dynamo_backend = "no" where it is None'
         ),
     ),
+    reads=keys("accelerate", *_SETTINGS),
 )
 def compile_mode_without_backend(run: LintContext) -> Iterator[Finding]:
     """Settings of torch.compile in accelerate's file, and no backend to compile by."""
@@ -316,8 +330,7 @@ def compile_mode_without_backend(run: LintContext) -> Iterator[Finding]:
         backends = [at for key in _BACKENDS if (at := document.get(key)) is not None]
         if document.is_view or any(str(at.value).lower() != "no" for at in backends):
             continue
-        keys = (f"dynamo_config.{pre}{name}" for name in _SETTINGS for pre in ("dynamo_", ""))
-        said = [at for key in keys if (at := document.get(key)) and at.value not in _OFF]
+        said = [at for key in _SETTINGS if (at := document.get(key)) and at.value not in _OFF]
         if said:
             yield Finding(
                 f"{said[0].path} compiles nothing: no backend is named",

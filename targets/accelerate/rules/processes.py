@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.accelerate import count, engine
@@ -11,6 +10,7 @@ from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.launch.hosts import LOCAL
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -26,6 +26,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "`BaseConfig`: a field without a default"
         ),
     ),
+    reads=("accelerate:*",),
 )
 def distributed_type_missing(run: LintContext) -> Iterator[Finding]:
     """accelerate is not told which engine to start."""
@@ -59,6 +60,7 @@ _TELLING: Final = ("main_process_ip", "config_file", "use_deepspeed", "deepspeed
             "f'{main_process_ip}:{main_process_port}'"
         ),
     ),
+    reads=("accelerate:num_machines", "launch:flags.num_machines"),
 )
 def machines_without_address(run: LintContext) -> Iterator[Finding]:
     """Several machines, and no address at which they meet."""
@@ -138,6 +140,7 @@ _HOSTFILE: Final = "deepspeed_config.deepspeed_hostfile"
             "hostfile, will proceed with training with local resources only"
         ),
     ),
+    reads=("accelerate:num_machines",),
 )
 def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
     """DeepSpeed is to start several machines, and is not told which."""
@@ -173,6 +176,7 @@ def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
             "`prepare_deepspeed_cmd_env`: nproc_per_node = num_processes // num_machines"
         ),
     ),
+    reads=("accelerate:num_machines",),
 )
 def processes_not_even_over_machines(run: LintContext) -> Iterator[Finding]:
     """The processes cannot be spread evenly over the machines."""
@@ -202,7 +206,7 @@ def _asked(run: LintContext, document: Document) -> tuple[int, Place] | None:
     return count(document, "num_processes")
 
 
-@rule(
+processes_without_engine = rows(
     "processes-without-engine",
     "error",
     "silent",
@@ -213,25 +217,22 @@ def _asked(run: LintContext, document: Document) -> tuple[int, Place] | None:
             "DeepSpeed or FSDP `simple_launcher` starts one process"
         ),
     ),
+    rows=(
+        Row(
+            "accelerate:num_processes>1",
+            "num_processes {0.value} with distributed_type NO: one process is started",
+            label="not read",
+            why="accelerate launch then runs the script as it is",
+            help="write distributed_type: MULTI_GPU",
+            mend=Mend("unsafe", write="MULTI_GPU", at=1),
+            beside=("distributed_type=NO", "no use_cpu=true"),
+            beside_label="one process",
+        ),
+    ),
 )
-def processes_without_engine(run: LintContext) -> Iterator[Finding]:
-    """Several processes are asked for, and nothing that would start them."""
-    for document in run.of("accelerate"):
-        kind, asked = engine(document), count(document, "num_processes")
-        if kind is None or asked is None or kind.value != "NO" or asked[0] < 2:
-            continue
-        if document.value("use_cpu") is True:
-            continue
-        yield Finding(
-            f"num_processes {asked[0]} with distributed_type NO: one process is started",
-            (asked[1].label("not read"), kind.label("one process", primary=False)),
-            ("accelerate launch then runs the script as it is",),
-            "write distributed_type: MULTI_GPU",
-            Fix((kind.replaced("MULTI_GPU"),), "unsafe"),
-        )
 
 
-@rule(
+zero_3_init_below_stage_3 = rows(
     "zero-3-init-below-stage-3",
     "warning",
     "silent",
@@ -242,19 +243,15 @@ def processes_without_engine(run: LintContext) -> Iterator[Finding]:
             "DeepSpeed Zero3 Init flag is only applicable for ZeRO Stage 3. Setting it to False"
         ),
     ),
+    rows=(
+        Row(
+            "accelerate:deepspeed_config.zero3_init_flag=true",
+            "zero3_init_flag does nothing at stage {1.value}",
+            label="turned off",
+            why="accelerate warns and goes on",
+            help="write false, or zero_stage: 3",
+            mend=Mend("safe", write=False),
+            beside=("deepspeed_config.zero_stage=0|1|2",),
+        ),
+    ),
 )
-def zero_3_init_below_stage_3(run: LintContext) -> Iterator[Finding]:
-    """Models are to be built in shards at a stage that keeps them whole."""
-    for document in run.of("accelerate"):
-        flag = document.get("deepspeed_config.zero3_init_flag")
-        stage = document.get("deepspeed_config.zero_stage")
-        if flag is None or stage is None or flag.value is not True:
-            continue
-        if stage.value in (0, 1, 2):
-            yield Finding(
-                f"zero3_init_flag does nothing at stage {stage.value}",
-                (flag.label("turned off"), stage.label("", primary=False)),
-                ("accelerate warns and goes on",),
-                "write false, or zero_stage: 3",
-                Fix((flag.replaced(False),), "safe"),
-            )

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
@@ -9,14 +10,14 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.accelerate import count, engine
 from tunec.compiler.lints.facts.parallel import SECTION
-from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rows import Row, rows
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _MEGATRON = tuple(f"megatron_lm_config.megatron_lm_{each}_degree" for each in ("tp", "pp"))
-_KEY = "parallelism_config.parallelism_config_{}_size"
 _WIDTHS = ("dp_replicate", "dp_shard", "tp", "cp")
-_MESH = tuple(_KEY.format(each) for each in _WIDTHS)
-_OF_DEEPSPEED = "parallelism_config.parallelism_config_sp_size"
+_MESH = tuple(f"{SECTION}{each}_size" for each in _WIDTHS)
+_OF_DEEPSPEED = f"{SECTION}sp_size"
 """Groups that DeepSpeed makes itself, and whose number accelerate does not compare."""
 
 
@@ -37,6 +38,7 @@ _OF_DEEPSPEED = "parallelism_config.parallelism_config_sp_size"
             "size is not divisible by total_model_size"
         ),
     ),
+    reads=keys("accelerate", *_MEGATRON, *_MESH),
 )
 def widths_do_not_make_processes(run: LintContext) -> Iterator[Finding]:
     """Widths of parallelism in accelerate's file whose product is not the number of processes."""
@@ -56,7 +58,7 @@ def widths_do_not_make_processes(run: LintContext) -> Iterator[Finding]:
 
 def _nothing_to_shard(document: Document) -> Iterator[Finding]:
     """FSDP 2 shards over `dp_shard` and `cp`, and both are of width 1."""
-    widths = {each: count(document, _KEY.format(each)) for each in _WIDTHS}
+    widths = {each: count(document, f"{SECTION}{each}_size") for each in _WIDTHS}
     wide = [each for each in widths.values() if each is not None and each[0] > 1]
     if document.value("fsdp_config.fsdp_version") not in (2, "2") or not wide:
         return
@@ -65,10 +67,7 @@ def _nothing_to_shard(document: Document) -> Iterator[Finding]:
     shard = widths["dp_shard"]
     yield Finding(
         "FSDP is started, and no width is left for it to shard over",
-        (
-            wide[0][1].label("takes all processes"),
-            *([shard[1].label("1", primary=False)] if shard is not None else []),
-        ),
+        (wide[0][1].label("takes all processes"), *also(shard[1] if shard else None, "1")),
         (
             "accelerate 1.15 says so; before, a KeyError: Invalid mesh_dim_names ('dp_shard_cp',)",
             "dp_shard_size is 1 where it is left out",
@@ -102,10 +101,17 @@ def _of(
     )
 
 
-_VERSION: Final = "fsdp_config.fsdp_version"
+_CONTEXT: Final = Row(
+    f"accelerate:{SECTION}cp_size>1",
+    "a context of {0.value} processes is refused without FSDP 2",
+    label="refused",
+    why="accelerate: cp_size > 1 needs the plugin of FSDP 2, which shards the model too",
+    help="write distributed_type: FSDP and fsdp_version: 2",
+    beside=("distributed_type=MULTI_GPU",),
+    files_only=True,
+)
 
-
-@rule(
+widths_without_their_engine = rows(
     "widths-without-their-engine",
     "error",
     "init",
@@ -118,58 +124,34 @@ _VERSION: Final = "fsdp_config.fsdp_version"
             "`_prepare_deepspeed`: the one reader of sp_size"
         ),
     ),
+    rows=(
+        Row(
+            f"accelerate:{SECTION}sp_size>1",
+            "sp_size {0.value} splits no sequence beside {1.value}",
+            label="not read",
+            why="DeepSpeed alone is given it: each process works on whole sequences",
+            help="write distributed_type: DEEPSPEED, or cp_size beside FSDP 2",
+            beside=("distributed_type=MULTI_GPU|FSDP",),
+            files_only=True,
+            consequence="silent",
+        ),
+        _CONTEXT,
+        replace(
+            _CONTEXT,
+            beside=(
+                "distributed_type=FSDP",
+                "no fsdp_config.fsdp_version|fsdp_config.version=2",
+            ),
+        ),
+        Row(
+            f"accelerate:{SECTION}dp_shard_size>1",
+            "dp_shard_size {0.value} shards nothing beside {1.value}",
+            label="not read",
+            why="every process holds the whole model, as with dp_replicate_size",
+            help="write distributed_type: FSDP and fsdp_version: 2, or dp_replicate_size",
+            beside=("distributed_type=MULTI_GPU", f"no {SECTION}cp_size>1"),
+            files_only=True,
+            consequence="silent",
+        ),
+    ),
 )
-def widths_without_their_engine(run: LintContext) -> Iterator[Finding]:
-    """Widths of parallelism in accelerate's file beside an engine that has none of them."""
-    for document in run.of("accelerate"):
-        started = engine(document)
-        if document.is_view or started is None:
-            continue
-        yield from _sequence(document, started)
-        version = document.value(_VERSION, document.value("fsdp_config.version", 1))
-        if started.value == "FSDP" and str(version) == "2":
-            continue
-        if started.value in ("MULTI_GPU", "FSDP"):
-            yield from _context(document, started)
-        if started.value == "MULTI_GPU":
-            yield from _shards(document, started)
-
-
-def _wide(document: Document, name: str) -> Place | None:
-    found = count(document, f"{SECTION}{name}_size")
-    return found[1] if found is not None and found[0] > 1 else None
-
-
-def _context(document: Document, started: Place) -> Iterator[Finding]:
-    at = _wide(document, "cp")
-    if at is not None:
-        yield Finding(
-            f"a context of {at.value} processes is refused without FSDP 2",
-            (at.label("refused"), started.label("", primary=False)),
-            ("accelerate: cp_size > 1 needs the plugin of FSDP 2, which shards the model too",),
-            "write distributed_type: FSDP and fsdp_version: 2",
-        )
-
-
-def _shards(document: Document, started: Place) -> Iterator[Finding]:
-    at = _wide(document, "dp_shard")
-    if at is not None and _wide(document, "cp") is None:
-        yield Finding(
-            f"dp_shard_size {at.value} shards nothing beside {started.value}",
-            (at.label("not read"), started.label("", primary=False)),
-            ("every process holds the whole model, as with dp_replicate_size",),
-            "write distributed_type: FSDP and fsdp_version: 2, or dp_replicate_size",
-            consequence="silent",
-        )
-
-
-def _sequence(document: Document, started: Place) -> Iterator[Finding]:
-    at = _wide(document, "sp")
-    if at is not None and started.value in ("MULTI_GPU", "FSDP"):
-        yield Finding(
-            f"sp_size {at.value} splits no sequence beside {started.value}",
-            (at.label("not read"), started.label("", primary=False)),
-            ("DeepSpeed alone is given it: each process works on whole sequences",),
-            "write distributed_type: DEEPSPEED, or cp_size beside FSDP 2",
-            consequence="silent",
-        )

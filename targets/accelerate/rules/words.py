@@ -15,7 +15,7 @@ from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.facts.parallel import SECTION
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _COMPARED: Final = (f"{SECTION}cp_size", f"{SECTION}sp_size")
 """Widths that the launcher compares with 1 as they are written."""
@@ -36,6 +36,11 @@ _COMPARED: Final = (f"{SECTION}cp_size", f"{SECTION}sp_size")
         ),
         "torch 2.13.0 distributed/run.py `determine_local_world_size`: Unsupported nproc_per_node",
         "NVIDIA/Model-Optimizer#318",
+    ),
+    reads=keys(
+        "accelerate",
+        *("main_process_port", "num_machines", "num_processes", "machine_rank", *_COMPARED),
+        *("deepspeed_config.gradient_clipping", "deepspeed_config.gradient_accumulation_steps"),
     ),
 )
 def count_without_a_number(run: LintContext) -> Iterator[Finding]:
@@ -173,6 +178,7 @@ _OLDER: Final = "nobody names the version; releases before 0.34 take it for no"
         ),
         "YAML 1.1 type repository, bool (yaml.org/type/bool.html); Ziems/arbor#156",
     ),
+    reads=keys("accelerate", *_TEXTS, *_TYPED_BLOCKS),
 )
 def word_of_another_type(run: LintContext) -> Iterator[Finding]:
     """What accelerate's file has to say as text or as a block, and says as something else."""
@@ -281,6 +287,11 @@ _PATH: Final = "accelerate/{}.json"
             "Unknown dynamo backend; utils/dataclasses.py `FullyShardedDataParallelPlugin`"
         ),
         "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `ZeroStageEnum`; offload_config.py",
+    ),
+    reads=(
+        *keys("accelerate", "compute_environment", "distributed_type", "mixed_precision"),
+        *keys("accelerate", *_WORD_BLOCKS),
+        *keys("launch", "flags.mixed_precision", "flags.use_deepspeed", "flags.use_fsdp"),
     ),
 )
 def word_of_none(run: LintContext) -> Iterator[Finding]:

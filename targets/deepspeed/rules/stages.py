@@ -200,7 +200,7 @@ zero_stage_left_out = rows(
     ),
     rows=(
         Row(
-            "deepspeed:zero_optimization",
+            "deepspeed:zero_optimization{}",
             "zero_optimization has no stage, so it is 0: nothing is sharded",
             label="no stage in here",
             why="the other keys of the block are read by stages 1 to 3",

@@ -9,7 +9,7 @@ from tunec.compiler.lints.effective import FILLS, Effective
 from tunec.compiler.lints.facts.counts import engine_of, is_whole
 from tunec.compiler.lints.facts.keys.known import is_whole as is_whole_file
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -24,6 +24,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "`gradient_accumulation_steps` is greater than 1"
         ),
     ),
+    reads=("trainer:accelerator_config.gradient_accumulation_kwargs.num_steps",),
 )
 def accumulation_given_twice(run: LintContext) -> Iterator[Finding]:
     """Accumulation is given to the trainer and to accelerate's own configuration."""
@@ -60,6 +61,7 @@ _KEY: Final = "gradient_accumulation_steps"
         ),
         "baichuan-inc/Baichuan-13B#148, huggingface/accelerate#3552",
     ),
+    reads=(f"trainer:{_KEY}",),
 )
 def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
     """The trainer accumulates, and the file of DeepSpeed does not say so."""
@@ -96,6 +98,7 @@ def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
             "DeepSpeed and for FSDP"
         ),
     ),
+    reads=("trainer:auto_find_batch_size",),
 )
 def auto_find_batch_size_refused(run: LintContext) -> Iterator[Finding]:
     """The trainer is to look for a batch size under an engine that cannot change it."""
@@ -135,6 +138,7 @@ _FP16_WINS: Final = "axolotl>=0.13"
         ),
         "hendrycks/apps#9, hiyouga/LlamaFactory#201, shibing624/MedicalGPT#191",
     ),
+    reads=keys("deepspeed", *FILLS),
 )
 def deepspeed_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
     """A value that DeepSpeed's file and the trainer's arguments both say, and not alike."""
@@ -146,7 +150,7 @@ def deepspeed_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
             continue
         theirs = fill(run)
         if theirs is not None and not _agree(ours.value, theirs):
-            yield _finding(run, key, ours.place, words, theirs)
+            yield _differ(run, key, ours.place, words, theirs)
     yield from _left_out(run)
 
 
@@ -175,7 +179,7 @@ def _agree(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
-def _finding(run: LintContext, key: str, place: Place, words: str, theirs: Any) -> Finding:
+def _differ(run: LintContext, key: str, place: Place, words: str, theirs: Any) -> Finding:
     others = _places(run, words)
     text = f"{place.value!r} (text)" if isinstance(place.value, str) else f"{place.value}"
     by = "" if others else f", {_default(run, words).by}"
@@ -215,6 +219,7 @@ def _default(run: LintContext, words: str) -> Effective:
             "batch size is a round multiple of the processes"
         ),
     ),
+    reads=keys("trainer", "accelerator_config.split_batches", "split_batches"),
 )
 def split_batches_overrides_batch(run: LintContext) -> Iterator[Finding]:
     """A batch per device that is split among the devices."""

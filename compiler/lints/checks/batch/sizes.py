@@ -7,8 +7,9 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Label, Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.facts.counts import is_number, is_whole, trainer_batch
+from tunec.compiler.lints.facts.counts import is_whole, trainer_batch
 from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -24,6 +25,7 @@ from tunec.compiler.lints.rule import Finding, rule
         ),
         "modelscope/ms-swift#4710",
     ),
+    reads=("deepspeed:train_batch_size",),
 )
 def batch_not_divisible(run: LintContext) -> Iterator[Finding]:
     """train_batch_size alone cannot be shared out evenly among the processes."""
@@ -66,15 +68,9 @@ def _divisible_finding(place: Place, total: int, world: int, accumulation: int) 
     )
 
 
-_NOTHING_KEYS: Final = {
-    "per_device_train_batch_size": "batch_size should be a positive integer value",
-    "per_device_eval_batch_size": "batch_size should be a positive integer value",
-    "gradient_accumulation_steps": "integer division or modulo by zero",
-}
-"""What each ends in: torch's DataLoader, and the count of the steps of an epoch."""
+_NO_SAMPLES: Final = "batch_size should be a positive integer value"
 
-
-@rule(
+batch_of_nothing = rows(
     "batch-of-nothing",
     "error",
     "init",
@@ -87,19 +83,24 @@ _NOTHING_KEYS: Final = {
         ),
         "torch 2.13.0 utils/data/sampler.py `BatchSampler`: ValueError",
     ),
+    rows=(
+        *(
+            Row(
+                f"trainer:{key}<1",
+                "`{0.path}` is {0.value}",
+                label="at least 1",
+                why=why,
+                help="write 1 or more",
+                mend=Mend("unsafe", write=1),
+            )
+            for key, why in (
+                ("per_device_train_batch_size", _NO_SAMPLES),
+                ("per_device_eval_batch_size", _NO_SAMPLES),
+                ("gradient_accumulation_steps", "integer division or modulo by zero"),
+            )
+        ),
+    ),
 )
-def batch_of_nothing(run: LintContext) -> Iterator[Finding]:
-    """A batch, or an accumulation, of nothing."""
-    for key, why in _NOTHING_KEYS.items():
-        for place in run.each("trainer", key):
-            if is_number(place.value) and place.value < 1:
-                yield Finding(
-                    f"`{place.path}` is {place.value}",
-                    (place.label("at least 1"),),
-                    (why,),
-                    "write 1 or more",
-                    Fix((place.replaced(1),), "unsafe"),
-                )
 
 
 _PINNED_KEYS: Final = (
@@ -122,6 +123,7 @@ _PINNED_KEYS: Final = (
         ),
         "Roblox/FAI-RL#72",
     ),
+    reads=("deepspeed:train_batch_size",),
 )
 def batch_pinned_before_init(run: LintContext) -> Iterator[Finding]:
     """All three numbers of the batch are written in a file that is read before processes meet."""
@@ -162,6 +164,7 @@ _STEPS: Final = "gradient_accumulation_steps"
         "deepspeed 0.14.5 to 0.19.8 runtime/config.py `_batch_assertion`",
         "deepspeedai/DeepSpeed#6914",
     ),
+    reads=("deepspeed:train_batch_size",),
 )
 def batch_product_mismatch(run: LintContext) -> Iterator[Finding]:
     """train_batch_size is not micro batch x accumulation x processes."""
@@ -258,6 +261,7 @@ _REFERENCES: Final = (
             "`prepare_model_for_deepspeed`: sets train_micro_batch_size_per_gpu"
         ),
     ),
+    reads=("deepspeed:*",),
 )
 def batch_size_left_out(run: LintContext) -> Iterator[Finding]:
     """Neither of the two batch sizes that DeepSpeed can begin from."""
@@ -312,6 +316,7 @@ def _is_excerpt(run: LintContext, document: Document) -> bool:
             "train_batch_size = micro_batch * grad_acc * world_size at every stage"
         ),
     ),
+    reads=("trainer:per_device_train_batch_size",),
 )
 def least_batch_of_zero_3(run: LintContext) -> Iterator[Finding]:
     """One sample a process at ZeRO-3: the batch is as small as it gets, and not one sample."""

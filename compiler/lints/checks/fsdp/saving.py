@@ -5,7 +5,7 @@ from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.fsdp import Asked, asked, offloaded
+from tunec.compiler.lints.facts.fsdp import Asked, asked, fsdp_keys, offloaded
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -45,6 +45,7 @@ _MENDED: Final = "bitsandbytes>=0.49.2"
             "core/trainers/mixins/checkpoints.py `CheckpointSaveMixin`"
         ),
     ),
+    reads=("trainer:optim",),
 )
 def fsdp_8_bit_states_lost(run: LintContext) -> Iterator[Finding]:
     """States of a quantised optimizer that FSDP cannot gather for a checkpoint."""
@@ -54,7 +55,7 @@ def fsdp_8_bit_states_lost(run: LintContext) -> Iterator[Finding]:
     for each in asked(run):
         why = _why(run, str(optim.value), each)
         if why:
-            yield _finding(optim, each, why)
+            yield _states_lost(optim, each, why)
 
 
 def _is_saved(run: LintContext) -> bool:
@@ -73,7 +74,7 @@ def _why(run: LintContext, name: str, each: Asked) -> str:
     return ""
 
 
-def _finding(optim: Place, each: Asked, why: str) -> Finding:
+def _states_lost(optim: Place, each: Asked, why: str) -> Finding:
     is_caught = each.who == "axolotl" and str(optim.value) in _TORCHAO
     after = ("Axolotl goes on without the states: no checkpoint can be resumed",)
     return Finding(
@@ -104,6 +105,7 @@ _FULL: Final = ("FULL_STATE_DICT", "1")
         ),
         "huggingface/accelerate#4206",
     ),
+    reads=fsdp_keys("state_dict_type"),
 )
 def fsdp_adapter_of_one_rank(run: LintContext) -> Iterator[Finding]:
     """A checkpoint of FSDP 2 holds the part of the adapter that lies on the first process."""
@@ -148,6 +150,7 @@ _SHARDS: Final = ("SHARDED_STATE_DICT", "LOCAL_STATE_DICT")
         ),
         "huggingface/transformers#30491",
     ),
+    reads=fsdp_keys("state_dict_type"),
 )
 def fsdp_model_left_in_shards(run: LintContext) -> Iterator[Finding]:
     """Training ends without a model that from_pretrained can load."""
@@ -185,6 +188,7 @@ _NAMES: Final = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT", "1
             "not support LOCAL_STATE_DICT"
         ),
     ),
+    reads=fsdp_keys("state_dict_type"),
 )
 def fsdp_state_dict_refused(run: LintContext) -> Iterator[Finding]:
     """A form of checkpoint that FSDP does not have."""
@@ -221,6 +225,7 @@ def fsdp_state_dict_refused(run: LintContext) -> Iterator[Finding]:
             "compatible with FSDP state dict type 'SHARDED_STATE_DICT'"
         ),
     ),
+    reads=("trainer:save_only_model",),
 )
 def fsdp_weights_only_in_shards(run: LintContext) -> Iterator[Finding]:
     """Only the weights are to be saved, and they are saved in shards."""

@@ -6,9 +6,9 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.fsdp import TRUTHS, Asked, asked, is_true, words
+from tunec.compiler.lints.facts.fsdp import TRUTHS, Asked, asked, fsdp_keys, is_true, words
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -26,6 +26,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "self.cfg.fsdp; 0.12.0 core/builders/base.py: if self.cfg.fsdp_config or self.cfg.fsdp"
         ),
     ),
+    reads=keys("trainer|axolotl", "fsdp_config"),
 )
 def fsdp_config_without_fsdp(run: LintContext) -> Iterator[Finding]:
     """FSDP is configured, and not turned on."""
@@ -102,6 +103,7 @@ _OF_XLA: Final = ("xla_fsdp_v2", "xla_fsdp_grad_ckpt", "xla_fsdp_settings")
             "when xla is set to true"
         ),
     ),
+    reads=("trainer:fsdp_config",),
 )
 def fsdp_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key in the Trainer's fsdp_config that the Trainer does not read."""
@@ -114,11 +116,11 @@ def fsdp_key_unread(run: LintContext) -> Iterator[Finding]:
             if "." in name or not at.value or name in _told(each):
                 continue
             if name in _OF_XLA and not is_true(each.get("xla")):
-                yield _finding(each, at, "it is for xla: true alone", "remove it")
+                yield _unread(each, at, "it is for xla: true alone", "remove it")
             elif name not in known and not at.path.startswith("fsdp_min"):
                 meant = _MEANT.get(name, (None, None))[not is_old]
                 near = did_you_mean(nearest(name, known)[:1])
-                yield _finding(each, at, _WHY, meant or near or "remove it")
+                yield _unread(each, at, _WHY, meant or near or "remove it")
 
 
 _WHY: Final = "the Trainer looks for its own keys, and passes over the others"
@@ -129,7 +131,7 @@ def _told(each: Asked) -> tuple[str, ...]:
     return {1: _OF_FSDP_2, 2: ("sharding_strategy", *_OF_FSDP_2)}.get(each.version or 0, ())
 
 
-def _finding(each: Asked, at: Place, why: str, help: str) -> Finding:
+def _unread(each: Asked, at: Place, why: str, help: str) -> Finding:
     return Finding(
         f"the Trainer does not read {at.path}",
         (at.key_label("not read"), each.on.label("", primary=False)),
@@ -171,6 +173,7 @@ _NEWER: Final[Mapping[str, tuple[str, ...]]] = {"reshard_after_forward": ("true"
         ),
         "transformers 5.15.1, 5.23.0 training_args.py `_process_fsdp_args`",
     ),
+    reads=fsdp_keys(*_SAME, *_NEWER),
 )
 def fsdp_keys_of_another_version(run: LintContext) -> Iterator[Finding]:
     """Keys of the other FSDP, which this one does not read."""
@@ -230,6 +233,7 @@ _NUMBERS: Final = ("1", "2")
         ),
         "transformers 4.40.2 to 4.57.6 training_args.py: FSDP_BACKWARD_PREFETCH is the word",
     ),
+    reads=fsdp_keys("backward_prefetch"),
 )
 def fsdp_prefetch_refused(run: LintContext) -> Iterator[Finding]:
     """A word for FSDP's prefetching that there is not."""
@@ -273,6 +277,7 @@ _RESHARD_NAMES: Final = (
             "version 2, the name with version 1"
         ),
     ),
+    reads=fsdp_keys("reshard_after_forward"),
 )
 def fsdp_reshard_refused(run: LintContext) -> Iterator[Finding]:
     """A way of resharding in the words of the other FSDP."""
@@ -336,6 +341,7 @@ _OF_TWO: Final = ("full_shard", "shard_grad_op", "offload", "auto_wrap")
             "`_apply_legacy_fsdp_to_config`: Unknown `fsdp` option, is only available with FSDP1"
         ),
     ),
+    reads=("trainer:fsdp", *fsdp_keys("sharding_strategy")),
 )
 def fsdp_strategy_refused(run: LintContext) -> Iterator[Finding]:
     """A sharding strategy that FSDP does not have."""
@@ -351,14 +357,7 @@ def _strategy(each: Asked) -> Iterator[Finding]:
     if place is None:
         return
     value = str(place.value)
-    if value.upper() in _STRATEGY_NAMES or value in (
-        "1",
-        "2",
-        "3",
-        "4",
-        "5",
-        "_HYBRID_SHARD_ZERO2",
-    ):
+    if value.upper() in _STRATEGY_NAMES or value in (*"12345", "_HYBRID_SHARD_ZERO2"):
         return
     yield Finding(
         f"fsdp_sharding_strategy {value} is none",

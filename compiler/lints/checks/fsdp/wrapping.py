@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.fsdp import Asked, asked, is_true, words
+from tunec.compiler.lints.facts.fsdp import TURNS_ON, Asked, asked, fsdp_keys, is_true, words
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -34,6 +34,7 @@ _KEYS: Final = (
         ),
         "huggingface/accelerate#2872",
     ),
+    reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
 )
 def fsdp_class_with_a_blank(run: LintContext) -> Iterator[Finding]:
     """Classes to wrap are listed with a blank behind the comma, which stays part of the name."""
@@ -71,6 +72,7 @@ _POLICIES: Final = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
             "FSDP_AUTO_WRAP_POLICY"
         ),
     ),
+    reads=fsdp_keys("auto_wrap_policy"),
 )
 def fsdp_policy_refused(run: LintContext) -> Iterator[Finding]:
     """A policy of wrapping that the Trainer does not have under that name."""
@@ -113,6 +115,7 @@ def fsdp_policy_refused(run: LintContext) -> Iterator[Finding]:
             "`FullyShardedDataParallelPlugin.__post_init__`: one of the two is read, by the policy"
         ),
     ),
+    reads=fsdp_keys("min_num_params"),
 )
 def fsdp_two_wrap_policies(run: LintContext) -> Iterator[Finding]:
     """Units are named by class and by size."""
@@ -231,6 +234,7 @@ each one's config.json."""
         ),
         "transformers 5.23.0 models/*/modeling_*.py: class names",
     ),
+    reads=fsdp_keys("transformer_layer_cls_to_wrap"),
 )
 def fsdp_wrap_class_of_another_model(run: LintContext) -> Iterator[Finding]:
     """The layers to wrap are of a class that the model does not have."""
@@ -314,6 +318,7 @@ _BY_CLASS: Final = "write fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"
             "auto_wrap only"
         ),
     ),
+    reads=TURNS_ON,
 )
 def fsdp_wraps_nothing(run: LintContext) -> Iterator[Finding]:
     """The whole model is one unit, which is gathered whole."""

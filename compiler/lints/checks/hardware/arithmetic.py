@@ -10,7 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL
 from tunec.compiler.lints.facts.capability import below, with_capability
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 if TYPE_CHECKING:
     from tunec.schemas.hardware.profile import Device
@@ -21,6 +21,7 @@ _PATCHED: Final = re.compile(r"(^|/)(llava|fastchat)/train/train_mem\.py$")
 _MECHANISM: Final = re.compile(r"flash-attn(?:-([234]))?(?:-varlen)?(?:-hub)?\Z")
 _HOPPER: Final = (9, 0)
 _ASKS: Final = "simpletuner>=4.1"
+_IMPLEMENTATIONS: Final = ("attn_implementation", "model_init_kwargs.attn_implementation")
 _LEAST: Final = {"flash_attention_2": (8, 0), "flash_attention_3": (9, 0)}
 
 
@@ -44,6 +45,10 @@ _LEAST: Final = {"flash_attention_2": (8, 0), "flash_attention_3": (9, 0)}
             "`xformers_compute_capability_error`: major >= 9"
         ),
         "unslothai/unsloth#2838, huggingface/trl#1230",
+    ),
+    reads=(
+        *("simpletuner:attention_mechanism", "slot:attention.implementation", "launch:script"),
+        *keys("model|trainer|axolotl", *_IMPLEMENTATIONS),
     ),
     hardware=True,
 )
@@ -104,7 +109,7 @@ def _asked(run: LintContext) -> tuple[str, Place] | None:
     if observed is not None and place is not None and observed.value in _LEAST:
         return str(observed.value), place
     for kind in ("model", *TRL, "hf", "axolotl"):
-        for key in ("attn_implementation", "model_init_kwargs.attn_implementation"):
+        for key in _IMPLEMENTATIONS:
             for each in run.each(kind, key):
                 if isinstance(each.value, str) and each.value in _LEAST:
                     return each.value, each
@@ -130,6 +135,7 @@ def _first(at: Place) -> str:
         ),
         "deepspeedai/DeepSpeed 3e94f8c (0.13.0, the check) and 6857061 (0.13.2, the variable)",
     ),
+    reads=("deepspeed:fp16.enabled",),
     hardware=True,
 )
 def fp16_refused_by_deepspeed(run: LintContext) -> Iterator[Finding]:
@@ -184,6 +190,7 @@ _KEYS: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
         "accelerate 1.15.0 utils/transformer_engine.py, utils/ao.py: fp8 recipes",
         "axolotl 0.13.2 to 0.19.0 utils/schemas/config.py `check_fp8`: not supported on this GPU",
     ),
+    reads=tuple(f"{kind}:{key}" for kind, key, _ in _KEYS),
     hardware=True,
 )
 def fp8_without_hardware(run: LintContext) -> Iterator[Finding]:
@@ -239,6 +246,7 @@ _SLOW: Final = (
         "transformers 5.0.0 to 5.23.0 utils/import_utils.py `BITSANDBYTES_MIN_VERSION`: 0.46.1",
         "meta-llama/llama-cookbook#715: c10::Half != float beside a GTX 1080 Ti",
     ),
+    reads=("slot:quantization.format",),
     hardware=True,
 )
 def int8_without_hardware(run: LintContext) -> Iterator[Finding]:

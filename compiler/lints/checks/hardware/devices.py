@@ -8,7 +8,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.capability import below, with_capability
 from tunec.compiler.lints.facts.precision import turned_on
 from tunec.compiler.lints.facts.quantization import processes
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import ALWAYS, Finding, rule
 from tunec.schemas.torch_builds import BUILDS, INDEX, Build, builds_of
 
 _BLACKWELL: Final = (10, 0)
@@ -31,6 +31,7 @@ _CUDA: Final = "CUDA 12.8"
             "older wheels hold sm_50 to sm_90"
         ),
     ),
+    reads=ALWAYS,
     hardware=True,
 )
 def device_newer_than_torch(run: LintContext) -> Iterator[Finding]:
@@ -60,6 +61,7 @@ def device_newer_than_torch(run: LintContext) -> Iterator[Finding]:
         "pytorch/pytorch RELEASE.md, PyTorch CUDA Support Matrix: 12.6 from 5.0, 13.0 from 7.5",
         "pytorch/pytorch#157517, #172352, #190385: Maxwell, Pascal and Volta leave the builds",
     ),
+    reads=ALWAYS,
     hardware=True,
 )
 def device_older_than_torch(run: LintContext) -> Iterator[Finding]:
@@ -122,6 +124,7 @@ def _older(capability: tuple[int, int]) -> str:
         ),
         "transformers 4.40.2 to 5.23.0: per_device_train_batch_size is one number",
     ),
+    reads=("slot:parallel.world",),
     hardware=True,
 )
 def unequal_devices(run: LintContext) -> Iterator[Finding]:
@@ -173,6 +176,7 @@ def _most_alike(run: LintContext) -> int:
     sources=(
         "vLLM documentation, Installation, GPU: NVIDIA compute capability 7.0 or higher (0.10)",
     ),
+    reads=("trainer:use_vllm", "axolotl:trl.use_vllm"),
     hardware=True,
 )
 def vllm_without_hardware(run: LintContext) -> Iterator[Finding]:
@@ -211,6 +215,7 @@ _KEYS: Final = (
             "utils/_triton.py `has_triton`: get_device_capability() >= (7, 0)"
         ),
     ),
+    reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
     hardware=True,
 )
 def compile_without_hardware(run: LintContext) -> Iterator[Finding]:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.counts import is_number, is_whole
+from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.facts.parallel import SECTION, shared_sequences
-from tunec.compiler.lints.facts.zero import stage_of
-from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rows import Row, rows
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -19,6 +19,7 @@ from tunec.compiler.lints.rule import Finding, rule
     sources=(
         "transformers 4.57.6, 5.23.0 trainer.py `_prepare_context_parallel_inputs`: ValueError",
     ),
+    reads=keys("trainer|model", "attn_implementation"),
 )
 def context_attention_not_sdpa(run: LintContext) -> Iterator[Finding]:
     """Ranks share the context of a model whose attention is not SDPA."""
@@ -45,7 +46,7 @@ def _widths(run: LintContext) -> Iterator[Place]:
             yield place
 
 
-@rule(
+pipeline_under_zero_2 = rows(
     "pipeline-under-zero-2",
     "warning",
     "init",
@@ -56,23 +57,21 @@ def _widths(run: LintContext) -> Iterator[Place]:
             "and ZeRO-3 are incompatible with pipeline parallelism"
         ),
     ),
-)
-def pipeline_under_zero_2(run: LintContext) -> Iterator[Finding]:
-    """A pipeline beside the sharding of gradients."""
-    stage = stage_of(run)
-    for document in run.of("deepspeed"):
-        place = document.get("pipeline")
-        if place is None or not place.node.fields or stage.value not in (2, 3):
-            continue
-        yield Finding(
-            f"a pipeline at ZeRO stage {stage.value} is refused",
-            (place.key_label("for a PipelineModule"), *also(stage.place)),
-            (
+    rows=(
+        Row(
+            "deepspeed:pipeline{}",
+            "a pipeline at ZeRO stage {1.value} is refused",
+            label="for a PipelineModule",
+            why=(
                 "a pipeline sums gradients over micro batches before it reduces them",
                 "a model that is no PipelineModule does not read this section",
             ),
-            "use stage 1, or remove pipeline",
-        )
+            help="use stage 1, or remove pipeline",
+            effective=("deepspeed:zero_optimization.stage=2|3",),
+            at_key=True,
+        ),
+    ),
+)
 
 
 @rule(
@@ -88,6 +87,7 @@ def pipeline_under_zero_2(run: LintContext) -> Iterator[Finding]:
         ),
         "accelerate 1.13.0 to 1.15.0 commands/launch.py: sdpa where the key is absent",
     ),
+    reads=keys("trainer|model", "attn_implementation"),
 )
 def sequence_attention_differs(run: LintContext) -> Iterator[Finding]:
     """The attention around which ranks share a sequence is not the one that the model runs."""
@@ -117,7 +117,7 @@ def sequence_attention_differs(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
+tensor_parallel_beside_adapters = rows(
     "tensor-parallel-beside-adapters",
     "error",
     "init",
@@ -128,27 +128,20 @@ def sequence_attention_differs(run: LintContext) -> Iterator[Finding]:
             "`param_names`, in a run of peft 0.21.2 with tensor_parallel.autotp_size 2"
         ),
     ),
+    rows=(
+        Row(
+            "deepspeed:tensor_parallel.autotp_size>1",
+            "autotp_size {0.value} stops on a model with adapters",
+            label="refused, by a KeyError",
+            why="AutoTP replaces the layers that hold the adapters, which ZeRO then cannot name",
+            help="train all weights, or leave out tensor_parallel",
+            effective=("(deepspeed:zero_optimization.stage=1|2)", "slot:adapter.kind=lora"),
+        ),
+    ),
 )
-def tensor_parallel_beside_adapters(run: LintContext) -> Iterator[Finding]:
-    """Tensor parallelism by DeepSpeed of a model that carries adapters."""
-    adapter = run.observed("adapter.kind")
-    if adapter is None or adapter.value != "lora" or stage_of(run).value not in (1, 2):
-        return
-    carried = run.place(adapter)
-    for place in run.each("deepspeed", "tensor_parallel.autotp_size"):
-        if is_number(place.value) and place.value > 1:
-            yield Finding(
-                f"autotp_size {place.value} stops on a model with adapters",
-                (
-                    place.label("refused, by a KeyError"),
-                    *also(carried),
-                ),
-                ("AutoTP replaces the layers that hold the adapters, which ZeRO then cannot name",),
-                "train all weights, or leave out tensor_parallel",
-            )
 
 
-@rule(
+tensor_parallel_under_zero_3 = rows(
     "tensor-parallel-under-zero-3",
     "error",
     "init",
@@ -164,15 +157,14 @@ def tensor_parallel_beside_adapters(run: LintContext) -> Iterator[Finding]:
             "AutoTP + ZeRO stage 3 is supported"
         ),
     ),
+    rows=(
+        Row(
+            "deepspeed:tensor_parallel.autotp_size>1",
+            "autotp_size {0.value} is refused at ZeRO stage 3",
+            label="refused",
+            why="both split the same weights",
+            help="use stage 1 or 2 beside tensor parallelism",
+            effective=("deepspeed:zero_optimization.stage=3",),
+        ),
+    ),
 )
-def tensor_parallel_under_zero_3(run: LintContext) -> Iterator[Finding]:
-    """Tensor parallelism beside the sharding of stage 3."""
-    stage = stage_of(run)
-    for place in run.each("deepspeed", "tensor_parallel.autotp_size"):
-        if is_number(place.value) and place.value > 1 and stage.value == 3:
-            yield Finding(
-                f"autotp_size {place.value} is refused at ZeRO stage 3",
-                (place.label("refused"), *also(stage.place)),
-                ("both split the same weights",),
-                "use stage 1 or 2 beside tensor parallelism",
-            )

@@ -10,7 +10,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.facts.parallel import SECTION, shared_sequences
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _EXPERT_BLOCK: Final = "expert_parallel"
 
@@ -27,6 +27,7 @@ _EXPERT_BLOCK: Final = "expert_parallel"
             "0.18.9"
         ),
     ),
+    reads=("deepspeed:expert_parallel.enabled",),
 )
 def expert_width_refused(run: LintContext) -> Iterator[Finding]:
     """Experts to be shared by processes in a way that AutoEP refuses."""
@@ -76,6 +77,7 @@ def _beside_tensors(run: LintContext, on: Place) -> Iterator[Finding]:
 
 
 _WIDTHS: Final = ("parallel.tensor", "parallel.sequence")
+_WRITTEN: Final = ("tensor_parallel.autotp_size", "sequence_parallel_size")
 
 
 @rule(
@@ -97,6 +99,7 @@ _WIDTHS: Final = ("parallel.tensor", "parallel.sequence")
             " number of processes"
         ),
     ),
+    reads=("slot:parallel.tensor", "slot:parallel.sequence", *keys("deepspeed", *_WRITTEN)),
 )
 def parallel_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
     """The processes cannot be split by the widths that are asked for."""
@@ -127,7 +130,7 @@ def parallel_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
 
 def _written(run: LintContext, world: int) -> Iterator[Finding]:
     """Widths in a ds_config.json whose reader's table does not speak of them."""
-    for key in ("tensor_parallel.autotp_size", "sequence_parallel_size"):
+    for key in _WRITTEN:
         for place in run.each("deepspeed", key):
             if type(place.value) is int and place.value > 1 and world % place.value:
                 yield Finding(
@@ -153,6 +156,7 @@ def _written(run: LintContext, world: int) -> Iterator[Finding]:
         ),
         "deepspeed 0.18.9, 0.19.8 runtime/config.py `_batch_assertion`",
     ),
+    reads=(f"accelerate:{SECTION}sp_size",),
 )
 def sequence_groups_uncounted(run: LintContext) -> Iterator[Finding]:
     """The widths beside shared sequences do not make up the processes that are started."""
@@ -204,6 +208,7 @@ _KEYS: Final = (
             "attention head count ..."
         ),
     ),
+    reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
 )
 def sequence_width_does_not_divide_heads(run: LintContext) -> Iterator[Finding]:
     """Heads cannot be spread over the sequence parallel processes."""
@@ -253,6 +258,7 @@ _WHY: Final = (
         ),
         "deepspeedai/DeepSpeed#7389",
     ),
+    reads=keys("deepspeed", *(f"{_TENSOR_BLOCK}.{name}.tp_size" for name in _NESTED)),
 )
 def tensor_width_unread(run: LintContext) -> Iterator[Finding]:
     """A width for tensor parallelism where DeepSpeed looks for none."""
