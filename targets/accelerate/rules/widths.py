@@ -48,12 +48,12 @@ def widths_do_not_make_processes(run: LintContext) -> Iterator[Finding]:
             continue
         started = engine(document)
         if started is not None and started.value == "MEGATRON_LM":
-            yield from _of(document, _MEGATRON, world, exactly=False)
+            yield from _product(document, _MEGATRON, world, exactly=False)
         if started is not None and started.value == "FSDP":
             yield from _nothing_to_shard(document)
         sequence = count(document, _OF_DEEPSPEED)
         if sequence is None or sequence[0] == 1:
-            yield from _of(document, _MESH, world, exactly=True)
+            yield from _product(document, _MESH, world, exactly=True)
 
 
 def _nothing_to_shard(document: Document) -> Iterator[Finding]:
@@ -76,7 +76,7 @@ def _nothing_to_shard(document: Document) -> Iterator[Finding]:
     )
 
 
-def _of(
+def _product(
     document: Document, keys: tuple[str, ...], world: tuple[int, Place], *, exactly: bool
 ) -> Iterator[Finding]:
     widths = [found for key in keys if (found := count(document, key)) is not None]

@@ -136,9 +136,9 @@ def offload_beyond_host_memory(run: LintContext) -> Iterator[Finding]:
     is_assumed = node is not None and node.granted is None and run.environment.is_host_assumed
     if node is not None and likely > node.memory:
         is_sure = least > node.memory and not is_assumed
-        yield _finding(run, optimizer, width, likely, node, nodes, is_sure=is_sure)
+        yield _beyond_ram(run, optimizer, width, likely, node, nodes, is_sure=is_sure)
     elif (node is None or is_assumed) and likely >= max(_TOLD_FROM, _least_share(node)):
-        yield _finding(run, optimizer, width, likely, None, nodes)
+        yield _beyond_ram(run, optimizer, width, likely, None, nodes)
 
 
 def _least_share(node: Node | None) -> float:
@@ -146,7 +146,7 @@ def _least_share(node: Node | None) -> float:
     return _SHARE * node.memory if node is not None else 0
 
 
-def _finding(
+def _beyond_ram(
     run: LintContext,
     device: Effective,
     width: int,

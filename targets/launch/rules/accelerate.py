@@ -6,7 +6,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Edit, Fix, Label
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.facts.launch.scripts import flags, launches
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -21,6 +21,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "reader of the file; `Accelerator` reads the environment that it sets"
         ),
     ),
+    reads=("accelerate:*",),
 )
 def accelerate_file_not_read(run: LintContext) -> Iterator[Finding]:
     """An accelerate file beside a command that does not read it."""
@@ -81,6 +82,7 @@ deepspeed_fields_from_accelerate_config)."""
         ),
         "huggingface/accelerate#941, yuvalkirstain/PickScore#2",
     ),
+    reads=("accelerate:deepspeed_config.deepspeed_config_file", *flags("deepspeed_config_file")),
 )
 def keys_beside_deepspeed_file(run: LintContext) -> Iterator[Finding]:
     """An accelerate file names a DeepSpeed file and says what only that file may."""
@@ -118,6 +120,7 @@ def keys_beside_deepspeed_file(run: LintContext) -> Iterator[Finding]:
     "parse",
     consumers=("accelerate",),
     sources=("accelerate 0.30.1 to 1.15.0 commands/accelerate_cli.py `main`: sub-commands",),
+    reads=("launch:launcher",),
 )
 def launch_left_out(run: LintContext) -> Iterator[Finding]:
     """accelerate is given its launcher's flags, and not told to launch."""

@@ -10,7 +10,7 @@ from tunec.compiler.frontend.shell_words import Command, Word
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.lines import at_offset, scripts, told
-from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.facts.launch.scripts import COMMANDS, launches
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.launch.rules.launcher_values import has_word_for_script
 
@@ -28,6 +28,7 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w*")
             "and Execution: command not found"
         ),
     ),
+    reads=COMMANDS,
 )
 def assignment_with_blanks(run: LintContext) -> Iterator[Finding]:
     """A shell script sets a variable as other languages do, with blanks around the sign."""
@@ -96,6 +97,7 @@ _PATTERN: Final = re.compile(r"(--?[\w-]+\s*\|\s*)+--?[\w-]+\s*\)")
         "hiyouga/LlamaFactory#3301: a blank behind the backslash of --hostfile",
         "shufangxun/LLaVA-MoD#16: arguments are not used by the HfArgumentParser: ['\\r']",
     ),
+    reads=COMMANDS,
 )
 def command_cut_short(run: LintContext) -> Iterator[Finding]:
     """A command of several lines that the shell takes for several commands."""
@@ -111,7 +113,7 @@ def command_cut_short(run: LintContext) -> Iterator[Finding]:
                 and before.end == "\n"
                 and _is_rest(document, command)
             ):
-                yield _finding(document, command)
+                yield _cut(document, command)
             before = command if command.words or before is None else before
 
 
@@ -141,7 +143,7 @@ def _is_rest(document: Document, command: Command) -> bool:
     return is_flag and _PATTERN.match(document.text, word.at[0]) is None
 
 
-def _finding(document: Document, command: Command) -> Finding:
+def _cut(document: Document, command: Command) -> Finding:
     word = command.words[0].written
     return Finding(
         f"{word.text} begins a command of its own: the one above ends before it",
@@ -180,6 +182,7 @@ _FLAGS: Final = ("-m", "--module")
             "--module: python -m"
         ),
     ),
+    reads=COMMANDS,
 )
 def file_for_a_module(run: LintContext) -> Iterator[Finding]:
     """The path of a file behind -m, which takes the name of a module."""
@@ -229,6 +232,7 @@ _LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
         ),
         "deepspeedai/DeepSpeedExamples#575, hiyouga/LlamaFactory#2294",
     ),
+    reads=("launch:script",),
 )
 def word_taken_for_script(run: LintContext) -> Iterator[Finding]:
     """A launcher takes a word that stands before the script for the script."""

@@ -7,7 +7,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import launches, variable
+from tunec.compiler.lints.facts.launch.scripts import launches, variable, variables
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -30,6 +30,7 @@ _FABRIC: Final = {"NCCL_IB_DISABLE": ("1",), "NCCL_NET": ("socket",)}
             "instead), NCCL_IB_DISABLE (IP sockets instead), NCCL_NET (the module by its name)"
         ),
     ),
+    reads=variables(*_PEER, *_SHARED, *_FABRIC),
     hardware=True,
 )
 def fast_link_turned_off(run: LintContext) -> Iterator[Finding]:
@@ -88,6 +89,7 @@ def _fast_finding(place: Place, what: str) -> Finding:
             "PartialState(backend=...)"
         ),
     ),
+    reads=("trainer:ddp_backend",),
     hardware=True,
 )
 def gloo_between_devices(run: LintContext) -> Iterator[Finding]:
@@ -137,6 +139,7 @@ _NO: Final = ("", "false", "no", "off", "n", "f")
         "NVIDIA/nccl 2.18 to 2.27 src/misc/param.cc `ncclLoadParam`: strtoll, and errno alone",
         "NCCL 2.21 user guide, Environment Variables: values accepted are 0 and 1",
     ),
+    reads=variables(*sorted(_NUMBERS)),
 )
 def number_variable_in_words(run: LintContext) -> Iterator[Finding]:
     """A variable of NCCL that is read as a number, and given as a word."""
@@ -179,6 +182,7 @@ _WHY: Final = (
             "`check_cuda_p2p_ib_support`: driver 550.40.07"
         ),
     ),
+    reads=("launch:launcher",),
     hardware=True,
 )
 def peer_access_on_rtx_40(run: LintContext) -> Iterator[Finding]:

@@ -9,8 +9,10 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.hosts import hostfiles
 from tunec.compiler.lints.facts.launch.scripts import (
+    VISIBLE_DEVICES,
     batch_of,
     count,
+    flags,
     is_unknown,
     launches,
     listed,
@@ -43,6 +45,7 @@ _NUMBERS: Final = re.compile(r"[\d,\s-]+")
             "by #6530"
         ),
     ),
+    reads=(*flags("include", "exclude"), *VISIBLE_DEVICES),
     hardware=True,
 )
 def device_filter_refused(run: LintContext) -> Iterator[Finding]:
@@ -171,6 +174,7 @@ def _filter_finding(place: Place, why: str, is_open: bool) -> Finding:
         ),
         "meta-llama/llama-cookbook#715: a TITAN RTX beside a GTX 1080 Ti",
     ),
+    reads=("accelerate:gpu_ids", *VISIBLE_DEVICES),
     hardware=True,
 )
 def device_order_unset(run: LintContext) -> Iterator[Finding]:
@@ -231,6 +235,7 @@ def _order_finding(run: LintContext, place: Place) -> Finding:
         ),
         "tatsu-lab/stanford_alpaca#223",
     ),
+    reads=("launch:launcher",),
     hardware=True,
 )
 def devices_left_idle(run: LintContext) -> Iterator[Finding]:

@@ -18,7 +18,12 @@ from tunec.compiler.lints.facts.launch.lines import (
     scripts,
     told,
 )
-from tunec.compiler.lints.facts.launch.scripts import count, launches
+from tunec.compiler.lints.facts.launch.scripts import (
+    COMMANDS,
+    count,
+    flags,
+    launches,
+)
 from tunec.compiler.lints.facts.launch.variables import KNOWN, is_read_by_programs
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
@@ -42,6 +47,7 @@ _OTHERWISE: Final = ("flags.no_ssh", "flags.no_ssh_check")
             "accelerator/cuda_accelerator.py `export_envs`: NCCL; launcher/multinode_runner.py"
         ),
     ),
+    reads=("launch:hostfile", *flags("num_nodes", "hostfile")),
 )
 def variable_left_behind(run: LintContext) -> Iterator[Finding]:
     """A variable that the deepspeed launcher does not take along to the nodes."""
@@ -96,6 +102,7 @@ docs: HCCL_ASYNC_ERROR_HANDLING)."""
             "distributed/distributed_c10d.py `init_process_group`: timeout"
         ),
     ),
+    reads=("launch:environment",),
 )
 def variable_misspelt(run: LintContext) -> Iterator[Finding]:
     """A variable of the environment whose name is nearly one that programs read."""
@@ -160,6 +167,7 @@ _DECLARING: Final = ("export", "declare", "typeset", "local")
             "are marked for export, and assignments before its name"
         ),
     ),
+    reads=COMMANDS,
 )
 def variable_not_exported(run: LintContext) -> Iterator[Finding]:
     """A variable that programs read is set for the shell alone."""
@@ -216,6 +224,7 @@ _NOTHING: Final = re.compile(r"\s*(?:#.*|(?:export\s+)?\w+=\S*|(?:echo|date|wait
     sources=(
         "Bash reference manual 5.2, 3.7.4 Environment: given to a command when it is invoked",
     ),
+    reads=COMMANDS,
 )
 def variable_set_too_late(run: LintContext) -> Iterator[Finding]:
     """A variable of the environment that is exported behind the last run of the script."""
@@ -278,15 +287,16 @@ _SCRIPT_LIKE: Final = 0.85
             "null string; 3.5.7 Word Splitting: an unquoted null argument is removed"
         ),
     ),
+    reads=COMMANDS,
 )
 def script_variable_misspelt(run: LintContext) -> Iterator[Finding]:
     """A variable that a script sets under one name and uses under another."""
     for document in scripts(run):
         if _ELSEWHERE.search(document.text) is None:
-            yield from _of(document)
+            yield from _misspelt(document)
 
 
-def _of(document: Document) -> Iterator[Finding]:
+def _misspelt(document: Document) -> Iterator[Finding]:
     """Names that nothing sets, beside a like one that nothing uses."""
     assigned = {*_SET.findall(document.text), *_LOOPED.findall(document.text)}
     used = [(found, found[1] or found[2]) for found in _USED.finditer(document.text)]

@@ -13,7 +13,7 @@ from tunec.compiler.lints.facts.launch.examples import example_of, program
 from tunec.compiler.lints.facts.launch.own_parsers import OF_OPEN_INSTRUCT, OF_STARCODER
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _TEXTS: Final = ("csv", "json", "txt")
 _TABLES: Final = ("csv", "json")
@@ -36,6 +36,7 @@ _FILES: Final = ("train_file", "validation_file")
             "question-answering, multiple-choice, token-classification alike"
         ),
     ),
+    reads=keys("hf|sft", "config_overrides", *_FILES),
 )
 def example_data_refused(run: LintContext) -> Iterator[Finding]:
     """Data or settings that an example script of transformers refuses when it reads its flags."""
@@ -103,6 +104,7 @@ _UNASKED: Final = "transformers<4.47"
         ),
         "tokenizers 0.19 to 0.22 src/utils/truncation.rs, tokenizer/encoding.rs `truncate`",
     ),
+    reads=keys("hf|sft", "mlm_probability", "task_name", "doc_stride"),
 )
 def example_value_refused(run: LintContext) -> Iterator[Finding]:
     """A value that an example script of transformers refuses, or cannot compute with."""
@@ -176,6 +178,7 @@ _RECIPES: Final = re.compile(r"(?:\A|/)run_(?:sft|dpo|orpo|cpt)\.py\Z")
         ),
         "allenai/open-instruct 4edd293 finetune.py: parse_args_into_dataclasses; #625",
     ),
+    reads=("launch:script",),
 )
 def recipe_flag_without_sign(run: LintContext) -> Iterator[Finding]:
     """A recipe that is given by itself, with flags that its parser does not read beside one."""
@@ -245,6 +248,7 @@ _SWITCHES: Final[Mapping[str, tuple[str, str, Consequence]]] = {
         "torch 2.0 to 2.13 distributed/launcher/run.py, launch.py: --local-rank",
         "transformers 4.40.2 to 5.23.0 training_args.py: At most one of fp16 and bf16 can be True",
     ),
+    reads=("launch:script",),
 )
 def starcoder_switch_inverted(run: LintContext) -> Iterator[Finding]:
     """A switch of StarCoder's script that does the opposite of its name, or nothing."""

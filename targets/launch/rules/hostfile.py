@@ -6,7 +6,7 @@ from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.hosts import Entry, hostfiles
-from tunec.compiler.lints.facts.launch.scripts import count, launches
+from tunec.compiler.lints.facts.launch.scripts import count, flags, launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -23,6 +23,7 @@ from tunec.compiler.lints.rule import Finding, rule
         ),
         "deepspeedai/DeepSpeed#3669",
     ),
+    reads=("hostfile:*",),
 )
 def hostfile_refused(run: LintContext) -> Iterator[Finding]:
     """A line of the hostfile that the deepspeed launcher does not take."""
@@ -66,6 +67,7 @@ def hostfile_refused(run: LintContext) -> Iterator[Finding]:
         ),
         "deepspeedai/DeepSpeedExamples#893",
     ),
+    reads=flags("num_gpus", "num_accelerators", "num_nodes"),
 )
 def more_processes_than_slots(run: LintContext) -> Iterator[Finding]:
     """The deepspeed launcher is asked for more than its hostfile has."""
@@ -77,10 +79,10 @@ def more_processes_than_slots(run: LintContext) -> Iterator[Finding]:
         return
     for document in launches(run, "deepspeed"):
         if document.get("hostfile") is not None:
-            yield from _of(document, entries)
+            yield from _beyond_hostfile(document, entries)
 
 
-def _of(document: Document, entries: tuple[Entry, ...]) -> Iterator[Finding]:
+def _beyond_hostfile(document: Document, entries: tuple[Entry, ...]) -> Iterator[Finding]:
     devices = document.get("flags.num_gpus") or document.get("flags.num_accelerators")
     wanted = count(devices)
     short = next((each for each in entries if wanted and wanted > (each.slots or 0)), None)
@@ -126,6 +128,7 @@ def _devices(devices: Place, short: Entry, hosts: int) -> Finding:
         ),
         "deepspeedai/DeepSpeedExamples#145, deepspeedai/DeepSpeed#5221",
     ),
+    reads=flags("num_nodes"),
 )
 def nodes_without_hostfile(run: LintContext) -> Iterator[Finding]:
     """Several nodes for the deepspeed launcher, which knows of none but its own."""

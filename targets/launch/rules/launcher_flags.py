@@ -12,7 +12,7 @@ from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.launch.flags import FLAGS, MODULE_FLAGS
-from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.facts.launch.scripts import flags, launches
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
@@ -26,6 +26,10 @@ _OWN: Final[Mapping[str, Mapping[str, str]]] = {
 """What each launcher calls the processes of a node (accelerate: of all nodes), and the nodes."""
 _ALONE: Final = {"deepspeed": ("include", "exclude", "hostfile"), "torchrun": ("rdzv_endpoint",)}
 """Flags that accelerate and the other of the two have under no name, or in another form."""
+_READS: Final = flags(
+    *dict.fromkeys(name for names in _OWN.values() for name in names.values()),
+    *(name for names in _ALONE.values() for name in names),
+)
 
 
 @rule(
@@ -38,6 +42,7 @@ _ALONE: Final = {"deepspeed": ("include", "exclude", "hostfile"), "torchrun": ("
         "deepspeed 0.19.8 launcher/runner.py `parse_args`; asked: unrecognized arguments",
         "accelerate 1.15.0 commands/launch.py `launch_command_parser`; asked likewise",
     ),
+    reads=_READS,
 )
 def launcher_flag_of_another(run: LintContext) -> Iterator[Finding]:
     """A launcher is given a flag that only another launcher has."""
@@ -95,6 +100,7 @@ _UNDASHED: Final = "deepspeed"
             "`launch_command_parser`; asked: unrecognized arguments"
         ),
     ),
+    reads=("launch:flags",),
 )
 def launcher_flag_unknown(run: LintContext) -> Iterator[Finding]:
     """A flag that no release of the launcher has."""
@@ -184,6 +190,7 @@ _OF_ACCELERATE: Final = re.compile(r"(?i)accelerate|zero[-_]?[123]|fsdp|multi[-_
         ),
         "EleutherAI/gpt-neox#414",
     ),
+    reads=("launch:script",),
 )
 def launcher_flags_behind_script(run: LintContext) -> Iterator[Finding]:
     """Flags of a launcher behind the script, which gets them instead."""
@@ -243,6 +250,7 @@ _REPEATED: Final = ("--set", "--add", "--override", "-o", "--dataset", "--datase
     "silent",
     consumers=("transformers",),
     sources=("Python 3.11 argparse.py `_StoreAction`: setattr, for each occurrence anew",),
+    reads=("launch:script",),
 )
 def flag_given_twice(run: LintContext) -> Iterator[Finding]:
     """A flag that a command is given twice, of which the last counts."""
@@ -255,7 +263,7 @@ def flag_given_twice(run: LintContext) -> Iterator[Finding]:
         for at, item in enumerate(items):
             name, value = _flag(item), _value(items, at)
             if name and name in first and first[name][1] != value and name not in _REPEATED:
-                found = _given_finding(document, name, first[name], (item, value))
+                found = _given_finding(name, first[name], (item, value))
                 yield replace(found, certain=_is_of_the_trainer(name[2:]))
             elif name:
                 first[name] = item, value
@@ -280,10 +288,7 @@ def _value(items: tuple[Node, ...], at: int) -> str:
     return "" if not isinstance(following, str) or following.startswith("--") else following
 
 
-def _given_finding(
-    document: Document, name: str, first: tuple[Node, str], second: tuple[Node, str]
-) -> Finding:
-    del document
+def _given_finding(name: str, first: tuple[Node, str], second: tuple[Node, str]) -> Finding:
     return Finding(
         f"{name} is given twice: {second[1] or 'on'} counts, and {first[1] or 'on'} does not",
         (

@@ -9,7 +9,7 @@ from tunec.compiler.frontend.nodes import place
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.hosts import hostfiles
-from tunec.compiler.lints.facts.launch.scripts import is_unknown, launches
+from tunec.compiler.lints.facts.launch.scripts import flags, is_unknown, launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
@@ -109,6 +109,7 @@ _NARROW: Final = ("openmpi", "mpich", "impi", "mvapich")
         ),
         "accelerate 0.33.0 to 1.15.0 commands/launch.py `launch_command_parser`",
     ),
+    reads=flags(*(name for forms in _FORMS.values() for name in forms)),
 )
 def launcher_value_refused(run: LintContext) -> Iterator[Finding]:
     """A launcher's flag with a value that the launcher does not take."""
@@ -183,6 +184,7 @@ def has_word_for_script(document: Document) -> bool:
             "--standalone; deepspeed 0.19.8 launcher/runner.py: --no_ssh"
         ),
     ),
+    reads=("launch:script",),
 )
 def switch_with_a_value(run: LintContext) -> Iterator[Finding]:
     """A launcher's switch is given true or false, which the launcher takes for the script."""
@@ -232,6 +234,7 @@ _SWITCHES: Final[Mapping[str, str]] = {"use_deepspeed": "DEEPSPEED", "use_fsdp":
             "use_fsdp"
         ),
     ),
+    reads=("launch:flags",),
 )
 def engine_flags_unread(run: LintContext) -> Iterator[Finding]:
     """Settings of an engine that accelerate is not told to start."""
@@ -285,6 +288,7 @@ _ENGINES: Final = ("multi_gpu", "cpu", "tpu", "use_deepspeed", "use_fsdp")
             "only use one of --cpu, --multi_gpu, --tpu, --use_deepspeed, --use_fsdp at a time"
         ),
     ),
+    reads=flags(*_ENGINES),
 )
 def launch_engines_exclude(run: LintContext) -> Iterator[Finding]:
     """Switches of accelerate that exclude each other."""

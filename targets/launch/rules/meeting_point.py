@@ -9,9 +9,15 @@ from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.lines import at_offset, scripts
-from tunec.compiler.lints.facts.launch.scripts import count, launches, variable
+from tunec.compiler.lints.facts.launch.scripts import (
+    COMMANDS,
+    count,
+    launches,
+    variable,
+    variables,
+)
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _ADDRESS_FLAGS: Final = ("flags.master_addr", "flags.main_process_ip", "environment.MASTER_ADDR")
 _FORMS: Final = (
@@ -35,6 +41,7 @@ _FORMS: Final = (
         ),
         "huggingface/accelerate#1317 (main_process_ip with a user)",
     ),
+    reads=("accelerate:main_process_ip", *keys("launch", *_ADDRESS_FLAGS)),
 )
 def address_refused(run: LintContext) -> Iterator[Finding]:
     """The address of the first node is no name of a host."""
@@ -81,6 +88,7 @@ _OWN_PLACE: Final = re.compile(
         ),
         "GNU Bash 5.2 manual, 3.1.2.2 Single Quotes: nothing is put in within them",
     ),
+    reads=COMMANDS,
 )
 def meeting_of_another_name(run: LintContext) -> Iterator[Finding]:
     """Nodes meet under an id, or at an address, that each of them says otherwise."""
@@ -155,6 +163,7 @@ _BEHIND: Final = re.compile(r"(?<![&>|<])&(?![&>])[ \t]*(?:\n|$|;|#)")
         ),
         "pytorch/pytorch#126510; thu-coai/CDial-GPT#103 (--master_port 66660)",
     ),
+    reads=("accelerate:main_process_port", *COMMANDS),
 )
 def port_taken(run: LintContext) -> Iterator[Finding]:
     """Two runs of one machine that meet at the same port, or a port that there is not."""
@@ -199,7 +208,7 @@ def _shared(run: LintContext, script: Document) -> Iterator[Finding]:
         if port in taken:
             is_left_out = _takes_a_free_port(document) or _takes_a_free_port(taken[port])
             if not (is_left_out and run.runs("torch>=2.13")):
-                yield _finding(taken[port], document, port, is_left_out=is_left_out)
+                yield _shared_port(taken[port], document, port, is_left_out=is_left_out)
         elif port is not None:
             taken[port] = document
 
@@ -222,7 +231,7 @@ def _takes_a_free_port(document: Document) -> bool:
     return document.value("launcher") == "torchrun" and not any(map(document.get, _KEYS))
 
 
-def _finding(first: Document, second: Document, port: int, *, is_left_out: bool) -> Finding:
+def _shared_port(first: Document, second: Document, port: int, *, is_left_out: bool) -> Finding:
     return Finding(
         f"two runs that are started at once meet at port {port}",
         (
@@ -269,6 +278,7 @@ _ELSEWHERE: Final = ("flags.standalone", "flags.rdzv_endpoint", "flags.rdzv_back
             'current_env["MASTER_PORT"] = str(args.master_port)'
         ),
     ),
+    reads=variables(*_VARIABLE_FLAGS),
 )
 def port_variable_not_read(run: LintContext) -> Iterator[Finding]:
     """A variable for the meeting point is set, and the launcher sets it itself."""

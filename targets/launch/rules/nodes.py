@@ -11,14 +11,17 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.hosts import LOCAL
 from tunec.compiler.lints.facts.launch.lines import at_offset, scripts
 from tunec.compiler.lints.facts.launch.scripts import (
+    COMMANDS,
     batch_of,
     count,
     is_unknown,
     launches,
     numbers_nodes_itself,
     variable,
+    variables,
 )
 from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
 _NAMES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
@@ -34,6 +37,7 @@ itself where it may choose."""
     "hang",
     consumers=("nccl",),
     sources=("NCCL 2.21 user guide, Environment Variables, NCCL_SOCKET_IFNAME",),
+    reads=variables(*_NAMES),
 )
 def loopback_between_nodes(run: LintContext) -> Iterator[Finding]:
     """Several nodes that are told to talk over their own loopback."""
@@ -54,29 +58,27 @@ def loopback_between_nodes(run: LintContext) -> Iterator[Finding]:
                 )
 
 
-@rule(
+node_rank_missing = rows(
     "node-rank-missing",
     "error",
     "init",
     consumers=("deepspeed",),
     sources=("deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`: assert 0 <= args.node_rank",),
+    rows=(
+        Row(
+            "launch:flags.no_ssh=true",
+            "--no_ssh without --node_rank",
+            label="refused",
+            why=(
+                "each node starts its own processes, and has to be told its number",
+                "Launching training without ssh, but --node_rank is not set correctly",
+            ),
+            help="add --node_rank, from 0, another one on each node",
+            beside=("(launcher=deepspeed)", "no flags.node_rank"),
+            at_key=True,
+        ),
+    ),
 )
-def node_rank_missing(run: LintContext) -> Iterator[Finding]:
-    """The deepspeed launcher is started on each node by itself, and not told which node it is."""
-    for document in launches(run, "deepspeed"):
-        alone, rank = document.get("flags.no_ssh"), document.get("flags.node_rank")
-        if alone is None or alone.value is not True or is_unknown(document, "flags.node_rank"):
-            continue
-        if rank is None:
-            yield Finding(
-                "--no_ssh without --node_rank",
-                (alone.key_label("refused"),),
-                (
-                    "each node starts its own processes, and has to be told its number",
-                    "Launching training without ssh, but --node_rank is not set correctly",
-                ),
-                "add --node_rank, from 0, another one on each node",
-            )
 
 
 @rule(
@@ -88,6 +90,7 @@ def node_rank_missing(run: LintContext) -> Iterator[Finding]:
         "torch 2.13.0 distributed/run.py: --nnodes is 1:1 by default, --standalone for one node",
         "Slurm 24.05 srun manual page: the command is started for each task of the job",
     ),
+    reads=("slurm:nodes",),
 )
 def nodes_train_apart(run: LintContext) -> Iterator[Finding]:
     """Slurm starts a launcher on several nodes, each of which trains by itself."""
@@ -141,6 +144,7 @@ _WHERE = ("flags.master_addr", "flags.rdzv_endpoint")
             "(PET_MASTER_ADDR, not MASTER_ADDR); --standalone: rdzv_endpoint localhost:0"
         ),
     ),
+    reads=("launch:nodes",),
 )
 def nodes_without_meeting_point(run: LintContext) -> Iterator[Finding]:
     """Several nodes, each of which waits for the others at itself."""
@@ -217,6 +221,7 @@ _RANK_OF_TASK: Final = "inside srun bash -c '... --node_rank $SLURM_NODEID ...'"
         ),
         "Open MPI 5.0 mpirun manual page: copies of one command, of one set of arguments",
     ),
+    reads=COMMANDS,
 )
 def one_rank_for_every_node(run: LintContext) -> Iterator[Finding]:
     """Slurm starts a launcher on every node, and each is told that it is the same node."""
@@ -345,6 +350,7 @@ _PAIRS: Final = (
         ),
         "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: node_rank",
     ),
+    reads=tuple(f"{kind}:{rank}" for kind, rank, _ in _PAIRS),
 )
 def rank_beyond_nodes(run: LintContext) -> Iterator[Finding]:
     """A node's number that is none of the numbers from 0 to the number of nodes."""

@@ -8,7 +8,15 @@ from typing import Final
 from tunec.compiler.ir.ledger import Definition, Rank
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.launch.scripts import batch_of, count, launches, listed, variable
+from tunec.compiler.lints.facts.launch.scripts import (
+    batch_of,
+    count,
+    flags,
+    launches,
+    listed,
+    variable,
+    variables,
+)
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 from tunec.targets.launch.rules.slurm import given_to
@@ -26,6 +34,7 @@ from tunec.targets.launch.rules.slurm import given_to
             "device_count()"
         ),
     ),
+    reads=("slot:parallel.world",),
     hardware=True,
 )
 def more_processes_than_devices(run: LintContext) -> Iterator[Finding]:
@@ -61,6 +70,7 @@ def _number(place: Place) -> Place:
     sources=(
         "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: ValueError",
     ),
+    reads=("accelerate:gpu_ids", *flags("multi_gpu")),
 )
 def one_device_for_multi_gpu(run: LintContext) -> Iterator[Finding]:
     """accelerate is told to use several devices and given one."""
@@ -115,6 +125,7 @@ def _is_one(place: Place) -> bool:
         "trl 1.15.0 and 1.16.0 trainer/*_trainer.py `__init__`: does not support nn.DataParallel",
         "zai-org/GLM-4#281: 8 A100 and `python finetune_vision.py`",
     ),
+    reads=("launch:launcher",),
     hardware=True,
 )
 def several_devices_in_one_process(run: LintContext) -> Iterator[Finding]:
@@ -199,6 +210,7 @@ def _what(run: LintContext, document: Document) -> tuple[str, str, Consequence]:
             "num_processes where no flag says it; huggingface/open-r1 README: --num_processes=7"
         ),
     ),
+    reads=("slot:parallel.world",),
 )
 def world_size_differs(run: LintContext) -> Iterator[Finding]:
     """Files, or a file and --world-size, count processes differently."""
@@ -213,13 +225,13 @@ def world_size_differs(run: LintContext) -> Iterator[Finding]:
         if first is not None and _is_another_command(first, place):
             continue
         if first is not None and _overrides(place, first):
-            yield _finding((first, winner), (place, other), is_chosen=True)
+            yield _differs((first, winner), (place, other), is_chosen=True)
         else:
             is_chosen = first is not None and _overrides(first, place)
-            yield _finding((place, other), (first, winner), is_chosen=is_chosen)
+            yield _differs((place, other), (first, winner), is_chosen=is_chosen)
 
 
-def _finding(
+def _differs(
     here: tuple[Place, Definition], by: tuple[Place | None, Definition], *, is_chosen: bool
 ) -> Finding:
     """One number, and the other that holds; `is_chosen`: by a flag that is made for it."""
@@ -272,6 +284,7 @@ _TOOLS: Final = re.compile(
             "but not set"
         ),
     ),
+    reads=variables("WORLD_SIZE"),
 )
 def world_without_launcher(run: LintContext) -> Iterator[Finding]:
     """A script sets WORLD_SIZE, and starts one process without a rank."""

@@ -31,6 +31,7 @@ _RESUME: Final = (
             "overwrite_output_dir; axolotl 0.19.0 train.py `determine_resume_checkpoint`"
         ),
     ),
+    reads=("slurm:requeue",),
 )
 def requeued_from_the_start(run: LintContext) -> Iterator[Finding]:
     """Slurm starts a job again that does not go on where it was."""
@@ -45,7 +46,7 @@ def requeued_from_the_start(run: LintContext) -> Iterator[Finding]:
         for document in mine:
             found = _anew(document)
             if found is not None:
-                yield _finding(again, *found)
+                yield _requeued(again, *found)
                 break
 
 
@@ -70,7 +71,7 @@ def _anew(document: Document) -> tuple[Place | None, str] | None:
     return None, "the trainer resumes only where it is told, unless the script does"
 
 
-def _finding(again: Place, beside: Place | None, why: str) -> Finding:
+def _requeued(again: Place, beside: Place | None, why: str) -> Finding:
     return Finding(
         "the job is requeued, and begins from the start each time",
         (

@@ -1,12 +1,20 @@
 """Variables of the allocator, of threads and for debugging."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.scripts import count, launches, per_node, variable
+from tunec.compiler.lints.facts.launch.scripts import (
+    count,
+    flags,
+    launches,
+    per_node,
+    variable,
+    variables,
+)
 from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, rule
 
 _NAMES: Final = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
@@ -35,6 +43,7 @@ second, was opened in September 2024, behind torch 2.4."""
             "CachingAllocator option; jkulhanek/wild-gaussians#16"
         ),
     ),
+    reads=variables(*_NAMES),
 )
 def allocator_setting_refused(run: LintContext) -> Iterator[Finding]:
     """A setting of torch's allocator that it does not take."""
@@ -49,7 +58,7 @@ def allocator_setting_refused(run: LintContext) -> Iterator[Finding]:
                 why = _why(part.strip()) if "[" not in place.value else None
                 why = why or _too_new(run, part.partition(":")[0].strip())
                 if why is not None:
-                    yield _finding(place, name, *why)
+                    yield _refused_setting(place, name, *why)
 
 
 def _why(part: str) -> tuple[str, str] | None:
@@ -88,7 +97,7 @@ def _is_share(value: str) -> bool:
         return False
 
 
-def _finding(place: Place, name: str, why: str, mend: str) -> Finding:
+def _refused_setting(place: Place, name: str, why: str, mend: str) -> Finding:
     return Finding(
         f"{name}: {why}",
         (place.label("refused"),),
@@ -110,6 +119,7 @@ def _finding(place: Place, name: str, why: str, mend: str) -> Finding:
         "accelerate 0.30.1 to 1.15.0 commands/launch.py: num_cpu_threads_per_process, 1",
         "deepspeed 0.19.8 csrc/includes/cpu_adam.h: #pragma omp parallel for",
     ),
+    reads=("slot:zero.offload_optimizer",),
 )
 def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
     """The optimizer runs on the CPU, and each process has one thread for it."""
@@ -159,18 +169,23 @@ def _leaves_threads(document: Document) -> bool:
 
 _SHAPES: Final = "before each collective the processes gather the shapes of all, to compare them"
 
-_WHAT: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
-    "CUDA_LAUNCH_BLOCKING": (("1",), "each kernel is waited for before the next is launched"),
-    "TORCH_DISTRIBUTED_DEBUG": (
-        ("detail",),
-        "each collective is checked by further ones among all processes before it runs",
-    ),
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": (
-        ("1",),
-        "each tensor is allocated and freed by the driver, which waits for the device",
-    ),
-    "ACCELERATE_DEBUG_MODE": (("1", "true", "yes", "on", "y", "t"), _SHAPES),
-}
+_LEFT_ON: Final = "{0.key}={0.value} slows the whole run"
+_REMOVE: Final = "remove it when the fault is found"
+_VARIABLES: Final = tuple(
+    Row(f"launch:environment.{condition}", _LEFT_ON, "left on", why, _REMOVE)
+    for condition, why in (
+        ("CUDA_LAUNCH_BLOCKING=1", "each kernel is waited for before the next is launched"),
+        (
+            "TORCH_DISTRIBUTED_DEBUG~=detail",
+            "each collective is checked by further ones among all processes before it runs",
+        ),
+        (
+            "PYTORCH_NO_CUDA_MEMORY_CACHING=1",
+            "each tensor is allocated and freed by the driver, which waits for the device",
+        ),
+        ("ACCELERATE_DEBUG_MODE~=1|true|yes|on|y|t", _SHAPES),
+    )
+)
 
 
 @rule(
@@ -189,20 +204,12 @@ _WHAT: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
             "utils/operations.py `verify_operation`"
         ),
     ),
+    reads=("accelerate:debug", *flags("debug"), *reads_of(_VARIABLES)),
 )
 def debugging_left_on(run: LintContext) -> Iterator[Finding]:
     """A variable that is for finding faults is set for a whole run."""
     yield from _of_accelerate(run)
-    for document in launches(run):
-        for name, (words, why) in _WHAT.items():
-            place = variable(document, name)
-            if place is not None and str(place.value).lower() in words:
-                yield Finding(
-                    f"{name}={place.value} slows the whole run",
-                    (place.label("left on"),),
-                    (why,),
-                    "remove it when the fault is found",
-                )
+    yield from found(_VARIABLES, run)
 
 
 def _of_accelerate(run: LintContext) -> Iterator[Finding]:
@@ -216,7 +223,7 @@ def _of_accelerate(run: LintContext) -> Iterator[Finding]:
                 f"{place.path.removeprefix('flags.')} slows the whole run",
                 (place.label("left on"),),
                 (_SHAPES, *(("the launcher asks only whether something is written",) * is_text)),
-                "remove it when the fault is found",
+                _REMOVE,
             )
 
 
@@ -233,6 +240,7 @@ _OLD: Final = "PYTORCH_CUDA_ALLOC_CONF"
         "torch 2.0 to 2.7 c10/cuda/CUDAAllocatorConfig.cpp: PYTORCH_CUDA_ALLOC_CONF alone",
         "torch 2.13.0 c10/core/AllocatorConfig.cpp: both names; pytorch/pytorch#183387",
     ),
+    reads=variables(_NEW),
 )
 def variable_of_a_newer_torch(run: LintContext) -> Iterator[Finding]:
     """The allocator's new variable, with a torch that reads the old one alone."""

@@ -35,6 +35,7 @@ _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
             "executable commands; processing stops at the first non-comment non-whitespace line"
         ),
     ),
+    reads=("slurm:*",),
 )
 def batch_directive_not_read(run: LintContext) -> Iterator[Finding]:
     """A line of options for Slurm that sbatch does not read, or not as it is meant."""
@@ -133,6 +134,7 @@ _LIKE: Final = 0.85
     "parse",
     consumers=("slurm",),
     sources=("Slurm 24.05 sbatch manual page, OPTIONS; getopt_long takes the beginning of a name",),
+    reads=("slurm:*",),
 )
 def batch_option_misspelt(run: LintContext) -> Iterator[Finding]:
     """An option for Slurm that is nearly one of sbatch's."""
@@ -175,6 +177,7 @@ _DEVICES: Final = re.compile(r"(?:(?:gres/)?gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,6})
         ),
         "torch 2.13.0 distributed/run.py: --nnodes, --nproc_per_node",
     ),
+    reads=("slurm:*",),
 )
 def more_than_allocated(run: LintContext) -> Iterator[Finding]:
     """A launcher starts more processes or nodes than Slurm gives the job."""
@@ -276,6 +279,7 @@ _ASKING: Final = (
             "unless it requests them with --gres or --gpus"
         ),
     ),
+    reads=("slurm:*",),
 )
 def no_device_asked_for(run: LintContext) -> Iterator[Finding]:
     """A job that trains on several devices and asks Slurm for none."""

@@ -36,6 +36,7 @@ _REMOTE: Final = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush|parallel|ray
             "runs a single copy of the batch script on the first node in the set of allocated nodes"
         ),
     ),
+    reads=("slurm:nodes",),
 )
 def nodes_without_srun(run: LintContext) -> Iterator[Finding]:
     """A job of several nodes whose script starts its command on the first one only."""
@@ -94,6 +95,7 @@ _ONE_A_NODE: Final = {"srun": "--ntasks-per-node 1", "mpirun": "-npernode 1"}
         "Open MPI 5.0 mpirun manual page: -np copies of the program, -npernode on each node",
         "torch 2.13.0 distributed/run.py: one agent a node, which starts nproc_per_node workers",
     ),
+    reads=("launch:launcher",),
 )
 def processes_started_twice(run: LintContext) -> Iterator[Finding]:
     """Slurm or MPI starts a launcher for each device, and the launcher a process for each again."""
@@ -228,6 +230,7 @@ _SLURM_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
         "torch 2.13.0 distributed/run.py: Unsupported nproc_per_node value",
     ),
+    reads=("slurm:*",),
 )
 def slurm_variable_unset(run: LintContext) -> Iterator[Finding]:
     """A script takes a number from a variable that Slurm sets for an option which is not given."""
@@ -292,6 +295,7 @@ _TOLD: Final = ("SLURM_PROCID", "SLURM_LOCALID", "RANK=", "init_distributed", "P
         ),
         "Slurm 24.05 srun manual page, output environment variables: SLURM_PROCID, SLURM_LOCALID",
     ),
+    reads=("launch:launcher",),
 )
 def tasks_train_apart(run: LintContext) -> Iterator[Finding]:
     """Slurm or MPI starts several tasks that do not know of each other."""

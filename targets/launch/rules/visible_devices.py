@@ -9,6 +9,7 @@ from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import (
+    VISIBLE_DEVICES,
     batch_of,
     count,
     launches,
@@ -17,7 +18,7 @@ from tunec.compiler.lints.facts.launch.scripts import (
     variable,
 )
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 from tunec.targets.launch.rules.slurm import given_to, of_file
 
 
@@ -36,6 +37,7 @@ from tunec.targets.launch.rules.slurm import given_to, of_file
             "alone, counted from 0, where cgroups constrain them"
         ),
     ),
+    reads=("accelerate:gpu_ids", *VISIBLE_DEVICES),
     hardware=True,
 )
 def visible_device_missing(run: LintContext) -> Iterator[Finding]:
@@ -46,7 +48,7 @@ def visible_device_missing(run: LintContext) -> Iterator[Finding]:
         if visible is not None and str(visible.value).strip() in ("", "-1"):
             yield from _hides_all(run, visible)
         elif visible is not None and given is not None:
-            for found in _of(visible, given[0], "the job"):
+            for found in _beyond(visible, given[0], "the job"):
                 yield replace(found, severity="warning")  # where cgroups hide the others
     cluster = run.environment.cluster
     if cluster is None:
@@ -55,7 +57,7 @@ def visible_device_missing(run: LintContext) -> Iterator[Finding]:
     chosen = [variable(each, "CUDA_VISIBLE_DEVICES") for each in launches(run)]
     places = {each.span: each for each in (*chosen, *run.each("accelerate", "gpu_ids")) if each}
     for place in places.values():
-        yield from _of(place, most, cluster.name)
+        yield from _beyond(place, most, cluster.name)
 
 
 def _hides_all(run: LintContext, visible: Place) -> Iterator[Finding]:
@@ -71,7 +73,7 @@ def _hides_all(run: LintContext, visible: Place) -> Iterator[Finding]:
         )
 
 
-def _of(place: Place, most: int, name: str) -> Iterator[Finding]:
+def _beyond(place: Place, most: int, name: str) -> Iterator[Finding]:
     names = listed(place) or ()
     missing = [each for each in names if each.isdigit() and int(each) >= most]
     if not missing:
@@ -95,6 +97,7 @@ def _of(place: Place, most: int, name: str) -> Iterator[Finding]:
             "empty set"
         ),
     ),
+    reads=VISIBLE_DEVICES,
 )
 def visible_device_twice(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES names a device twice, and leaves none."""
@@ -129,6 +132,7 @@ _NONE: Final = frozenset({"-1", "", "none", "void", "nodevfiles"})
         "torch 2.13.0 cuda/__init__.py `_parse_visible_devices`: strtoul, as CUDA has it",
         "CUDA C++ Programming Guide 12.6, CUDA Environment Variables",
     ),
+    reads=VISIBLE_DEVICES,
 )
 def visible_device_unreadable(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES in a form that is not read to its end."""
@@ -138,10 +142,10 @@ def visible_device_unreadable(run: LintContext) -> Iterator[Finding]:
             continue
         odd = next((at for at, each in enumerate(names) if not _WHOLE.fullmatch(each)), None)
         if odd is not None and names[odd].lower() not in _NONE:
-            yield _finding(place, names, odd)
+            yield _unreadable(place, names, odd)
 
 
-def _finding(place: Place, names: tuple[str, ...], odd: int) -> Finding:
+def _unreadable(place: Place, names: tuple[str, ...], odd: int) -> Finding:
     begins = _BEGINNING.match(names[odd])
     left = [*names[:odd], *([begins[0]] if begins else [])]
     if begins:
@@ -174,6 +178,7 @@ _OVERRIDDEN_COUNTS = ("flags.num_gpus", "flags.num_accelerators")
             "`prepare_simple_launcher_cmd_env`: CUDA_VISIBLE_DEVICES = gpu_ids unless all"
         ),
     ),
+    reads=VISIBLE_DEVICES,
 )
 def visible_devices_overridden(run: LintContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES before a launcher that takes its own selection."""
@@ -248,6 +253,7 @@ def _word(place: Place) -> str:
         ),
         "NVIDIA CUDA C++ Programming Guide, CUDA_VISIBLE_DEVICES (12.6)",
     ),
+    reads=("accelerate:gpu_ids", *VISIBLE_DEVICES),
 )
 def more_processes_than_visible(run: LintContext) -> Iterator[Finding]:
     """More processes on a node than devices that they may see."""
@@ -291,6 +297,7 @@ _INCLUDE_COUNTS = ("flags.num_gpus", "flags.num_accelerators", "flags.num_nodes"
     sources=(
         "deepspeed 0.14.5 to 0.19.8 launcher/runner.py `main`, `parse_resource_filter`: ValueError",
     ),
+    reads=keys("launch", *_FILTERS),
 )
 def include_with_count(run: LintContext) -> Iterator[Finding]:
     """The deepspeed launcher is given devices both by name and by number."""

@@ -8,8 +8,25 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import keys
 
 _PROGRAM: Final = re.compile(r"(?:\A|/)(?:python[\d.]*|torchrun|accelerate|deepspeed)\Z|\.py\Z")
+
+COMMANDS: Final = ("launch:*",)
+"""What a rule reads that is asked of every run with a command that starts something."""
+
+
+def flags(*names: str) -> tuple[str, ...]:
+    """Flags of launchers, as a rule names what it reads."""
+    return keys("launch", *(f"flags.{name}" for name in names))
+
+
+def variables(*names: str) -> tuple[str, ...]:
+    """Variables that a script sets for what it starts, as a rule names what it reads."""
+    return keys("launch", *(f"environment.{name}" for name in names))
+
+
+VISIBLE_DEVICES: Final = variables("CUDA_VISIBLE_DEVICES")
 
 
 def launches(run: LintContext, *launchers: str) -> Iterator[Document]:
