@@ -9,10 +9,9 @@ from tunec.compiler.diagnostics.wording import nearest, quoted, shown
 from tunec.compiler.lints.checks.keys.texts import number_of
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.accelerate import engine
+from tunec.compiler.lints.facts.accelerate import SECTION, engine
 from tunec.compiler.lints.facts.keys.tools import around
 from tunec.compiler.lints.facts.launch.scripts import launches
-from tunec.compiler.lints.facts.parallel import SECTION
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule

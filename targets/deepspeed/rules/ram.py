@@ -6,7 +6,10 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.effective import Effective
-from tunec.compiler.lints.facts.host import (
+from tunec.compiler.lints.facts.zero import OFFLOADS_OPTIMIZER, STAGE, stage_of
+from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.deepspeed.host import (
     GIB,
     Node,
     node_of,
@@ -14,9 +17,6 @@ from tunec.compiler.lints.facts.host import (
     processes_of,
     trains_all,
 )
-from tunec.compiler.lints.facts.zero import OFFLOADS_OPTIMIZER, STAGE, stage_of
-from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
 
 _BYTES: Final[Mapping[str, int]] = {"bf16": 2, "fp16": 2, "fp32": 4}
 _HEEDED: Final = "accelerate<1.0"

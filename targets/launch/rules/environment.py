@@ -24,9 +24,9 @@ from tunec.compiler.lints.facts.launch.scripts import (
     flags,
     launches,
 )
-from tunec.compiler.lints.facts.launch.variables import KNOWN, is_read_by_programs
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.launch.variables import KNOWN, is_read_by_programs
 
 _TAKEN: Final = ("MLFLOW", "PYTHON", "MV2", "UCX", "NCCL")
 """Beginnings of the names that it exports on every node."""

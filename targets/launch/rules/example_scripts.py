@@ -9,8 +9,12 @@ from tunec.compiler.frontend.nodes import Node, place
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number
-from tunec.compiler.lints.facts.launch.examples import example_of, program
-from tunec.compiler.lints.facts.launch.own_parsers import OF_OPEN_INSTRUCT, OF_STARCODER
+from tunec.compiler.lints.facts.launch.examples import (
+    OF_OPEN_INSTRUCT,
+    OF_STARCODER,
+    example_of,
+    program,
+)
 from tunec.compiler.lints.facts.launch.scripts import launches
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule

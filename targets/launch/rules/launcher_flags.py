@@ -11,11 +11,11 @@ from tunec.compiler.frontend.nodes import Node, place
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.launch.flags import FLAGS, MODULE_FLAGS
 from tunec.compiler.lints.facts.launch.scripts import flags, launches
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.launch.parsers import FLAGS, MODULE_FLAGS
 from tunec.targets.launch.rules.launcher_values import has_word_for_script
 
 _OWN: Final[Mapping[str, Mapping[str, str]]] = {

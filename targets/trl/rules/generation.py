@@ -8,7 +8,7 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.own_parsers import BESIDE_TRL
+from tunec.compiler.lints.facts.launch.examples import BESIDE_TRL
 from tunec.compiler.lints.facts.trl import GROUPED, preferences, real, shared, trl, whole
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.place import Place

@@ -7,8 +7,8 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.ir.ledger import Rank
 from tunec.compiler.lints.context import LintContext
+from tunec.compiler.lints.facts.accelerate import SECTION, shared_sequences
 from tunec.compiler.lints.facts.counts import is_number, is_whole
-from tunec.compiler.lints.facts.parallel import SECTION, shared_sequences
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, keys, rule
 
