@@ -18,7 +18,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import OLDER_NAMES
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Consequence, Finding, Rule
+from tunec.compiler.lints.rule import Consequence, Finding, Rule, rule
 from tunec.schemas.frozen import dataclass
 
 SLOT: Final = "slot"
@@ -110,12 +110,13 @@ def rows(
     consequence: Consequence,
     *,
     consumers: tuple[str, ...],
-    sources: tuple[str, ...],
+    sources: str | tuple[str, ...],
     rows: tuple[Row, ...],
 ) -> Rule:
     """A rule that is rows; the other arguments are the fields of `Rule`."""
-    check, reads = partial(found, rows), reads_of(rows)
-    return Rule(name, severity, consequence, consumers, sources, reads, hardware=False, check=check)
+    reads = reads_of(rows)
+    made = rule(name, severity, consequence, consumers=consumers, sources=sources, reads=reads)
+    return made(partial(found, rows))
 
 
 def reads_of(rows: Sequence[Row]) -> tuple[str, ...]:

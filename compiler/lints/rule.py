@@ -114,13 +114,17 @@ def rule(
     consequence: Consequence,
     *,
     consumers: tuple[str, ...],
-    sources: tuple[str, ...],
+    sources: str | tuple[str, ...],
     reads: tuple[str, ...] = ALWAYS,
     hardware: bool = False,
 ) -> "Callable[[Callable[[LintContext], Iterable[Finding]]], Rule]":
-    """Make a rule of the function below it; the arguments are the fields of `Rule`."""
+    """Make a rule of the function below it; the arguments are the fields of `Rule`.
+
+    One source may stand for itself.
+    """
+    every = (sources,) if isinstance(sources, str) else sources
 
     def made(check: "Callable[[LintContext], Iterable[Finding]]") -> Rule:
-        return Rule(name, severity, consequence, consumers, sources, reads, hardware, check)
+        return Rule(name, severity, consequence, consumers, every, reads, hardware, check)
 
     return made

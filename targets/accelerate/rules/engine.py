@@ -27,11 +27,9 @@ _OF: Final[Mapping[str, str]] = {
     "silent",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
-            "use_deepspeed, use_fsdp and use_megatron_lm come from distributed_type; "
-            "utils/launch.py `setup_fp8_env`: only where mixed_precision is fp8"
-        ),
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
+        "use_deepspeed, use_fsdp and use_megatron_lm come from distributed_type; "
+        "utils/launch.py `setup_fp8_env`: only where mixed_precision is fp8"
     ),
     reads=keys("accelerate", "fp8_config", *_OF),
 )

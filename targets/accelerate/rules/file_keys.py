@@ -29,11 +29,9 @@ _PATH: Final = "accelerate/{}.json"
     "silent",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py `from_yaml_file`: had "
-            "unknown keys; commands/launch.py `_validate_launch_command`: setattr(args, key, "
-            "value) for what stands in a block, whatever its name"
-        ),
+        "accelerate 0.30.1 to 1.15.0 commands/config/config_args.py `from_yaml_file`: had "
+        "unknown keys; commands/launch.py `_validate_launch_command`: setattr(args, key, "
+        "value) for what stands in a block, whatever its name"
     ),
     reads=("accelerate:*",),
 )
@@ -129,9 +127,7 @@ _PROCESSOR: Final = Row(
 )
 _KEYS: Final = (
     _Key(
-        "rdzv_backend",
-        lambda value: isinstance(value, str) and value not in ("static", ""),
-        _nodes,
+        "rdzv_backend", lambda value: isinstance(value, str) and value not in ("static", ""), _nodes
     ),
     _Key("enable_cpu_affinity", _is_yes, lambda _: True),
     _Key(
@@ -148,12 +144,10 @@ _KEYS: Final = (
     "silent",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
-            "setattr(args, name, attr) where getattr(args, name, None) is None; "
-            "`launch_command_parser`: the defaults of --rdzv_backend, --enable_cpu_affinity and "
-            "--downcast_bf16; utils/launch.py `prepare_simple_launcher_cmd_env`: ACCELERATE_USE_CPU"
-        ),
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
+        "setattr(args, name, attr) where getattr(args, name, None) is None; "
+        "`launch_command_parser`: the defaults of --rdzv_backend, --enable_cpu_affinity and "
+        "--downcast_bf16; utils/launch.py `prepare_simple_launcher_cmd_env`: ACCELERATE_USE_CPU"
     ),
     reads=keys("accelerate", "use_cpu", *(key.name for key in _KEYS)),
 )
@@ -213,13 +207,11 @@ _WORDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "init",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
-            "`prepare_deepspeed_cmd_env`: str(args...) of each; utils/dataclasses.py "
-            "`FullyShardedDataParallelPlugin.__post_init__`: str_to_bool, split(','); "
-            "`DeepSpeedPlugin.__post_init__`; 1.10.1 to 1.15.0 `TorchContextParallelConfig`, "
-            "1.12.0 to 1.15.0 `DeepSpeedSequenceParallelConfig`: ValueError, Invalid ..."
-        ),
+        "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
+        "`prepare_deepspeed_cmd_env`: str(args...) of each; utils/dataclasses.py "
+        "`FullyShardedDataParallelPlugin.__post_init__`: str_to_bool, split(','); "
+        "`DeepSpeedPlugin.__post_init__`; 1.10.1 to 1.15.0 `TorchContextParallelConfig`, "
+        "1.12.0 to 1.15.0 `DeepSpeedSequenceParallelConfig`: ValueError, Invalid ..."
     ),
     reads=keys(
         "accelerate",
@@ -314,10 +306,8 @@ _OFF: Final = (None, False, "default")
     "silent",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
-            'args.dynamo_backend = "no" where it is None'
-        ),
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: "
+        'args.dynamo_backend = "no" where it is None'
     ),
     reads=keys("accelerate", *_SETTINGS),
 )

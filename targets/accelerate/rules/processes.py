@@ -20,11 +20,9 @@ from tunec.compiler.lints.rule import Finding, rule
     "parse",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 1.15.0 commands/config/config_args.py `BaseConfig.process_config`: "
-            "ValueError, A `distributed_type` must be specified in the config file; 0.30.1 "
-            "`BaseConfig`: a field without a default"
-        ),
+        "accelerate 1.15.0 commands/config/config_args.py `BaseConfig.process_config`: "
+        "ValueError, A `distributed_type` must be specified in the config file; 0.30.1 "
+        "`BaseConfig`: a field without a default"
     ),
     reads=("accelerate:*",),
 )
@@ -55,10 +53,8 @@ _TELLING: Final = ("main_process_ip", "config_file", "use_deepspeed", "deepspeed
     "init",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: rdzv_endpoint = "
-            "f'{main_process_ip}:{main_process_port}'"
-        ),
+        "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: rdzv_endpoint = "
+        "f'{main_process_ip}:{main_process_port}'"
     ),
     reads=("accelerate:num_machines", "launch:flags.num_machines"),
 )
@@ -108,10 +104,7 @@ def _of_itself(document: Document, machines: Place) -> Iterator[Finding]:
         if place is not None and is_own:
             yield Finding(
                 f"{machines.value} machines that meet at {place.path} {place.value}",
-                (
-                    place.label("another one on every machine"),
-                    machines.label("", primary=False),
-                ),
+                (place.label("another one on every machine"), machines.label("", primary=False)),
                 ("each machine waits at itself until the rendezvous times out",),
                 "write what the first machine is reached by",
                 consequence="hang",
@@ -126,10 +119,7 @@ _HOSTFILE: Final = "deepspeed_config.deepspeed_hostfile"
     "machines-without-hostfile",
     "warning",
     "silent",
-    consumers=(
-        "accelerate",
-        "deepspeed",
-    ),
+    consumers=("accelerate", "deepspeed"),
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_deepspeed_cmd_env`: pdsh by "
@@ -155,10 +145,7 @@ def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             f"{machines[0]} machines by {launcher.value if launcher else 'pdsh'}, and no hostfile",
-            (
-                machines[1].label("one machine is started"),
-                *also(launcher),
-            ),
+            (machines[1].label("one machine is started"), *also(launcher)),
             ("deepspeed finds no hostfile and goes on with local resources only",),
             "write deepspeed_hostfile, or deepspeed_multinode_launcher: standard and start "
             "accelerate on each machine",
@@ -171,10 +158,8 @@ def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
     "silent",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
-            "`prepare_deepspeed_cmd_env`: nproc_per_node = num_processes // num_machines"
-        ),
+        "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`, "
+        "`prepare_deepspeed_cmd_env`: nproc_per_node = num_processes // num_machines"
     ),
     reads=("accelerate:num_machines",),
 )
@@ -212,10 +197,8 @@ processes_without_engine = rows(
     "silent",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command`: without multi_gpu, "
-            "DeepSpeed or FSDP `simple_launcher` starts one process"
-        ),
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command`: without multi_gpu, "
+        "DeepSpeed or FSDP `simple_launcher` starts one process"
     ),
     rows=(
         Row(
@@ -238,10 +221,8 @@ zero_3_init_below_stage_3 = rows(
     "silent",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: "
-            "DeepSpeed Zero3 Init flag is only applicable for ZeRO Stage 3. Setting it to False"
-        ),
+        "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: "
+        "DeepSpeed Zero3 Init flag is only applicable for ZeRO Stage 3. Setting it to False"
     ),
     rows=(
         Row(

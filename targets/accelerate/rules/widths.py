@@ -116,12 +116,10 @@ widths_without_their_engine = rows(
     "init",
     consumers=("accelerate>=1.10",),
     sources=(
-        (
-            "accelerate 1.10.1, 1.15.0 state.py `AcceleratorState`: ValueError, `cp_size > 1` "
-            "specified, but no `fsdp_plugin`, Using `cp_size>1` requires FSDP2; accelerator.py "
-            "`prepare_model`: DistributedDataParallel where the type is MULTI_GPU; 1.12.0, 1.15.0 "
-            "`_prepare_deepspeed`: the one reader of sp_size"
-        ),
+        "accelerate 1.10.1, 1.15.0 state.py `AcceleratorState`: ValueError, `cp_size > 1` "
+        "specified, but no `fsdp_plugin`, Using `cp_size>1` requires FSDP2; accelerator.py "
+        "`prepare_model`: DistributedDataParallel where the type is MULTI_GPU; 1.12.0, 1.15.0 "
+        "`_prepare_deepspeed`: the one reader of sp_size"
     ),
     rows=(
         Row(
@@ -137,10 +135,7 @@ widths_without_their_engine = rows(
         _CONTEXT,
         replace(
             _CONTEXT,
-            beside=(
-                "distributed_type=FSDP",
-                "no fsdp_config.fsdp_version|fsdp_config.version=2",
-            ),
+            beside=("distributed_type=FSDP", "no fsdp_config.fsdp_version|fsdp_config.version=2"),
         ),
         Row(
             f"accelerate:{SECTION}dp_shard_size>1",

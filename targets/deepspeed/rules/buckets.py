@@ -22,10 +22,8 @@ from tunec.compiler.lints.rule import Finding, rule
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py `__init__`: "
-            "allgather_bucket_size must be a multiple of nccl_start_alignment_factor"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py `__init__`: "
+        "allgather_bucket_size must be a multiple of nccl_start_alignment_factor"
     ),
     reads=zero_keys("allgather_bucket_size"),
 )
@@ -190,11 +188,9 @@ bytes) is 0.93 GiB, 6 % of the smallest device that is trained on."""
     "out-of-memory",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py: "
-            "torch.empty(reduce_bucket_size) once, twice with overlap_comm; stage3.py `__init__`: "
-            "once"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py: "
+        "torch.empty(reduce_bucket_size) once, twice with overlap_comm; stage3.py `__init__`: "
+        "once"
     ),
     reads=zero_keys("reduce_bucket_size", "overlap_comm"),
     hardware=True,
@@ -259,16 +255,11 @@ prescaled_gradients_refused = rows(
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py and stage3.py `__init__`: "
-            "raise for pre-scaled gradients with reduce_scatter, and for a "
-            "gradient_predivide_factor other than 1"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py and stage3.py `__init__`: "
+        "raise for pre-scaled gradients with reduce_scatter, and for a "
+        "gradient_predivide_factor other than 1"
     ),
-    rows=(
-        _SCATTERED,
-        replace(_SCATTERED, when="deepspeed:gradient_predivide_factor!=1|1.0"),
-    ),
+    rows=(_SCATTERED, replace(_SCATTERED, when="deepspeed:gradient_predivide_factor!=1|1.0")),
 )
 
 
@@ -282,11 +273,9 @@ _LIMIT: Final = "zero_optimization.stage3_model_persistence_threshold"
     "out-of-memory",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/parameter_offload.py "
-            "`mark_persistent_parameters`: numel <= param_persistence_threshold stays, up to "
-            "model_persistence_threshold in all"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/parameter_offload.py "
+        "`mark_persistent_parameters`: numel <= param_persistence_threshold stays, up to "
+        "model_persistence_threshold in all"
     ),
     reads=zero_keys("stage3_param_persistence_threshold"),
 )

@@ -101,10 +101,8 @@ quantized_gradients_need_scatter = rows(
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py `__init__`: when enable "
-            "all_to_all_reduce, reduce_scatter should also be enabled"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py `__init__`: when enable "
+        "all_to_all_reduce, reduce_scatter should also be enabled"
     ),
     rows=(
         Row(

@@ -195,10 +195,8 @@ _BLOCKS: Final = ("offload_optimizer", "offload_param")
     "silent",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py `_configure_offloading`, "
-            "runtime/zero/parameter_offload.py: nvme_path and aio are read for device nvme only"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage3.py `_configure_offloading`, "
+        "runtime/zero/parameter_offload.py: nvme_path and aio are read for device nvme only"
     ),
     reads=("deepspeed:aio", *zero_keys(*(f"{name}.nvme_path" for name in _BLOCKS))),
 )
@@ -233,11 +231,9 @@ _PARAM: Final = 2
     "out-of-memory",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/partitioned_optimizer_swapper.py: one "
-            "file for each state of each sub group; optimizer_utils.py `_swap_out_gradients`: and "
-            "for its gradient"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/partitioned_optimizer_swapper.py: one "
+        "file for each state of each sub group; optimizer_utils.py `_swap_out_gradients`: and "
+        "for its gradient"
     ),
     reads=zero_keys(*(f"{name}.device" for name in _BLOCKS)),
     hardware=True,

@@ -39,10 +39,7 @@ def offload_param_ignored(run: LintContext) -> Iterator[Finding]:
     fix = Fix((block.removed(),), "safe") if is_own and block else None
     yield Finding(
         f"offload_param to {device.value} does nothing at ZeRO stage {stage.value}",
-        (
-            device.place.label("parameters stay on the device"),
-            *also(stage.place),
-        ),
+        (device.place.label("parameters stay on the device"), *also(stage.place)),
         ("only stage 3 shards parameters, and only shards are offloaded",),
         "use stage 3, or remove offload_param",
         fix,
@@ -93,10 +90,8 @@ offload_without_zero = rows(
     "step",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `zero_use_cpu_optimizer`: by the key, at "
-            "any stage; ops/adam/cpu_adam.py `step`: CPUAdam param is on ... and must be 'cpu'"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `zero_use_cpu_optimizer`: by the key, at "
+        "any stage; ops/adam/cpu_adam.py `step`: CPUAdam param is on ... and must be 'cpu'"
     ),
     rows=(
         Row(
@@ -159,10 +154,8 @@ def offloaded_optimizer_of_the_client(run: LintContext) -> Iterator[Finding]:
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `offload_ratio_check`: Partial "
-            "offloading only supported for ZeRO Stage 3"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `offload_ratio_check`: Partial "
+        "offloading only supported for ZeRO Stage 3"
     ),
     reads=zero_keys("offload_optimizer.ratio"),
 )
@@ -231,10 +224,8 @@ nvme_offload_below_stage_3 = rows(
     "silent",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py `self.cpu_offload`: any "
-            "device but none"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/stage_1_and_2.py `self.cpu_offload`: any "
+        "device but none"
     ),
     rows=(
         Row(
@@ -256,10 +247,8 @@ nvme_offload_below_stage_3 = rows(
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/optimizer_utils.py, "
-            "partitioned_param_swapper.py: os.path.join(nvme_path, ...)"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/swap_tensor/optimizer_utils.py, "
+        "partitioned_param_swapper.py: os.path.join(nvme_path, ...)"
     ),
     reads=zero_keys("offload_optimizer.device", "offload_param.device"),
 )

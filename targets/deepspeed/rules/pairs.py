@@ -244,10 +244,7 @@ def _dtype(run: LintContext) -> Iterator[Finding]:
         if enabled.value is True and place.value not in names:
             yield Finding(
                 f"data_types.param_dtype {place.value} with {mode} enabled is refused",
-                (
-                    place.label("refused"),
-                    *also(enabled.place),
-                ),
+                (place.label("refused"), *also(enabled.place)),
                 (f"{mode} says in which dtype the model is kept",),
                 "remove param_dtype",
             )

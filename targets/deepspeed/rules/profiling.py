@@ -16,11 +16,9 @@ from tunec.compiler.lints.rule import Finding, rule
     "step",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `step`: _autotuning_exit() where "
-            "global_steps is autotuning_end_profile_step + 1; autotuning/constants.py: 5; "
-            "launcher/runner.py `main`: --autotuning starts the experiments"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `step`: _autotuning_exit() where "
+        "global_steps is autotuning_end_profile_step + 1; autotuning/constants.py: 5; "
+        "launcher/runner.py `main`: --autotuning starts the experiments"
     ),
     reads=("deepspeed:autotuning.enabled",),
 )
@@ -47,10 +45,8 @@ flops_profiler_left_on = rows(
     "slow",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `forward`: flops_profiler.start_profile "
-            "at profile_step; profiling/flops_profiler/profiler.py `_patch_functionals`"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `forward`: flops_profiler.start_profile "
+        "at profile_step; profiling/flops_profiler/profiler.py `_patch_functionals`"
     ),
     rows=(
         Row(
@@ -72,11 +68,9 @@ timers_left_on = rows(
     "slow",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 utils/timer.py `SynchronizedWallClockTimer`: accelerator "
-            "events and synchronize around each phase; utils/comms_logging.py; comm/comm.py "
-            "`timed_op`"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 utils/timer.py `SynchronizedWallClockTimer`: accelerator "
+        "events and synchronize around each phase; utils/comms_logging.py; comm/comm.py "
+        "`timed_op`"
     ),
     rows=(
         *(

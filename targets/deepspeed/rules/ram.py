@@ -9,14 +9,7 @@ from tunec.compiler.lints.effective import Effective
 from tunec.compiler.lints.facts.zero import OFFLOADS_OPTIMIZER, STAGE, stage_of
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
-from tunec.targets.deepspeed.host import (
-    GIB,
-    Node,
-    node_of,
-    parameters,
-    processes_of,
-    trains_all,
-)
+from tunec.targets.deepspeed.host import GIB, Node, node_of, parameters, processes_of, trains_all
 
 _BYTES: Final[Mapping[str, int]] = {"bf16": 2, "fp16": 2, "fp32": 4}
 _HEEDED: Final = "accelerate<1.0"
@@ -27,10 +20,7 @@ _HEEDED: Final = "accelerate<1.0"
     "every-process-loads-the-model",
     "warning",
     "out-of-memory",
-    consumers=(
-        "transformers",
-        "deepspeed",
-    ),
+    consumers=("transformers", "deepspeed"),
     sources=(
         (
             "transformers 5.23.0 modeling_utils.py `from_pretrained`: without a device map weights "

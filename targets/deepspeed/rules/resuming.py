@@ -16,11 +16,9 @@ resume_from_rounded_weights = rows(
     "resume",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `load_from_fp32_weights`: from the "
-            "fp16 copies of the model (with precision loss); stage_1_and_2.py "
-            "`_restore_from_bit16_weights`"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `load_from_fp32_weights`: from the "
+        "fp16 copies of the model (with precision loss); stage_1_and_2.py "
+        "`_restore_from_bit16_weights`"
     ),
     rows=(
         Row(

@@ -189,10 +189,7 @@ generation_under_zero_3 = rows(
     "generation-under-zero-3",
     "warning",
     "slow",
-    consumers=(
-        "transformers",
-        "deepspeed",
-    ),
+    consumers=("transformers", "deepspeed"),
     sources=(
         (
             "transformers 5.23.0 trainer_seq2seq.py `prediction_step`: synced_gpus under ZeRO-3; "
@@ -228,10 +225,7 @@ _FLAG: Final = "deepspeed_config.zero3_init_flag"
     "text-encoders-under-zero-3-init",
     "warning",
     "step",
-    consumers=(
-        "accelerate",
-        "diffusers",
-    ),
+    consumers=("accelerate", "diffusers"),
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `set_deepspeed_weakref`; transformers"
@@ -272,11 +266,9 @@ _SCATTER = "zero_optimization.reduce_scatter"
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.18.9 to 0.19.8 runtime/zero/stage3.py `__init__`: Muon and reduce scatter "
-            "cannot be used together; 0.17.6 to 0.18.8 runtime/engine.py "
-            "`_configure_basic_optimizer`: not yet compatible with ZeRO Stage 3"
-        ),
+        "deepspeed 0.18.9 to 0.19.8 runtime/zero/stage3.py `__init__`: Muon and reduce scatter "
+        "cannot be used together; 0.17.6 to 0.18.8 runtime/engine.py "
+        "`_configure_basic_optimizer`: not yet compatible with ZeRO Stage 3"
     ),
     reads=("deepspeed:optimizer.type",),
 )

@@ -21,10 +21,8 @@ legacy_stage_1 = rows(
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: The "
-            "deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: The "
+        "deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9"
     ),
     rows=(
         Row(
@@ -55,10 +53,8 @@ _STAGE_2_KEYS: Final = (
     "silent",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: the branch "
-            "of stage 3 passes none of them on"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: the branch "
+        "of stage 3 passes none of them on"
     ),
     reads=zero_keys(*_STAGE_2_KEYS),
 )
@@ -111,10 +107,8 @@ _NOTHING: Final = (False, None, "auto")
     "silent",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: the branch "
-            "of stages 1 and 2 passes none of them on"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_configure_zero_optimizer`: the branch "
+        "of stages 1 and 2 passes none of them on"
     ),
     reads=zero_keys(*_STAGE_3_KEYS),
 )
@@ -192,10 +186,8 @@ zero_stage_left_out = rows(
     "silent",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig.stage`: 0 by "
-            "default"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig.stage`: 0 by "
+        "default"
     ),
     rows=(
         Row(
@@ -261,10 +253,7 @@ def _moved(document: Document, key: str, values: Mapping[str, Any]) -> Finding:
     "weights-not-gathered-on-save",
     "warning",
     "save",
-    consumers=(
-        "deepspeed",
-        "transformers",
-    ),
+    consumers=("deepspeed", "transformers"),
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 trainer.py `save_model`: "

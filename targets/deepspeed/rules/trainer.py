@@ -102,10 +102,7 @@ def _is_filled_with_none(run: LintContext) -> bool:
     "clipping-left-out",
     "error",
     "silent",
-    consumers=(
-        "deepspeed",
-        "transformers",
-    ),
+    consumers=("deepspeed", "transformers"),
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 accelerator.py `clip_grad_norm_`: under DeepSpeed the "
@@ -215,11 +212,9 @@ _UNNAMED: Final = (
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`: "
-            "raises for a model dtype and a gradient accumulation dtype that do not go together; "
-            "bf16 with fp32 returns BFLOAT16 up to 0.17.6, and bf16 alone is refused up to 0.16.9"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_do_optimizer_sanity_check`: "
+        "raises for a model dtype and a gradient accumulation dtype that do not go together; "
+        "bf16 with fp32 returns BFLOAT16 up to 0.17.6, and bf16 alone is refused up to 0.16.9"
     ),
     reads=(f"deepspeed:{_DTYPE}",),
 )

@@ -16,10 +16,8 @@ from tunec.compiler.lints.rule import Finding, rule
     "silent",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: the only "
-            "reader of the file; `Accelerator` reads the environment that it sets"
-        ),
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: the only "
+        "reader of the file; `Accelerator` reads the environment that it sets"
     ),
     reads=("accelerate:*",),
 )

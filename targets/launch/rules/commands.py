@@ -23,10 +23,8 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w*")
     "silent",
     consumers=("bash",),
     sources=(
-        (
-            "Bash reference manual 5.2, 3.4 Shell Parameters: name=[value]; 3.7.2 Command Search "
-            "and Execution: command not found"
-        ),
+        "Bash reference manual 5.2, 3.4 Shell Parameters: name=[value]; 3.7.2 Command Search "
+        "and Execution: command not found"
     ),
     reads=COMMANDS,
 )

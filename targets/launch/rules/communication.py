@@ -23,12 +23,10 @@ _FABRIC: Final = {"NCCL_IB_DISABLE": ("1",), "NCCL_NET": ("socket",)}
     "slow",
     consumers=("torch",),
     sources=(
-        (
-            "NVIDIA NCCL 2.27 documentation, Environment Variables: NCCL_P2P_DISABLE (direct "
-            "access "
-            "over NVLink or PCI), NCCL_P2P_LEVEL (LOC: never), NCCL_SHM_DISABLE (the network "
-            "instead), NCCL_IB_DISABLE (IP sockets instead), NCCL_NET (the module by its name)"
-        ),
+        "NVIDIA NCCL 2.27 documentation, Environment Variables: NCCL_P2P_DISABLE (direct "
+        "access "
+        "over NVLink or PCI), NCCL_P2P_LEVEL (LOC: never), NCCL_SHM_DISABLE (the network "
+        "instead), NCCL_IB_DISABLE (IP sockets instead), NCCL_NET (the module by its name)"
     ),
     reads=variables(*_PEER, *_SHARED, *_FABRIC),
     hardware=True,
@@ -177,10 +175,8 @@ _WHY: Final = (
     "init",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 state.py `PartialState.__init__`; utils/environment.py "
-            "`check_cuda_p2p_ib_support`: driver 550.40.07"
-        ),
+        "accelerate 0.30.1 to 1.15.0 state.py `PartialState.__init__`; utils/environment.py "
+        "`check_cuda_p2p_ib_support`: driver 550.40.07"
     ),
     reads=("launch:launcher",),
     hardware=True,

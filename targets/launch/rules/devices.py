@@ -300,10 +300,7 @@ def _devices_finding(
 ) -> Finding:
     return Finding(
         f"{given[0]} devices on a node, and {launcher} starts {started[0]} processes there",
-        (
-            started[1].label(f"{started[0]} of {given[0]}"),
-            given[1].label("", primary=False),
-        ),
+        (started[1].label(f"{started[0]} of {given[0]}"), given[1].label("", primary=False)),
         ("a process uses one device",)
         + (("--num_processes counts all machines together",) if launcher == "accelerate" else ()),
         f"start {given[0]} on a node, or take {started[0]}",

@@ -18,12 +18,7 @@ from tunec.compiler.lints.facts.launch.lines import (
     scripts,
     told,
 )
-from tunec.compiler.lints.facts.launch.scripts import (
-    COMMANDS,
-    count,
-    flags,
-    launches,
-)
+from tunec.compiler.lints.facts.launch.scripts import COMMANDS, count, flags, launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.launch.variables import KNOWN, is_read_by_programs
@@ -41,11 +36,9 @@ _OTHERWISE: Final = ("flags.no_ssh", "flags.no_ssh_check")
     "silent",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 launcher/runner.py EXPORT_ENVS, `main`: "
-            "var.startswith(name) for name in exports; .deepspeed_env; "
-            "accelerator/cuda_accelerator.py `export_envs`: NCCL; launcher/multinode_runner.py"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 launcher/runner.py EXPORT_ENVS, `main`: "
+        "var.startswith(name) for name in exports; .deepspeed_env; "
+        "accelerator/cuda_accelerator.py `export_envs`: NCCL; launcher/multinode_runner.py"
     ),
     reads=("launch:hostfile", *flags("num_nodes", "hostfile")),
 )
@@ -96,11 +89,9 @@ docs: HCCL_ASYNC_ERROR_HANDLING)."""
     "silent",
     consumers=("torch", "nccl"),
     sources=(
-        (
-            "CUDA C++ Programming Guide 12.6, CUDA Environment Variables; NCCL 2.21 user guide, "
-            "Environment Variables; torch 2.13.0 distributed/run.py, c10/core/AllocatorConfig, "
-            "distributed/distributed_c10d.py `init_process_group`: timeout"
-        ),
+        "CUDA C++ Programming Guide 12.6, CUDA Environment Variables; NCCL 2.21 user guide, "
+        "Environment Variables; torch 2.13.0 distributed/run.py, c10/core/AllocatorConfig, "
+        "distributed/distributed_c10d.py `init_process_group`: timeout"
     ),
     reads=("launch:environment",),
 )
@@ -127,9 +118,7 @@ def variable_misspelt(run: LintContext) -> Iterator[Finding]:
             )
 
 
-_NOBODY_S: Final[Mapping[str, str]] = {
-    "NCCL_TIMEOUT": "give the trainer --ddp_timeout, in seconds",
-}
+_NOBODY_S: Final[Mapping[str, str]] = {"NCCL_TIMEOUT": "give the trainer --ddp_timeout, in seconds"}
 """Names that people set and that neither NCCL nor torch has; a script may read them itself."""
 
 
@@ -162,10 +151,8 @@ _DECLARING: Final = ("export", "declare", "typeset", "local")
     "silent",
     consumers=("bash",),
     sources=(
-        (
-            "Bash reference manual 5.2, 3.7.4 Environment: a command is given the variables that "
-            "are marked for export, and assignments before its name"
-        ),
+        "Bash reference manual 5.2, 3.7.4 Environment: a command is given the variables that "
+        "are marked for export, and assignments before its name"
     ),
     reads=COMMANDS,
 )
@@ -282,10 +269,8 @@ _SCRIPT_LIKE: Final = 0.85
     "parse",
     consumers=("bash",),
     sources=(
-        (
-            "Bash reference manual 5.2, 3.5.3 Shell Parameter Expansion: an unset parameter is the "
-            "null string; 3.5.7 Word Splitting: an unquoted null argument is removed"
-        ),
+        "Bash reference manual 5.2, 3.5.3 Shell Parameter Expansion: an unset parameter is the "
+        "null string; 3.5.7 Word Splitting: an unquoted null argument is removed"
     ),
     reads=COMMANDS,
 )

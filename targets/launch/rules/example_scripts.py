@@ -34,11 +34,9 @@ _FILES: Final = ("train_file", "validation_file")
     "parse",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 4.40.2 to 4.57.6 examples/pytorch/language-modeling/run_clm.py "
-            "`ModelArguments.__post_init__`, `DataTrainingArguments.__post_init__`; the others in "
-            "question-answering, multiple-choice, token-classification alike"
-        ),
+        "transformers 4.40.2 to 4.57.6 examples/pytorch/language-modeling/run_clm.py "
+        "`ModelArguments.__post_init__`, `DataTrainingArguments.__post_init__`; the others in "
+        "question-answering, multiple-choice, token-classification alike"
     ),
     reads=keys("hf|sft", "config_overrides", *_FILES),
 )
@@ -157,10 +155,7 @@ def _of_stride(document: Document) -> Iterator[Finding]:
     if is_number(at.value) and at.value >= most:
         yield Finding(
             f"doc_stride {at.value} is not below max_seq_length {most}",
-            (
-                at.label("as long as a window"),
-                *also(length),
-            ),
+            (at.label("as long as a window"), *also(length)),
             ("windows overlap by the stride: the tokenizer cannot go on, and panics",),
             "write 128",
         )

@@ -94,11 +94,9 @@ _UNDASHED: Final = "deepspeed"
     "parse",
     consumers=("torch", "deepspeed", "accelerate"),
     sources=(
-        (
-            "torch 2.13.0 distributed/run.py `get_args_parser`; deepspeed 0.14.5 to 0.19.8 "
-            "launcher/runner.py `parse_args`; accelerate 0.33.0 to 1.15.0 commands/launch.py "
-            "`launch_command_parser`; asked: unrecognized arguments"
-        ),
+        "torch 2.13.0 distributed/run.py `get_args_parser`; deepspeed 0.14.5 to 0.19.8 "
+        "launcher/runner.py `parse_args`; accelerate 0.33.0 to 1.15.0 commands/launch.py "
+        "`launch_command_parser`; asked: unrecognized arguments"
     ),
     reads=("launch:flags",),
 )

@@ -178,11 +178,9 @@ def has_word_for_script(document: Document) -> bool:
     "parse",
     consumers=("accelerate", "torch", "deepspeed"),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command_parser`: --multi_gpu, "
-            "--use_deepspeed, --use_fsdp: store_true; torch 2.13.0 distributed/run.py: "
-            "--standalone; deepspeed 0.19.8 launcher/runner.py: --no_ssh"
-        ),
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command_parser`: --multi_gpu, "
+        "--use_deepspeed, --use_fsdp: store_true; torch 2.13.0 distributed/run.py: "
+        "--standalone; deepspeed 0.19.8 launcher/runner.py: --no_ssh"
     ),
     reads=("launch:script",),
 )
@@ -227,12 +225,10 @@ _SWITCHES: Final[Mapping[str, str]] = {"use_deepspeed": "DEEPSPEED", "use_fsdp":
     "silent",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command`: deepspeed_launcher "
-            "only under use_deepspeed; `_validate_launch_command`: distributed_type of a file only "
-            "without --multi_gpu; utils/launch.py `prepare_multi_gpu_env`: FSDP_* only under "
-            "use_fsdp"
-        ),
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py `launch_command`: deepspeed_launcher "
+        "only under use_deepspeed; `_validate_launch_command`: distributed_type of a file only "
+        "without --multi_gpu; utils/launch.py `prepare_multi_gpu_env`: FSDP_* only under "
+        "use_fsdp"
     ),
     reads=("launch:flags",),
 )
@@ -283,10 +279,8 @@ _ENGINES: Final = ("multi_gpu", "cpu", "tpu", "use_deepspeed", "use_fsdp")
     "parse",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: You can "
-            "only use one of --cpu, --multi_gpu, --tpu, --use_deepspeed, --use_fsdp at a time"
-        ),
+        "accelerate 0.30.1 to 1.15.0 commands/launch.py `_validate_launch_command`: You can "
+        "only use one of --cpu, --multi_gpu, --tpu, --use_deepspeed, --use_fsdp at a time"
     ),
     reads=flags(*_ENGINES),
 )

@@ -139,10 +139,8 @@ _WHERE = ("flags.master_addr", "flags.rdzv_endpoint")
     "hang",
     consumers=("torch",),
     sources=(
-        (
-            "torch 2.13.0 distributed/run.py: --master_addr is 127.0.0.1 by default "
-            "(PET_MASTER_ADDR, not MASTER_ADDR); --standalone: rdzv_endpoint localhost:0"
-        ),
+        "torch 2.13.0 distributed/run.py: --master_addr is 127.0.0.1 by default "
+        "(PET_MASTER_ADDR, not MASTER_ADDR); --standalone: rdzv_endpoint localhost:0"
     ),
     reads=("launch:nodes",),
 )
@@ -191,10 +189,7 @@ def _open_port(document: Document) -> Place | None:
 def _meeting_finding(nodes: Place, other: Place | None, what: str) -> Finding:
     return Finding(
         f"{nodes.value} nodes without an address where they meet",
-        (
-            nodes.label(f"{nodes.value} nodes"),
-            *also(other, "each node itself"),
-        ),
+        (nodes.label(f"{nodes.value} nodes"), *also(other, "each node itself")),
         ("each node waits at itself until the rendezvous times out",),
         f"give every node {what} of the first one",
     )

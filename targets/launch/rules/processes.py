@@ -28,11 +28,9 @@ from tunec.targets.launch.rules.slurm import given_to
     "init",
     consumers=("accelerate", "torch", "deepspeed"),
     sources=(
-        (
-            "torch 2.13.0 cuda/__init__.py `set_device`: CUDA error, invalid device ordinal; "
-            "accelerate 0.33.0 to 1.15.0 state.py `PartialState.set_device`: local_process_index % "
-            "device_count()"
-        ),
+        "torch 2.13.0 cuda/__init__.py `set_device`: CUDA error, invalid device ordinal; "
+        "accelerate 0.33.0 to 1.15.0 state.py `PartialState.set_device`: local_process_index % "
+        "device_count()"
     ),
     reads=("slot:parallel.world",),
     hardware=True,
@@ -142,10 +140,7 @@ def several_devices_in_one_process(run: LintContext) -> Iterator[Finding]:
             visible = (given_to(batch) or (0, None))[1]
         yield Finding(
             f"one process sees {seen} devices: {what}",
-            (
-                place.label("starts one process"),
-                *also(visible),
-            ),
+            (place.label("starts one process"), *also(visible)),
             (note,),
             f"start it with torchrun --nproc_per_node {seen}, or make one device visible",
             consequence=when,

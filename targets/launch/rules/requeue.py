@@ -74,10 +74,7 @@ def _anew(document: Document) -> tuple[Place | None, str] | None:
 def _requeued(again: Place, beside: Place | None, why: str) -> Finding:
     return Finding(
         "the job is requeued, and begins from the start each time",
-        (
-            again.key_label("Slurm runs the script again from its first line"),
-            *also(beside),
-        ),
+        (again.key_label("Slurm runs the script again from its first line"), *also(beside)),
         (why, "hours of work are lost at each preemption, and nothing reports it"),
         "resume: resume_from_checkpoint, or auto_resume_from_checkpoints: true for Axolotl",
     )

@@ -133,10 +133,7 @@ def cpu_optimizer_on_one_thread(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             "the offloaded optimizer gets one thread of each process",
-            (
-                place.label("OMP_NUM_THREADS is 1"),
-                *also(where, "steps on the CPU"),
-            ),
+            (place.label("OMP_NUM_THREADS is 1"), *also(where, "steps on the CPU")),
             (
                 (
                     "DeepSpeedCPUAdam shares its step among the threads of OpenMP: with one, the "

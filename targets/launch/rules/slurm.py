@@ -30,10 +30,8 @@ _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
     "silent",
     consumers=("slurm",),
     sources=(
-        (
-            "Slurm 24.05 sbatch manual page, DESCRIPTION: options preceded with #SBATCH before any "
-            "executable commands; processing stops at the first non-comment non-whitespace line"
-        ),
+        "Slurm 24.05 sbatch manual page, DESCRIPTION: options preceded with #SBATCH before any "
+        "executable commands; processing stops at the first non-comment non-whitespace line"
     ),
     reads=("slurm:*",),
 )
@@ -274,10 +272,8 @@ _ASKING: Final = (
     "init",
     consumers=("slurm",),
     sources=(
-        (
-            "Slurm 24.05 gres.conf and sbatch manual pages: a job is given no generic resources "
-            "unless it requests them with --gres or --gpus"
-        ),
+        "Slurm 24.05 gres.conf and sbatch manual pages: a job is given no generic resources "
+        "unless it requests them with --gres or --gpus"
     ),
     reads=("slurm:*",),
 )

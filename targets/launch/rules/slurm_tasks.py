@@ -30,11 +30,9 @@ _REMOTE: Final = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush|parallel|ray
     "silent",
     consumers=("slurm",),
     sources=(
-        (
-            "Slurm 24.05 sbatch manual page, DESCRIPTION: when the job allocation is granted, "
-            "Slurm "
-            "runs a single copy of the batch script on the first node in the set of allocated nodes"
-        ),
+        "Slurm 24.05 sbatch manual page, DESCRIPTION: when the job allocation is granted, "
+        "Slurm "
+        "runs a single copy of the batch script on the first node in the set of allocated nodes"
     ),
     reads=("slurm:nodes",),
 )

@@ -92,10 +92,7 @@ def _beyond(place: Place, most: int, name: str) -> Iterator[Finding]:
     "init",
     consumers=("torch",),
     sources=(
-        (
-            "torch 2.13.0 cuda/__init__.py `_parse_visible_devices`: Repeated id results in "
-            "empty set"
-        ),
+        "torch 2.13.0 cuda/__init__.py `_parse_visible_devices`: Repeated id results in empty set"
     ),
     reads=VISIBLE_DEVICES,
 )

@@ -18,11 +18,9 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     "init",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `create_accelerator_and_postprocess`: "
-            "ValueError, the `AcceleratorConfig`'s `num_steps` is set but "
-            "`gradient_accumulation_steps` is greater than 1"
-        ),
+        "transformers 4.40.2 to 5.23.0 trainer.py `create_accelerator_and_postprocess`: "
+        "ValueError, the `AcceleratorConfig`'s `num_steps` is set but "
+        "`gradient_accumulation_steps` is greater than 1"
     ),
     reads=("trainer:accelerator_config.gradient_accumulation_kwargs.num_steps",),
 )
@@ -92,11 +90,9 @@ def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
     "init",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 4.46.3 to 5.23.0 trainer.py `create_accelerator_and_postprocess`: "
-            "ValueError for `auto_find_batch_size` with ZeRO-3; 4.40.2 and 4.44.2 raise for any "
-            "DeepSpeed and for FSDP"
-        ),
+        "transformers 4.46.3 to 5.23.0 trainer.py `create_accelerator_and_postprocess`: "
+        "ValueError for `auto_find_batch_size` with ZeRO-3; 4.40.2 and 4.44.2 raise for any "
+        "DeepSpeed and for FSDP"
     ),
     reads=("trainer:auto_find_batch_size",),
 )
@@ -235,10 +231,7 @@ def split_batches_overrides_batch(run: LintContext) -> Iterator[Finding]:
     indivisible = bool(world and is_whole(batch.value) and batch.value % world)
     yield Finding(
         f"per_device_train_batch_size {each} is shared by {count}, because split_batches is on",
-        (
-            split.label("splits each batch"),
-            *also(batch.place),
-        ),
+        (split.label("splits each batch"), *also(batch.place)),
         (
             f"the batch is no multiple of {world}, and refused"
             if indivisible

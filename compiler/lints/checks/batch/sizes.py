@@ -329,10 +329,7 @@ def least_batch_of_zero_3(run: LintContext) -> Iterator[Finding]:
         return
     yield Finding(
         f"one step takes {world} samples: 1 on each of {world} processes",
-        (
-            micro.place.label("on each process"),
-            *also(stage.place),
-        ),
+        (micro.place.label("on each process"), *also(stage.place)),
         (
             (
                 "ZeRO-3 shards parameters, gradients and states; every process still works on "

@@ -52,11 +52,9 @@ def deepspeed_and_fsdp(run: LintContext) -> Iterator[Finding]:
     "init",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 1.6.0 to 1.15.0 utils/dataclasses.py "
-            "`FullyShardedDataParallelPlugin.__post_init__`, utils/constants.py "
-            "FSDP2_PYTORCH_VERSION"
-        ),
+        "accelerate 1.6.0 to 1.15.0 utils/dataclasses.py "
+        "`FullyShardedDataParallelPlugin.__post_init__`, utils/constants.py "
+        "FSDP2_PYTORCH_VERSION"
     ),
     reads=TURNS_ON,
 )
@@ -84,10 +82,7 @@ _REFUSED: Final = ("adamw_8bit", "adamw_bnb_8bit")
     "fsdp-8-bit-optimizer",
     "error",
     "step",
-    consumers=(
-        "bitsandbytes",
-        "axolotl",
-    ),
+    consumers=("bitsandbytes", "axolotl"),
     sources=(
         (
             "axolotl 0.19.0 utils/schemas/validation.py `check_fsdp_offload_w_8bit_optimizer`, "
@@ -147,10 +142,8 @@ _KEY: Final = "activation_checkpointing_offload"
     "init",
     consumers=("accelerate>=1.15",),
     sources=(
-        (
-            "accelerate 1.15.0 utils/dataclasses.py `FullyShardedDataParallelPlugin.__post_init__`:"
-            " ValueError, `activation_checkpointing_offload=True` requires ..."
-        ),
+        "accelerate 1.15.0 utils/dataclasses.py `FullyShardedDataParallelPlugin.__post_init__`:"
+        " ValueError, `activation_checkpointing_offload=True` requires ..."
     ),
     reads=fsdp_keys(_KEY),
 )
@@ -213,10 +206,7 @@ def fsdp_checkpoints_twice(run: LintContext) -> Iterator[Finding]:
     "fsdp-loads-without-sync",
     "error",
     "init",
-    consumers=(
-        "accelerate",
-        "transformers",
-    ),
+    consumers=("accelerate", "transformers"),
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 utils/launch.py `prepare_multi_gpu_env`: ValueError, When "
@@ -242,10 +232,7 @@ def fsdp_loads_without_sync(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             "cpu_ram_efficient_loading without sync_module_states: only rank 0 has weights",
-            (
-                sync.label("the other ranks stay empty"),
-                *also(load),
-            ),
+            (sync.label("the other ranks stay empty"), *also(load)),
             () if load else ("accelerate launch loads on rank 0 only unless it is told not to",),
             "write sync_module_states: true",
             Fix((sync.replaced(True),), "safe"),
@@ -293,10 +280,7 @@ def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
         if each.who == "trainer":
             yield Finding(
                 "fsdp with one process",
-                (
-                    each.on.label("refused"),
-                    *also(place),
-                ),
+                (each.on.label("refused"), *also(place)),
                 ("there is nobody to shard with",),
                 "start one process a device by torchrun or accelerate launch, or remove fsdp",
             )
@@ -348,11 +332,9 @@ def fsdp_offload_of_sent_weights(run: LintContext) -> Iterator[Finding]:
     "step",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 4.40.2 and 4.44.2 trainer_seq2seq.py `prediction_step`: "
-            "self.model.generate as it is; 4.46.3: FullyShardedDataParallel.summon_full_params "
-            "around it, and synced_gpus"
-        ),
+        "transformers 4.40.2 and 4.44.2 trainer_seq2seq.py `prediction_step`: "
+        "self.model.generate as it is; 4.46.3: FullyShardedDataParallel.summon_full_params "
+        "around it, and synced_gpus"
     ),
     reads=("trainer:predict_with_generate",),
 )

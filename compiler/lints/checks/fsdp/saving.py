@@ -16,10 +16,7 @@ _BNB: Final = frozenset(
     }
 )
 _TORCHAO: Final = frozenset(
-    {
-        *("adamw_torch_8bit", "adamw_torch_4bit"),
-        *("ao_adamw_8bit", "ao_adamw_4bit", "ao_adamw_fp8"),
-    }
+    {*("adamw_torch_8bit", "adamw_torch_4bit"), *("ao_adamw_8bit", "ao_adamw_4bit", "ao_adamw_fp8")}
 )
 """transformers 5.23.0 training_args.py `OptimizerNames`; axolotl 0.19.0 utils/schemas/enums.py
 `CustomSupportedOptimizers`."""
@@ -182,11 +179,9 @@ _NAMES: Final = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT", "1
     "init",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
-            "`FullyShardedDataParallelPlugin.set_state_dict_type`: StateDictType[name]; FSDP2 does "
-            "not support LOCAL_STATE_DICT"
-        ),
+        "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
+        "`FullyShardedDataParallelPlugin.set_state_dict_type`: StateDictType[name]; FSDP2 does "
+        "not support LOCAL_STATE_DICT"
     ),
     reads=fsdp_keys("state_dict_type"),
 )
@@ -220,10 +215,8 @@ def fsdp_state_dict_refused(run: LintContext) -> Iterator[Finding]:
     "init",
     consumers=("transformers>=4.51",),
     sources=(
-        (
-            "transformers 4.51.3 to 5.23.0 trainer.py: ValueError, save_only_model option is not "
-            "compatible with FSDP state dict type 'SHARDED_STATE_DICT'"
-        ),
+        "transformers 4.51.3 to 5.23.0 trainer.py: ValueError, save_only_model option is not "
+        "compatible with FSDP state dict type 'SHARDED_STATE_DICT'"
     ),
     reads=("trainer:save_only_model",),
 )

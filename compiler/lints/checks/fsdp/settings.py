@@ -40,10 +40,7 @@ def fsdp_config_without_fsdp(run: LintContext) -> Iterator[Finding]:
         off = document.get("fsdp")
         yield Finding(
             "fsdp_config is not read: fsdp is not set",
-            (
-                config.key_label("not read"),
-                *also(off),
-            ),
+            (config.key_label("not read"), *also(off)),
             (),
             "write fsdp: full_shard auto_wrap",
         )
@@ -96,12 +93,10 @@ _OF_XLA: Final = ("xla_fsdp_v2", "xla_fsdp_grad_ckpt", "xla_fsdp_settings")
     "silent",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 4.40.2 to 5.6.2 training_args.py `__post_init__`, trainer.py "
-            "`create_accelerator_and_postprocess`; 5.10.1 to 5.23.0 training_args.py "
-            "`_process_fsdp_args`: the keys that are asked for; xla_fsdp_grad_ckpt is useful only "
-            "when xla is set to true"
-        ),
+        "transformers 4.40.2 to 5.6.2 training_args.py `__post_init__`, trainer.py "
+        "`create_accelerator_and_postprocess`; 5.10.1 to 5.23.0 training_args.py "
+        "`_process_fsdp_args`: the keys that are asked for; xla_fsdp_grad_ckpt is useful only "
+        "when xla is set to true"
     ),
     reads=("trainer:fsdp_config",),
 )
@@ -157,10 +152,7 @@ _NEWER: Final[Mapping[str, tuple[str, ...]]] = {"reshard_after_forward": ("true"
     "fsdp-keys-of-another-version",
     "warning",
     "silent",
-    consumers=(
-        "accelerate",
-        "transformers",
-    ),
+    consumers=("accelerate", "transformers"),
     sources=(
         (
             "accelerate 1.6.0 to 1.15.0 utils/dataclasses.py "
@@ -262,10 +254,7 @@ _RESHARD_NAMES: Final = (
     "fsdp-reshard-refused",
     "error",
     "init",
-    consumers=(
-        "accelerate>=1.6",
-        "transformers",
-    ),
+    consumers=("accelerate>=1.6", "transformers"),
     sources=(
         (
             "accelerate 1.6.0 to 1.15.0 utils/dataclasses.py "
@@ -326,10 +315,7 @@ _OF_TWO: Final = ("full_shard", "shard_grad_op", "offload", "auto_wrap")
     "fsdp-strategy-refused",
     "error",
     "init",
-    consumers=(
-        "accelerate",
-        "transformers",
-    ),
+    consumers=("accelerate", "transformers"),
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "

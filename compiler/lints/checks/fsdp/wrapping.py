@@ -66,11 +66,9 @@ _POLICIES: Final = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
     "parse",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 5.10.1 to 5.23.0 training_args.py `_process_fsdp_args`: "
-            "`auto_wrap_policy` must be one of; accelerate 1.15.0 utils/constants.py "
-            "FSDP_AUTO_WRAP_POLICY"
-        ),
+        "transformers 5.10.1 to 5.23.0 training_args.py `_process_fsdp_args`: "
+        "`auto_wrap_policy` must be one of; accelerate 1.15.0 utils/constants.py "
+        "FSDP_AUTO_WRAP_POLICY"
     ),
     reads=fsdp_keys("auto_wrap_policy"),
 )
@@ -101,10 +99,7 @@ def fsdp_policy_refused(run: LintContext) -> Iterator[Finding]:
     "fsdp-two-wrap-policies",
     "error",
     "parse",
-    consumers=(
-        "transformers",
-        "accelerate",
-    ),
+    consumers=("transformers", "accelerate"),
     sources=(
         (
             "transformers 4.40.2 to 5.6.2 training_args.py: ValueError, `min_num_params` and "
@@ -158,10 +153,7 @@ def _size_alone(run: LintContext, each: Asked) -> Iterator[Finding]:
     if isinstance(size.value, int) and size.value > 0 and not by_size:
         yield Finding(
             "min_num_params is not read: units are wrapped by class",
-            (
-                size.label("not read"),
-                *also(policy),
-            ),
+            (size.label("not read"), *also(policy)),
             ("auto_wrap_policy is TRANSFORMER_BASED_WRAP where it is left out",),
             "write auto_wrap_policy: SIZE_BASED_WRAP, or remove min_num_params",
             severity="warning",
@@ -298,10 +290,7 @@ _BY_CLASS: Final = "write fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"
     "fsdp-wraps-nothing",
     "warning",
     "out-of-memory",
-    consumers=(
-        "accelerate",
-        "transformers",
-    ),
+    consumers=("accelerate", "transformers"),
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py `FullyShardedDataParallelPlugin`: "

@@ -210,10 +210,8 @@ _KEYS: Final = (
     "step",
     consumers=("torch",),
     sources=(
-        (
-            "torch 2.13.0 _inductor/exc.py `GPUTooOldForTriton`: needs CUDA capability 7.0; "
-            "utils/_triton.py `has_triton`: get_device_capability() >= (7, 0)"
-        ),
+        "torch 2.13.0 _inductor/exc.py `GPUTooOldForTriton`: needs CUDA capability 7.0; "
+        "utils/_triton.py `has_triton`: get_device_capability() >= (7, 0)"
     ),
     reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
     hardware=True,

@@ -52,10 +52,8 @@ pipeline_under_zero_2 = rows(
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/pipe/engine.py `PipelineEngine.__init__`: ZeRO-2 "
-            "and ZeRO-3 are incompatible with pipeline parallelism"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/pipe/engine.py `PipelineEngine.__init__`: ZeRO-2 "
+        "and ZeRO-3 are incompatible with pipeline parallelism"
     ),
     rows=(
         Row(
@@ -123,10 +121,8 @@ tensor_parallel_beside_adapters = rows(
     "init",
     consumers=("deepspeed>=0.19.8",),
     sources=(
-        (
-            "deepspeed 0.19.8 runtime/zero/stage_1_and_2.py `_create_param_mapping`: KeyError of "
-            "`param_names`, in a run of peft 0.21.2 with tensor_parallel.autotp_size 2"
-        ),
+        "deepspeed 0.19.8 runtime/zero/stage_1_and_2.py `_create_param_mapping`: KeyError of "
+        "`param_names`, in a run of peft 0.21.2 with tensor_parallel.autotp_size 2"
     ),
     rows=(
         Row(

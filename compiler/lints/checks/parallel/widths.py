@@ -21,11 +21,9 @@ _EXPERT_BLOCK: Final = "expert_parallel"
     "init",
     consumers=("deepspeed>=0.19.8",),
     sources=(
-        (
-            "deepspeed 0.19.8 module_inject/auto_ep_folding.py `build_folding_spec`, "
-            "`validate_folding_global`; runtime/engine.py `_configure_expert_parallel`; not in "
-            "0.18.9"
-        ),
+        "deepspeed 0.19.8 module_inject/auto_ep_folding.py `build_folding_spec`, "
+        "`validate_folding_global`; runtime/engine.py `_configure_expert_parallel`; not in "
+        "0.18.9"
     ),
     reads=("deepspeed:expert_parallel.enabled",),
 )
@@ -84,11 +82,7 @@ _WRITTEN: Final = ("tensor_parallel.autotp_size", "sequence_parallel_size")
     "parallel-width-does-not-divide",
     "error",
     "init",
-    consumers=(
-        "deepspeed",
-        "accelerate",
-        "axolotl",
-    ),
+    consumers=("deepspeed", "accelerate", "axolotl"),
     sources=(
         (
             "deepspeed 0.16.9 to 0.19.8 utils/groups.py `_ensure_divisibility`, "
@@ -117,10 +111,7 @@ def parallel_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
     said = run.place(world)
     yield Finding(
         f"{world.value} processes do not divide into groups of {product}",
-        (
-            *(place.label("", primary=place is places[0]) for place in places),
-            *also(said),
-        ),
+        (*(place.label("", primary=place is places[0]) for place in places), *also(said)),
         ("each group of tensor x sequence parallel processes works on one sample",),
         f"start a multiple of {product} processes, or write a width that divides {world.value}",
         sum=tuple(Term(each.slot, each.value, "processes") for each in widths),
@@ -176,10 +167,7 @@ def sequence_groups_uncounted(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"{world.value} processes are {groups} groups that share a sequence, and the data "
             f"parallel widths say {data}",
-            (
-                place.label("ranks of one group"),
-                *also(said),
-            ),
+            (place.label("ranks of one group"), *also(said)),
             ("accelerate counts the batch by these widths, and DeepSpeed by its groups",),
             f"write parallelism_config_dp_shard_size: {groups}",
             sum=(
@@ -202,11 +190,9 @@ _KEYS: Final = (
     "init",
     consumers=("deepspeed>=0.18.2",),
     sources=(
-        (
-            "deepspeed 0.19.8 runtime/sequence_parallel/ulysses_sp.py "
-            "`UlyssesSPAttentionHF.__init__`: Attention head count is not divisible by SP size; KV "
-            "attention head count ..."
-        ),
+        "deepspeed 0.19.8 runtime/sequence_parallel/ulysses_sp.py "
+        "`UlyssesSPAttentionHF.__init__`: Attention head count is not divisible by SP size; KV "
+        "attention head count ..."
     ),
     reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
 )
