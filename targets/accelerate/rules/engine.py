@@ -102,7 +102,7 @@ def deepspeed_file_without_zero(run: LintContext) -> Iterator[Finding]:
                     f"{file.value} has no zero_optimization, which accelerate asks for",
                     (file.label("refused"), *_first(each)),
                     (),
-                    'write "zero_optimization": {"stage": 0} or the stage that is meant',
+                    'write "zero_optimization": {"stage": 0} or the intended stage',
                 )
 
 
@@ -114,7 +114,7 @@ def _inline(run: LintContext) -> Iterator[Finding]:
                 "deepspeed has no zero_optimization, which accelerate asks for",
                 (place.key_label("refused"),),
                 (),
-                "write zero_optimization: {stage: 0} or the stage that is meant",
+                "write zero_optimization: {stage: 0} or the intended stage",
             )
 
 
@@ -188,10 +188,10 @@ def _other(run: LintContext, document: Document, given: Place | None) -> Iterato
     asked_for = {"FSDP": given, "DEEPSPEED": fsdp}.get(str(kind.value)) if kind else None
     if kind is not None and asked_for is not None:
         yield Finding(
-            f"accelerate is to use {kind.value}, and the trainer has {asked_for.path}",
+            f"accelerate is set to {kind.value}, but the trainer sets {asked_for.path}",
             (kind.label(""), asked_for.label("the other engine", primary=False)),
             (
-                "DeepSpeed is used, and nothing is said of FSDP"
+                "DeepSpeed is used, and FSDP is silently ignored"
                 if kind.value == "FSDP"
                 else "the trainer refuses fsdp where DeepSpeed is on",
             ),
@@ -218,7 +218,7 @@ def _deepspeed(run: LintContext, document: Document, given: Place) -> Iterator[F
         yield _overridden(file, given, "the file of the trainer is used", None)
     elif stage is not None:
         differs = other is not None and str(stage.value) != str(other.value)
-        yield _overridden(stage, given, "nothing of this block is used", other if differs else None)
+        yield _overridden(stage, given, "nothing in this block is used", other if differs else None)
 
 
 def _stage_of(run: LintContext) -> Place | None:
@@ -247,7 +247,7 @@ def _overridden(place: Place, given: Place, text: str, other: Place | None) -> F
         f"{key} of accelerate is overridden by the trainer's {given.path}",
         (place.label("not used"), second.label("used", primary=False)),
         (f"the trainer hands its own settings to accelerate: {text}",),
-        "say it in one place: leave it out of the trainer's arguments, or out of this file",
+        "set it in one place: leave it out of the trainer's arguments, or out of this file",
         severity=None if other is not None else "warning",
     )
 
@@ -315,12 +315,12 @@ def _are_alike(flag: Any, said: Any) -> bool:
 def _overridden_flag(flag: Place, said: Place) -> Finding:
     name = flag.path.removeprefix("flags.")
     return Finding(
-        f"--{name} {flag.value} is not taken: the file says {said.value}",
-        (flag.label("not taken"), said.label("taken", primary=False)),
+        f"--{name} {flag.value} is overridden: the file says {said.value}",
+        (flag.label("overridden"), said.label("used", primary=False)),
         (
             (
-                "before accelerate 1.5 the blocks of the file are set over the flags; what "
-                "stands in no block, as num_processes, is taken from the flags"
+                "before accelerate 1.5 the blocks of the file override the flags; keys "
+                "outside a block, such as num_processes, come from the flags"
             ),
         ),
         f"write {flag.value} in the file, or remove {said.path} from it",

@@ -81,7 +81,7 @@ def _home(name: str) -> str | None:
 def _refused(place: Place, name: str) -> Finding:
     home = _home(name)
     return Finding(
-        f"accelerate has no key `{name}` at the top",
+        f"accelerate has no key `{name}` at the top level",
         (place.key_label("refused"),),
         (),
         f"write it below {home}" if home else "remove it",
@@ -94,7 +94,7 @@ def _ignored(place: Place, holder: str, name: str) -> Finding:
     return Finding(
         f"accelerate knows no key `{name}` in {holder}",
         (place.key_label("not read"),),
-        ("it becomes an argument of the launcher that nothing looks at",),
+        ("it becomes a launcher argument that nothing reads",),
         f"write it below {home}" if home else did_you_mean(near) or "remove it",
     )
 
@@ -120,7 +120,7 @@ _PROCESSOR: Final = Row(
     "accelerate:use_cpu=true",
     "use_cpu is not read beside {1.value}: the processes take devices",
     label="not read",
-    why="ACCELERATE_USE_CPU is set for NO and MULTI_CPU alone",
+    why="ACCELERATE_USE_CPU is set only for NO and MULTI_CPU",
     help="write MULTI_CPU, or give --cpu to accelerate launch",
     beside=("distributed_type=MULTI_GPU|DEEPSPEED|FSDP|MEGATRON_LM",),
     files_only=True,
@@ -168,7 +168,7 @@ def _flag_only(at: Place, key: _Key) -> Finding:
     return Finding(
         f"{at.path} {at.value} in the file is not read",
         (at.label("not read"),),
-        ("the file is asked where a flag is None alone, and this one has a default",),
+        ("the file counts only for flags that are None, and this one has a default",),
         f"give --{key.name}{'' if _is_yes(at.value) else f' {at.value}'} to accelerate launch",
     )
 
@@ -258,7 +258,7 @@ def _wraps_classes(document: Document) -> bool:
 def _no_truth(at: Place) -> Finding:
     return Finding(
         f"`{at.path}` cannot be {shown(at.value)}",
-        (at.label("no truth value"),),
+        (at.label("not a boolean"),),
         ("accelerate: invalid truth value",),
         "write true or false",
     )
@@ -270,9 +270,9 @@ def _no_text(at: Place) -> Finding:
     is_plain = bool(text) and len(names) == len(at.value)
     return Finding(
         f"{at.path} is a list: no class is named {shown(str(at.value))}",
-        (at.label("handed on as one text"),),
-        ("the launcher makes one text of the list, brackets and all, and the plugin splits it",),
-        f"write {text}" if is_plain else "write the names with a comma between them",
+        (at.label("passed on as one string"),),
+        ("the launcher turns the list into one string, brackets included; the plugin splits it",),
+        f"write {text}" if is_plain else "write the names separated by commas",
         Fix((at.replaced(text),), "safe") if is_plain else None,
     )
 
@@ -327,6 +327,6 @@ def compile_mode_without_backend(run: LintContext) -> Iterator[Finding]:
                     *(at.label("not used", primary=at is said[0]) for at in said),
                     *(at.label("", primary=False) for at in backends[:1]),
                 ),
-                ("the backend is no where it is left out",),
+                ("the backend defaults to no",),
                 "write dynamo_backend: INDUCTOR, or remove the block",
             )

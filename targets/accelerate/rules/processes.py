@@ -88,14 +88,14 @@ def _by_flags(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"{machines.value} machines and no --main_process_ip",
             (machines.label("they meet at None"),),
-            ("a default file of accelerate's may say it, which is not read here",),
+            ("accelerate's default config file may set it; it is not read here",),
             "write --main_process_ip and --main_process_port",
             severity="warning",
         )
 
 
 def _of_itself(document: Document, machines: Place) -> Iterator[Finding]:
-    """An address or a port that is another one on every machine."""
+    """An address or a port that is different on every machine."""
     address, port = document.get("main_process_ip"), document.get("main_process_port")
     for place, is_own in (
         (address, address is not None and address.value in LOCAL),
@@ -104,9 +104,9 @@ def _of_itself(document: Document, machines: Place) -> Iterator[Finding]:
         if place is not None and is_own:
             yield Finding(
                 f"{machines.value} machines that meet at {place.path} {place.value}",
-                (place.label("another one on every machine"), machines.label("", primary=False)),
+                (place.label("different on every machine"), machines.label("", primary=False)),
                 ("each machine waits at itself until the rendezvous times out",),
-                "write what the first machine is reached by",
+                "write the address and port of the first machine",
                 consequence="hang",
             )
 
@@ -146,7 +146,7 @@ def machines_without_hostfile(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"{machines[0]} machines by {launcher.value if launcher else 'pdsh'}, and no hostfile",
             (machines[1].label("one machine is started"), *also(launcher)),
-            ("deepspeed finds no hostfile and goes on with local resources only",),
+            ("deepspeed finds no hostfile and continues with local resources only",),
             "write deepspeed_hostfile, or deepspeed_multinode_launcher: standard and start "
             "accelerate on each machine",
         )
@@ -205,7 +205,7 @@ processes_without_engine = rows(
             "accelerate:num_processes>1",
             "num_processes {0.value} with distributed_type NO: one process is started",
             label="not read",
-            why="accelerate launch then runs the script as it is",
+            why="accelerate launch then runs the script directly",
             help="write distributed_type: MULTI_GPU",
             mend=Mend("unsafe", write="MULTI_GPU", at=1),
             beside=("distributed_type=NO", "no use_cpu=true"),
@@ -229,7 +229,7 @@ zero_3_init_below_stage_3 = rows(
             "accelerate:deepspeed_config.zero3_init_flag=true",
             "zero3_init_flag does nothing at stage {1.value}",
             label="turned off",
-            why="accelerate warns and goes on",
+            why="accelerate warns and continues",
             help="write false, or zero_stage: 3",
             mend=Mend("safe", write=False),
             beside=("deepspeed_config.zero_stage=0|1|2",),

@@ -65,13 +65,13 @@ def _nothing_to_shard(document: Document) -> Iterator[Finding]:
         return
     shard = widths["dp_shard"]
     yield Finding(
-        "FSDP is started, and no width is left for it to shard over",
+        "FSDP has no dimension left to shard over",
         (wide[0][1].label("takes all processes"), *also(shard[1] if shard else None, "1")),
         (
             "accelerate 1.15 says so; before, a KeyError: Invalid mesh_dim_names ('dp_shard_cp',)",
             "dp_shard_size is 1 where it is left out",
         ),
-        "give dp_shard_size a part of the processes, or start no FSDP",
+        "give dp_shard_size some of the processes, or leave FSDP out",
     )
 
 
@@ -126,7 +126,7 @@ widths_without_their_engine = rows(
             f"accelerate:{SECTION}sp_size>1",
             "sp_size {0.value} splits no sequence beside {1.value}",
             label="not read",
-            why="DeepSpeed alone is given it: each process works on whole sequences",
+            why="only DeepSpeed uses it: each process works on whole sequences",
             help="write distributed_type: DEEPSPEED, or cp_size beside FSDP 2",
             beside=("distributed_type=MULTI_GPU|FSDP",),
             files_only=True,

@@ -82,7 +82,7 @@ def _of_deepspeed(document: Document) -> Iterator[Finding]:
         why = f"float('{clipping.value}') is refused when the engine is set up"
         yield replace(_count_finding(clipping, why), consequence="init")
     if steps is not None and _is_no_count(steps):
-        why = f"it is kept as the text {str(steps.value)!r}, and no batch is counted with it"
+        why = f"it is kept as the text {str(steps.value)!r}, so no batch size can be computed"
         yield replace(_count_finding(steps, why), consequence="init")
 
 
@@ -115,8 +115,8 @@ def _is_open(text: str) -> bool:
     return any(sign in text for sign in "${<")
 
 
-_FRACTION: Final = "it is handed to torchrun as text, which takes a whole number, gpu, cpu or auto"
-_HELP: Final = {"num_processes": "write the number, of processes over all machines"}
+_FRACTION: Final = "torchrun gets it as text, and takes a whole number, gpu, cpu or auto"
+_HELP: Final = {"num_processes": "write the total number of processes over all machines"}
 
 
 def _count_finding(at: Place, why: str) -> Finding:
@@ -125,10 +125,10 @@ def _count_finding(at: Place, why: str) -> Finding:
     if isinstance(at.value, float) and at.value.is_integer():
         number = int(at.value)
     return Finding(
-        f"{at.path} is the text {at.value!r}, and no number"
+        f"{at.path} is the text {at.value!r}, not a number"
         if isinstance(at.value, str)
-        else f"{at.path} is {at.value}, and no whole number",
-        (at.label("no number" if isinstance(at.value, str) else "with a point"),),
+        else f"{at.path} is {at.value}, not a whole number",
+        (at.label("not a number" if isinstance(at.value, str) else "not whole"),),
         (why,),
         _HELP.get(at.path, "write the number") if number is None else f"write {number}",
         Fix((at.replaced(number),), "safe") if number is not None else None,
@@ -137,10 +137,10 @@ def _count_finding(at: Place, why: str) -> Finding:
 
 _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "gpu_ids": ("the launcher splits it at its commas", "flags.gpu_ids"),
-    "mixed_precision": ("the launcher asks for it in lower case", "flags.mixed_precision"),
-    "dynamo_backend": ("the launcher asks for it in capitals", "flags.dynamo_backend"),
+    "mixed_precision": ("the launcher converts it to lower case", "flags.mixed_precision"),
+    "dynamo_backend": ("the launcher converts it to upper case", "flags.dynamo_backend"),
     "dynamo_config.dynamo_backend": (
-        "the launcher asks for it in capitals",
+        "the launcher converts it to upper case",
         "flags.dynamo_backend",
     ),
 }
@@ -161,7 +161,7 @@ _ENGINES: Final = {
 _REFUSED: Final = "accelerate>=0.34"
 """accelerate 0.30.1, 0.33.0 commands/config/config_args.py `from_yaml_file` makes "no" of false;
 `process_config`, which took its place in 0.34 (huggingface/accelerate#3029), does not."""
-_OLDER: Final = "nobody names the version; releases before 0.34 take it for no"
+_OLDER: Final = "the version is not given; releases before 0.34 read it as no"
 
 
 @rule(
@@ -206,8 +206,8 @@ def _by_release(run: LintContext, at: Place, found: Finding) -> Iterator[Finding
 def _no_text(at: Place, why: str) -> Finding:
     word = _meant(at)
     return Finding(
-        f"{at.path} is {shown(at.value)}, and no text",
-        (at.label("no text"),),
+        f"{at.path} is {shown(at.value)}, not text",
+        (at.label("not text"),),
         (f"{why}: AttributeError", *_yaml(at)),
         f'write "{word}"' if word else "write a word",
         Fix((at.replaced(word),), "safe") if word else None,
@@ -242,12 +242,12 @@ def _no_block(document: Document, block: str) -> Iterator[Finding]:
     if not is_parsed and _ENGINES.get(block, engine) != engine:
         return
     yield Finding(
-        f"{block} is {shown(at.value)}, and no block of keys",
+        f"{block} is {shown(at.value)}, not a block of keys",
         (at.label("not read"),),
         (
-            "the launcher goes through its keys: TypeError"
+            "the launcher iterates over its keys: TypeError"
             if is_parsed
-            else "the launcher passes over it, and every key of the block keeps its default",
+            else "the launcher ignores it, and every key of the block keeps its default",
         ),
         f"write it below {block} as deepspeed_config_file"
         if block == "deepspeed_config" and isinstance(at.value, str)

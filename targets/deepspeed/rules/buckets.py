@@ -157,10 +157,10 @@ def automatic_bucket_not_whole(run: LintContext) -> Iterator[Finding]:
         value = "" if width is None else f", {float(_AUTOMATIC_SHARE * width * width)}"
         yield Finding(
             f"the trainer fills stage3_prefetch_bucket_size in with a fraction{value}",
-            (place.label("refused when it is filled in"),),
+            (place.label("rejected once filled in"),),
             (
                 "0.9 of hidden_size squared is whole only where hidden_size is a multiple of ten",
-                "DeepSpeed takes no fraction from 0.15.0 on; the trainer rounds from 4.45.0 on",
+                "DeepSpeed rejects fractions from 0.15.0; the trainer rounds from 4.45.0",
             ),
             "write a whole number, as 15099494 for a width of 4096, or use transformers 4.45",
             severity=None if is_strict else "warning",

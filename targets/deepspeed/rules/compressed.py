@@ -61,7 +61,7 @@ def _of_all(place: Place, world: int, others: tuple[Label, ...]) -> Finding:
     return Finding(
         f"zero_hpz_partition_size {place.value} is reduced to {world}, the number of processes",
         (place.label("a group of all processes"), *others),
-        ("a second partition over the same processes takes memory and saves no gather",),
+        ("a second partition over the same processes takes memory but saves no gather",),
         "remove it, or write the number of devices of one node of several",
         consequence="silent",
         severity="warning",

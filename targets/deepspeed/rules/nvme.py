@@ -128,7 +128,7 @@ def nvme_buffers_fill_memory(run: LintContext) -> Iterator[Finding]:
         f"NVMe buffers take {taken / GIB:.0f} GiB of {node.memory / GIB:.0f} of a node's RAM",
         (place.label("allocated, and pinned, by each process"), *also(device.place)),
         ("pinned memory cannot be swapped out",),
-        "write a buffer_size that holds the largest shard, and no more",
+        "make buffer_size just large enough for the largest shard",
         sum=(
             Term("elements of a buffer", elements, "elements"),
             Term("buffers", buffers, ""),

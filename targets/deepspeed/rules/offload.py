@@ -51,10 +51,10 @@ _PAGEABLE: Final = Row(
     "offload_optimizer to {1.value} without pinned memory",
     label="pageable",
     why=(
-        "a copy from pageable memory goes through a staging buffer, and waits",
+        "a copy from pageable memory goes through a staging buffer, and blocks",
         "pinned memory cannot be swapped out: it needs the RAM, and ulimit -l",
     ),
-    help="write pin_memory: true where the host has the memory",
+    help="write pin_memory: true if the host has enough memory",
     mend=Mend("unsafe", write=True),
     effective=("deepspeed:zero_optimization.offload_optimizer.device=cpu|nvme",),
 )
@@ -96,7 +96,7 @@ offload_without_zero = rows(
     rows=(
         Row(
             "deepspeed:zero_optimization.offload_optimizer.device=cpu|nvme",
-            "offload_optimizer to {0.value} at stage 0: CPU Adam is given device parameters",
+            "offload_optimizer to {0.value} at stage 0: CPU Adam gets parameters on the device",
             label="not offloaded",
             why="DeepSpeed builds its CPU optimizer for the key, and only ZeRO moves the states",
             help="use stage 1 or higher, or remove offload_optimizer",

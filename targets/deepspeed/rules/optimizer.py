@@ -54,7 +54,7 @@ def _name(script: Place) -> str:
 
 def _made_finding(section: Place, key: str, script: Place) -> Finding:
     return Finding(
-        f"DeepSpeed's file has a section {key}, and {_name(script)} makes one by itself",
+        f"DeepSpeed's file has a section {key}, and {_name(script)} creates its own",
         (section.key_label("refused"), script.label(f"makes its own {key}", primary=False)),
         (f"You cannot specify {_WORDS[key]} in the config file and in the code at the same time",),
         f"remove the section {key}",
@@ -328,7 +328,7 @@ def optimizer_type_unknown(run: LintContext) -> Iterator[Finding]:
             f"optimizer.type {value} is no optimizer of DeepSpeed or torch.optim",
             (place.label("refused"),),
             (
-                "DeepSpeed's own names match in any case, torch's only as they are spelt",
+                "DeepSpeed's own names match in any case, torch's only with exact spelling",
                 "its AdamW is fused on the device, and on the CPU where the states are offloaded",
             ),
             f"write {meant}" if meant else "write AdamW, or build the optimizer in the script",

@@ -49,7 +49,7 @@ _PAIRS: Final = (
     ),
     _block(_SUM, f"{_ZERO}.zenflow", "ZenFlow averages gradients itself", _MEAN),
     _pair(_SUM, _COMPILED, "DeepCompile averages gradients itself", _MEAN),
-    _block(_NO_NORM, f"{_ZERO}.zenflow", "ZenFlow asks for the norm", "remove one of them"),
+    _block(_NO_NORM, f"{_ZERO}.zenflow", "ZenFlow needs the norm", "remove one of them"),
     _pair(
         _NO_NORM,
         f"{_STAGE}=0|3",
@@ -192,7 +192,7 @@ def _renamed(document: Document) -> Iterator[Finding]:
         )
         if old is not None and new is not None and "auto" not in (old.value, new.value):
             yield Finding(
-                f"{older} beside {new.path.rpartition('.')[2]} is refused, whatever it says",
+                f"{older} beside {new.path.rpartition('.')[2]} is refused, whatever its value",
                 (old.key_label("the older name"), new.key_label("", primary=False)),
                 ("the newer one takes the place of the older one",),
                 f"remove {older}",

@@ -163,7 +163,7 @@ def _beyond_ram(
             f"{width} bytes a parameter: fp32 copy, gradient and two moments"
             + (", and the parameter itself" if width == _BOTH else ""),
             f"DeepSpeed's own estimate adds {_BUFFERS - 1:.0%} for buffers",
-            *(("pinned memory that is not there is told as CUDA out of memory",) * pinned),
+            *(("running out of pinned memory is reported as CUDA out of memory",) * pinned),
             *_around(run, granted),
         ),
         "offload to NVMe, spread over more nodes, or train an adapter",
@@ -184,4 +184,4 @@ def _around(run: LintContext, granted: Place | None) -> tuple[str, ...]:
     if cluster is None or granted is not None or not run.environment.is_host_assumed:
         return ()
     memory = min(each.host.memory for each in cluster.nodes) / GIB
-    return (f"{cluster.name} names devices alone, which usually stand beside {memory:.0f} GiB",)
+    return (f"{cluster.name} names only devices, which usually come with {memory:.0f} GiB",)

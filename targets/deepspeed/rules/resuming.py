@@ -76,7 +76,7 @@ def resume_of_another_run(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 f"{folder.name} was written by DeepSpeed, and this run does not use it",
                 (place.label("its optimizer states are not read"),),
-                ("the trainer looks for optimizer.pt, finds none, and goes on from the weights",),
+                ("the trainer looks for optimizer.pt, finds none, and continues from the weights",),
                 "resume with the ds_config of that run",
                 severity="warning",
                 consequence="silent",
@@ -101,14 +101,14 @@ def _split(run: LintContext, folder: Document, place: Place) -> Iterator[Finding
         yield Finding(
             f"{folder.name} was written at ZeRO {wrote}, and the run is at stage {stage.value}",
             (place.label("its files are not found"), *also(stage.place)),
-            ("stage 3 stores a model file for each process, the others one for all",),
+            ("stage 3 stores a model file for each process, the others a single one",),
             f"resume at {wrote}, or convert it: deepspeed.checkpoint.ds_to_universal",
         )
     elif world is not None and isinstance(had, int) and world != had:
         yield Finding(
             f"{folder.name} was written by {had} processes, and {world} are to load it",
             (place.label(f"{had} parts of the states"), *also(run.place(run.world))),
-            ("ZeRO cannot load its states into another number of processes",),
-            "start the same number, or convert it by deepspeed.checkpoint.ds_to_universal and "
+            ("ZeRO cannot load its states into a different number of processes",),
+            "start the same number, or convert it with deepspeed.checkpoint.ds_to_universal and "
             "write checkpoint: {load_universal: true}",
         )

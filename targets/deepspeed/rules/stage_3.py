@@ -44,7 +44,7 @@ def averaged_weights_under_zero_3(run: LintContext) -> Iterator[Finding]:
         if average is not None and is_on(average):
             yield Finding(
                 "averaged weights under ZeRO stage 3",
-                (average.label("stops at the first update"), *also(stage.place)),
+                (average.label("fails at the first update"), *also(stage.place)),
                 (_WHY,),
                 "use stage 2 with ema_validation: none, or remove use_ema",
             )
@@ -252,7 +252,7 @@ def text_encoders_under_zero_3_init(run: LintContext) -> Iterator[Finding]:
             (flag.label("every from_pretrained shards what it loads"), *also(stage.place)),
             ("only the prepared model is gathered as it runs: the others have empty weights",),
             "compute the text embeddings before training, or write zero3_init_flag: false, which "
-            "accelerate heeds before 1.0",
+            "accelerate respects before 1.0",
             Fix((flag.replaced(False),), "unsafe"),
         )
 

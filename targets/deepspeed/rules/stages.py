@@ -153,7 +153,7 @@ def stage_3_keys_below_stage_3(run: LintContext) -> Iterator[Finding]:
     hardware=True,
 )
 def zero_of_one_process(run: LintContext) -> Iterator[Finding]:
-    """ZeRO over one process: there is nobody to shard with, and nothing is offloaded."""
+    """ZeRO over one process: there is no other process to shard with, and nothing is offloaded."""
     stage, world = stage_of(run), run.world
     if stage.place is None or stage.value not in (2, 3) or world is None or world.value != 1:
         return
@@ -244,7 +244,7 @@ def _moved(document: Document, key: str, values: Mapping[str, Any]) -> Finding:
     return Finding(
         f"`{key}` is left out, and its default differs between releases",
         (place.key_label("in this file"),),
-        (f"absent, it is {said}",),
+        (f"when absent, it is {said}",),
         f"write {key}, or name the release with --software deepspeed=VERSION",
     )
 

@@ -72,8 +72,8 @@ def warmup_of_zero_steps(run: LintContext) -> Iterator[Finding]:
         if value == "auto" and _is_filled_with_none(run):
             yield Finding(
                 "warmup_num_steps auto comes to 0: the trainer has no warmup",
-                (place.label("filled in with 0, and refused"), *also(run.said("trainer", *_KEYS))),
-                ("from 5.23.0 on transformers fills in 1 instead",),
+                (place.label("filled in as 0, then rejected"), *also(run.said("trainer", *_KEYS))),
+                ("transformers 5.23.0 and later fill in 1 instead",),
                 "write warmup_steps: 1, or remove the scheduler",
             )
         if isinstance(value, bool) or not isinstance(value, int | float) or value > 0:
@@ -81,7 +81,7 @@ def warmup_of_zero_steps(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"warmup_num_steps {value} is not positive",
             (place.label("refused"),),
-            ("before 0.19.6 it was raised to 2 in silence",),
+            ("before 0.19.6 it was silently raised to 2",),
             "write 1, or remove the scheduler",
             Fix((place.replaced(1),), "safe"),
         )
@@ -174,7 +174,7 @@ def untested_optimizer(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"whether the script builds {kind.value} itself, which ZeRO refuses without {_CONSENT}",
             (kind.label("DeepSpeed's own is taken"),),
-            ("DeepSpeed takes its own Lion, and none of another library",),
+            ("DeepSpeed accepts its own Lion, but no other library's",),
             f"write {_CONSENT}: true at the top",
             certain=False,
         )

@@ -35,7 +35,7 @@ def accelerate_file_not_read(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"{first.value('launcher')} starts the run, and does not read {document.name}",
             (
-                kind.key_label("nothing of this file holds"),
+                kind.key_label("nothing in this file applies"),
                 place.label("no `accelerate launch`", primary=False),
             ),
             (

@@ -40,10 +40,10 @@ def assignment_with_blanks(run: LintContext) -> Iterator[Finding]:
                 continue
             text = word.written.text
             yield Finding(
-                f"`{text}` is taken for a command: a blank stands before the =",
+                f"`{text}` is taken for a command: there is a space before the =",
                 (at_offset(document, word.written.at[0], len(text), "no assignment"),),
-                ("the shell does not find it, and goes on with the variable as it was",),
-                f"write {text}=... without blanks",
+                ("the shell does not find it, and continues with the variable unchanged",),
+                f"write {text}=... without spaces",
             )
 
 
@@ -62,10 +62,10 @@ def _rest_of_list(command: Command) -> tuple[Word, Word] | None:
 def _cut_list(document: Document, head: Word, tail: Word) -> Finding:
     text = head.written.text
     return Finding(
-        f"`{text} {tail.written.text}` is cut at the blank: the list ends behind the comma",
+        f"`{text} {tail.written.text}` is cut at the space: the list ends after the comma",
         (at_offset(document, tail.written.at[0], len(tail.written.text), "taken for a command"),),
         (f"the shell looks for a program named {tail.written.text}, and starts nothing else",),
-        f"write {text}{tail.written.text} without the blank",
+        f"write {text}{tail.written.text} without the space",
         consequence="parse",
     )
 
@@ -121,13 +121,13 @@ _RETURN: Final = "\\\r\n"
 
 def _of_windows(document: Document) -> Finding:
     return Finding(
-        "the lines end as those of Windows do, and none of them goes on",
+        "the file has Windows line endings, so no line is continued",
         (at_offset(document, document.text.find(_RETURN), 1, "continues nothing"),),
         (
-            "the backslash takes the carriage return for a letter, and the command ends there",
-            "the script is given a word that is a carriage return, and nothing of the lines below",
+            "the backslash escapes the carriage return, and the command ends there",
+            "the script gets a stray carriage return, and nothing from the lines below",
         ),
-        "take the carriage returns out, as by: sed -i 's/\\r$//' FILE",
+        "remove the carriage returns: sed -i 's/\\r$//' FILE",
         consequence="parse",
     )
 
@@ -192,7 +192,7 @@ def file_for_a_module(run: LintContext) -> Iterator[Finding]:
             text = word.written.text
             name = text.removeprefix("./").removesuffix(".py").replace("/", ".")
             yield Finding(
-                f"-m is to start a module named {text}",
+                f"-m would start a module named {text}",
                 (at_offset(document, word.written.at[0], len(text), "a file"),),
                 (f"python looks for a module `py` within `{text.removesuffix('.py')}`",),
                 f"write {text} without -m, or -m {name}",
@@ -251,10 +251,10 @@ def word_taken_for_script(run: LintContext) -> Iterator[Finding]:
 def _taken(document: Document, word: Node, script: str) -> Finding:
     launcher = document.value("launcher")
     return Finding(
-        f"{launcher} is to start {word.value}, and {script} is its argument",
+        f"{launcher} would start {word.value}, with {script} as its argument",
         (Label("taken for the script", place(word), "script", True),),
         (
-            "the first word that is no flag, nor a flag's value, is the script",
+            "the first word that is neither a flag nor a flag's value is the script",
             f"python says: can't open file '{word.value}', or cannot read it",
         ),
         _help(document, str(word.value)),
@@ -265,7 +265,7 @@ def _help(document: Document, word: str) -> str:
     if "host" in word and document.value("launcher") == "deepspeed":
         return f"write --hostfile {word}"
     if word.replace(",", "").isdigit():
-        return "write the list without a blank: 0,1"
+        return "write the list without a space: 0,1"
     return f"write the flag that {word} belongs to, or remove it"
 
 

@@ -67,7 +67,7 @@ def _fast_finding(place: Place, what: str) -> Finding:
     return Finding(
         f"{name}={place.value} leaves {what} unused",
         (place.label("turns it off"),),
-        ("NCCL then goes through host memory or TCP, which is ten times as slow and more",),
+        ("NCCL then goes through host memory or TCP, which is at least ten times slower",),
         "remove it: it is for cards without peer access and networks without RDMA",
     )
 
@@ -157,8 +157,8 @@ def _number_finding(place: Place, name: str, text: str) -> Finding:
     return Finding(
         f"{name}={text} is read as 0",
         (place.label("not a number"),),
-        ("NCCL reads it by strtoll, which makes 0 of a word and reports nothing",),
-        f"write {name}=1" if name.endswith(_NUMBER_SWITCHES) else "write the number that is meant",
+        ("NCCL reads it with strtoll, which silently turns a word into 0",),
+        f"write {name}=1" if name.endswith(_NUMBER_SWITCHES) else "write the intended number",
     )
 
 
@@ -195,7 +195,7 @@ def peer_access_on_rtx_40(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             f"{card.title} without {' and '.join(missing)}, under a driver before 550.40.07",
-            (place.label("passes the environment on as it is"),),
+            (place.label("passes the environment on unchanged"),),
             (_WHY,),
             f"export {' '.join(f'{name}=1' for name in missing)}, or update the driver",
             certain=False,

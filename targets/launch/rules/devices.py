@@ -77,7 +77,7 @@ def _not_from_zero(document: Document) -> Iterator[Finding]:
             (visible.label("refused"),),
             (
                 (
-                    "it hands the variable to --include, whose numbers it looks for among 0 to "
+                    "it passes the variable to --include, and looks for its numbers among 0 to "
                     f"{len(names) - 1}"
                 ),
             ),
@@ -95,7 +95,7 @@ def _why(text: str, hostfile: Place | None) -> tuple[str, bool] | None:
         if not given and _NUMBERS.fullmatch(host):
             return f"`{host}` is read as the name of a host", False
         if given and not _SLOTS.fullmatch(slots):
-            return f"`{slots}` is no list of numbers", False
+            return f"`{slots}` is not a list of numbers", False
         if host != "localhost" and hostfile is None:
             return f"{host} is in no hostfile: none is given", True
     return None
@@ -155,7 +155,7 @@ def _filter_finding(place: Place, why: str, is_open: bool) -> Finding:
         (place.label("refused"),),
         (
             "the form is HOST:DEVICE,DEVICE, and @ between hosts",
-            *(("/job/hostfile is read where it is there",) if is_open else ()),
+            *(("/job/hostfile is read if it exists",) if is_open else ()),
         ),
         "give the launcher --hostfile" if is_open else f"write {flag} localhost:0,1",
         severity="warning" if is_open else None,
@@ -265,7 +265,7 @@ def devices_left_idle(run: LintContext) -> Iterator[Finding]:
                 (said or launcher).label(f"{started} of {given[0]}"),
                 given[1].label("", primary=False),
             ),
-            ("a process uses one device", "--nproc_per_node is 1 where it is left out"),
+            ("a process uses one device", "--nproc_per_node defaults to 1"),
             f"write --nproc_per_node {given[0]}, or ask for {started}",
         )
 
@@ -317,6 +317,6 @@ def _of_hardware(run: LintContext, document: Document) -> Iterator[Finding]:
         yield Finding(
             f"{have} devices on a node of {cluster.name}, and torchrun starts 1 process",
             (launcher.label(f"1 of {have}"),),
-            ("a process uses one device", "--nproc_per_node is 1 where it is left out"),
+            ("a process uses one device", "--nproc_per_node defaults to 1"),
             f"write --nproc_per_node {have}",
         )

@@ -71,7 +71,10 @@ def _hosts(run: LintContext, document: Document) -> Place | None:
 def _left_finding(name: str, place: Place, hosts: Place) -> Finding:
     return Finding(
         f"{name} is set for the launcher, and not for the processes that it starts",
-        (place.label("stays here"), hosts.label("by ssh, this node too", primary=False)),
+        (
+            place.label("stays here"),
+            hosts.label("reached by ssh, this node included", primary=False),
+        ),
         (f"it exports names that begin with {', '.join(_TAKEN)}, and those of .deepspeed_env",),
         f"write {name}={place.value} into .deepspeed_env, beside the script or in the home folder",
     )
@@ -126,7 +129,7 @@ def _of_nobody(place: Place, name: str) -> Finding:
     return Finding(
         f"neither NCCL nor torch reads {name}",
         (place.key_label("not a variable that is read"),),
-        ("how long a collective may take is said where the process group is made: 30 minutes",),
+        ("the timeout of collectives is set where the process group is created: 30 minutes",),
         _NOBODY_S[name],
         severity="warning",
     )
@@ -192,7 +195,7 @@ def _name(word: Word) -> str | None:
 
 def _exported_finding(document: Document, word: Word, name: str) -> Finding:
     return Finding(
-        f"{name} is set for the shell only: no program that the script starts is told",
+        f"{name} is set for the shell only: no program that the script starts sees it",
         (at_offset(document, word.written.at[0], len(name), "not exported"),),
         ("it holds for programs only where the caller's own environment already has the variable",),
         f"write export {name}=..., or put it on the line of the command",
@@ -225,7 +228,7 @@ def variable_set_too_late(run: LintContext) -> Iterator[Finding]:
             is_new = found[1] not in seen and f"{found[1]}=" not in _until(document, last)
             if number > last > 0 and is_new and _starts_nothing(document, number):
                 yield Finding(
-                    f"{found[1]} is exported behind the run that it is for",
+                    f"{found[1]} is exported after the run that it is for",
                     (at_line(document, number, found.start(1), len(found[1]), "too late"),),
                     ("a program is given the variables that are set when it is started",),
                     "move the line above the command",
@@ -296,7 +299,7 @@ def _misspelt(document: Document) -> Iterator[Finding]:
             yield Finding(
                 f"${name} is not set, and {near} is not used",
                 (at_offset(document, found.start(), len(found[0]), "nothing"),),
-                ("the shell puts nothing there: the flag before it takes the next word, or none",),
+                ("it expands to nothing: the flag before it takes the next word, or none",),
                 f"did you mean ${near}?",
             )
 

@@ -62,7 +62,7 @@ def _of_files(document: Document, taken: tuple[str, ...]) -> Iterator[Finding]:
             continue
         known = ", ".join(taken)
         what = f"{key} ends in .{ending}, and the script takes {known}"
-        mend = "name it .json: lines of JSON are read so, too"
+        mend = "name it .json: JSON lines are read too"
         yield _data_finding(at.label("refused"), what, f"`{key}` should be one of {known}", mend)
 
 
@@ -127,9 +127,9 @@ def _of_mask(run: LintContext, document: Document) -> Iterator[Finding]:
     at = document.get("mlm_probability")
     if at is not None and is_number(at.value) and not 0 <= at.value <= 1:
         yield Finding(
-            f"mlm_probability {at.value} is no share of one",
+            f"mlm_probability {at.value} is not between 0 and 1",
             (at.label("between 0 and 1"),),
-            ("it is how many tokens are hidden, as a share",),
+            ("it is the share of tokens that are masked",),
             "write 0.15",
             consequence="step" if run.runs(_UNASKED) is True else None,
         )
@@ -139,7 +139,7 @@ def _of_task(document: Document) -> Iterator[Finding]:
     at = document.get("task_name")
     if at is not None and isinstance(at.value, str) and at.value.lower() not in _TASKS:
         yield Finding(
-            f"task_name {at.value} is no task of GLUE",
+            f"task_name {at.value} is not a GLUE task",
             (at.label("Unknown task"),),
             (f"the tasks are {', '.join(_TASKS)}",),
             "write one of them, or --train_file",
@@ -156,7 +156,7 @@ def _of_stride(document: Document) -> Iterator[Finding]:
         yield Finding(
             f"doc_stride {at.value} is not below max_seq_length {most}",
             (at.label("as long as a window"), *also(length)),
-            ("windows overlap by the stride: the tokenizer cannot go on, and panics",),
+            ("windows overlap by the stride: the tokenizer cannot advance, and panics",),
             "write 128",
         )
 
@@ -199,7 +199,7 @@ def _apart(words: tuple[Node, ...]) -> Iterator[Finding]:
         if text.startswith("--") and "=" not in text:
             name = text.removeprefix("--")
             yield Finding(
-                f"{text} stands apart from its value",
+                f"{text} is separated from its value",
                 (Label("no `=`", place(word), name.replace("-", "_"), True),),
                 ("beside a recipe each flag is cut at its `=`: IndexError",),
                 f"write {text}=VALUE",
@@ -208,11 +208,11 @@ def _apart(words: tuple[Node, ...]) -> Iterator[Finding]:
 
 def _unread(document: Document, word: Node) -> Finding:
     return Finding(
-        f"{word.value} stands for itself, and the script reads flags alone",
+        f"{word.value} is given on its own, and the script reads only flags",
         (Label("not read", place(word), "script", True),),
         (
             "since March 2025 the parser takes no file: some specified arguments are not used",
-            f"{document.value('launcher')} hands it on as it is",
+            f"{document.value('launcher')} passes it on unchanged",
         ),
         "write its keys as flags, or take a revision before 4edd293",
         severity="warning",

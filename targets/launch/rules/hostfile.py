@@ -93,7 +93,7 @@ def _beyond_hostfile(document: Document, entries: tuple[Entry, ...]) -> Iterator
         yield Finding(
             f"--num_nodes {nodes.value} of a hostfile with {len(entries)}",
             (nodes.label("never reached"), entries[-1].label("the last host", primary=False)),
-            (f"the launcher takes the {len(entries)} that there are, and says nothing",),
+            (f"the launcher silently takes the {len(entries)} that exist",),
             f"write --num_nodes {len(entries)}, or name the other hosts in the hostfile",
             consequence="silent",
         )
@@ -106,7 +106,7 @@ def _devices(devices: Place, short: Entry, hosts: int) -> Finding:
         (devices.label("processes on each host"), short.label("", primary=False)),
         (
             (
-                "num_gpus is for each host, and is not held against its slots: a process is "
+                "num_gpus is per host, and is not checked against its slots: a process is "
                 "started for each, and those beyond the devices fail (invalid device ordinal)"
             ),
             *((f"{devices.value} is the number over all {hosts} hosts",) if is_total else ()),
@@ -143,7 +143,7 @@ def nodes_without_hostfile(run: LintContext) -> Iterator[Finding]:
             (nodes.label("only this node"),),
             (
                 "without a hostfile the launcher takes the devices of its own machine",
-                "/job/hostfile is read where it is there",
+                "/job/hostfile is read if it exists",
             ),
             "give the launcher --hostfile with a line `NAME slots=8` for each node",
         )

@@ -144,7 +144,7 @@ def _unknown(launcher: str, name: str, place: Place) -> Finding:
         f"{launcher} has no flag --{written}",
         (place.key_label("not known"),),
         (f"{launcher}: unrecognized arguments: --{written}",),
-        f"did you mean `--{near}`?" if near else "remove it, or write it behind the script",
+        f"did you mean `--{near}`?" if near else "remove it, or write it after the script",
         Fix((place.renamed(near),), "unsafe") if near and place.node.key_span else None,
     )
 
@@ -222,7 +222,7 @@ def _name(item: Node) -> str:
 def _flags_finding(document: Document, launcher: str, item: Node, script: Node) -> Finding:
     flag = str(item.value).partition("=")[0]
     return Finding(
-        f"{flag} stands behind {script.value}, which is given it instead of {launcher}",
+        f"{flag} comes after {script.value}, which gets it instead of {launcher}",
         (
             Label(f"not for {launcher}", place(item), "script", True),
             Label("the launcher's own flags end here", place(script), "script", False),
@@ -293,6 +293,6 @@ def _given_finding(name: str, first: tuple[Node, str], second: tuple[Node, str])
             Label("does not count", place(first[0]), "script", True),
             Label("counts", place(second[0]), "script", False),
         ),
-        ("argparse keeps the last value of a flag, and says nothing",),
+        ("argparse silently keeps the last value of a flag",),
         "leave one out",
     )

@@ -196,7 +196,7 @@ def _switch_finding(document: Document, script: Place) -> Finding:
     word = (script.node.items or ())[0]
     launcher = document.value("launcher")
     return Finding(
-        f"{launcher} is to start a script named {word.value}",
+        f"{launcher} would start a script named {word.value}",
         (Label("taken for the script", place(word), "script", True),),
         (
             f"the flag before it is a switch: {launcher} takes no value for it",

@@ -16,10 +16,10 @@ from tunec.compiler.lints.rule import Finding, keys, rule
 _ADDRESS_FLAGS: Final = ("flags.master_addr", "flags.main_process_ip", "environment.MASTER_ADDR")
 _FORMS: Final = (
     (re.compile(r"\w+://.*"), "it begins with a scheme"),
-    (re.compile(r"[^@\s]+@\S+"), "a user stands before it"),
-    (re.compile(r"[^:\s]+:\d+"), "a port stands behind it, which has a setting of its own"),
-    (re.compile(r"\S+/.*"), "a path stands behind it"),
-    (re.compile(r".*\s.*"), "it has a blank"),
+    (re.compile(r"[^@\s]+@\S+"), "a user name precedes it"),
+    (re.compile(r"[^:\s]+:\d+"), "a port follows it, which has its own setting"),
+    (re.compile(r"\S+/.*"), "a path follows it"),
+    (re.compile(r".*\s.*"), "it contains a space"),
 )
 
 
@@ -45,7 +45,7 @@ def address_refused(run: LintContext) -> Iterator[Finding]:
         why = _why(place)
         if why is not None:
             yield Finding(
-                f"{place.path.rpartition('.')[2]} {place.value} is no address: {why}",
+                f"{place.path.rpartition('.')[2]} {place.value} is not an address: {why}",
                 (place.label("cannot be resolved"),),
                 ("every process looks this name up to meet the others",),
                 "write the host's name or number alone",
@@ -102,13 +102,13 @@ def _drawn(document: Document) -> Iterator[Finding]:
     """A batch script is run once, and srun hands its words to all nodes; others are run on each."""
     for found in _DRAWN.finditer(document.text):
         yield Finding(
-            f"--rdzv_id {found[1]} is another one on each node",
+            f"--rdzv_id {found[1]} differs on each node",
             (
                 _meeting_label(
                     document, found.start(1), found[1], "rdzv_id", "each node draws its own"
                 ),
             ),
-            ("nodes of one run have the same id; each waits for others under its own",),
+            ("nodes of one run share an id; here each waits under its own",),
             "write the same word for all nodes",
         )
 
@@ -118,7 +118,7 @@ def _own_place(document: Document) -> Iterator[Finding]:
         host, flag = found["host"], found["flag"].replace("-", "_")
         yield Finding(
             f"--{flag} {host} is the name of each node itself",
-            (_meeting_label(document, found.start("host"), host, flag, "said on each node"),),
+            (_meeting_label(document, found.start("host"), host, flag, "evaluated on each node"),),
             (
                 (
                     "srun starts this shell on every node, and in single quotes that shell puts "
@@ -164,16 +164,16 @@ def port_taken(run: LintContext) -> Iterator[Finding]:
     for place in _ports(run):
         if type(place.value) is int and not 0 <= place.value <= _MOST:
             yield Finding(
-                f"{place.value} is no port: the last is {_MOST}",
+                f"{place.value} is not a port: the highest is {_MOST}",
                 (place.label("refused"),),
                 (),
                 "write a number from 1024 to 65535",
             )
         elif type(place.value) is int and 0 < place.value < _FIRST:
             yield Finding(
-                f"port {place.value} is one of the system's",
-                (place.label("refused to users"),),
-                (f"ports below {_FIRST} are for root: Permission denied, where root may not",),
+                f"port {place.value} is a system port",
+                (place.label("not open to users"),),
+                (f"ports below {_FIRST} need root: Permission denied for other users",),
                 "write a number from 1024 to 65535",
                 severity="warning",
             )
@@ -233,7 +233,7 @@ def _shared_port(first: Document, second: Document, port: int, *, is_left_out: b
             _taken_label(first, "", primary=False),
         ),
         (
-            f"{_DEFAULT} is the port where none is said",
+            f"{_DEFAULT} is the default port",
             "the second fails, or joins the first: address already in use",
             *(("torchrun of torch 2.13 takes a free port instead",) * is_left_out),
         ),

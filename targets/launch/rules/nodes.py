@@ -49,7 +49,7 @@ def loopback_between_nodes(run: LintContext) -> Iterator[Finding]:
                 continue
             word = str(place.value).lstrip("=")
             if word in ("lo", "lo0") or word.startswith(_BRIDGES):
-                kind = "a bridge of this host" if word.startswith(_BRIDGES) else "the loopback"
+                kind = "a bridge on this host" if word.startswith(_BRIDGES) else "the loopback"
                 yield Finding(
                     f"{nodes.value} nodes over {name}={place.value}, which leads to none of them",
                     (place.label(kind), nodes.label("", primary=False)),
@@ -70,10 +70,10 @@ node_rank_missing = rows(
             "--no_ssh without --node_rank",
             label="refused",
             why=(
-                "each node starts its own processes, and has to be told its number",
+                "each node starts its own processes, and must be given its number",
                 "Launching training without ssh, but --node_rank is not set correctly",
             ),
-            help="add --node_rank, from 0, another one on each node",
+            help="add --node_rank, counted from 0, different on each node",
             beside=("(launcher=deepspeed)", "no flags.node_rank"),
             at_key=True,
         ),
@@ -157,8 +157,8 @@ def nodes_without_meeting_point(run: LintContext) -> Iterator[Finding]:
         elif port is not None:
             yield Finding(
                 f"{nodes.value} nodes that meet at port 0",
-                (port.label("another port on every node"), nodes.label("", primary=False)),
-                ("0 lets the system choose a free port, which the other nodes are not told",),
+                (port.label("a different port on every node"), nodes.label("", primary=False)),
+                ("0 lets the system choose a free port, which the other nodes do not know",),
                 "write a number, such as 29500",
             )
 
@@ -242,7 +242,7 @@ def one_rank_for_every_node(run: LintContext) -> Iterator[Finding]:
         yield from _too_early(run, document)
 
 
-_NOTES: Final = ("each waits for the others, of whom none has another number",)
+_NOTES: Final = ("each waits for the others, but all have the same number",)
 
 
 def _is_left_out(document: Document) -> bool:
@@ -264,7 +264,7 @@ def _without(nodes: Place, starter: str) -> Finding:
     return Finding(
         f"{starter} starts this on every node, and each is node 0",
         (nodes.label("no --node_rank"),),
-        ("--node_rank is 0 where it is left out", *_NOTES),
+        ("--node_rank defaults to 0", *_NOTES),
         _help(starter),
     )
 
@@ -292,7 +292,7 @@ def _too_early(run: LintContext, document: Document) -> Iterator[Finding]:
             and not _may_be_put_in_later(run, document, command)
         ):
             yield Finding(
-                "the number of the node is put in before srun starts: it is that of the first node",
+                "the node's number is expanded before srun starts: it is that of the first node",
                 (
                     replace(
                         at_offset(document, found.start(), len(found[0]), "0 on all nodes"),

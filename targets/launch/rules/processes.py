@@ -185,7 +185,7 @@ def _what(run: LintContext, document: Document) -> tuple[str, str, Consequence]:
         note = "does not support nn.DataParallel, which Trainer uses when several GPUs are visible"
         return "TRL refuses it", f"TRL: {note}", "init"
     if run.of("deepspeed"):
-        return "DeepSpeed uses one", "the others stand idle", "slow"
+        return "DeepSpeed uses one", "the others are idle", "slow"
     note = (
         "DataParallel copies the model to each device in every step and gathers all outputs on "
         "the first; the batch is per_device_train_batch_size for each of them"
@@ -238,7 +238,7 @@ def _differs(
             place.label(f"{other.value} processes"),
             *([first.label(f"{winner.value} processes", primary=False)] if first else []),
         ),
-        ("a flag of the launcher takes the place of what its file says",) if is_chosen else (),
+        ("a flag of the launcher overrides its file",) if is_chosen else (),
         "say one number",
         severity="note" if is_chosen else None,
         consequence="silent" if is_chosen else None,
@@ -300,7 +300,7 @@ def world_without_launcher(run: LintContext) -> Iterator[Finding]:
                     "script that asks torch for its group waits for the other processes"
                 ),
             ),
-            f"start it by torchrun --nproc_per_node {world}, which sets all of them",
+            f"start it with torchrun --nproc_per_node {world}, which sets all of them",
         )
 
 

@@ -61,20 +61,20 @@ def _anew(document: Document) -> tuple[Place | None, str] | None:
     """What makes it begin again, and why; None where its program looks for a checkpoint."""
     over, saves = document.get("overwrite_output_dir"), document.get("save_strategy")
     if over is not None and over.value is True:
-        return over, "the directory is written over: no checkpoint in it is looked for"
+        return over, "the directory is overwritten: no checkpoint is looked for in it"
     if saves is not None and saves.value in ("no", False):
         return saves, "no checkpoint is ever written"
     if document.kind == "llamafactory":
         return None  # it takes the last checkpoint of output_dir by itself
     if document.kind == "axolotl":
         return None, "Axolotl resumes only where auto_resume_from_checkpoints asks for it"
-    return None, "the trainer resumes only where it is told, unless the script does"
+    return None, "the trainer resumes only when told to, unless the script does"
 
 
 def _requeued(again: Place, beside: Place | None, why: str) -> Finding:
     return Finding(
-        "the job is requeued, and begins from the start each time",
+        "the job is requeued, and starts from scratch each time",
         (again.key_label("Slurm runs the script again from its first line"), *also(beside)),
-        (why, "hours of work are lost at each preemption, and nothing reports it"),
+        (why, "hours of work are silently lost at each preemption"),
         "resume: resume_from_checkpoint, or auto_resume_from_checkpoints: true for Axolotl",
     )

@@ -71,7 +71,7 @@ def _why(part: str) -> tuple[str, str] | None:
         return f"`{part}` has no colon", f"{key}:{value or 'VALUE'}"
     key, value = key.strip(), value.strip()
     if key in _SWITCHES and value not in ("True", "False"):
-        return f"{key} is True or False, and not {value}", f"{key}:{value.title()}"
+        return f"{key} is True or False, not {value}", f"{key}:{value.title()}"
     if key == "max_split_size_mb" and value.isdigit() and int(value) < _LEAST_SPLIT:
         return f"{key} {value} is below {_LEAST_SPLIT}", f"{key}:128"
     if key == "garbage_collection_threshold" and not _is_share(value):
@@ -219,7 +219,7 @@ def _of_accelerate(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 f"{place.path.removeprefix('flags.')} slows the whole run",
                 (place.label("left on"),),
-                (_SHAPES, *(("the launcher asks only whether something is written",) * is_text)),
+                (_SHAPES, *(("the launcher only checks that something is written",) * is_text)),
                 _REMOVE,
             )
 
@@ -252,6 +252,6 @@ def variable_of_a_newer_torch(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"{run.release('torch')} does not read {_NEW}",
             (place.key_label("not a variable that is read"),),
-            (f"the allocator's variable is {_OLD}; the other name is younger",),
+            (f"the allocator's variable is {_OLD}; the other name is newer",),
             f"write {_OLD}",
         )

@@ -68,7 +68,7 @@ def _of_the_script(every: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]
 
 def _late(document: Document, number: int, line: str, began: tuple[int, str]) -> Finding:
     return Finding(
-        f"`{line.strip()}` stands behind the first command, and sbatch does not read it",
+        f"`{line.strip()}` comes after the first command, so sbatch does not read it",
         (
             at_line(document, number, 0, len(line), "a comment"),
             at_line(document, began[0], 0, len(began[1]), "the first command", primary=False),
@@ -82,7 +82,7 @@ def _apart(document: Document, number: int, line: str, option: str) -> Iterator[
     """`# SBATCH`, unless another line says the option, and this one is out of use."""
     if document.get(option.replace("-", "_")) is None:
         yield Finding(
-            f"`{line.strip()}` is a comment: sbatch reads #SBATCH without a blank",
+            f"`{line.strip()}` is a comment: sbatch reads #SBATCH without a space",
             (at_line(document, number, 0, len(line), "not read"),),
             (),
             "write #SBATCH, or remove the line",
@@ -92,7 +92,7 @@ def _apart(document: Document, number: int, line: str, option: str) -> Iterator[
 
 def _literal(document: Document, number: int, line: str, name: str) -> Finding:
     return Finding(
-        f"`{line.strip()}` is taken literally: sbatch does not put in {name}",
+        f"`{line.strip()}` is taken literally: sbatch does not expand {name}",
         (at_line(document, number, line.index(name), len(name), "not replaced"),),
         ("sbatch reads the options before any shell runs the script",),
         "write the value itself, or give the option to sbatch on the command line",
@@ -255,7 +255,7 @@ def _nodes(nodes: Place, allocated: Place) -> Finding:
         f"{nodes.value} nodes are waited for, and Slurm gives {allocated.value}",
         (nodes.label("waits for all"), allocated.label("nodes of the job", primary=False)),
         ("the rendezvous waits for nodes that never come",),
-        "say the same number",
+        "make the numbers equal",
         consequence="hang",
     )
 
@@ -301,6 +301,6 @@ def _device_finding(batch: Document, number: int, place: Place) -> Finding:
     return Finding(
         f"{number} processes on a node, and no device is asked for",
         (place.label(f"{number} processes"), first.key_label("asks for none", primary=False)),
-        ("a job sees the devices that it asks for; some partitions give some unasked",),
+        ("a job sees the devices that it asks for; some partitions give some by default",),
         f"add #SBATCH --gres=gpu:{number}",
     )

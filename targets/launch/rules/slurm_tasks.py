@@ -151,7 +151,7 @@ def _within(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"{document.value('launcher')} starts {words[0]} {times}",
             (script.label("a launcher by itself"),),
-            ("each starts its processes, and all want the same port and devices",)
+            ("each starts its processes, and all claim the same port and devices",)
             if document.get("flags.no_python")
             else (f"python says: can't open file '{words[0]}'",),
             f"leave one of them out: {document.value('launcher')} starts the script itself",
@@ -311,7 +311,7 @@ def tasks_train_apart(run: LintContext) -> Iterator[Finding]:
         if any(variable(document, name) for name in _RANKS) or _is_told(document):
             continue
         yield Finding(
-            f"{tasks.value} tasks run the script, each as a run of its own",
+            f"{tasks.value} tasks run the script, each as a separate run",
             (place.label("has no RANK"), tasks.label("", primary=False)),
             (
                 (

@@ -67,7 +67,7 @@ def _hides_all(run: LintContext, visible: Place) -> Iterator[Finding]:
             f"CUDA_VISIBLE_DEVICES is {visible.value or 'empty'}: no device of {cluster.name} is "
             "seen",
             (visible.label("hides all devices"),),
-            ("the run goes on on the processor, where it does not ask for a device",),
+            ("the run continues on the CPU, unless it asks for a device",),
             "unset the variable, or list the devices",
             severity="warning",
         )
@@ -81,7 +81,7 @@ def _beyond(place: Place, most: int, name: str) -> Iterator[Finding]:
     yield Finding(
         f"device {', '.join(missing)} is made visible, but {name} has {most} on a node",
         (place.label(f"numbers end at {most - 1}"),),
-        ("CUDA hides that entry and all behind it, without a message",),
+        ("CUDA silently hides that entry and all after it",),
         f"use numbers below {most}",
     )
 
@@ -149,7 +149,7 @@ def _unreadable(place: Place, names: tuple[str, ...], odd: int) -> Finding:
         left += names[odd + 1 :] if all(map(_WHOLE.fullmatch, names[odd + 1 :])) else []
     told = f"what is left is {','.join(left)}" if left else "no device is left"
     return Finding(
-        f"CUDA_VISIBLE_DEVICES={place.value}: `{names[odd]}` is no number of a device",
+        f"CUDA_VISIBLE_DEVICES={place.value}: `{names[odd]}` is not a device number",
         (place.label(told),),
         ("a word is read as far as it is a number; the list ends at one that is none",),
         "list the numbers: 0,1,2,3",
@@ -192,7 +192,7 @@ def visible_devices_overridden(run: LintContext) -> Iterator[Finding]:
                 place.label(f"takes {','.join(taken)}" if taken else "holds", primary=False),
             ),
             ("the launcher says so among its messages, and sets the variable by itself",),
-            f"leave out {_word(place)}, or say the devices as --include "
+            f"leave out {_word(place)}, or give the devices as --include "
             f"localhost:{','.join(names)}",
         )
     yield from _of_accelerate(run)

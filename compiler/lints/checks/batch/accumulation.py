@@ -76,7 +76,7 @@ def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
             (
                 (
                     "accelerate puts 1 where the file leaves it out; before 1.8 the engine goes by "
-                    "that alone, and the batch is so many times smaller"
+                    "that alone, and the batch shrinks by that factor"
                 ),
             ),
             f'write "{_KEY}": "auto" in the DeepSpeed file',
@@ -112,7 +112,7 @@ def auto_find_batch_size_refused(run: LintContext) -> Iterator[Finding]:
     yield Finding(
         f"auto_find_batch_size cannot be used with {name}",
         (find.label("refused"), *(e.label("", primary=False) for e in others if e is not None)),
-        ("the engine is built for one micro batch; it cannot be wrapped anew",),
+        ("the engine is built for one micro batch; it cannot be rebuilt for another",),
         "remove auto_find_batch_size, and write a batch size that fits",
     )
 

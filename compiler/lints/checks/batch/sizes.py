@@ -54,7 +54,7 @@ def _divisible_finding(place: Place, total: int, world: int, accumulation: int) 
         + (f"less than {shared}" if micro == 0 else f"no multiple of {shared}"),
         (place.label("samples in one step"),),
         (
-            "the micro batch is taken as 0, and refused"
+            "the micro batch comes out as 0, and is refused"
             if micro == 0
             else f"the remainder is dropped, and the product is then checked: {came}",
             "ZeRO shards states and not the batch: every process takes at least one sample",

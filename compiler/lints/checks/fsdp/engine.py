@@ -272,7 +272,7 @@ def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 "distributed_type FSDP with one process",
                 (each.on.label("not used"), place.label("", primary=False)),
-                ("accelerate takes one process for no distributed run: nothing is sharded",),
+                ("accelerate does not treat one process as distributed: nothing is sharded",),
                 "start one process a device, or leave FSDP out",
                 severity="warning",
                 consequence="silent",
@@ -281,7 +281,7 @@ def fsdp_of_one_process(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 "fsdp with one process",
                 (each.on.label("refused"), *also(place)),
-                ("there is nobody to shard with",),
+                ("there is no other process to shard with",),
                 "start one process a device by torchrun or accelerate launch, or remove fsdp",
             )
 

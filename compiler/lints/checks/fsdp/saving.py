@@ -65,7 +65,7 @@ def _why(run: LintContext, name: str, each: Asked) -> str:
     if each.version == 2 or offloaded(each) is not None:
         return ""  # it does not come so far: `fsdp-8-bit-optimizer`
     if name in _BNB and run.runs(_MENDED) is not True:
-        return "bitsandbytes before 0.49.2: absmax has another length than the parameter"
+        return "bitsandbytes before 0.49.2: absmax differs in length from the parameter"
     if name in _TORCHAO and each.version == 1:
         return "torchao: NotImplementedError, OptimState8bit has no new_zeros"
     return ""
@@ -73,7 +73,7 @@ def _why(run: LintContext, name: str, each: Asked) -> str:
 
 def _states_lost(optim: Place, each: Asked, why: str) -> Finding:
     is_caught = each.who == "axolotl" and str(optim.value) in _TORCHAO
-    after = ("Axolotl goes on without the states: no checkpoint can be resumed",)
+    after = ("Axolotl continues without the states: no checkpoint can be resumed",)
     return Finding(
         f"the states of {optim.value} cannot be gathered by FSDP for a checkpoint",
         (optim.label("quantised states"), each.on.key_label("", primary=False)),
@@ -121,7 +121,7 @@ def fsdp_adapter_of_one_rank(run: LintContext) -> Iterator[Finding]:
             "a checkpoint of FSDP 2 holds rank 0's part of the adapter only",
             (place.label("the other parts are not gathered"),),
             (
-                "a run that resumes begins with new values for the parts of all other processes",
+                "a resumed run starts with fresh values for the parts of all other processes",
                 "the model that is saved at the end is whole",
             ),
             "write SHARDED_STATE_DICT, or use accelerate 1.15",
@@ -163,7 +163,7 @@ def fsdp_model_left_in_shards(run: LintContext) -> Iterator[Finding]:
             (place.label("nothing to load with from_pretrained"),),
             (
                 "save_model writes weights for FULL_STATE_DICT only; checkpoints hold shards",
-                "accelerate merge-weights makes a model of a checkpoint's shards",
+                "accelerate merge-weights turns a checkpoint's shards into a model",
             ),
             "write FULL_STATE_DICT, or merge the shards after training",
             Fix((place.replaced("FULL_STATE_DICT"),), "unsafe"),
@@ -194,7 +194,7 @@ def fsdp_state_dict_refused(run: LintContext) -> Iterator[Finding]:
         value = str(place.value).upper()
         if value not in _NAMES:
             yield Finding(
-                f"state_dict_type {place.value} is none",
+                f"state_dict_type {place.value} does not exist",
                 (place.label("refused"),),
                 (f"the types are {', '.join(_NAMES[:3])}",),
                 "write SHARDED_STATE_DICT or FULL_STATE_DICT",

@@ -111,14 +111,14 @@ def fsdp_key_unread(run: LintContext) -> Iterator[Finding]:
             if "." in name or not at.value or name in _told(each):
                 continue
             if name in _OF_XLA and not is_true(each.get("xla")):
-                yield _unread(each, at, "it is for xla: true alone", "remove it")
+                yield _unread(each, at, "it only applies with xla: true", "remove it")
             elif name not in known and not at.path.startswith("fsdp_min"):
                 meant = _MEANT.get(name, (None, None))[not is_old]
                 near = did_you_mean(nearest(name, known)[:1])
                 yield _unread(each, at, _WHY, meant or near or "remove it")
 
 
-_WHY: Final = "the Trainer looks for its own keys, and passes over the others"
+_WHY: Final = "the Trainer reads its own keys and ignores the others"
 
 
 def _told(each: Asked) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ def fsdp_prefetch_refused(run: LintContext) -> Iterator[Finding]:
         if word in (*_WORDS, *_NUMBERS):
             continue
         yield Finding(
-            f"backward_prefetch {place.value} is no way of prefetching",
+            f"backward_prefetch {place.value} is not a prefetch setting",
             (place.label("refused"),),
             (f"the words are {', '.join(_WORDS)}",),
             "write backward_pre, or leave it out",
@@ -346,10 +346,10 @@ def _strategy(each: Asked) -> Iterator[Finding]:
     if value.upper() in _STRATEGY_NAMES or value in (*"12345", "_HYBRID_SHARD_ZERO2"):
         return
     yield Finding(
-        f"fsdp_sharding_strategy {value} is none",
+        f"fsdp_sharding_strategy {value} does not exist",
         (place.label("refused"),),
         (f"the strategies are {', '.join(_STRATEGY_NAMES)}, or 1 to 5 in that order",),
-        "write FULL_SHARD, or the one that is meant",
+        "write FULL_SHARD, or the intended one",
     )
 
 
@@ -362,7 +362,7 @@ def _options(run: LintContext, each: Asked) -> Iterator[Finding]:
                 f"fsdp option {word} is refused",
                 (each.on.label("refused"),),
                 (
-                    f"the options are {', '.join(known)}, apart by spaces, in lower case",
+                    f"the options are {', '.join(known)}, separated by spaces, in lower case",
                     *(("FSDP2 has no hybrid or unsharded strategy",) if word in _OPTIONS else ()),
                 ),
                 "write full_shard auto_wrap",

@@ -49,8 +49,8 @@ def fsdp_class_with_a_blank(run: LintContext) -> Iterator[Finding]:
                 continue
             plain = ",".join(each.strip() for each in names)
             yield Finding(
-                f"the list of classes to wrap has a blank: {blank!r} is looked for",
-                (at.label("split at the commas alone"),),
+                f"the list of classes to wrap has a space: {blank!r} is looked for",
+                (at.label("split only at the commas"),),
                 ("Could not find the transformer layer class in the model",),
                 f"write {plain}",
                 Fix((at.replaced(plain),), "safe"),
@@ -83,7 +83,7 @@ def fsdp_policy_refused(run: LintContext) -> Iterator[Finding]:
             continue
         meant = str(at.value).upper()
         yield Finding(
-            f"auto_wrap_policy {at.value} is no policy of the Trainer's",
+            f"auto_wrap_policy {at.value} is not one of the Trainer's policies",
             (at.label("refused"), each.on.label("", primary=False)),
             (
                 f"the policies are {', '.join(_POLICIES)}, in capitals",
@@ -125,7 +125,7 @@ def fsdp_two_wrap_policies(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 "min_num_params and transformer_layer_cls_to_wrap exclude each other",
                 (size.label("refused"), layer.label("", primary=False)),
-                () if is_old else ("nobody names the version; it holds for transformers<=5.6.2",),
+                () if is_old else ("the version is not given; it holds for transformers<=5.6.2",),
                 "keep transformer_layer_cls_to_wrap",
                 Fix((size.removed(),), "unsafe"),
                 severity=None if is_old else "warning",
@@ -375,7 +375,7 @@ def _wraps_finding(place: Place, text: str, change: str, is_old: bool | None = T
         (
             "each wrapped unit is gathered when it runs, and freed after",
             "with one unit the parameters are whole during forward and backward",
-            *(("nobody names the version; this holds for transformers<=5.6.2",) * (not is_old)),
+            *(("the version is not given; this holds for transformers<=5.6.2",) * (not is_old)),
         ),
         change,
     )

@@ -68,7 +68,7 @@ def flash_attention_without_hardware(run: LintContext) -> Iterator[Finding]:
         f"{with_capability(device)} has no kernels of {word}",
         (place.label(f"needs {least}"),),
         ("the first forward pass ends in `FlashAttention only supports Ampere GPUs or newer`",),
-        "use sdpa: torch picks what the device has"
+        "use sdpa: torch picks what the device supports"
         if place.path != "script"
         else "start train.py, or train_xformers.py, of the same folder",
         Fix((place.replaced("sdpa"),), "safe") if is_word else None,
@@ -87,7 +87,7 @@ def _xformers(run: LintContext) -> Iterator[Finding]:
                 f"SimpleTuner takes no xformers on {with_capability(device)}",
                 (at.label("refused"),),
                 ("xformers is not supported on GPUs with compute capability 9.0+",),
-                "use diffusers: torch picks what the device has",
+                "use diffusers: torch picks what the device supports",
                 Fix((at.replaced("diffusers"),), "safe"),
                 consequence="parse",
             )

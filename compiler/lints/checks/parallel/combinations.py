@@ -102,13 +102,13 @@ def sequence_attention_differs(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"sequences are shared around {asked}, and the model attends by {kernel}",
             (
-                (core or place).label("" if core is not None else "sdpa, where nothing is said"),
+                (core or place).label("" if core is not None else "sdpa by default"),
                 own.label("what runs", primary=False),
             ),
             (
                 "DeepSpeed refuses that from 0.19 on"
                 if compares
-                else "before 0.19 nothing compares them, and each rank attends to its part alone",
+                else "before 0.19 nothing compares them: each rank sees only its own part",
             ),
             f"write sp_attn_implementation: {kernel}",
             consequence="init" if compares else "silent",
@@ -127,8 +127,8 @@ tensor_parallel_beside_adapters = rows(
     rows=(
         Row(
             "deepspeed:tensor_parallel.autotp_size>1",
-            "autotp_size {0.value} stops on a model with adapters",
-            label="refused, by a KeyError",
+            "autotp_size {0.value} fails on a model with adapters",
+            label="fails with a KeyError",
             why="AutoTP replaces the layers that hold the adapters, which ZeRO then cannot name",
             help="train all weights, or leave out tensor_parallel",
             effective=("(deepspeed:zero_optimization.stage=1|2)", "slot:adapter.kind=lora"),

@@ -256,7 +256,7 @@ def tensor_width_unread(run: LintContext) -> Iterator[Finding]:
             if is_number(width.value) and width.value > 1:
                 yield Finding(
                     f"tp_size {width.value} without autotp_size: the model is not split",
-                    (width.label("no width by itself"),),
+                    (width.label("not a width by itself"),),
                     (_WHY,),
                     f"write {_TENSOR_BLOCK}: {{autotp_size: {width.value}}}",
                 )
