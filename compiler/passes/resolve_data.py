@@ -82,6 +82,8 @@ def _sequence(scribe: Scribe) -> None:
     if architecture.kind == "diffusion":
         if asked:
             _misfit(scribe, "data.sequence", "a diffusion model has no text sequence to bound")
+        if scribe.facts.spec.data.lengths:
+            _misfit(scribe, "data.lengths", "a diffusion model's steps do not depend on them")
         scribe.say("data.sequence", 0, "a diffusion model has none", model("config"))
         return
     if asked is None:
@@ -123,13 +125,17 @@ def _misfit(scribe: Scribe, at: str, why: str) -> None:
 
 
 def _images(scribe: Scribe) -> None:
-    kind = scribe.facts.model.architecture.kind
+    data, kind = scribe.facts.spec.data, scribe.facts.model.architecture.kind
+    if kind != "diffusion" and data.resolution:
+        _misfit(scribe, "data.resolution", "it is the side of a diffusion model's images")
     if kind == "diffusion":
+        if data.images:
+            _misfit(scribe, "data.images", "the images of a diffusion model have data.resolution")
         _training_images(scribe)
     elif kind == "vision-language":
         _sample_images(scribe)
     else:
-        if scribe.facts.spec.data.images:
+        if data.images:
             _misfit(scribe, "data.images", f"a {kind} model takes no images")
         _say_images(scribe, 0, 0, 0, 0, 0, "the model takes none")
 

@@ -13,13 +13,24 @@ from tunec.targets.huggingface.packages import TRL
 
 
 def schema_of(method: Method) -> Callable[[Dialect], str | None]:
-    """The schema of a method's file; of a release that was not asked there is none."""
+    """The schema of a method's file; there is none for releases that were not asked together.
+
+    The file also holds the keys of TrainingArguments, which differ between majors of transformers.
+    """
 
     def find(dialect: Dialect) -> str | None:
         name = _index()[method].get(str(dialect[TRL]))
-        return None if name is None else f"trl/{name}"
+        if name is None or _transformers_of(name).major != dialect["transformers"].major:
+            return None
+        return f"trl/{name}"
 
     return find
+
+
+def _transformers_of(name: str) -> Version:
+    """The release of transformers beside which a schema was asked for."""
+    beside = dict(each.split("==") for each in _load(name)["x-beside"])
+    return Version(beside["transformers"])
 
 
 def known_keys(method: Method, version: Version) -> Mapping[str, Json]:

@@ -29,9 +29,14 @@ _LORA: Final[Mapping[str, str]] = {
 
 
 def where(case: Case) -> Where:
-    """The set of the release of TRL."""
+    """The set of the release of TRL, or of the transformers that is named beside it."""
     known = choose("trl", str(case.version))
-    return Where(known.consumer, known.version, known.requirements)
+    named = case.software.get("transformers")
+    if named is None or f"transformers=={named}" in known.requirements:
+        return Where(known.consumer, known.version, known.requirements)
+    around = choose("transformers", named).requirements
+    pins = (pin for pin in around if not pin.startswith("trl=="))
+    return Where(known.consumer, known.version, (*pins, f"trl=={known.version}"))
 
 
 def _program(method: Method, file: str) -> Program:

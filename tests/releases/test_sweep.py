@@ -62,8 +62,8 @@ def test_every_refusal_of_trl_is_judged():
     assert unjudged == {}
 
 
-def checked(name, target, release):
-    loaded = load_text(SPECS[name], targets=REGISTRY.names())
+def checked(name, target, release, software=""):
+    loaded = load_text(SPECS[name] + software, targets=REGISTRY.names())
     asked = [REGISTRY.resolve(f"{target}@{release}", loaded.spec.software)]
     result = compile_spec(loaded, asked)
     return verify(cases_of(result, asked)) if result.ok else ()
@@ -90,4 +90,12 @@ def test_the_real_script_comes_to_the_plan(name, target, release):
 def test_releases_between_come_to_the_plan(target, release):
     found = [each for name in SPECS for each in checked(name, target, release)]
     assert len(found) >= 10
+    assert wrong(found) == []
+
+
+@pytest.mark.nightly
+def test_trl_beside_a_transformers_of_another_season():
+    """The keys of each come from the release that it is: 4.57 has a share of warm-up, 5 has not."""
+    found = checked("lora", "trl", "1.16.0", "software: {transformers: 4.57.6}\n")
+    assert "same" in {each.status for each in found}
     assert wrong(found) == []
