@@ -92,9 +92,8 @@ def test_a_row_can_ask_for_what_a_key_comes_to(block: str, path: str) -> None:
 
 
 def test_a_condition_in_parentheses_gets_no_label() -> None:
-    row = Row("deepspeed:train_batch_size>1", "{0.value}", effective=(
-        "(deepspeed:zero_optimization.stage=2)",
-    ))  # fmt: skip
+    unshown = ("(deepspeed:zero_optimization.stage=2)",)
+    row = Row("deepspeed:train_batch_size>1", "{0.value}", effective=unshown)
     (finding,) = _found(row, _deepspeed('{"stage": 2}'))
     assert [each.path for each in finding.labels] == ["train_batch_size"]
     assert _found(row, _deepspeed('{"stage": 1}')) == []

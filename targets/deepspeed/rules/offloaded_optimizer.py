@@ -1,6 +1,7 @@
 """Which optimizers can be offloaded."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -8,6 +9,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.facts.counts import is_number
 from tunec.compiler.lints.facts.zero import stage_of, zero_keys
 from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _BLOCK: Final = "zero_optimization.offload_optimizer"
@@ -53,15 +55,30 @@ def low_precision_master_without_offload(run: LintContext) -> Iterator[Finding]:
             )
 
 
-_ADAMS: Final = frozenset(
-    {"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla"}
+_UNTOUCHED: Final = (
+    *("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla"),
+    *("lion_32bit", "adagrad"),
 )
-"""What becomes DeepSpeed's CPU Adam with weight decay kept apart."""
-_KEPT: Final = frozenset({"lion_32bit", "adagrad"})
-"""What becomes DeepSpeed's own of the same algorithm, in accelerate 1.10.1 to 1.15.0."""
-
-
-@rule(
+"""What becomes DeepSpeed's CPU Adam with weight decay kept apart; and, in accelerate 1.10.1 to
+1.15.0, DeepSpeed's own of the same algorithm."""
+_KEEP: Final = "write zero_force_ds_cpu_optimizer: false in the DeepSpeed file"
+_EXCHANGED: Final = Row(
+    f"trainer:optim!={'|'.join(_UNTOUCHED)}",
+    "optim {0.value} is replaced by DeepSpeed's CPU Adam, because it is offloaded",
+    label="not used",
+    why=(
+        "only its learning rate and weight decay are kept",
+        "states on the host are fp32: 12 bytes a trained parameter with the fp32 copy",
+    ),
+    help=f"write optim: adamw_torch, or {_KEEP}",
+    beside=("no deepspeed:optimizer",),
+    effective=(
+        f"deepspeed:{_BLOCK}.device=cpu|nvme",
+        "(deepspeed:zero_force_ds_cpu_optimizer!=false)",
+    ),
+    beside_label="offloaded",
+)
+optimizer_exchanged_on_offload = rows(
     "optimizer-exchanged-on-offload",
     "warning",
     "silent",
@@ -75,38 +92,16 @@ _KEPT: Final = frozenset({"lion_32bit", "adagrad"})
         ),
         "deepspeed 0.19.8 ops/adam/cpu_adam.py `DeepSpeedCPUAdam`: fp32_optimizer_states",
     ),
-    reads=("trainer:optim", "diffusers:use_8bit_adam"),
-)
-def optimizer_exchanged_on_offload(run: LintContext) -> Iterator[Finding]:
-    """The trainer's optimizer is replaced by DeepSpeed's CPU Adam, because it is offloaded."""
-    device = run.effective("deepspeed", f"{_BLOCK}.device")
-    force = run.effective("deepspeed", "zero_force_ds_cpu_optimizer")
-    optim = run.said("trainer", "optim")
-    small = run.said("diffusers", "use_8bit_adam")
-    if device.value not in ("cpu", "nvme") or device.place is None or force.value is False:
-        return
-    if run.said("deepspeed", "optimizer") is not None:
-        return
-    if small is not None and small.value is True:
-        yield _exchanged(small, device.place, "use_8bit_adam", "remove it")
-    if optim is None:
-        return
-    if not isinstance(optim.value, str) or optim.value in _ADAMS | _KEPT:
-        return
-    wanted = "write optim: adamw_torch"
-    yield _exchanged(optim, device.place, f"optim {optim.value}", wanted)
-
-
-def _exchanged(at: Place, device: Place, what: str, wanted: str) -> Finding:
-    return Finding(
-        f"{what} is replaced by DeepSpeed's CPU Adam, because it is offloaded",
-        (at.label("not used"), device.label("offloaded", primary=False)),
-        (
-            "only its learning rate and weight decay are kept",
-            "states on the host are fp32: 12 bytes a trained parameter with the fp32 copy",
+    rows=(
+        _EXCHANGED,
+        replace(
+            _EXCHANGED,
+            when="diffusers:use_8bit_adam=true",
+            message="{0.key} is replaced by DeepSpeed's CPU Adam, because it is offloaded",
+            help=f"remove it, or {_KEEP}",
         ),
-        f"{wanted}, or write zero_force_ds_cpu_optimizer: false in the DeepSpeed file",
-    )
+    ),
+)
 
 
 _ON_GPU: Final = ("lamb", "fusedlamb", "onebitadam", "zerooneadam", "onebitlamb")

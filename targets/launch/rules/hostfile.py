@@ -8,6 +8,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.hosts import Entry, hostfiles
 from tunec.compiler.lints.facts.launch.scripts import count, flags, launches
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, rule
 
 
@@ -115,7 +116,7 @@ def _devices(devices: Place, short: Entry, hosts: int) -> Finding:
     )
 
 
-@rule(
+nodes_without_hostfile = rows(
     "nodes-without-hostfile",
     "warning",
     "silent",
@@ -128,22 +129,20 @@ def _devices(devices: Place, short: Entry, hosts: int) -> Finding:
         ),
         "deepspeedai/DeepSpeedExamples#145, deepspeedai/DeepSpeed#5221",
     ),
-    reads=flags("num_nodes"),
-)
-def nodes_without_hostfile(run: LintContext) -> Iterator[Finding]:
-    """Several nodes for the deepspeed launcher, which knows of none but its own."""
-    for document in launches(run, "deepspeed"):
-        nodes = document.get("flags.num_nodes")
-        if nodes is None or (count(nodes) or 0) < 2 or document.get("hostfile"):
-            continue
-        if any(document.get(f"flags.{key}") for key in ("hostfile", "H", "no_ssh", "launcher")):
-            continue
-        yield Finding(
-            f"{nodes.value} nodes, and no hostfile that names them",
-            (nodes.label("only this node"),),
-            (
+    rows=(
+        Row(
+            "launch:flags.num_nodes>1",
+            "{0.value} nodes, and no hostfile that names them",
+            label="only this node",
+            why=(
                 "without a hostfile the launcher takes the devices of its own machine",
                 "/job/hostfile is read if it exists",
             ),
-            "give the launcher --hostfile with a line `NAME slots=8` for each node",
-        )
+            help="give the launcher --hostfile with a line `NAME slots=8` for each node",
+            beside=(
+                "(launcher=deepspeed)",
+                "no hostfile|flags.hostfile|flags.H|flags.no_ssh|flags.launcher",
+            ),
+        ),
+    ),
+)

@@ -9,10 +9,10 @@ from tunec.compiler.lints.effective import FILLS, Effective
 from tunec.compiler.lints.facts.counts import engine_of, is_whole
 from tunec.compiler.lints.facts.keys.known import is_whole as is_whole_file
 from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 
-
-@rule(
+accumulation_given_twice = rows(
     "accumulation-given-twice",
     "error",
     "init",
@@ -22,22 +22,19 @@ from tunec.compiler.lints.rule import Finding, keys, rule
         "ValueError, the `AcceleratorConfig`'s `num_steps` is set but "
         "`gradient_accumulation_steps` is greater than 1"
     ),
-    reads=("trainer:accelerator_config.gradient_accumulation_kwargs.num_steps",),
+    rows=(
+        Row(
+            "trainer:accelerator_config.gradient_accumulation_kwargs.num_steps?",
+            "gradient_accumulation_steps is {1.value}, and accelerator_config says num_steps "
+            "{0.value}",
+            label="refused beside the other",
+            why="the trainer takes one of the two, and does not know which is meant",
+            help="remove num_steps",
+            mend=Mend("unsafe", remove=True),
+            beside=("trainer:gradient_accumulation_steps>1",),
+        ),
+    ),
 )
-def accumulation_given_twice(run: LintContext) -> Iterator[Finding]:
-    """Accumulation is given to the trainer and to accelerate's own configuration."""
-    inner = run.said("trainer", "accelerator_config.gradient_accumulation_kwargs.num_steps")
-    outer = run.said("trainer", "gradient_accumulation_steps")
-    if inner is None or outer is None or not is_whole(outer.value) or outer.value <= 1:
-        return
-    yield Finding(
-        f"gradient_accumulation_steps is {outer.value}, and accelerator_config says num_steps "
-        f"{inner.value}",
-        (inner.label("refused beside the other"), outer.label("", primary=False)),
-        ("the trainer takes one of the two, and does not know which is meant",),
-        "remove num_steps",
-        Fix((inner.removed(),), "unsafe"),
-    )
 
 
 _KEY: Final = "gradient_accumulation_steps"
