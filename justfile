@@ -40,7 +40,6 @@ imports:
 
 # fail if anything derived is stale (`just generate` renews it)
 generated:
-    python -m tunec.schemas.hardware.catalogue --check
     python -m tunec.compiler.frontend.json_schema --check
     python -m docs.generate --check
 
@@ -65,9 +64,8 @@ format:
     ruff format .
     ruff check --fix-only .
 
-# renew everything derived: indexes, JSON Schemas, reference pages
+# renew everything derived: JSON Schemas, reference pages
 generate:
-    python -m tunec.schemas.hardware.catalogue
     python -m tunec.compiler.frontend.json_schema
     python -m docs.generate
 

@@ -1,4 +1,4 @@
-"""Writes the pages and indexes that are derived from the code and its tables.
+"""Writes the pages that are derived from the code and its tables.
 
 `python -m docs.generate` writes them; with `--check` it writes nothing, names those that are stale
 and ends with status 1 if there is one. Of README.md, what stands below a `$` in a `console` block
@@ -31,12 +31,7 @@ from tunec.compiler.lints.rule import CONSEQUENCES, Rule
 from tunec.compiler.passes.defaults import DEFAULTS
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.compiler.target import Cannot, Entry, Target, in_no_plan
-from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, device_names
-from tunec.schemas.hardware.profile import Cluster, Device
-from tunec.schemas.models.card import ModelCard
-from tunec.schemas.models.catalogue import card, card_names, index_text
 from tunec.schemas.source import dotted
-from tunec.schemas.units import format_bytes
 from tunec.targets.registry import TARGETS
 
 _MADE: Final = "<!-- made by docs/generate.py; `just generate` renews it -->"
@@ -280,56 +275,6 @@ def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-# ── docs/catalogue.md ────────────────────────────────────────────────────────────────────────────
-
-
-def catalogue_page() -> str:
-    """Every device, cluster and model by name."""
-    intro = (
-        "`tunec catalog devices NAME` prints an entry whole, each number with its source. Any "
-        "device also names clusters: `NAME-xCOUNT` for one node, `NAME-xCOUNT-nNODES` for "
-        "several; what is assumed of their hosts is said in the plan's sources."
-    )
-    return _page(
-        "Catalogue",
-        intro,
-        "## Devices",
-        _table(
-            ("name", "title", "memory", "capability", "native arithmetic"),
-            (_device_row(device(name)) for name in device_names()),
-        ),
-        "## Clusters",
-        _table(
-            ("name", "title", "devices"), (_cluster_row(cluster(name)) for name in cluster_names())
-        ),
-        "## Models",
-        _table(
-            ("name", "repository", "the same weights", "other weights of the same modules"),
-            (_model_row(card(name)) for name in card_names()),
-        ),
-    )
-
-
-def _model_row(found: ModelCard) -> Sequence[str]:
-    return _code(found.name), found.repo, ", ".join(found.aliases), ", ".join(found.siblings)
-
-
-def _device_row(found: Device) -> Sequence[str]:
-    capability = found.compute_capability
-    shown = ".".join(map(str, capability)) if capability else ""
-    native = ", ".join(dtype for dtype in found.precisions if found.supports(dtype))
-    return (_code(found.name), found.title, format_bytes(found.memory), shown, native)
-
-
-def _cluster_row(found: Cluster) -> Sequence[str]:
-    held = (
-        f"{node.count} x {group.count} {group.device}"
-        for node in found.nodes
-        for group in node.accelerators
-    )
-    return (_code(found.name), found.title, ", ".join(held))
-
-
 # ── docs/codes.md ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -380,10 +325,8 @@ _DERIVED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/slots.md": slots_page,
     "docs/targets.md": targets_page,
     "docs/defaults.md": defaults_page,
-    "docs/catalogue.md": catalogue_page,
     "docs/codes.md": codes_page,
     "docs/rules.md": rules_page,
-    "schemas/models/names.json": index_text,
 }
 
 

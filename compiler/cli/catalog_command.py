@@ -13,6 +13,7 @@ from tunec.compiler.ir.slots import SLOTS
 from tunec.compiler.lints.index import rule_names, rule_page, rule_title
 from tunec.compiler.passes.pipeline import PIPELINE
 from tunec.schemas.hardware.catalogue import cluster, cluster_names, device, device_names
+from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.catalogue import card, card_names
 from tunec.schemas.units import format_bytes
 
@@ -80,12 +81,28 @@ def _show(rows: Mapping[str, str], session: Session) -> int:
 
 
 def _devices() -> dict[str, str]:
+    """Memory, compute capability, title, and what the arithmetic units do natively."""
     found = {name: device(name) for name in device_names()}
-    return {name: f"{format_bytes(d.memory):>9}  {d.title}" for name, d in found.items()}
+    wide = max(len(each.title) for each in found.values())
+    return {name: _device(each, wide) for name, each in found.items()}
+
+
+def _device(found: Device, wide: int) -> str:
+    capability = ".".join(map(str, found.compute_capability or ()))
+    native = ", ".join(dtype for dtype in found.precisions if found.supports(dtype))
+    return f"{format_bytes(found.memory):>9}  {capability:>4}  {found.title:<{wide}}  {native}"
 
 
 def _clusters() -> dict[str, str]:
-    return {name: cluster(name).title for name in cluster_names()}
+    """The nodes with their devices, and the title."""
+    found = {name: cluster(name) for name in cluster_names()}
+    wide = max(len(_groups(each)) for each in found.values())
+    return {name: f"{_groups(each):<{wide}}  {each.title}" for name, each in found.items()}
+
+
+def _groups(found: Cluster) -> str:
+    every = ((node.count, group) for node in found.nodes for group in node.accelerators)
+    return ", ".join(f"{count} x {group.count} {group.device}" for count, group in every)
 
 
 def _models() -> dict[str, str]:

@@ -45,11 +45,10 @@ def _names(session: Session) -> dict[str, list[str]]:
     from tunec.compiler.cli import catalog_command, schema_command
     from tunec.compiler.ir.slots import SLOTS
     from tunec.compiler.passes.pipeline import PIPELINE
-    from tunec.schemas.hardware.catalogue import cluster_names, device_names
+    from tunec.schemas.hardware.catalogue import hardware_names
     from tunec.schemas.models.catalogue import card_names
 
-    built = (f"{device}-x{count}" for device in device_names() for count in (1, 2, 4, 8))
-    clusters, models = [*cluster_names(), *built], list(card_names())
+    clusters, models = list(hardware_names()), list(card_names())
     return {
         "catalog KIND": list(catalog_command.kinds(session)),
         "schema KIND": schema_command.known(),

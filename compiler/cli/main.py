@@ -19,6 +19,7 @@ from tunec.compiler.cli.session import (
     UnwritableOutput,
     standard,
 )
+from tunec.schemas.entries import BrokenEntry
 
 _REPORT = "this is a bug in tunec; please report it with the command, the spec and the lines above"
 
@@ -32,6 +33,10 @@ def run(arguments: Sequence[str], registry: Registry, version: str) -> int:
     except Misuse as misuse:
         session.note(f"tunec {options.command}: {misuse}")
         return USAGE
+    except BrokenEntry as broken:
+        from tunec.compiler.frontend.broken_entry import faults_of
+
+        return session.refuse(*faults_of(broken))
     except BrokenPipeError:
         # the reader went away (`tunec plan | head`): nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

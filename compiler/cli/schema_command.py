@@ -10,6 +10,8 @@ from typing import Any
 
 from tunec.compiler.cli.files import write_all
 from tunec.compiler.cli.session import OK, Misuse, Session
+from tunec.schemas.hardware.catalogue import hardware_names
+from tunec.schemas.models.catalogue import card_names
 
 
 def run(options: Namespace, session: Session) -> int:
@@ -25,15 +27,22 @@ def run(options: Namespace, session: Session) -> int:
 
 
 def schema(kind: str, targets: Iterable[str]) -> dict[str, Any]:
-    """One schema as generated; that of a spec with the targets' names for an editor to offer."""
+    """One schema as generated; that of a spec with names for an editor to offer."""
     found: dict[str, Any] = json.loads((_folder() / f"{kind}.json").read_text("utf-8"))
     if kind == "spec":
         for name in ("Spec", "PartSpec"):
-            listed = found["$defs"][name]["properties"]["targets"]
-            for each in (listed, *listed.get("anyOf", ())):
-                if "items" in each:
-                    each["items"] = {"anyOf": [{"enum": list(targets)}, each["items"]]}
+            _offer_names(found["$defs"][name]["properties"], targets)
     return found
+
+
+def _offer_names(fields: dict[str, Any], targets: Iterable[str]) -> None:
+    """Put the names that are known before what else a field takes, which is any text."""
+    fields["model"]["anyOf"].insert(0, {"enum": list(card_names())})
+    fields["hardware"]["anyOf"].insert(0, {"enum": list(hardware_names())})
+    listed = fields["targets"]
+    for each in (listed, *listed.get("anyOf", ())):
+        if "items" in each:
+            each["items"] = {"anyOf": [{"enum": list(targets)}, each["items"]]}
 
 
 def known() -> list[str]:

@@ -18,14 +18,11 @@ from tunec.schemas.fleet import Fleet, Override
 from tunec.schemas.hardware.catalogue import (
     UnknownName,
     cluster,
-    cluster_names,
-    device_names,
+    hardware_names,
 )
 from tunec.schemas.hardware.profile import Cluster
 from tunec.schemas.source import Span
 
-_SIZES: Final = (1, 2, 4, 8)
-"""Devices a node that a pattern tries beside the catalogue's own clusters."""
 _FILES: Final = (".yaml", ".yml", ".json")
 
 
@@ -226,7 +223,7 @@ def _named(pattern: str, base: Path) -> Iterator[Site]:
         for file in sorted(_files(pattern, base)):
             yield _of_file(file)
     elif _is_pattern(pattern):
-        for name in _known_names():
+        for name in hardware_names():
             if fnmatchcase(name, pattern):
                 yield _of_catalogue(name)
     else:
@@ -245,11 +242,6 @@ def _of_file(file: Path) -> Site:
     document = load_document(file, Cluster)
     name = document.value.name if document.value else file.stem
     return Site(name, str(file), document.value)
-
-
-def _known_names() -> Iterator[str]:
-    yield from cluster_names()
-    yield from (f"{device}-x{size}" for device in device_names() for size in _SIZES)
 
 
 # ── faults ───────────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ it only compares.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +16,8 @@ from pydantic import TypeAdapter
 from tunec.compiler.frontend.fields import field_docs, shapes_in
 from tunec.compiler.ir.slots import SLOTS, Slot
 from tunec.schemas.fleet import Fleet
-from tunec.schemas.hardware.catalogue import cluster_names, device_names
 from tunec.schemas.hardware.profile import Cluster, Device
 from tunec.schemas.models.card import ModelCard
-from tunec.schemas.models.catalogue import card_names
 from tunec.schemas.policy import Policy
 from tunec.schemas.shape import Shape
 from tunec.schemas.spec import Pinned, Spec
@@ -48,6 +46,7 @@ _EXTENDS: Final[Mapping[str, Any]] = {
 def spec_schema() -> Json:
     """The schema of a spec file: every field, every slot that can be pinned.
 
+    The names of models, hardware and targets are `tunec schema`'s to add: they are no part of it.
     A spec that extends another may leave out anything, so there nothing is required.
     """
     schema = _of(Spec, "A spec of tunec: one run, as a person means it.")
@@ -72,30 +71,11 @@ def spec_schema() -> Json:
     }
 
 
-_SIZES: Final = (1, 2, 4, 8)
-"""Devices of one node that are completed; any other number is as good."""
-
-
 def _spec(schema: Json) -> Json:
-    names = {"model": card_names(), "hardware": (*cluster_names(), *_machines())}
-    schema = {**schema, "properties": {**schema["properties"], **_completed(schema, names)}}
     pin = {"description": schema["properties"]["pin"]["description"], "$ref": _PINS}
     properties = {**schema["properties"], "extends": dict(_EXTENDS), "pin": pin}
     kept = {key: value for key, value in schema.items() if key != "$schema"}
     return {**kept, "properties": properties}
-
-
-def _machines() -> Iterator[str]:
-    return (f"{name}-x{count}" for name in device_names() for count in _SIZES)
-
-
-def _completed(schema: Json, names: Mapping[str, Iterable[str]]) -> Json:
-    """Fields that take any text, with the names that an editor can offer for it."""
-    found: Json = {}
-    for field, known in names.items():
-        branches = [{"enum": list(known)}, *schema["properties"][field]["anyOf"]]
-        found[field] = {**schema["properties"][field], "anyOf": branches}
-    return found
 
 
 def _of(shape: type[Shape], says: str) -> Json:

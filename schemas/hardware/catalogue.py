@@ -1,12 +1,9 @@
 """The hardware catalogue: devices and clusters by name, each read from its own file, once.
 
-`index.json` says which file a name is in, so that finding one device reads no other. It is
-generated: `python -m tunec.schemas.hardware.catalogue` writes it, with `--check` it only compares.
-
 Besides the files in `clusters/`, two forms of name are built when asked for:
 
 - `<device>-x<N>` and `<device>-x<N>-n<M>`: N devices on each of M nodes, whose host and network are
-  the assumptions of `assumptions.yaml`, and say so in the cluster's notes;
+  assumed to be those of the device's `machine` in `machines.yaml`, as the cluster's notes say;
 - `<cluster>-n<M>`: M nodes of a one-node cluster that has a file.
 
 `8x V100 32G`, as people write it, is `v100-32g-x8`.
@@ -14,18 +11,22 @@ Besides the files in `clusters/`, two forms of name are built when asked for:
 A file of the same name wins, whichever alias of the device the name uses.
 """
 
-import json
 import re
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from pydantic import Field
 
-from tunec.schemas.frozen import dataclass
+from tunec.schemas.entries import (
+    BrokenEntry,
+    heads,
+    listed,
+    names_in,
+    read_entry,
+    read_file,
+)
 from tunec.schemas.hardware.profile import (
     Cluster,
     Device,
@@ -33,11 +34,14 @@ from tunec.schemas.hardware.profile import (
     Network,
 )
 from tunec.schemas.shape import Shape
+from tunec.schemas.source import Path as Place
 from tunec.schemas.units import Bytes, Rate
 
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _HERE: Final = Path(__file__).parent
-_INDEX: Final = "index.json"
+_DEVICES: Final = _HERE / "devices"
+_CLUSTERS: Final = _HERE / "clusters"
+_MACHINES: Final = _HERE / "machines.yaml"
+_TWICE: Final = "leave it to one of the two: a name stands for one device"
 _SILENT_WORDS: Final = frozenset(
     {"nvidia", "geforce", "tesla", "amd", "instinct", "intel", "huawei"}
 )
@@ -74,11 +78,9 @@ class UnknownName(KeyError):
         return f"{self.name!r} is not in the hardware catalogue"
 
 
-class Assumption(Shape):
-    """What is assumed about the machine around a device of which only the name is given."""
+class Machine(Shape):
+    """What is assumed to stand around a device of which only the name is given."""
 
-    devices: tuple[str, ...] = Field(min_length=1)
-    """Names of the devices that it holds for."""
     memory: Bytes
     """Host RAM for each device."""
     cores: int = Field(ge=1)
@@ -91,18 +93,17 @@ class Assumption(Shape):
     """The machine that the numbers are taken from."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
-    devices: dict[str, str]
-    """Every name and alias of a device, and the name that its file has."""
-    clusters: tuple[str, ...]
+class Machines(Shape):
+    """The file of the machines that are assumed, by what a device calls them."""
+
+    machines: dict[str, Machine]
 
 
 def device(name: str) -> Device:
     """Return the device of a name, an alias or a driver's device name; raise UnknownName."""
     found = _device_named(name)
     if found is None:
-        raise UnknownName(name, tuple(_index().devices))
+        raise UnknownName(name, tuple(_device_words()))
     return _device(found)
 
 
@@ -117,17 +118,34 @@ def cluster(name: str) -> Cluster:
 
 def device_names() -> tuple[str, ...]:
     """List the devices that have a file, by name."""
-    return tuple(sorted(set(_index().devices.values())))
+    return names_in(_DEVICES)
 
 
 def cluster_names() -> tuple[str, ...]:
     """List the clusters that have a file, by name."""
-    return _index().clusters
+    return names_in(_CLUSTERS)
 
 
-def assumption(device_name: str) -> Assumption:
-    """Return what is assumed about the machine around a device, given by its catalogue name."""
-    return next(row for row in _assumptions() if device_name in row.devices)
+def hardware_names() -> tuple[str, ...]:
+    """List what to offer for `hardware`: the clusters, and each device by 1, 2, 4 and 8.
+
+    Any other number is as good.
+    """
+    built = (f"{name}-x{count}" for name in device_names() for count in (1, 2, 4, 8))
+    return (*cluster_names(), *built)
+
+
+def machine(of: Device) -> Machine:
+    """Return what is assumed to stand around a device; raise BrokenEntry."""
+    known = _machines()
+    if of.machine in known:
+        return known[of.machine]
+    raise BrokenEntry(
+        _DEVICES / f"{of.name}.yaml",
+        f"no machine is called `{of.machine}`",
+        ("machine",),
+        f"name one of {_MACHINES.name}, or add it there: {', '.join(known)}",
+    )
 
 
 @lru_cache(maxsize=2048)
@@ -157,8 +175,8 @@ def _file_of(name: str, model: Device | None, count: str | None) -> str | None:
 
 def _buildable(count: str, nodes: str | None) -> tuple[str, ...]:
     tail = f"-n{nodes}" if nodes else ""
-    clusters = (f"{stem}{tail}" for stem in _index().clusters)
-    return (*clusters, *(f"{word}-x{count}{tail}" for word in _index().devices))
+    clusters = (f"{stem}{tail}" for stem in cluster_names())
+    return (*clusters, *(f"{word}-x{count}{tail}" for word in _device_words()))
 
 
 def _repeated(one: Cluster, nodes: int) -> Cluster:
@@ -166,27 +184,27 @@ def _repeated(one: Cluster, nodes: int) -> Cluster:
         return one
     name = f"{one.name}-n{nodes}"
     if one.node_count > 1:
-        raise UnknownName(name, _index().clusters)
+        raise UnknownName(name, cluster_names())
     facts = one.model_dump() | {"name": name, "title": f"{nodes} nodes: {one.title}"}
     facts["nodes"][0]["count"] = nodes
     if one.price_per_hour is not None:
         facts["price_per_hour"] = nodes * one.price_per_hour
     if one.network is None:
-        row = assumption(device(one.nodes[0].accelerators[0].device).name)
-        facts["network"] = row.network
-        facts["sources"] |= {"network": f"assumed: {row.source}"}
-        facts["notes"] += (f"network assumed: {row.source}",)
+        around = machine(device(one.nodes[0].accelerators[0].device))
+        facts["network"] = around.network
+        facts["sources"] |= {"network": f"assumed: {around.source}"}
+        facts["notes"] += (f"network assumed: {around.source}",)
     return Cluster.model_validate(facts)
 
 
 def _assumed(model: Device, count: int, nodes: int, name: str) -> Cluster:
-    row = assumption(model.name)
+    around = machine(model)
     link = _wired(model, count)
     wiring = f"link: that of {model.name}" if link else "link: PCIe and the host"
     host = {
-        "memory": row.memory * count,
-        "cores": row.cores * count,
-        "memory_bandwidth": row.memory_bandwidth * count,
+        "memory": around.memory * count,
+        "cores": around.cores * count,
+        "memory_bandwidth": around.memory_bandwidth * count,
     }
     group = {"device": model.name, "count": count}
     node = {"count": nodes, "accelerators": (group,), "link": link, "host": host}
@@ -196,11 +214,11 @@ def _assumed(model: Device, count: int, nodes: int, name: str) -> Cluster:
             "name": name,
             "title": f"{nodes} x {count} {model.title}" if nodes > 1 else f"{count} {model.title}",
             "nodes": (node,),
-            "network": row.network if nodes > 1 else None,
-            "sources": _assumed_sources(row, link, nodes),
+            "network": around.network if nodes > 1 else None,
+            "sources": _assumed_sources(around, link, nodes),
             "notes": (
-                f"host assumed, for each device: {row.source}",
-                *([f"network assumed: {row.source}"] if nodes > 1 else []),
+                f"host assumed, for each device: {around.source}",
+                *([f"network assumed: {around.source}"] if nodes > 1 else []),
                 wiring,
             ),
         }
@@ -212,52 +230,73 @@ def _wired(model: Device, count: int) -> Link | None:
     return model.link if model.form_factor != "pcie" and count > 1 else None
 
 
-def _assumed_sources(row: Assumption, link: Link | None, nodes: int) -> dict[str, str]:
+def _assumed_sources(around: Machine, link: Link | None, nodes: int) -> dict[str, str]:
     found = {
         "nodes[0].accelerators": "the name of the cluster",
-        "nodes[0].host": f"assumed: {row.source}",
+        "nodes[0].host": f"assumed: {around.source}",
     }
     if link:
         found["nodes[0].link"] = "the device's own fastest link"
     if nodes > 1:
-        found["network"] = f"assumed: {row.source}"
+        found["network"] = f"assumed: {around.source}"
     return found
 
 
 @lru_cache(maxsize=1024)
-def _device(stem: str) -> Device:
-    return Device.model_validate(_yaml("devices", f"{stem}.yaml"))
+def _device(name: str) -> Device:
+    return read_entry(_DEVICES, name, Device)
 
 
 @lru_cache(maxsize=1024)
-def _cluster(stem: str) -> Cluster:
-    return Cluster.model_validate(_yaml("clusters", f"{stem}.yaml"))
+def _cluster(name: str) -> Cluster:
+    return read_entry(_CLUSTERS, name, Cluster)
 
 
 @lru_cache
-def _assumptions() -> tuple[Assumption, ...]:
-    return tuple(Assumption.model_validate(row) for row in _yaml("assumptions.yaml"))
+def _machines() -> Mapping[str, Machine]:
+    return read_file(_MACHINES, Machines).machines
 
 
 @lru_cache
-def _index() -> _Index:
-    read = json.loads(_text(_INDEX))
-    return _Index(read["devices"], tuple(read["clusters"]))
+def _device_words() -> dict[str, str]:
+    """Every name, alias and title of a device, and the name that its file has.
+
+    Raises BrokenEntry if two devices claim one.
+    """
+    words: dict[str, str] = {}
+    for name, head in heads(_DEVICES, ("title", "aliases")).items():
+        for place, word in _claims(name, head):
+            if words.setdefault(word, name) != name:
+                raise BrokenEntry(
+                    _DEVICES / f"{name}.yaml",
+                    f"`{word}` names {words[word]} already",
+                    place,
+                    _TWICE,
+                )
+    return words
+
+
+def _claims(name: str, head: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    yield ("name",), name
+    yield from ((("aliases", n), word) for n, word in enumerate(listed(head, "aliases")))
+    yield ("title",), str(head.get("title", name)).lower()
 
 
 def _device_named(name: str) -> str | None:
     """The name of a device's file by one of its names; other spellings only where none is it."""
-    return _index().devices.get(name.lower()) or _device_spellings().get(_spelled(name))
+    if name.lower() in device_names():
+        return name.lower()
+    return _device_words().get(name.lower()) or _device_spellings().get(_spelled(name))
 
 
 @lru_cache
 def _device_spellings() -> dict[str, str]:
-    return {_spelled(word): stem for word, stem in _index().devices.items()}
+    return {_spelled(word): name for word, name in _device_words().items()}
 
 
 @lru_cache
 def _cluster_spellings() -> dict[str, str]:
-    return {_spelled(stem): stem for stem in _index().clusters}
+    return {_spelled(name): name for name in cluster_names()}
 
 
 @lru_cache(maxsize=4096)
@@ -265,48 +304,3 @@ def _spelled(name: str) -> str:
     """Reduce a name to what tells it apart: `NVIDIA A100-SXM4-80GB` and `a100-sxm4-80g` agree."""
     words = [word for word in re.split(r"[\s._-]+", name.lower()) if word not in _SILENT_WORDS]
     return "".join(re.sub(r"^(\d+)gi?b$", r"\1g", word) for word in words)
-
-
-def _text(*parts: str) -> str:
-    return _HERE.joinpath(*parts).read_text("utf-8")
-
-
-def _yaml(*parts: str) -> Any:
-    return yaml.load(_text(*parts), Loader=_LOADER)  # noqa: S506 - a safe loader, in C if it is there
-
-
-def _stems(kind: str) -> list[str]:
-    found = (entry.name for entry in (_HERE / kind).iterdir())
-    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
-
-
-def build_index() -> str:
-    """Read every device and return the text that `index.json` should have.
-
-    Raises ValueError if two devices claim one name.
-    """
-    words: dict[str, str] = {}
-    owners: dict[str, str] = {}
-    for model in map(_device, _stems("devices")):
-        for word in (model.name, *model.aliases, model.title.lower()):
-            if owners.setdefault(_spelled(word), model.name) != model.name:
-                raise ValueError(f"{word!r} names both {owners[_spelled(word)]} and {model.name}")
-            words[word] = model.name
-    return json.dumps({"devices": words, "clusters": _stems("clusters")}, indent=1) + "\n"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the index, or with `--check` say by the exit status whether it is up to date."""
-    asked = list(sys.argv[1:] if arguments is None else arguments)
-    if asked not in ([], ["--check"]):
-        sys.stderr.write("usage: python -m tunec.schemas.hardware.catalogue [--check]\n")
-        return 2
-    fresh = build_index()
-    if asked:
-        return 0 if _text(_INDEX) == fresh else 1
-    (_HERE / _INDEX).write_text(fresh, "utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

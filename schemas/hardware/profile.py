@@ -10,11 +10,11 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
+from tunec.schemas.hardware.silicon import Dtype, Silicon
 from tunec.schemas.shape import Shape
 from tunec.schemas.terms import Vendor
 from tunec.schemas.units import Bytes, Rate
 
-Dtype = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
 Support = Literal["native", "emulated", "absent"]
 """`native`: the arithmetic units do it at the stated rate. `emulated`: libraries run it by
 conversion, without the speed and often without the claims being noticed. `absent`: an error."""
@@ -63,6 +63,10 @@ class Device(Shape):
     """Bytes per second between host and device, one direction, of the slot it normally sits in."""
     link: Link | None = None
     """The fastest link that this device model has; whether a node wires it is the node's fact."""
+    machine: str
+    """What is assumed around a device of which only the name is given: a row of `machines.yaml`."""
+    silicon: Silicon
+    """What the vendor says that it is made of: the numbers above must agree."""
     sources: dict[str, str]
     """For every number above: where it was read. Keys are field paths (`memory`, `rates.bf16`); the
     path of a field stands for all within it (`rates`)."""
@@ -86,6 +90,12 @@ class Device(Shape):
             raise ValueError(
                 f"compute_capability of {self.name} is given by NVIDIA's devices and by no others"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _of_its_silicon(self) -> Self:
+        for each in self.silicon.contradictions(self.memory, self.bandwidth, self.rates):
+            raise ValueError(f"{self.name}: {each}")
         return self
 
     @model_validator(mode="after")

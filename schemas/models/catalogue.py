@@ -1,25 +1,19 @@
 """The catalogue of models: which card describes what a name stands for, and where that lies.
 
-A name stands for weights; a card describes modules, and holds for all weights of them. Only the
-file that is asked for is read. `names.json` says which card describes a repository, and which
-repository a short name stands for; it is generated (`index_text`) and a test proves it fresh.
+A name stands for weights; a card describes modules, and holds for all weights of them. A card that
+is called as the name, or as the last part of a repository, is the only file that is read; for any
+other name, so are the heads of the others.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import yaml
-
+from tunec.schemas.entries import BrokenEntry, heads, listed, names_in, read_entry
 from tunec.schemas.models.card import ModelCard
 
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_HERE: Final = Path(__file__).parent
-INDEX: Final = "names.json"
-"""The generated file, beside this module, by names in lower case: the stem of the card's file of a
-repository, and the repository of a name without organisation."""
+_CARDS: Final = Path(__file__).parent / "cards"
 
 
 class UnknownName(KeyError):
@@ -41,10 +35,10 @@ def card(name: str) -> ModelCard:
     Raises `UnknownName` with the names of all cards.
     """
     weights = repository(name).lower()
-    stem = _index().get(weights)
-    if stem is None:
+    owner = _owner(weights)
+    if owner is None:
         raise UnknownName(name, card_names())
-    return _of_weights(stem, weights)
+    return _of_weights(owner, weights)
 
 
 def repository(name: str) -> str:
@@ -54,7 +48,9 @@ def repository(name: str) -> str:
     """
     if "/" in name:
         return name
-    found = _index().get(name.lower())
+    if name.lower() in card_names():
+        return _read(name.lower()).repo
+    found = _short_names().get(name.lower())
     if found is None:
         raise UnknownName(name, card_names())
     return found
@@ -75,62 +71,68 @@ def original(name: str) -> str:
 
 def card_names() -> tuple[str, ...]:
     """Names of all cards, sorted."""
-    return tuple(sorted({stem for name, stem in _index().items() if "/" in name}))
+    return names_in(_CARDS)
 
 
-def index_text() -> str:
-    """Compute what `names.json` has to be, from the cards themselves.
-
-    Raises ValueError where two cards claim one name, or a card's name is not its file's.
-    """
-    owners: dict[str, str] = {}
-    full: dict[str, dict[str, str]] = {}
-    for stem in _stems():
-        for name, weights in _claims(stem):
-            if owners.setdefault(name.lower(), stem) != stem:
-                raise ValueError(f"{name!r} is claimed by {owners[name.lower()]} and {stem}")
-            full.setdefault(name.rpartition("/")[2].lower(), {}).setdefault(stem, weights)
-    index = {name: stem for name, stem in owners.items() if "/" in name}
-    for short, found in full.items():
-        stem = owners.get(short) or (next(iter(found)) if len(found) == 1 else "")
-        if stem:
-            index[short] = found[stem]
-    return json.dumps(dict(sorted(index.items())), indent=0) + "\n"
+def _owner(weights: str) -> str | None:
+    """The card of a repository in lower case."""
+    short = weights.rpartition("/")[2]
+    if short in card_names() and weights in map(str.lower, _weights_of(_read(short))):
+        return short
+    return _owners().get(weights)
 
 
-def _claims(stem: str) -> Iterator[tuple[str, str]]:
-    """The names of a card, each with the repository that it stands for."""
-    found = _read(stem)
-    if found.name != stem:
-        raise ValueError(f"{stem}.yaml holds the card of {found.name!r}")
-    yield from ((name, found.repo) for name in (found.name, found.repo))
-    yield from ((name, name if "/" in name else found.repo) for name in found.aliases)
-    yield from ((name, name) for name in found.siblings)
-
-
-def _stems() -> Iterator[str]:
-    for file in sorted((_HERE / "cards").iterdir()):
-        if file.name.endswith(".yaml"):
-            yield file.name.removesuffix(".yaml")
+def _weights_of(found: ModelCard) -> tuple[str, ...]:
+    return (found.repo, *found.aliases, *found.siblings)
 
 
 @lru_cache(maxsize=1)
-def _index() -> Mapping[str, str]:
-    index: dict[str, str] = json.loads((_HERE / INDEX).read_text("utf-8"))
-    return index
+def _owners() -> Mapping[str, str]:
+    """The card of every name that one claims, in lower case.
+
+    Raises BrokenEntry where two cards claim one.
+    """
+    owners: dict[str, str] = {}
+    for key, each, owner, _ in _claims():
+        if owners.setdefault(each.lower(), owner) != owner:
+            reason = f"`{each}` is claimed by {owners[each.lower()]} already"
+            raise BrokenEntry(_CARDS / f"{owner}.yaml", reason, (key,))
+    return owners
+
+
+@lru_cache(maxsize=1)
+def _short_names() -> Mapping[str, str]:
+    """The repository of a name without organisation, where one card alone can be meant by it."""
+    meant: dict[str, dict[str, str]] = {}
+    for _, name, owner, weights in _claims():
+        meant.setdefault(name.rpartition("/")[2].lower(), {}).setdefault(owner, weights)
+    owned = {short: _owners().get(short) or _only(found) for short, found in meant.items()}
+    return {short: meant[short][owner] for short, owner in owned.items() if owner}
+
+
+def _only(found: Mapping[str, str]) -> str | None:
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _claims() -> Iterator[tuple[str, str, str, str]]:
+    """The names of every card: key, name, the card's own, and the repository that it stands for."""
+    for own, head in heads(_CARDS, ("repo", "aliases", "siblings")).items():
+        repo = str(head.get("repo", own))
+        yield from (("name", own, own, repo), ("repo", repo, own, repo))
+        for name in listed(head, "aliases"):
+            yield "aliases", name, own, name if "/" in name else repo
+        yield from (("siblings", name, own, name) for name in listed(head, "siblings"))
 
 
 @lru_cache(maxsize=256)
-def _read(stem: str) -> ModelCard:
-    text = (_HERE / "cards" / f"{stem}.yaml").read_text("utf-8")
-    data: dict[str, Any] = yaml.load(text, Loader=_LOADER)  # noqa: S506  a safe loader
-    return ModelCard.model_validate(data, strict=False)
+def _read(name: str) -> ModelCard:
+    return read_entry(_CARDS, name, ModelCard)
 
 
 @lru_cache(maxsize=256)
-def _of_weights(stem: str, weights: str) -> ModelCard:
+def _of_weights(owner: str, weights: str) -> ModelCard:
     """A card with the config and the dtype of these weights, a repository in lower case."""
-    found = _read(stem)
+    found = _read(owner)
     named = (each for name, each in found.siblings.items() if name.lower() == weights)
     own = next(named, None)
     if own is None or not (own.config or own.stored_dtype):

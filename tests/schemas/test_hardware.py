@@ -1,91 +1,32 @@
 """The hardware catalogue: files are whole, plausible and sourced; names find what they mean."""
 
-import json
 import re
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import yaml
 from pydantic import ValidationError
 
+from tunec.schemas import entries
 from tunec.schemas.hardware import catalogue
 from tunec.schemas.hardware.catalogue import UnknownName, cluster, device
 from tunec.schemas.hardware.profile import (
     Accelerators,
     Cluster,
     Device,
-    Dtype,
     Node,
     unsourced,
 )
+from tunec.schemas.hardware.silicon import Dtype
 from tunec.schemas.units import GIB
 
 DEVICES = catalogue.device_names()
 CLUSTERS = catalogue.cluster_names()
 NVIDIA = tuple(name for name in DEVICES if device(name).vendor == "nvidia")
 
-# GiB on the box; a dtype with its operations per unit and clock, the units (SM, CU, MME) and their
-# boost clock in GHz; bits of the memory bus and Gbit/s of a pin. From the vendors' product pages,
-# apart from the rates and bandwidths of the catalogue: they must multiply to these.
-SILICON: dict[str, tuple[float, str, int, int, float, int, float]] = {
-    "gtx-1070": (8, "fp32", 256, 15, 1.683, 256, 8.0),
-    "gtx-1080": (8, "fp32", 256, 20, 1.733, 256, 10.0),
-    "gtx-1080-ti": (11, "fp32", 256, 28, 1.582, 352, 11.0),
-    "titan-xp": (12, "fp32", 256, 30, 1.582, 384, 11.4),
-    "p40": (24, "fp32", 256, 30, 1.531, 384, 7.2),
-    "p100-pcie-12g": (12, "fp16", 256, 56, 1.303, 3072, 1.43),
-    "p100-pcie-16g": (16, "fp16", 256, 56, 1.303, 4096, 1.43),
-    "v100-sxm2-16g": (16, "fp16", 1024, 80, 1.53, 4096, 1.752),
-    "v100-sxm2-32g": (32, "fp16", 1024, 80, 1.53, 4096, 1.752),
-    "v100-pcie-16g": (16, "fp16", 1024, 80, 1.38, 4096, 1.752),
-    "v100-pcie-32g": (32, "fp16", 1024, 80, 1.38, 4096, 1.752),
-    "titan-v": (12, "fp32", 128, 80, 1.455, 3072, 1.7),
-    "t4": (16, "fp16", 1024, 40, 1.59, 256, 10.0),
-    "titan-rtx": (24, "fp16", 1024, 72, 1.77, 384, 14.0),
-    "rtx-2080-ti": (11, "fp16", 512, 68, 1.545, 352, 14.0),
-    "rtx-2080": (8, "fp16", 512, 46, 1.71, 256, 14.0),
-    "quadro-rtx-8000": (48, "fp16", 1024, 72, 1.77, 384, 14.0),
-    "a100-pcie-40g": (40, "bf16", 2048, 108, 1.41, 5120, 2.43),
-    "a100-sxm4-40g": (40, "bf16", 2048, 108, 1.41, 5120, 2.43),
-    "a100-pcie-80g": (80, "bf16", 2048, 108, 1.41, 5120, 3.024),
-    "a100-sxm4-80g": (80, "bf16", 2048, 108, 1.41, 5120, 3.186),
-    "a800-sxm4-80g": (80, "bf16", 2048, 108, 1.41, 5120, 3.186),
-    "a30": (24, "bf16", 2048, 56, 1.44, 3072, 2.43),
-    "a10": (24, "bf16", 1024, 72, 1.695, 384, 12.5),
-    "a10g": (24, "bf16", 512, 80, 1.71, 384, 12.5),
-    "a40": (48, "bf16", 1024, 84, 1.74, 384, 14.5),
-    "rtx-a6000": (48, "bf16", 1024, 84, 1.8, 384, 16.0),
-    "rtx-a5000": (24, "bf16", 1024, 64, 1.695, 384, 16.0),
-    "rtx-a4000": (16, "bf16", 1024, 48, 1.56, 256, 14.0),
-    "rtx-3090": (24, "bf16", 512, 82, 1.695, 384, 19.5),
-    "rtx-3090-ti": (24, "bf16", 512, 84, 1.86, 384, 21.0),
-    "rtx-3080": (10, "bf16", 512, 68, 1.71, 320, 19.0),
-    "rtx-3060": (12, "bf16", 512, 28, 1.777, 192, 15.0),
-    "l4": (24, "bf16", 1024, 58, 2.04, 192, 12.5),
-    "l40": (48, "bf16", 512, 142, 2.49, 384, 18.0),
-    "l40s": (48, "bf16", 1024, 142, 2.52, 384, 18.0),
-    "rtx-6000-ada": (48, "bf16", 1024, 142, 2.505, 384, 20.0),
-    "rtx-4090": (24, "bf16", 512, 128, 2.52, 384, 21.0),
-    "rtx-4080": (16, "bf16", 512, 76, 2.505, 256, 22.4),
-    "rtx-4070-ti": (12, "bf16", 512, 60, 2.61, 192, 21.0),
-    "h100-pcie": (80, "bf16", 4096, 114, 1.62, 5120, 3.2),
-    "h100-sxm": (80, "bf16", 4096, 132, 1.83, 5120, 5.23),
-    "h100-nvl": (94, "bf16", 4096, 132, 1.545, 6144, 5.1),
-    "h800-sxm": (80, "bf16", 4096, 132, 1.83, 5120, 5.23),
-    "h20": (96, "bf16", 1024, 78, 1.83, 6144, 5.2),
-    "h200": (141, "bf16", 4096, 132, 1.83, 6144, 6.25),
-    "gh200-96g": (96, "bf16", 4096, 132, 1.83, 6144, 5.2),
-    "b200": (180, "bf16", 8192, 148, 1.855, 8192, 8.0),
-    "rtx-5090": (32, "bf16", 512, 170, 2.407, 512, 28.0),
-    "mi210": (64, "bf16", 1024, 104, 1.7, 4096, 3.2),
-    "mi250x": (64, "bf16", 1024, 110, 1.7, 4096, 3.2),
-    "mi300x": (192, "bf16", 2048, 304, 2.1, 8192, 5.2),
-    "mi325x": (256, "bf16", 2048, 304, 2.1, 8192, 6.0),
-    "gaudi2": (96, "bf16", 131072, 2, 1.65, 6144, 3.2),
-    "gaudi3": (128, "bf16", 131072, 8, 1.6, 8192, 3.6),
-}
 # Huawei publishes neither clocks nor the bus of the 910B.
-UNCHECKED = {"ascend-910b": 64}
+UNPUBLISHED = {"ascend-910b"}
 
 PEOPLE_SAY = {
     "p100": "p100-pcie-16g",
@@ -117,33 +58,25 @@ PEOPLE_SAY = {
 
 
 def mapping(name: str, kind: str = "devices") -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(catalogue._text(kind, f"{name}.yaml"))
+    file = Path(catalogue.__file__).parent / kind / f"{name}.yaml"
+    found: dict[str, Any] = yaml.safe_load(file.read_text("utf-8"))
     return found
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the files that are read from here on, with nothing cached."""
+    """Names of the files that are read whole from here on, with nothing cached."""
     read: list[str] = []
-    text = catalogue._text
+    text = entries._text
 
-    def recording(*parts: str) -> str:
-        read.append("/".join(parts))
-        return text(*parts)
+    def recording(file: Path) -> str:
+        read.append(file.relative_to(Path(catalogue.__file__).parent).as_posix())
+        return text(file)
 
-    caches = (
-        catalogue._device,
-        catalogue._cluster,
-        catalogue._built,
-        catalogue._assumptions,
-        catalogue._index,
-        catalogue._device_spellings,
-        catalogue._cluster_spellings,
-        catalogue.cluster,
-    )
-    for cache in caches:
-        cache.cache_clear()
-    monkeypatch.setattr(catalogue, "_text", recording)
+    for cached in vars(catalogue).values():
+        if hasattr(cached, "cache_clear"):
+            cached.cache_clear()
+    monkeypatch.setattr(entries, "_text", recording)
     return read
 
 
@@ -153,23 +86,8 @@ class TestDevices:
         assert device(name).name == name
 
     def test_every_device_is_checked_against_its_silicon(self) -> None:
-        assert set(SILICON) | set(UNCHECKED) == set(DEVICES)
-
-    @pytest.mark.parametrize("name", DEVICES)
-    def test_driver_offers_a_little_less_memory_than_the_box_says(self, name: str) -> None:
-        marketed = (SILICON[name][0] if name in SILICON else UNCHECKED[name]) * GIB
-        assert 0.9 * marketed < device(name).memory <= marketed
-
-    @pytest.mark.parametrize("name", SILICON)
-    def test_rate_is_operations_times_units_times_clock(self, name: str) -> None:
-        _, dtype, operations, units, clock, _, _ = SILICON[name]
-        rates: dict[str, float] = dict(device(name).rates)
-        assert rates[dtype] == pytest.approx(operations * units * clock * 1e9, rel=0.025)
-
-    @pytest.mark.parametrize("name", SILICON)
-    def test_bandwidth_is_bus_times_pin(self, name: str) -> None:
-        *_, bits, gigabits = SILICON[name]
-        assert device(name).bandwidth == pytest.approx(bits * gigabits * 1e9 / 8, rel=0.03)
+        unchecked = {n for n in DEVICES if not (device(n).silicon.peak and device(n).silicon.bus)}
+        assert unchecked == UNPUBLISHED
 
     @pytest.mark.parametrize("name", NVIDIA)
     def test_capability_decides_the_precisions(self, name: str) -> None:
@@ -267,6 +185,22 @@ class TestDeviceRules:
             ({"vendor": "amd"}, "compute_capability of t4"),
             ({"rates": {"fp16": 0.0}}, "greater than 0"),
             ({"memory": "16G"}, "16G"),
+            ({"memory": "17GiB"}, "memory is 18253611008, and the box says 17179869184"),
+            ({"memory": "14GiB"}, "memory is 15032385536, and the box says 17179869184"),
+            (
+                {"bandwidth": 3.0e11},
+                "bandwidth is 3e+11, and its silicon makes 256 bits x 1e+10 / 8 = 3.2e+11",
+            ),
+            (
+                {"rates": {"fp16": 6.0e13}},
+                "rates.fp16 is 6e+13, and its silicon makes 1024 x 40 x 1.59e+09 = 6.513e+13",
+            ),
+            (
+                {"rates": {"fp32": 8.1e12}},
+                "rates.fp16 is not given, and its silicon makes 1024 x 40 x 1.59e+09 = 6.513e+13",
+            ),
+            ({"silicon": None}, "silicon"),
+            ({"machine": None}, "machine"),
             ({"bandwith": 1.0}, "Extra inputs"),
             ({"form_factor": "mxm"}, "form_factor"),
         ],
@@ -297,27 +231,6 @@ class TestNames:
             for word in (name, *device(name).aliases, device(name).title):
                 owners.setdefault(catalogue._spelled(word), set()).add(name)
         assert {word: who for word, who in owners.items() if len(who) > 1} == {}
-
-    def test_a_shared_alias_stops_the_index(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        twin = device("t4").model_copy(update={"name": "t5"})
-        monkeypatch.setattr(catalogue, "_stems", lambda _: ["t4", "t5"])
-        monkeypatch.setattr(catalogue, "_device", {"t4": device("t4"), "t5": twin}.__getitem__)
-        with pytest.raises(ValueError, match="names both t4 and t5"):
-            catalogue.build_index()
-
-    def test_index_is_fresh(self) -> None:
-        assert catalogue._text("index.json") == catalogue.build_index()
-        assert catalogue.main(["--check"]) == 0
-
-    def test_a_stale_index_is_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        fresh = catalogue.build_index()
-        old = json.loads(fresh) | {"clusters": []}
-        monkeypatch.setattr(catalogue, "build_index", lambda: json.dumps(old))
-        assert catalogue.main(["--check"]) == 1
-
-    def test_wrong_usage_of_the_generator(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert catalogue.main(["--chek"]) == 2
-        assert "--check" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("word", "near"),
@@ -362,20 +275,26 @@ class TestNames:
 
 
 class TestLaziness:
-    def test_a_device_reads_its_own_file_only(self, opened: list[str]) -> None:
+    def test_a_device_by_its_name_reads_its_own_file_only(self, opened: list[str]) -> None:
+        device("P100-pcie-16g")
+        assert opened == ["devices/p100-pcie-16g.yaml"]
+
+    def test_another_name_reads_the_devices_heads_once(self, opened: list[str]) -> None:
         device("p100")
-        assert opened == ["index.json", "devices/p100-pcie-16g.yaml"]
+        device("4090")
+        heads = [f"devices/{name}.yaml" for name in DEVICES]
+        assert opened == [*heads, "devices/p100-pcie-16g.yaml", "devices/rtx-4090.yaml"]
 
     def test_a_cluster_reads_its_own_file_only(self, opened: list[str]) -> None:
         cluster("dgx-h100")
-        assert opened == ["index.json", "clusters/dgx-h100.yaml"]
+        assert opened == ["clusters/dgx-h100.yaml"]
 
-    def test_a_built_cluster_reads_its_device_and_the_assumptions(self, opened: list[str]) -> None:
-        cluster("h100-x8")
-        assert opened == ["index.json", "devices/h100-sxm.yaml", "assumptions.yaml"]
+    def test_a_built_cluster_reads_its_device_and_the_machines(self, opened: list[str]) -> None:
+        cluster("h100-sxm-x8")
+        assert opened == ["devices/h100-sxm.yaml", "machines.yaml"]
 
     def test_each_file_is_read_once(self, opened: list[str]) -> None:
-        assert device("p100") is device("tesla p100-pcie-16gb")
+        assert device("p100-pcie-16g") is device("P100-PCIE-16G")
         assert cluster("dgx-h100-n2") is cluster("dgx-h100-n2")
         assert len(opened) == len(set(opened))
 
@@ -522,22 +441,15 @@ class TestBuiltClusters:
         assert price
         assert cluster("lambda-a6000-x4-n3").price_per_hour == pytest.approx(3 * price)
 
-    @pytest.mark.parametrize("name", DEVICES)
-    def test_every_device_has_one_assumed_machine(self, name: str) -> None:
-        rows = [row for row in catalogue._assumptions() if name in row.devices]
-        assert len(rows) == 1
-        assert catalogue.assumption(name) is rows[0]
-
-    def test_assumptions_name_only_devices_of_the_catalogue(self) -> None:
-        named = {name for row in catalogue._assumptions() for name in row.devices}
-        assert named == set(DEVICES)
+    def test_every_assumed_machine_is_that_of_some_device(self) -> None:
+        assert {device(name).machine for name in DEVICES} == set(catalogue._machines())
 
     @pytest.mark.parametrize(
-        "row",
-        [row for row in catalogue._assumptions() if row.source.startswith("clusters/")],
-        ids=lambda row: row.devices[0],
+        "name",
+        [n for n, row in catalogue._machines().items() if row.source.startswith("clusters/")],
     )
-    def test_assumed_share_is_that_of_the_machine_it_names(self, row: Any) -> None:
+    def test_assumed_share_is_that_of_the_machine_it_names(self, name: str) -> None:
+        row = catalogue._machines()[name]
         found = re.match(r"clusters/(.+)\.yaml, an? (eighth|quarter) of it", row.source)
         assert found is not None
         machine = cluster(found[1])

@@ -3,21 +3,15 @@
 import json
 import subprocess
 import sys
-from importlib import resources
 
 import pytest
 
 from tunec.compiler.analyses.architecture import derive
+from tunec.schemas import entries
 from tunec.schemas.models import catalogue
-from tunec.schemas.models.catalogue import INDEX, UnknownName, card, card_names, index_text
+from tunec.schemas.models.catalogue import UnknownName, card, card_names, repository
 
 PEFT_TABLE = "TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING"
-
-
-def test_the_index_is_fresh():
-    assert (
-        resources.files("tunec.schemas.models").joinpath(INDEX).read_text("utf-8") == index_text()
-    )
 
 
 def test_there_are_cards_enough_and_for_the_five_systems():
@@ -89,12 +83,18 @@ def test_other_weights_say_where_their_config_differs():
     assert card("google/gemma-2-9b-it").stored_dtype == "bf16"
 
 
-def test_a_name_that_two_cards_share_by_its_last_part_stands_for_neither(monkeypatch):
-    claims = {"llama-3-8b": "one/Tuned", "llama-3.1-8b": "two/Tuned"}
-    monkeypatch.setattr(
-        catalogue, "_claims", lambda stem: [(claims.get(stem, f"org/{stem}"), f"org/{stem}")]
-    )
-    assert "tuned" not in json.loads(index_text())
+def test_every_name_of_a_card_leads_to_it():
+    for name in card_names():
+        found = card(name)
+        assert repository(name.upper()) == found.repo
+        for each in (found.repo, *found.aliases, *found.siblings):
+            assert card(each.lower()).name == name
+            assert repository(each) in (each, found.repo)
+
+
+def test_a_short_name_of_weights_stands_for_their_repository():
+    assert repository("Qwen2.5-0.5B-Instruct") == "Qwen/Qwen2.5-0.5B-Instruct"
+    assert repository("flux-dev") == "black-forest-labs/FLUX.1-dev"
 
 
 def test_an_unknown_name_raises_with_the_known_ones():
@@ -105,21 +105,17 @@ def test_an_unknown_name_raises_with_the_known_ones():
     assert str(raised.value) == "no model is called 'llama-9'"
 
 
-def test_two_cards_may_not_claim_one_name(monkeypatch):
-    other = {"llama-3-8b": "llama-3.1-8b"}
-    monkeypatch.setattr(catalogue, "_claims", lambda stem: [(other.get(stem, stem), f"org/{stem}")])
-    with pytest.raises(ValueError, match="is claimed by"):
-        index_text()
-
-
 def test_only_the_card_that_is_asked_for_is_read(monkeypatch):
     read = []
-    original = catalogue._read.__wrapped__
-    monkeypatch.setattr(catalogue, "_read", lambda stem: read.append(stem) or original(stem))
-    catalogue._of_weights.cache_clear()
-    card("qwen/qwen3-8b")
+    original = entries._text
+    monkeypatch.setattr(entries, "_text", lambda file: read.append(file.stem) or original(file))
+    for cached in (catalogue._read, catalogue._of_weights, catalogue._owners):
+        cached.cache_clear()
+    assert card("qwen/qwen3-8b") is card("QWEN3-8b")
     card_names()
     assert read == ["qwen3-8b"]
+    card("Qwen/Qwen2.5-0.5B-Instruct")
+    assert read == ["qwen3-8b", *card_names(), "qwen2.5-0.5b"]
 
 
 def test_lora_targets_of_pefts_table_are_in_it():

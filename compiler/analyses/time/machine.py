@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from tunec.schemas.frozen import dataclass
-from tunec.schemas.hardware.profile import Device, Dtype, Network, Node
+from tunec.schemas.hardware.profile import Device, Network, Node
+from tunec.schemas.hardware.silicon import Dtype
 from tunec.schemas.terms import FloatDtype
 
 

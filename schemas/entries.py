@@ -1,0 +1,104 @@
+"""Entries of a catalogue: one YAML file each, called by the name of its entry.
+
+Nothing is derived from them: a name that is a file's is found by the list of the folder, and for
+any other name (an alias, a repository) only the heads of the files are read, which takes a
+millisecond or two for a folder.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tunec.schemas.shape import Shape
+from tunec.schemas.source import Path as Place
+
+ShapeT = TypeVar("ShapeT", bound=Shape)
+
+_ENDING = ".yaml"
+
+
+class BrokenEntry(Exception):
+    """A file of the catalogue that is not what its shape asks for.
+
+    `place` is the key that `reason` speaks of; `shape` is what the whole file should have been.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        reason: str,
+        place: Place = (),
+        help: str | None = None,
+        shape: type[Shape] | None = None,
+    ) -> None:
+        super().__init__(f"{file}: {reason}")
+        self.file, self.reason, self.place, self.help = file, reason, place, help
+        self.shape = shape
+
+
+@lru_cache(maxsize=16)
+def names_in(folder: Path) -> tuple[str, ...]:
+    """The names of a folder's entries, sorted."""
+    found = (entry.name for entry in folder.iterdir())
+    return tuple(sorted(name.removesuffix(_ENDING) for name in found if name.endswith(_ENDING)))
+
+
+def read_entry(folder: Path, name: str, shape: type[ShapeT]) -> ShapeT:
+    """Read one entry whole. Raises BrokenEntry."""
+    found = read_file(folder / f"{name}{_ENDING}", shape)
+    own = getattr(found, "name", name)
+    if own != name:
+        reason = f"the file is called `{name}` and holds `{own}`"
+        remedy = f"write `name: {name}`, or rename the file"
+        raise BrokenEntry(folder / f"{name}{_ENDING}", reason, ("name",), remedy)
+    return found
+
+
+def read_file(file: Path, shape: type[ShapeT]) -> ShapeT:
+    """Read a file of the catalogue as a shape. Raises BrokenEntry."""
+    from pydantic import ValidationError
+
+    try:
+        return shape.model_validate(_load(file, _text(file)))
+    except ValidationError as fault:
+        raise BrokenEntry(file, str(fault), shape=shape) from fault
+
+
+def heads(folder: Path, keys: tuple[str, ...]) -> dict[str, Mapping[str, Any]]:
+    """What the entries of a folder say under some of their top-level keys, by name."""
+    wanted = _lines_of(keys)
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in names_in(folder):
+        file = folder / f"{name}{_ENDING}"
+        found[name] = _load(file, "".join(wanted.findall(_text(file)))) or {}
+    return found
+
+
+def listed(head: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """The words under a key of a head; what is no list there is a fault of the entry when read."""
+    found = head.get(key)
+    return tuple(map(str, found)) if isinstance(found, list | dict) else ()
+
+
+@lru_cache(maxsize=16)
+def _lines_of(keys: tuple[str, ...]) -> re.Pattern[str]:
+    """The line of a top-level key, and those after it until another key begins."""
+    return re.compile(rf"^(?:{'|'.join(keys)}):.*\n(?:(?![\w\"']).*\n)*", re.MULTILINE)
+
+
+def _load(file: Path, text: str) -> Any:
+    """The data of a YAML text that stands in a file. Raises BrokenEntry."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return yaml.load(text, Loader=loader)  # noqa: S506  a safe loader, in C if it is there
+    except yaml.YAMLError as fault:
+        raise BrokenEntry(file, str(fault)) from fault
+
+
+def _text(file: Path) -> str:
+    """The text of a file of the catalogue."""
+    return file.read_text("utf-8")

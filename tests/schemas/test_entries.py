@@ -1,0 +1,183 @@
+"""A catalogue's files: found by name without an index, and told apart from what is broken."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tunec.compiler.frontend.broken_entry import faults_of
+from tunec.schemas.entries import BrokenEntry, heads, names_in
+from tunec.schemas.hardware import catalogue as hardware
+from tunec.schemas.models import catalogue as models
+
+FOLDERS = {
+    hardware._DEVICES: ("title", "aliases"),
+    models._CARDS: ("repo", "aliases", "siblings"),
+}
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_head_says_what_the_whole_file_says(folder):
+    keys = FOLDERS[folder]
+    found = heads(folder, keys)
+    assert list(found) == list(names_in(folder))
+    for name, head in found.items():
+        whole = yaml.safe_load((folder / f"{name}.yaml").read_text("utf-8"))
+        assert head == {key: whole[key] for key in keys if key in whole}
+
+
+def test_a_head_is_found_however_it_is_written(tmp_path):
+    text = """\
+# a comment
+config: {aliases: [no]}
+aliases:
+# between
+- one
+
+- "two"
+title: >-
+  of more
+  lines
+more: "aliases: no"
+'siblings':
+  no: 1
+"""
+    (tmp_path / "a.yaml").write_text(text, "utf-8")
+    found = heads(tmp_path, ("aliases", "title", "siblings"))["a"]
+    assert found == {"aliases": ["one", "two"], "title": "of more lines"}
+
+
+# ── broken files ─────────────────────────────────────────────────────────────────────────────────
+
+CACHED = (
+    *(hardware._device, hardware._cluster, hardware._built, hardware._machines, hardware.cluster),
+    *(hardware._device_words, hardware._device_spellings, models._owners, models._short_names),
+    names_in,
+)
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """A catalogue of its own: copies of one device, its machines, and two models."""
+    for each in CACHED:
+        each.cache_clear()
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "cards").mkdir()
+    shutil.copy(hardware._DEVICES / "rtx-4090.yaml", tmp_path / "devices")
+    shutil.copy(hardware._MACHINES, tmp_path)
+    for name in ("llama-3.1-8b", "llama-3-8b"):
+        shutil.copy(models._CARDS / f"{name}.yaml", tmp_path / "cards")
+    monkeypatch.setattr(hardware, "_DEVICES", tmp_path / "devices")
+    monkeypatch.setattr(hardware, "_MACHINES", tmp_path / "machines.yaml")
+    monkeypatch.setattr(models, "_CARDS", tmp_path / "cards")
+    yield tmp_path
+    for each in CACHED:
+        each.cache_clear()
+
+
+def changed(file: Path, old: str, new: str) -> None:
+    text = file.read_text("utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new, 1), "utf-8")
+
+
+def fault(shelf: Path, ask=lambda: hardware.cluster("rtx-4090-x3")) -> tuple[str, ...]:
+    """Code, place, message and help of the one fault that asking finds."""
+    with pytest.raises(BrokenEntry) as caught:
+        ask()
+    (told,), sources = faults_of(caught.value)
+    span = told.labels[0].span
+    assert span is None or span.file in sources
+    place = f"{Path(span.file).relative_to(shelf).as_posix()}:{span.line}" if span else ""
+    return told.id, place, told.message, told.help
+
+
+def test_a_device_is_one_file(shelf):
+    text = (shelf / "devices/rtx-4090.yaml").read_text("utf-8")
+    copied = text.replace("rtx-4090", "rtx-4095", 1).replace("RTX 4090", "RTX 4095", 1)
+    new = copied.replace('["4090", rtx4090]', '["4095"]', 1)
+    (shelf / "devices/rtx-4095.yaml").write_text(new, "utf-8")
+    assert hardware.device_names() == ("rtx-4090", "rtx-4095")
+    built = hardware.cluster("4095-x2-n2")
+    assert built.nodes[0].accelerators[0].device == "rtx-4095"
+    assert "rtx-4095-x8" in hardware.hardware_names()
+
+
+def test_a_copied_alias_is_refused_with_its_place(shelf):
+    text = (shelf / "devices/rtx-4090.yaml").read_text("utf-8")
+    (shelf / "devices/rtx-4095.yaml").write_text(text.replace("rtx-4090", "rtx-4095", 1), "utf-8")
+    assert fault(shelf, lambda: hardware.device("4090")) == (
+        "E0305",
+        "devices/rtx-4095.yaml:4",
+        "`4090` names rtx-4090 already",
+        "leave it to one of the two: a name stands for one device",
+    )
+
+
+def test_a_copied_name_is_refused_with_its_place(shelf):
+    shutil.copy(shelf / "devices/rtx-4090.yaml", shelf / "devices/rtx-4095.yaml")
+    assert fault(shelf, lambda: hardware.device("rtx-4095")) == (
+        "E0305",
+        "devices/rtx-4095.yaml:1",
+        "the file is called `rtx-4095` and holds `rtx-4090`",
+        "write `name: rtx-4095`, or rename the file",
+    )
+
+
+def test_a_machine_that_is_not_there_is_refused_with_those_that_are(shelf):
+    changed(shelf / "devices/rtx-4090.yaml", "machine: workstation-64g", "machine: mine")
+    code, place, message, remedy = fault(shelf)
+    assert (code, message) == ("E0305", "no machine is called `mine`")
+    assert place.startswith("devices/rtx-4090.yaml:")
+    assert remedy.startswith("name one of machines.yaml, or add it there: workstation-32g, ")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        ("devices/rtx-4090.yaml", "machine: workstation-64g\n", "", "`machine` is missing"),
+        ("devices/rtx-4090.yaml", "memory: 24081MiB\n", "", "`memory` is missing"),
+        (
+            "devices/rtx-4090.yaml",
+            "8.26e+13\n",
+            "[\n",
+            "a list in brackets is not closed, or lacks ",
+        ),
+        (
+            "machines.yaml",
+            "cores: 8",
+            "cores: ate",
+            "`machines.workstation-64g.cores` must be a wh",
+        ),
+    ],
+)
+def test_a_fault_of_a_file_is_told_as_one_of_a_spec_is(shelf, file, old, new, told):
+    changed(shelf / file, old, new)
+    code, place, message, _ = fault(shelf)
+    assert place.startswith(file + ":")
+    assert message.startswith(told)
+    assert code.startswith("E0")
+
+
+def test_a_repository_that_two_cards_claim_is_refused(shelf):
+    taken = "meta-llama/META-Llama-3-8B"
+    changed(shelf / "cards/llama-3.1-8b.yaml", "aliases: [", f"aliases: [{taken}, ")
+    assert fault(shelf, lambda: models.card("meta-llama/another")) == (
+        "E0305",
+        "cards/llama-3.1-8b.yaml:4",
+        f"`{taken}` is claimed by llama-3-8b already",
+        None,
+    )
+
+
+def test_the_command_line_shows_it_as_a_fault_of_the_file(shelf, capsys):
+    from tunec.compiler.cli.main import run
+    from tunec.targets.registry import REGISTRY
+
+    changed(shelf / "devices/rtx-4090.yaml", "vendor: nvidia", "vendor: nvidea")
+    assert run(["catalog", "devices", "rtx-4090"], REGISTRY, "0") == 1
+    told = capsys.readouterr().err
+    assert "error[E0304]" in told
+    assert "devices/rtx-4090.yaml:3" in told
+    assert "bug in tunec" not in told
