@@ -40,7 +40,6 @@ imports:
 
 # fail if anything derived is stale (`just generate` renews it)
 generated:
-    python -m tunec.compiler.frontend.json_schema --check
     python -m docs.generate --check
 
 # fetch the consumers that every run of the tests asks, those that are not here yet (needs PyPI)
@@ -66,7 +65,6 @@ format:
 
 # renew everything derived: JSON Schemas, reference pages
 generate:
-    python -m tunec.compiler.frontend.json_schema
     python -m docs.generate
 
 # renew the consumers' JSON Schemas, asking each release of each consumer (needs PyPI, minutes)

@@ -13,9 +13,11 @@ from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from docs.readme import ROOT, readme
+from docs.unfinished import gaps
 
 from tunec.compiler.cli.arguments import build_parser
 from tunec.compiler.diagnostics.codes import AREAS, known_codes, known_names, title
+from tunec.compiler.frontend.json_schema import SCHEMAS, schema_text
 from tunec.compiler.frontend.spec_page import (
     HEAD,
     INTRODUCTION,
@@ -40,10 +42,17 @@ Rows = Iterable[Sequence[str]]
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Write the files below `root`, or with `--check` compare them; return the exit status."""
+    """Write the files below `root`, or with `--check` compare them; return the exit status.
+
+    Nothing is derived while an addition is unfinished: what it lacks is told instead.
+    """
     parser = argparse.ArgumentParser(prog="python -m docs.generate")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if one is stale")
     options = parser.parse_args(arguments)
+    missing = gaps()
+    sys.stderr.write("".join(map(str, missing)))
+    if missing:
+        return 1
     stale = {path: text for path, text in derived().items() if _text_at(root / path) != text}
     for path, text in stale.items():
         if not options.check:
@@ -54,7 +63,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 def derived() -> dict[str, str]:
     """What each derived file should hold, by its path in the repository."""
-    return {path: make() for path, make in _DERIVED.items()}
+    schemas = {f"schemas/json/tunec/{name}.json": schema_text(name) for name in SCHEMAS}
+    return {path: make() for path, make in _DERIVED.items()} | schemas
 
 
 def _text_at(path: Path) -> str | None:

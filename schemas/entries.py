@@ -61,19 +61,22 @@ def read_file(file: Path, shape: type[ShapeT]) -> ShapeT:
     from pydantic import ValidationError
 
     try:
-        return shape.model_validate(_load(file, _text(file)))
+        return shape.model_validate(_load(file, _content(file)))
     except ValidationError as fault:
         raise BrokenEntry(file, str(fault), shape=shape) from fault
 
 
-def heads(folder: Path, keys: tuple[str, ...]) -> dict[str, Mapping[str, Any]]:
-    """What the entries of a folder say under some of their top-level keys, by name."""
-    wanted = _lines_of(keys)
-    found: dict[str, Mapping[str, Any]] = {}
-    for name in names_in(folder):
-        file = folder / f"{name}{_ENDING}"
-        found[name] = _load(file, "".join(wanted.findall(_text(file)))) or {}
-    return found
+def heads(folder: Path, keys: tuple[str, ...], word: str = "") -> dict[str, Mapping[str, Any]]:
+    """What entries say under some of their top-level keys, by name.
+
+    With a `word` in lower case, only those entries whose file has it somewhere, in any case.
+    """
+    wanted, sought = _lines_of(keys), word.encode(errors="replace")
+    return {
+        name: _load(folder / f"{name}{_ENDING}", b"".join(wanted.findall(content))) or {}
+        for name, content in _contents(folder).items()
+        if sought in content.lower()
+    }
 
 
 def listed(head: Mapping[str, Any], key: str) -> tuple[str, ...]:
@@ -83,22 +86,27 @@ def listed(head: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=16)
-def _lines_of(keys: tuple[str, ...]) -> re.Pattern[str]:
+def _contents(folder: Path) -> Mapping[str, bytes]:
+    return {name: _content(folder / f"{name}{_ENDING}") for name in names_in(folder)}
+
+
+@lru_cache(maxsize=16)
+def _lines_of(keys: tuple[str, ...]) -> re.Pattern[bytes]:
     """The line of a top-level key, and those after it until another key begins."""
-    return re.compile(rf"^(?:{'|'.join(keys)}):.*\n(?:(?![\w\"']).*\n)*", re.MULTILINE)
+    lines = rf"^(?:{'|'.join(keys)}):.*\n(?:(?![\w\"']).*\n)*"
+    return re.compile(lines.encode(), re.MULTILINE)
 
 
-def _load(file: Path, text: str) -> Any:
-    """The data of a YAML text that stands in a file. Raises BrokenEntry."""
+def _load(file: Path, content: bytes) -> Any:
+    """The data of what stands in a YAML file. Raises BrokenEntry."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(text, Loader=loader)  # noqa: S506  a safe loader, in C if it is there
+        return yaml.load(content, Loader=loader)  # noqa: S506  a safe loader, in C if it is there
     except yaml.YAMLError as fault:
         raise BrokenEntry(file, str(fault)) from fault
 
 
-def _text(file: Path) -> str:
-    """The text of a file of the catalogue."""
-    return file.read_text("utf-8")
+def _content(file: Path) -> bytes:
+    return file.read_bytes()

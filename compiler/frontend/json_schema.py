@@ -1,14 +1,7 @@
-"""JSON Schemas of what tunec reads, for editors and validators, generated from the types.
-
-`python -m tunec.compiler.frontend.json_schema` writes them to `schemas/json/tunec/`; with `--check`
-it only compares.
-"""
+"""JSON Schemas of what tunec reads, for editors and validators, generated from the types."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.resources import files
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -224,43 +217,3 @@ SCHEMAS: Final[Mapping[str, Callable[[], Json]]] = {
 def schema_text(name: str) -> str:
     """The text of one schema file."""
     return json.dumps(SCHEMAS[name](), indent=2, ensure_ascii=False) + "\n"
-
-
-def generate(*, check: bool = False) -> tuple[str, ...]:
-    """Write the schema files that differ from what they should be; return their names.
-
-    With `check` nothing is written.
-    """
-    stale = tuple(name for name in SCHEMAS if _is_stale(name))
-    if stale and not check:
-        folder().mkdir(parents=True, exist_ok=True)
-        for name in stale:
-            (folder() / f"{name}.json").write_text(schema_text(name), "utf-8")
-    return stale
-
-
-def folder() -> Path:
-    """Where the schema files are."""
-    return Path(str(files("tunec.schemas") / "json" / "tunec"))
-
-
-def _is_stale(name: str) -> bool:
-    file = folder() / f"{name}.json"
-    return not file.is_file() or file.read_text("utf-8") != schema_text(name)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the schemas, or with `--check` say by the exit status whether they are up to date."""
-    asked = list(sys.argv[1:] if arguments is None else arguments)
-    if asked not in ([], ["--check"]):
-        sys.stderr.write("usage: python -m tunec.compiler.frontend.json_schema [--check]\n")
-        return 2
-    stale = generate(check=bool(asked))
-    sys.stderr.write(
-        "".join(f"{name}.json {'is stale' if asked else 'written'}\n" for name in stale)
-    )
-    return 1 if asked and stale else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,7 +10,7 @@ from tunec.compiler.lints.rule import ALWAYS, Rule
 
 _ROOT: Final = Path(__file__).parents[2]
 _PACKAGE: Final = __package__.partition(".")[0]
-_FOLDERS: Final = ("compiler/lints/checks/*", "targets/*/rules")
+FOLDERS: Final = ("compiler/lints/checks/*", "targets/*/rules")
 """Rules that speak of several programs, by subject; and those of one target, in its own folder."""
 
 _READERS: Final[Mapping[str, frozenset[str]]] = {
@@ -39,7 +39,7 @@ _OF_TRAINERS: Final = frozenset(
 @cache
 def _pages() -> Mapping[str, Path]:
     """The page of each rule: a rule is what has a page, `<name>.md` beside its module."""
-    found = (page for folder in _FOLDERS for page in _ROOT.glob(f"{folder}/*.md"))
+    found = (page for folder in FOLDERS for page in _ROOT.glob(f"{folder}/*.md"))
     return {page.stem: page for page in sorted(found, key=lambda each: each.stem)}
 
 

@@ -46,6 +46,8 @@ _SILENT_WORDS: Final = frozenset(
     {"nvidia", "geforce", "tesla", "amd", "instinct", "intel", "huawei"}
 )
 """Words of a driver's device name that people leave out."""
+_BREAKS: Final = re.compile(r"[\s._-]+")
+_GIGABYTES: Final = re.compile(r"^(\d+)gi?b$")
 _DERIVED: Final = re.compile(r"(.+?)(?:-x([1-9]\d{0,2}))?(?:-n([1-9]\d{0,4}))?")
 """A name built from a device or a cluster: the base, up to 999 devices a node, 99,999 nodes."""
 _NEGATIVE: Final = re.compile(r"-[xn]-\d")
@@ -112,7 +114,8 @@ def cluster(name: str) -> Cluster:
     """Return the cluster of a name, from its file or built from its parts; raise UnknownName."""
     if _NEGATIVE.search(name.lower()):
         raise UnknownName(name, _buildable("1", None))
-    found = _cluster_spellings().get(_spelled(name))
+    own = name.lower()
+    found = own if own in cluster_names() else _cluster_spellings().get(_spelled(name))
     return _cluster(found) if found else _built(name.strip())
 
 
@@ -257,22 +260,18 @@ def _machines() -> Mapping[str, Machine]:
     return read_file(_MACHINES, Machines).machines
 
 
-@lru_cache
-def _device_words() -> dict[str, str]:
+@lru_cache(maxsize=256)
+def _device_words(word: str = "") -> dict[str, str]:
     """Every name, alias and title of a device, and the name that its file has.
 
-    Raises BrokenEntry if two devices claim one.
+    With a word, of the devices alone that may have it. Raises BrokenEntry if two claim one name.
     """
     words: dict[str, str] = {}
-    for name, head in heads(_DEVICES, ("title", "aliases")).items():
-        for place, word in _claims(name, head):
-            if words.setdefault(word, name) != name:
-                raise BrokenEntry(
-                    _DEVICES / f"{name}.yaml",
-                    f"`{word}` names {words[word]} already",
-                    place,
-                    _TWICE,
-                )
+    for name, head in heads(_DEVICES, ("title", "aliases"), word).items():
+        for place, each in _claims(name, head):
+            if words.setdefault(each, name) != name:
+                reason = f"`{each}` names {words[each]} already"
+                raise BrokenEntry(_DEVICES / f"{name}.yaml", reason, place, _TWICE)
     return words
 
 
@@ -284,9 +283,10 @@ def _claims(name: str, head: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
 
 def _device_named(name: str) -> str | None:
     """The name of a device's file by one of its names; other spellings only where none is it."""
-    if name.lower() in device_names():
-        return name.lower()
-    return _device_words().get(name.lower()) or _device_spellings().get(_spelled(name))
+    word = name.lower()
+    if word in device_names():
+        return word
+    return _device_words(word).get(word) or _device_spellings().get(_spelled(name))
 
 
 @lru_cache
@@ -302,5 +302,5 @@ def _cluster_spellings() -> dict[str, str]:
 @lru_cache(maxsize=4096)
 def _spelled(name: str) -> str:
     """Reduce a name to what tells it apart: `NVIDIA A100-SXM4-80GB` and `a100-sxm4-80g` agree."""
-    words = [word for word in re.split(r"[\s._-]+", name.lower()) if word not in _SILENT_WORDS]
-    return "".join(re.sub(r"^(\d+)gi?b$", r"\1g", word) for word in words)
+    words = [word for word in _BREAKS.split(name.lower()) if word not in _SILENT_WORDS]
+    return "".join(_GIGABYTES.sub(r"\1g", word) if word[-1:] == "b" else word for word in words)

@@ -4,7 +4,6 @@ They are read apart from the rates and the bandwidth, so that a slip in either s
 """
 
 from collections.abc import Iterator, Mapping
-from math import isclose
 from typing import Final, Literal
 
 from pydantic import Field
@@ -20,36 +19,23 @@ _RATE_TOLERANCE: Final = 0.025
 _BANDWIDTH_TOLERANCE: Final = 0.03
 
 
-class Peak(Shape):
-    """The arithmetic of one dtype at the boost clock."""
-
-    dtype: Dtype
-    operations: int = Field(ge=1)
-    """Dense operations of one unit in one clock."""
-    units: int = Field(ge=1)
-    """SMs, CUs or matrix engines."""
-    clock: float = Field(gt=0)
-    """Hertz, boosted."""
-
-
-class Bus(Shape):
-    """The device's own memory bus."""
-
-    bits: int = Field(ge=1)
-    """Its width."""
-    pin: float = Field(gt=0)
-    """Bits per second of one pin."""
-
-
 class Silicon(Shape):
-    """What the vendor says that a device is made of."""
+    """What the vendor says that a device is made of; absent is what the vendor does not publish."""
 
     memory: Bytes
     """What the box says, of which the driver offers a little less."""
-    peak: Peak | None = None
-    """Absent where the vendor publishes no clocks."""
-    bus: Bus | None = None
-    """Absent where the vendor publishes no bus."""
+    dtype: Dtype | None = None
+    """The dtype that `operations` speaks of."""
+    operations: int | None = Field(default=None, ge=1)
+    """Dense operations of one unit in one clock."""
+    units: int | None = Field(default=None, ge=1)
+    """SMs, CUs or matrix engines."""
+    clock: float | None = Field(default=None, gt=0)
+    """Hertz, boosted."""
+    bus_bits: int | None = Field(default=None, ge=1)
+    """Width of the memory bus."""
+    pin_rate: float | None = Field(default=None, gt=0)
+    """Bits per second of one pin of it."""
 
     def contradictions(
         self, memory: int, bandwidth: float, rates: Mapping[Dtype, float]
@@ -57,23 +43,19 @@ class Silicon(Shape):
         """How a device's bytes, bytes per second and operations per second differ from these."""
         if not _LEAST_OFFERED * self.memory < memory <= self.memory:
             yield f"memory is {memory}, and the box says {self.memory}"
-        if self.bus and not _near(
-            found := self.bus.bits * self.bus.pin / 8, bandwidth, _BANDWIDTH_TOLERANCE
-        ):
-            sum_ = f"{self.bus.bits} bits x {self.bus.pin:g} / 8 = {found:.4g}"
-            yield f"bandwidth is {bandwidth:.4g}, and its silicon makes {sum_}"
-        if self.peak:
-            yield from self._slips(self.peak, rates)
+        if self.bus_bits and self.pin_rate:
+            made = self.bus_bits * self.pin_rate / 8
+            if abs(made - bandwidth) > _BANDWIDTH_TOLERANCE * made:
+                summed = f"{self.bus_bits} bits x {self.pin_rate:g} / 8 = {made:.4g}"
+                yield f"bandwidth is {bandwidth:.4g}, and its silicon makes {summed}"
+        if self.dtype and self.operations and self.units and self.clock:
+            made = self.operations * self.units * self.clock
+            given = rates.get(self.dtype, 0.0)
+            if abs(made - given) > _RATE_TOLERANCE * made:
+                summed = f"{self.operations} x {self.units} x {self.clock:g} = {made:.4g}"
+                yield f"rates.{self.dtype} is {given:.4g}, and its silicon makes {summed}"
 
-    def _slips(self, peak: Peak, rates: Mapping[Dtype, float]) -> Iterator[str]:
-        found = peak.operations * peak.units * peak.clock
-        sum_ = f"{peak.operations} x {peak.units} x {peak.clock:g} = {found:.4g}"
-        if peak.dtype not in rates:
-            yield f"rates.{peak.dtype} is not given, and its silicon makes {sum_}"
-        elif not _near(found, rates[peak.dtype], _RATE_TOLERANCE):
-            given = f"rates.{peak.dtype} is {rates[peak.dtype]:.4g}"
-            yield f"{given}, and its silicon makes {sum_}"
-
-
-def _near(found: float, given: float, tolerance: float) -> bool:
-    return isclose(found, given, rel_tol=0, abs_tol=tolerance * found)
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything is published, so that rates and bandwidth are checked."""
+        return None not in self.model_dump().values()

@@ -50,7 +50,7 @@ def repository(name: str) -> str:
         return name
     if name.lower() in card_names():
         return _read(name.lower()).repo
-    found = _short_names().get(name.lower())
+    found = _short_names(name.lower()).get(name.lower())
     if found is None:
         raise UnknownName(name, card_names())
     return found
@@ -79,34 +79,34 @@ def _owner(weights: str) -> str | None:
     short = weights.rpartition("/")[2]
     if short in card_names() and weights in map(str.lower, _weights_of(_read(short))):
         return short
-    return _owners().get(weights)
+    return _owners(weights).get(weights)
 
 
 def _weights_of(found: ModelCard) -> tuple[str, ...]:
     return (found.repo, *found.aliases, *found.siblings)
 
 
-@lru_cache(maxsize=1)
-def _owners() -> Mapping[str, str]:
+@lru_cache(maxsize=256)
+def _owners(word: str = "") -> Mapping[str, str]:
     """The card of every name that one claims, in lower case.
 
-    Raises BrokenEntry where two cards claim one.
+    With a word, of the cards alone that may claim it. Raises BrokenEntry where two claim one name.
     """
     owners: dict[str, str] = {}
-    for key, each, owner, _ in _claims():
+    for key, each, owner, _ in _claims(word):
         if owners.setdefault(each.lower(), owner) != owner:
             reason = f"`{each}` is claimed by {owners[each.lower()]} already"
             raise BrokenEntry(_CARDS / f"{owner}.yaml", reason, (key,))
     return owners
 
 
-@lru_cache(maxsize=1)
-def _short_names() -> Mapping[str, str]:
+@lru_cache(maxsize=256)
+def _short_names(word: str = "") -> Mapping[str, str]:
     """The repository of a name without organisation, where one card alone can be meant by it."""
     meant: dict[str, dict[str, str]] = {}
-    for _, name, owner, weights in _claims():
+    for _, name, owner, weights in _claims(word):
         meant.setdefault(name.rpartition("/")[2].lower(), {}).setdefault(owner, weights)
-    owned = {short: _owners().get(short) or _only(found) for short, found in meant.items()}
+    owned = {short: _owners(word).get(short) or _only(found) for short, found in meant.items()}
     return {short: meant[short][owner] for short, owner in owned.items() if owner}
 
 
@@ -114,9 +114,9 @@ def _only(found: Mapping[str, str]) -> str | None:
     return next(iter(found)) if len(found) == 1 else None
 
 
-def _claims() -> Iterator[tuple[str, str, str, str]]:
+def _claims(word: str = "") -> Iterator[tuple[str, str, str, str]]:
     """The names of every card: key, name, the card's own, and the repository that it stands for."""
-    for own, head in heads(_CARDS, ("repo", "aliases", "siblings")).items():
+    for own, head in heads(_CARDS, ("repo", "aliases", "siblings"), word).items():
         repo = str(head.get("repo", own))
         yield from (("name", own, own, repo), ("repo", repo, own, repo))
         for name in listed(head, "aliases"):

@@ -75,10 +75,8 @@ def errors(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", json_schema.SCHEMAS)
-def test_files_are_fresh(name):
-    file = json_schema.folder() / f"{name}.json"
-    assert file.read_text("utf-8") == json_schema.schema_text(name), "run `just generate`"
-    Draft202012Validator.check_schema(json.loads(file.read_text("utf-8")))
+def test_each_is_a_schema(name):
+    Draft202012Validator.check_schema(json.loads(json_schema.schema_text(name)))
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -130,20 +128,6 @@ def test_a_wrong_device_is_not():
     validator = Draft202012Validator(json_schema.SCHEMAS["device"]())
     assert list(validator.iter_errors({**data, "memory": "24G"}))
     assert list(validator.iter_errors({**data, "vendor": "nvidea"}))
-
-
-def test_generate_writes_what_is_stale_and_check_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_schema, "folder", lambda: tmp_path / "json")
-    every = tuple(json_schema.SCHEMAS)
-    assert json_schema.generate(check=True) == every
-    assert not (tmp_path / "json").exists()
-    assert json_schema.main(["--check"]) == 1
-    assert json_schema.main([]) == 0
-    assert json_schema.generate() == ()
-    assert json_schema.main(["--check"]) == 0
-    (tmp_path / "json/spec.json").write_text("{}")
-    assert json_schema.generate(check=True) == ("spec",)
-    assert json_schema.main(["what"]) == 2
 
 
 def test_the_schema_is_of_the_subset_that_editors_know():

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tunec.compiler.frontend.broken_entry import faults_of
-from tunec.schemas.entries import BrokenEntry, heads, names_in
+from tunec.schemas.entries import BrokenEntry, _contents, heads, names_in
 from tunec.schemas.hardware import catalogue as hardware
 from tunec.schemas.models import catalogue as models
 
@@ -54,6 +54,7 @@ CACHED = (
     *(hardware._device, hardware._cluster, hardware._built, hardware._machines, hardware.cluster),
     *(hardware._device_words, hardware._device_spellings, models._owners, models._short_names),
     names_in,
+    _contents,
 )
 
 
@@ -163,7 +164,7 @@ def test_a_fault_of_a_file_is_told_as_one_of_a_spec_is(shelf, file, old, new, to
 def test_a_repository_that_two_cards_claim_is_refused(shelf):
     taken = "meta-llama/META-Llama-3-8B"
     changed(shelf / "cards/llama-3.1-8b.yaml", "aliases: [", f"aliases: [{taken}, ")
-    assert fault(shelf, lambda: models.card("meta-llama/another")) == (
+    assert fault(shelf, lambda: models.card(taken)) == (
         "E0305",
         "cards/llama-3.1-8b.yaml:4",
         f"`{taken}` is claimed by llama-3-8b already",

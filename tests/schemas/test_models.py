@@ -107,9 +107,9 @@ def test_an_unknown_name_raises_with_the_known_ones():
 
 def test_only_the_card_that_is_asked_for_is_read(monkeypatch):
     read = []
-    original = entries._text
-    monkeypatch.setattr(entries, "_text", lambda file: read.append(file.stem) or original(file))
-    for cached in (catalogue._read, catalogue._of_weights, catalogue._owners):
+    original = entries._content
+    monkeypatch.setattr(entries, "_content", lambda file: read.append(file.stem) or original(file))
+    for cached in (catalogue._read, catalogue._of_weights, catalogue._owners, entries._contents):
         cached.cache_clear()
     assert card("qwen/qwen3-8b") is card("QWEN3-8b")
     card_names()
