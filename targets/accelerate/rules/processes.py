@@ -7,8 +7,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.accelerate import count, engine
 from tunec.compiler.lints.facts.counts import is_whole
-from tunec.compiler.lints.facts.launch.hosts import LOCAL
-from tunec.compiler.lints.facts.launch.scripts import launches
+from tunec.compiler.lints.facts.launch.scripts import LOCAL, launches
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule

@@ -7,12 +7,12 @@ from typing import Final
 from tunec.compiler.diagnostics.wording import quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.hosts import hostfiles
 from tunec.compiler.lints.facts.launch.scripts import (
     VISIBLE_DEVICES,
     batch_of,
     count,
     flags,
+    hostfiles,
     is_unknown,
     launches,
     listed,

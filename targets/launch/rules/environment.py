@@ -9,8 +9,10 @@ from tunec.compiler.diagnostics.wording import nearest
 from tunec.compiler.frontend.shell_words import Command, Word
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.hosts import hostfiles
-from tunec.compiler.lints.facts.launch.lines import (
+from tunec.compiler.lints.facts.launch.scripts import COMMANDS, count, flags, hostfiles, launches
+from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.launch.lines import (
     ASSIGNED,
     at_line,
     at_offset,
@@ -18,9 +20,6 @@ from tunec.compiler.lints.facts.launch.lines import (
     scripts,
     told,
 )
-from tunec.compiler.lints.facts.launch.scripts import COMMANDS, count, flags, launches
-from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
 from tunec.targets.launch.variables import KNOWN, is_read_by_programs
 
 _TAKEN: Final = ("MLFLOW", "PYTHON", "MV2", "UCX", "NCCL")

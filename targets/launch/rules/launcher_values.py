@@ -8,8 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.nodes import place
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.hosts import hostfiles
-from tunec.compiler.lints.facts.launch.scripts import flags, is_unknown, launches
+from tunec.compiler.lints.facts.launch.scripts import flags, hostfiles, is_unknown, launches
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 

@@ -8,10 +8,10 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.lines import at_offset, scripts
 from tunec.compiler.lints.facts.launch.scripts import COMMANDS, count, launches, variable, variables
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.targets.launch.lines import at_offset, scripts
 
 _ADDRESS_FLAGS: Final = ("flags.master_addr", "flags.main_process_ip", "environment.MASTER_ADDR")
 _FORMS: Final = (

@@ -8,10 +8,9 @@ from typing import Final
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.hosts import LOCAL
-from tunec.compiler.lints.facts.launch.lines import at_offset, scripts
 from tunec.compiler.lints.facts.launch.scripts import (
     COMMANDS,
+    LOCAL,
     batch_of,
     count,
     is_unknown,
@@ -23,6 +22,7 @@ from tunec.compiler.lints.facts.launch.scripts import (
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.launch.lines import at_offset, scripts
 
 _NAMES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 

@@ -7,7 +7,6 @@ from typing import Final
 from tunec.compiler.diagnostics.wording import nearly
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.launch.lines import at_line, lines
 from tunec.compiler.lints.facts.launch.scripts import (
     batch_of,
     count,
@@ -17,6 +16,7 @@ from tunec.compiler.lints.facts.launch.scripts import (
 )
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.launch.lines import at_line, lines
 
 _DIRECTIVE_OPTIONS: Final = re.compile(r"#SBATCH[ \t]+(\S.*)")
 _APART: Final = re.compile(r"#[ \t]+SBATCH[ \t]+--?([a-z][\w-]*)")

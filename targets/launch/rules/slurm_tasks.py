@@ -9,7 +9,6 @@ from tunec.compiler.diagnostics.diagnostic import Label
 from tunec.compiler.frontend.shell_launch import STARTERS
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.launch.lines import at_line, lines
 from tunec.compiler.lints.facts.launch.scripts import (
     batch_of,
     count,
@@ -20,6 +19,7 @@ from tunec.compiler.lints.facts.launch.scripts import (
 )
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.launch.lines import at_line, lines
 
 _REMOTE: Final = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush|parallel|ray|orterun)\b")
 
