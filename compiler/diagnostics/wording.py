@@ -83,6 +83,11 @@ def nearly(name: str, known: Iterable[str], least: float) -> str | None:
     return near if is_near else None
 
 
+def nearest_one(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like another; None where none is near."""
+    return next(iter(nearest(name, known)), None)
+
+
 def did_you_mean(names: Sequence[str]) -> str | None:
     """The question for a help line, or None where nothing is near."""
     return f"did you mean {quoted(names)}?" if names else None

@@ -128,6 +128,16 @@ class Need:
     since: str = ""
 
 
+def pairs(since: str, *rows: tuple[str, str, str]) -> tuple[Pair, ...]:
+    """Pairs that the same releases check, each as its two conditions and why."""
+    return tuple(Pair(*row, since) for row in rows)
+
+
+def needs(since: str, *rows: tuple[str, tuple[str, ...], str]) -> tuple[Need, ...]:
+    """Needs that the same releases check, each as its condition, the others and why."""
+    return tuple(Need(*row, since) for row in rows)
+
+
 def where(document: Document, condition: str) -> Place | None:
     """The place of the first part of a condition that holds; None where it does not."""
     found = None

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tunec.compiler.diagnostics.diagnostic import Edit, Label
+from tunec.compiler.diagnostics.diagnostic import Edit, Fix, Label
 from tunec.compiler.frontend.nodes import Node, place, plain
 from tunec.compiler.lints.edits import remove_key, rename_key, replace_value
 from tunec.schemas.frozen import dataclass
@@ -63,6 +63,13 @@ class Place:
     def removed(self) -> Edit:
         """The edit that takes the key and its value out, with its line or its comma."""
         return remove_key(self.document.source, self.node)
+
+
+def meant(place: Place, name: str | None) -> tuple[str, Fix | None]:
+    """The help and the fix for a key that nobody knows: the name that was meant, or no such key."""
+    if name is None:
+        return "remove it", None
+    return f"did you mean `{name}`?", Fix((place.renamed(name),), "unsafe")
 
 
 def also(place: Place | None, text: str = "") -> tuple[Label, ...]:

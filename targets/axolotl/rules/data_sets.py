@@ -5,14 +5,13 @@ from functools import cache
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
-from tunec.compiler.diagnostics.wording import nearest
+from tunec.compiler.diagnostics.wording import nearest_one
 from tunec.compiler.lints.conditions import items
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.axolotl import configs
+from tunec.compiler.lints.facts.axolotl import configs, schemas_ever, schemas_here
 from tunec.compiler.lints.facts.keys.tools import keys_ever
 from tunec.compiler.lints.kinds import schema
-from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.place import Place, meant
 from tunec.compiler.lints.rule import Finding, rule
 
 _LISTS: Final = ("datasets", "test_datasets")
@@ -44,7 +43,7 @@ _MEANT: Final = {
 def data_set_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of a data set that Axolotl's schema of data sets does not have."""
     for document in configs(run):
-        known = _known(document)
+        known = _keys(schemas_ever(document))
         for key in _LISTS if known else ():
             for name, at in items(document, key):
                 if name not in known:
@@ -58,18 +57,9 @@ def _at_the_top(path: str, at: Place) -> Finding:
     return Finding(
         f"`{path}` is a key of a data set, and stands at the top of the file",
         (at.key_label("not read"),),
-        ("what the schema does not have is dropped without a word",),
+        ("a key that the schema does not have is dropped silently",),
         f"write {path} below the data set in datasets",
     )
-
-
-def _known(document: Document) -> frozenset[str]:
-    """The keys of a data set of any kind in any known release."""
-    if document.target is None or document.file is None or document.file.schema is None:
-        return frozenset()
-    target = document.target
-    names = (document.file.schema(target.dialect(target.release(each))) for each in target.releases)
-    return _keys(tuple(name for name in names if name is not None))
 
 
 @cache
@@ -84,13 +74,11 @@ def _keys(names: tuple[str, ...]) -> frozenset[str]:
 
 
 def _data_set_finding(name: str, at: Place, known: frozenset[str]) -> Finding:
-    near = [_MEANT[name]] if name in _MEANT else nearest(name, known)[:1]
     return Finding(
         f"a data set has no key `{name}`",
         (at.key_label("not read"),),
-        ("what the schema of a data set does not have is dropped without a word",),
-        f"did you mean `{near[0]}`?" if near else "remove it",
-        Fix((at.renamed(near[0]),), "unsafe") if near else None,
+        ("a key that the schema of a data set does not have is dropped silently",),
+        *meant(at, _MEANT.get(name) or nearest_one(name, known)),
     )
 
 
@@ -147,10 +135,12 @@ def data_set_type_of_another_method(run: LintContext) -> Iterator[Finding]:
         known = _KNOWN.get(str(method.value).lower()) if method is not None else None
         for name, at in items(document, "datasets") if known is not None else ():
             if name == "type" and isinstance(at.value, str) and method and known is not None:
-                yield from _of(at, method, known)
+                yield from _of_another_method(at, method, known)
 
 
-def _of(at: Place, method: Place, known: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+def _of_another_method(
+    at: Place, method: Place, known: Mapping[str, tuple[str, ...]]
+) -> Iterator[Finding]:
     module, point, function = str(at.value).partition(".")
     functions = known.get(module)
     if functions is None and module not in _OF_SAMPLES | set(_OF_DPO):
@@ -189,11 +179,8 @@ def kto_needs_every_column(run: LintContext) -> Iterator[Finding]:
             continue
         if columns is not None and columns.value is False:
             continue
-        edit = None
-        if columns is None:
-            edit = document.added("remove_unused_columns", value=False)
-        else:
-            edit = columns.replaced(value=False)
+        key = "remove_unused_columns"
+        edit = columns.replaced(value=False) if columns else document.added(key, value=False)
         yield Finding(
             "rl kto needs remove_unused_columns: false",
             (columns.label("refused") if columns is not None else at.label("refused alone"),),
@@ -233,7 +220,7 @@ _AS_BY_ITSELF: Final[Mapping[str, Any]] = {
 def section_key_unread(run: LintContext) -> Iterator[Finding]:
     """A key of one of Axolotl's sections that the section does not have."""
     for document in configs(run):
-        known = _sections(_schemas(run, document))
+        known = _sections(schemas_here(run, document))
         for path, at in document.found.items() if known else ():
             section, _, name = path.partition(".")
             keys = known.get(section)
@@ -245,16 +232,6 @@ def section_key_unread(run: LintContext) -> Iterator[Finding]:
 def _is_known(section: str, name: str, keys: frozenset[str]) -> bool:
     bare = name.removeprefix(_PREFIX)
     return name in keys or (section == "fsdp_config" and (bare in keys or bare == "version"))
-
-
-def _schemas(run: LintContext, document: Document) -> tuple[str, ...]:
-    """Those of the release that is named, or of each that is known."""
-    if document.target is None or document.file is None or document.file.schema is None:
-        return ()
-    target, release = document.target, run.release("axolotl")
-    known = [str(release.version)] if release.is_named else target.releases
-    names = (document.file.schema(target.dialect(target.release(each))) for each in known)
-    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 @cache
@@ -279,11 +256,9 @@ def _closed(name: str) -> Mapping[str, frozenset[str]]:
 
 
 def _section_finding(section: str, name: str, at: Place, keys: frozenset[str]) -> Finding:
-    near = nearest(name, keys)[:1]
     return Finding(
         f"{section} has no key `{name}`",
         (at.key_label("not read"),),
-        ("what the schema of a section does not have is dropped without a word",),
-        f"did you mean `{near[0]}`?" if near else "remove it",
-        Fix((at.renamed(near[0]),), "unsafe") if near else None,
+        ("a key that the schema of a section does not have is dropped silently",),
+        *meant(at, nearest_one(name, keys)),
     )

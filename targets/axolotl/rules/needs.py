@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tunec.compiler.lints.conditions import Need, items, refused_alone
+from tunec.compiler.lints.conditions import items, needs, refused_alone
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.axolotl import FLASH, configs
+from tunec.compiler.lints.facts.axolotl import FLASH, KERNELS, configs
 from tunec.compiler.lints.facts.counts import is_positive
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rows import Row, found
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _VARLEN: Final = (*FLASH, "flex_attention", "xformers_attention", "sage_attention")
@@ -18,98 +19,95 @@ _VARLEN_WORDS: Final = (
     "attn_implementation~kernels-community/",
 )
 _FLEX: Final = ("attn_implementation=flex_attention", "flex_attention")
-_KERNELS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
 _V2: Final = ("fsdp_version=2", "fsdp_config.fsdp_version=2", "fsdp_config.version=2")
 
-_NEEDS: Final[tuple[Need, ...]] = tuple(
-    Need(*row)
-    for row in (
-        ("push_dataset_to_hub", ("hf_use_auth_token=true",), "", ""),
-        ("do_bench_eval", ("evals_per_epoch", "eval_steps"), "it runs after an evaluation", ""),
-        ("batch_size", ("micro_batch_size", "gradient_accumulation_steps"), "", ""),
-        ("chat_template=jinja", ("chat_template_jinja",), "the template is its text", ""),
-        ("pretraining_dataset", ("max_steps",), "the length of a stream is not known", ""),
-        ("streaming", ("max_steps",), "the length of a stream is not known", "axolotl>=0.13"),
-        ("relora", ("jagged_restart_steps",), "ReLoRA is its restarts", "axolotl>=0.12"),
-        ("relora", ("adapter",), "ReLoRA merges an adapter", ""),
-        ("relora_steps", ("adapter",), "ReLoRA merges an adapter", "axolotl<0.12"),
-        ("early_stopping_patience", ("save_steps",), "", ""),
-        ("early_stopping_patience", ("eval_steps",), "", ""),
-        ("deepcompile", ("deepspeed",), "the engine compiles", "axolotl>=0.12"),
-        ("save_strategy=best", ("metric_for_best_model",), "", "axolotl>=0.16"),
-        ("torch_compile_options", ("torch_compile",), "", "axolotl>=0.18"),
-        ("fp8_config", ("fp8",), "", "axolotl>=0.19"),
-        ("fp8_enable_fsdp_float8_all_gather", _V2, "FSDP2 gathers in 8 bits", "axolotl>=0.12"),
-        ("fp32_norms", ("fsdp_config",), "only FSDP keeps norms apart", "axolotl>=0.17"),
-        (
-            "fp32_norms & fsdp_config",
-            _V2,
-            "a flat parameter of FSDP1 has one dtype",
-            "axolotl>=0.17",
-        ),
-        ("optimizer=muon & fsdp_config", _V2, "FSDP1 flattens the matrices", "axolotl>=0.13"),
-        ("optimizer~flash_ & fsdp_config", _V2, "FSDP1 flattens the parameters", "axolotl>=0.16"),
-        ("optimizer=q_galore_adamw8bit & fsdp_config", _V2, "FSDP1 flattens", "axolotl>=0.17"),
-        ("optimizer=polora", ("adapter",), "it trains the factors of an adapter", "axolotl>=0.19"),
-        ("fsdp_config.cpu_offload_pin_memory=false", _V2, "FSDP1 has no such key", "axolotl>=0.13"),
-        (
-            "fsdp_config.cpu_offload_pin_memory=false",
-            ("fsdp_config.offload_params",),
-            "nothing is offloaded",
-            "axolotl>=0.13",
-        ),
-        (
-            "fsdp_config.auto_wrap_policy=SIZE_BASED_WRAP",
-            ("fsdp_config.min_num_params", "fsdp_config.fsdp_min_num_params"),
-            "the policy is that size",
-            "axolotl>=0.18",
-        ),
-        (
-            "ple_cpu_offload",
-            ("load_in_4bit", "load_in_8bit"),
-            "the base is quantised",
-            "axolotl>=0.19",
-        ),
-        ("quantize_moe_experts", ("load_in_4bit", "load_in_8bit"), "", "axolotl>=0.15"),
-        ("quantize_moe_experts", ("adapter",), "", "axolotl>=0.15"),
-        ("dpo_loss_weights", ("dpo_loss_type",), "a weight belongs to a loss", "axolotl>=0.17"),
-        ("dpo_loss_weights", ("rl=dpo",), "they are DPO's own", "axolotl>=0.17"),
-        ("dpo_loss_type", ("rl=dpo",), "it is DPO's own", "axolotl>=0.17"),
-        ("scaling_softmax", _FLEX, "only flex attention scales", "axolotl>=0.13.1"),
-        ("batch_flattening=true", (*_VARLEN, *_VARLEN_WORDS), "samples would mix", ""),
-        ("context_parallel_size>1", FLASH, "the ring is FlashAttention's", "axolotl>=0.12"),
-        ("sequence_parallel_degree>1", FLASH, "the ring is FlashAttention's", ""),
-        *(
-            (f"{each} & fsdp_config", _V2, "FSDP1 flattens the factors", "axolotl>=0.12")
-            for each in _KERNELS
-        ),
-        (
-            "optimizer=q_galore_adamw8bit & fsdp_config",
-            ("fsdp_config.use_orig_params",),
-            "projections are kept by parameter",
-            "axolotl>=0.17",
-        ),
-        ("optimizer=polora & fsdp_config", _V2, "FSDP1 flattens the factors", "axolotl>=0.19"),
-        (
-            "liger_use_token_scaling & plugins~liger",
-            ("liger_fused_linear_cross_entropy",),
-            "it is that loss which scales",
-            "axolotl>=0.13",
-        ),
+_NEEDS: Final = (
+    *needs(
+        "",
+        ("push_dataset_to_hub", ("hf_use_auth_token=true",), ""),
+        ("do_bench_eval", ("evals_per_epoch", "eval_steps"), "it runs after an evaluation"),
+        ("batch_size", ("micro_batch_size", "gradient_accumulation_steps"), ""),
+        ("chat_template=jinja", ("chat_template_jinja",), "the template is its text"),
+        ("pretraining_dataset", ("max_steps",), "the length of a stream is not known"),
+        ("relora", ("adapter",), "ReLoRA merges an adapter"),
+        ("early_stopping_patience", ("save_steps",), ""),
+        ("early_stopping_patience", ("eval_steps",), ""),
+        ("batch_flattening=true", (*_VARLEN, *_VARLEN_WORDS), "samples would mix"),
+        ("sequence_parallel_degree>1", FLASH, "the ring is FlashAttention's"),
         (
             "cut_cross_entropy & plugins~cut_cross",
             ("bf16", "fp16", "bfloat16", "float16"),
             "its backward pass is for half precision",
-            "",
+        ),
+    ),
+    *needs("axolotl<0.12", ("relora_steps", ("adapter",), "ReLoRA merges an adapter")),
+    *needs(
+        "axolotl>=0.12",
+        ("relora", ("jagged_restart_steps",), "ReLoRA is its restarts"),
+        ("deepcompile", ("deepspeed",), "the engine compiles"),
+        ("fp8_enable_fsdp_float8_all_gather", _V2, "FSDP2 gathers in 8 bits"),
+        ("context_parallel_size>1", FLASH, "the ring is FlashAttention's"),
+        *((f"{each} & fsdp_config", _V2, "FSDP1 flattens the factors") for each in KERNELS),
+    ),
+    *needs(
+        "axolotl>=0.13",
+        ("streaming", ("max_steps",), "the length of a stream is not known"),
+        ("optimizer=muon & fsdp_config", _V2, "FSDP1 flattens the matrices"),
+        ("fsdp_config.cpu_offload_pin_memory=false", _V2, "FSDP1 has no such key"),
+        (
+            "fsdp_config.cpu_offload_pin_memory=false",
+            ("fsdp_config.offload_params",),
+            "nothing is offloaded",
         ),
         (
-            "selective_checkpointing",
-            ("gradient_checkpointing",),
-            "nothing is kept",
-            "axolotl>=0.18",
+            "liger_use_token_scaling & plugins~liger",
+            ("liger_fused_linear_cross_entropy",),
+            "it is that loss which scales",
         ),
-        ("rl=ebft", ("ebft",), "the method has a section of its own", "axolotl>=0.16"),
-    )
+    ),
+    *needs("axolotl>=0.13.1", ("scaling_softmax", _FLEX, "only flex attention scales")),
+    *needs(
+        "axolotl>=0.15",
+        ("quantize_moe_experts", ("load_in_4bit", "load_in_8bit"), ""),
+        ("quantize_moe_experts", ("adapter",), ""),
+    ),
+    *needs(
+        "axolotl>=0.16",
+        ("save_strategy=best", ("metric_for_best_model",), ""),
+        ("optimizer~flash_ & fsdp_config", _V2, "FSDP1 flattens the parameters"),
+        ("rl=ebft", ("ebft",), "the method has a section of its own"),
+    ),
+    *needs(
+        "axolotl>=0.17",
+        ("fp32_norms", ("fsdp_config",), "only FSDP keeps norms apart"),
+        ("fp32_norms & fsdp_config", _V2, "a flat parameter of FSDP1 has one dtype"),
+        ("optimizer=q_galore_adamw8bit & fsdp_config", _V2, "FSDP1 flattens"),
+        ("dpo_loss_weights", ("dpo_loss_type",), "a weight belongs to a loss"),
+        ("dpo_loss_weights", ("rl=dpo",), "they are DPO's own"),
+        ("dpo_loss_type", ("rl=dpo",), "it is DPO's own"),
+        (
+            "optimizer=q_galore_adamw8bit & fsdp_config",
+            ("fsdp_config.use_orig_params",),
+            "projections are kept by parameter",
+        ),
+    ),
+    *needs(
+        "axolotl>=0.18",
+        ("torch_compile_options", ("torch_compile",), ""),
+        (
+            "fsdp_config.auto_wrap_policy=SIZE_BASED_WRAP",
+            ("fsdp_config.min_num_params", "fsdp_config.fsdp_min_num_params"),
+            "the policy is that size",
+        ),
+        ("selective_checkpointing", ("gradient_checkpointing",), "nothing is kept"),
+    ),
+    *needs(
+        "axolotl>=0.19",
+        ("fp8_config", ("fp8",), ""),
+        ("optimizer=polora", ("adapter",), "it trains the factors of an adapter"),
+        ("ple_cpu_offload", ("load_in_4bit", "load_in_8bit"), "the base is quantised"),
+        ("optimizer=polora & fsdp_config", _V2, "FSDP1 flattens the factors"),
+    ),
 )
 """Refused where the condition holds and none of the others."""
 
@@ -174,6 +172,24 @@ def _templates(document: Document) -> Iterator[Finding]:
                 )
 
 
+_INTERVALS: Final = tuple(
+    Row(
+        f"axolotl:{interval}",
+        "{0.key} with {1.key} {1.value}",
+        "refused",
+        "an interval in steps needs the strategy `steps`",
+        "write {1.key}: steps, or remove {0.key}",
+        beside=(f"{strategy}!=steps|false",),
+        files_only=True,
+    )
+    for strategy, interval in (
+        ("save_strategy", "save_steps"),
+        ("eval_strategy", "eval_steps"),
+        ("eval_strategy", "evals_per_epoch"),
+    )
+)
+
+
 @rule(
     "cadence-refused",
     "error",
@@ -190,27 +206,10 @@ def _templates(document: Document) -> Iterator[Finding]:
 )
 def cadence_refused(run: LintContext) -> Iterator[Finding]:
     """When Axolotl saves and evaluates is said in a way that it refuses."""
+    yield from found(_INTERVALS, run)
     for document in configs(run):
-        yield from _strategies(document)
         yield from _without_data(document)
         yield from _early(document)
-
-
-def _strategies(document: Document) -> Iterator[Finding]:
-    for strategy, interval in (
-        ("save_strategy", "save_steps"),
-        ("eval_strategy", "eval_steps"),
-        ("eval_strategy", "evals_per_epoch"),
-    ):
-        at, word = document.get(interval), document.get(strategy)
-        if at is None or word is None or not at.value or not word.value or word.value == "steps":
-            continue
-        yield Finding(
-            f"{interval} beside {strategy} {word.value}",
-            (at.label("refused"), word.label("", primary=False)),
-            ("an interval in steps goes with the strategy steps alone",),
-            f"write {strategy}: steps, or remove {interval}",
-        )
 
 
 def _without_data(document: Document) -> Iterator[Finding]:

@@ -6,46 +6,32 @@ from itertools import combinations
 from typing import Final
 
 from tunec.compiler.lints.conditions import (
-    Pair,
     first_keys,
     is_checked,
+    pairs,
     refused_beside,
     refused_pair,
     where,
 )
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.axolotl import configs
+from tunec.compiler.lints.facts.axolotl import KERNELS, configs
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _LOSSES: Final = (
-    "cut_cross_entropy",
-    "chunked_cross_entropy",
-    "liger_cross_entropy",
+    *("cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy"),
     "liger_fused_linear_cross_entropy",
-)
-_KERNELS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
-_SWITCHES: Final = (
-    "flash_attention",
-    "sdp_attention",
-    "xformers_attention",
-    "sage_attention",
-    "flex_attention",
-    "eager_attention",
 )
 _IN_ORDER: Final = (
     *("xformers_attention", "sage_attention", "flex_attention", "flash_attention"),
     *("sdp_attention", "eager_attention", "s2_attention"),
 )
 """axolotl 0.19.0 utils/schemas/enums.py LEGACY_ATTN_FLAG_TO_IMPL: the first that is set holds."""
+_SWITCHES: Final = tuple(each for each in _IN_ORDER if each != "s2_attention")
 _UNPACKED: Final = "axolotl<0.10"
 _MISTRAL: Final = (
-    "chat_template",
-    "special_tokens",
-    "tokens",
-    "added_tokens_overrides",
-    "processor_kwargs",
+    *("chat_template", "special_tokens", "tokens", "added_tokens_overrides", "processor_kwargs"),
 )
 _KERNEL_TWICE: Final = "each replaces the same layers"
 _LIGER: Final = "plugins~liger"
@@ -57,12 +43,12 @@ _BESIDE_FACTORS: Final = (
     *("peft_trainable_token_indices", "lisa_step_interval", "process_reward_model"),
 )
 _RATES: Final = ("loraplus_lr_ratio", "lr_groups", "embedding_lr", "embedding_lr_scale")
+_FUSED: Final = "fused modules have no projections for LoRA"
 _RESET: Final = "a restart resets the optimizer's states"
 _BESIDE_RESTARTS: Final = (
     *(("deepspeed", _RESET), ("fsdp", _RESET)),
     ("lr_scheduler=one_cycle", "restarts have their own schedule"),
-    ("flash_attn_fuse_qkv", "fused modules have no projections for LoRA"),
-    ("flash_attn_fuse_mlp", "fused modules have no projections for LoRA"),
+    *(("flash_attn_fuse_qkv", _FUSED), ("flash_attn_fuse_mlp", _FUSED)),
 )
 """axolotl 0.8.1 to 0.11.0 `check_relora`: there `relora_steps` turns it on, from 0.12 `relora`."""
 _FROM_ONE: Final = "each follows from the other"
@@ -71,202 +57,162 @@ _FIRST: Final = "only the first process has quantised weights then"
 _IN_BLOCKS: Final = "its states are of whole tensors"
 _RING: Final = "the ring packs one row"
 
-_PAIRS: Final[tuple[Pair, ...]] = tuple(
-    Pair(*row)
-    for row in (
-        ("sample_packing", "rl", "packing does not work with preference methods", ""),
-        ("eval_sample_packing", "rl=kto", "packing does not work with preference methods", ""),
-        ("batch_flattening=true", "sample_packing", "both do the same", ""),
-        ("warmup_ratio", "warmup_steps", _FROM_ONE, ""),
-        ("warmup_ratio", "rl=simpo", "its trainer takes warmup_steps only", ""),
-        ("save_steps", "saves_per_epoch", _FROM_ONE, ""),
-        ("eval_steps", "evals_per_epoch", _FROM_ONE, ""),
-        ("test_datasets", "val_set_size", "the second takes from the training data", ""),
-        ("val_set_size", "pretraining_dataset", "a stream cannot be split", "axolotl>=0.13"),
-        ("val_set_size", "streaming", "a stream cannot be split", "axolotl>=0.13"),
-        ("include_tokens_per_second", "pretraining_dataset", "a stream cannot be counted", ""),
-        ("batch_size", "gradient_accumulation_steps", _FROM_ONE, ""),
-        ("gpu_memory_limit", "max_memory", "the second says it for each device", ""),
-        ("noisy_embedding_alpha", "neftune_noise_alpha", "the second is its new name", ""),
-        ("loraplus_lr_ratio", "lr_groups", "both make groups of parameters", ""),
-        ("flash_attn_fuse_mlp", "adapter", "fused modules have no projections for LoRA", ""),
-        ("flash_attn_fuse_mlp", "relora", "fused modules have no projections for LoRA", ""),
-        ("use_onebitllms", "adapter", "weights of 1.58 bits are trained in full", "axolotl>=0.17"),
-        ("eval_sample_packing", "do_causal_lm_eval", "its samples are generated one by one", ""),
-        ("load_in_4bit", "model_quantization_config", "each quantises the base", "axolotl>=0.12"),
-        ("load_in_8bit", "model_quantization_config", "each quantises the base", "axolotl>=0.12"),
-        ("revision_of_model", "gptq", "a branch of a GPTQ model is loaded from disk", ""),
-        ("deepspeed", "relora", "a restart resets the optimizer's states", ""),
-        ("fsdp", "relora", "a restart resets the optimizer's states", ""),
-        ("fsdp_config", "relora", "a restart resets the optimizer's states", ""),
-        ("lr_scheduler=one_cycle", "relora", "restarts have their own schedule", ""),
-        *((a, "relora_steps", b, "axolotl<0.12") for a, b in _BESIDE_RESTARTS),
-        ("unfrozen_parameters", "adapter & peft_layers_to_transform", "both choose layers", ""),
-        ("flash_optimum & bf16", "flash_optimum", "BetterTransformer takes no mixed precision", ""),
-        ("flash_optimum & fp16", "flash_optimum", "BetterTransformer takes no mixed precision", ""),
-        ("gradient_checkpointing", "base_model~mpt", "MPT cannot recompute", ""),
-        ("fsdp", "base_model~falcon", "Falcon is not sharded by FSDP", ""),
+_PAIRS: Final = (
+    *pairs(
+        "",
+        ("sample_packing", "rl", "packing does not work with preference methods"),
+        ("eval_sample_packing", "rl=kto", "packing does not work with preference methods"),
+        ("batch_flattening=true", "sample_packing", "both do the same"),
+        ("warmup_ratio", "warmup_steps", _FROM_ONE),
+        ("warmup_ratio", "rl=simpo", "its trainer takes warmup_steps only"),
+        ("save_steps", "saves_per_epoch", _FROM_ONE),
+        ("eval_steps", "evals_per_epoch", _FROM_ONE),
+        ("test_datasets", "val_set_size", "the second takes from the training data"),
+        ("include_tokens_per_second", "pretraining_dataset", "a stream cannot be counted"),
+        ("batch_size", "gradient_accumulation_steps", _FROM_ONE),
+        ("gpu_memory_limit", "max_memory", "the second says it for each device"),
+        ("noisy_embedding_alpha", "neftune_noise_alpha", "the second is its new name"),
+        ("loraplus_lr_ratio", "lr_groups", "both make groups of parameters"),
+        ("flash_attn_fuse_mlp", "adapter", _FUSED),
+        ("flash_attn_fuse_mlp", "relora", _FUSED),
+        ("eval_sample_packing", "do_causal_lm_eval", "its samples are generated one by one"),
+        ("revision_of_model", "gptq", "a branch of a GPTQ model is loaded from disk"),
+        ("deepspeed", "relora", _RESET),
+        ("fsdp", "relora", _RESET),
+        ("fsdp_config", "relora", _RESET),
+        ("lr_scheduler=one_cycle", "relora", "restarts have their own schedule"),
+        ("unfrozen_parameters", "adapter & peft_layers_to_transform", "both choose layers"),
         (
-            "lora_dropout",
-            "lora_target_parameters",
-            "PEFT wraps parameters without dropout",
-            "axolotl>=0.15",
+            "flash_optimum & bf16|fp16",
+            "flash_optimum",
+            "BetterTransformer takes no mixed precision",
         ),
-        (
-            "lora_target_linear",
-            "quantize_moe_experts",
-            "experts are no linear layers",
-            "axolotl>=0.15",
-        ),
-        ("ple_cpu_offload", "fsdp_config", "both place the parameters", "axolotl>=0.19"),
-        ("ple_cpu_offload", "deepspeed", "both place the parameters", "axolotl>=0.19"),
+        ("gradient_checkpointing", "base_model~mpt", "MPT cannot recompute"),
+        ("fsdp", "base_model~falcon", "Falcon is not sharded by FSDP"),
+        ("micro_batch_size>1 & sample_packing", "sequence_parallel_degree>1", _RING),
+        ("optimizer=muon", "deepspeed", "Muon needs whole matrices"),
+    ),
+    *pairs(
+        "axolotl>=0.10",
+        ("load_in_4bit", "qat", "quantised weights are not trained"),
+        ("load_in_8bit", "qat", "quantised weights are not trained"),
+        (f"liger_swiglu & {_LIGER}", "liger_glu_activation", "the second is its new name"),
+    ),
+    *pairs(
+        "axolotl>=0.10,<0.16",
+        *((each, "rl", "the kernels were for the trainer of samples") for each in KERNELS),
+    ),
+    *pairs("axolotl>=0.10,<0.17", ("s2_attention", "sample_packing", "it sees no ends of samples")),
+    *pairs("axolotl<0.12", *((a, "relora_steps", b) for a, b in _BESIDE_RESTARTS)),
+    *pairs(
+        "axolotl>=0.12",
+        ("load_in_4bit", "model_quantization_config", "each quantises the base"),
+        ("load_in_8bit", "model_quantization_config", "each quantises the base"),
         *(
-            (f"{bits} & fsdp_version=2", f"rl={method}", _NOT_SHARDED, "axolotl>=0.12")
+            (f"{bits} & fsdp_version=2", f"rl={method}", _NOT_SHARDED)
             for bits in ("load_in_4bit", "load_in_8bit")
             for method in ("dpo", "kto", "orpo", "ipo")
         ),
-        (
-            "fsdp_config.cpu_ram_efficient_loading & fsdp_version=2",
-            "load_in_4bit",
-            _FIRST,
-            "axolotl>=0.19",
-        ),
-        (
-            "fsdp_config.cpu_ram_efficient_loading",
-            "model_quantization_config=Mxfp4Config",
-            _FIRST,
-            "axolotl>=0.12",
-        ),
-        ("micro_batch_size>1 & sample_packing", "context_parallel_size>1", _RING, "axolotl>=0.12"),
-        ("micro_batch_size>1 & sample_packing", "sequence_parallel_degree>1", _RING, ""),
-        ("s2_attention", "sample_packing", "it sees no ends of samples", "axolotl>=0.10,<0.17"),
-        ("torch_compile", "deepspeed", "it is asked for in the DeepSpeed file", "axolotl<0.13"),
-        ("optimizer=muon", "deepspeed", "Muon needs whole matrices", ""),
-        (
-            "optimizer~flash_",
-            "deepspeed",
-            "flash optimizers run under DDP and FSDP2 only",
-            "axolotl>=0.16",
-        ),
-        ("optimizer=q_galore_adamw8bit", "deepspeed", "it needs whole gradients", "axolotl>=0.17"),
-        (
-            "optimizer=q_galore_adamw8bit",
-            "adapter",
-            "it projects gradients of full weights",
-            "axolotl>=0.17",
-        ),
-        ("optimizer=polora", "deepspeed", "it needs whole factors", "axolotl>=0.19"),
-        *(
-            (each, "trust_remote_code", "the kernels patch known classes", "axolotl>=0.15")
-            for each in _KERNELS
-        ),
-        *(
-            (each, "rl", "the kernels were for the trainer of samples", "axolotl>=0.10,<0.16")
-            for each in _KERNELS
-        ),
-        *((each, "peft_use_dora", "they had no DoRA", "axolotl>=0.12,<0.16") for each in _KERNELS),
-        *(
-            (each, f"unsloth_{each.removesuffix('_kernel')}", _KERNEL_TWICE, "axolotl<0.17")
-            for each in _KERNELS
-        ),
-        ("load_in_4bit", "qat", "quantised weights are not trained", "axolotl>=0.10"),
-        ("load_in_8bit", "qat", "quantised weights are not trained", "axolotl>=0.10"),
-        ("dataset_exact_deduplication", "streaming", "a stream is not compared", "axolotl>=0.13"),
-        (
-            "dataset_exact_deduplication",
-            "pretraining_dataset",
-            "a stream is not compared",
-            "axolotl>=0.13",
-        ),
-        (
-            "dataset_exact_deduplication",
-            "skip_prepare_dataset",
-            "samples are compared where they are prepared",
-            "axolotl>=0.15",
-        ),
-        (
-            "pretrain_multipack_buffer_size",
-            "streaming_multipack_buffer_size",
-            "the second is its new name",
-            "axolotl>=0.13",
-        ),
-        ("dpo_use_liger_kernel", "rl=ipo", _NO_IPO, "axolotl>=0.19"),
-        ("dpo_use_liger_kernel", "dpo_loss_type~['ipo'", _NO_IPO, "axolotl>=0.19"),
-        (
-            f"liger_swiglu & {_LIGER}",
-            "liger_glu_activation",
-            "the second is its new name",
-            "axolotl>=0.10",
-        ),
+        ("fsdp_config.cpu_ram_efficient_loading", "model_quantization_config=Mxfp4Config", _FIRST),
+        ("micro_batch_size>1 & sample_packing", "context_parallel_size>1", _RING),
         (
             f"tiled_mlp & {_LIGER} & tiled_mlp_use_original_mlp!=true",
             "liger_glu_activation",
             "each replaces the feed-forward layers",
-            "axolotl>=0.12",
         ),
-        (
-            f"liger_rms_norm & {_LIGER}",
-            "tensor_parallel_size>1",
-            "linkedin/Liger-Kernel#826",
-            "axolotl>=0.12",
-        ),
+        (f"liger_rms_norm & {_LIGER}", "tensor_parallel_size>1", "linkedin/Liger-Kernel#826"),
         (
             f"liger_fused_linear_cross_entropy & {_LIGER}",
             "tensor_parallel_size>1",
             "the loss wants the whole vocabulary",
-            "axolotl>=0.12",
         ),
         *(
-            (f"optimizer={each}", "tensor_parallel_size>1", _IN_BLOCKS, "axolotl>=0.12")
+            (f"optimizer={each}", "tensor_parallel_size>1", _IN_BLOCKS)
             for each in ("paged_adamw_8bit", "adamw_8bit", "adamw_bnb_8bit")
         ),
+    ),
+    *pairs(
+        "axolotl>=0.12,<0.16", *((each, "peft_use_dora", "they had no DoRA") for each in KERNELS)
+    ),
+    *pairs("axolotl<0.13", ("torch_compile", "deepspeed", "it is asked for in the DeepSpeed file")),
+    *pairs(
+        "axolotl>=0.13",
+        ("val_set_size", "pretraining_dataset", "a stream cannot be split"),
+        ("val_set_size", "streaming", "a stream cannot be split"),
+        ("dataset_exact_deduplication", "streaming", "a stream is not compared"),
+        ("dataset_exact_deduplication", "pretraining_dataset", "a stream is not compared"),
+        (
+            "pretrain_multipack_buffer_size",
+            "streaming_multipack_buffer_size",
+            "the second is its new name",
+        ),
+        ("trl.multi_objective_aggregation=sum_then_normalize", "rl=gdpo", "that sum is GRPO's"),
+        *(
+            (each, "tokenizer_use_mistral_common", "its tokenizer cannot be changed")
+            for each in _MISTRAL
+        ),
+        *((a, b, "each replaces the loss") for a, b in combinations(_LOSSES, 2)),
+    ),
+    *pairs(
+        "axolotl>=0.15",
+        ("lora_dropout", "lora_target_parameters", "PEFT wraps parameters without dropout"),
+        ("lora_target_linear", "quantize_moe_experts", "experts are no linear layers"),
+        *((each, "trust_remote_code", "the kernels patch known classes") for each in KERNELS),
+        (
+            "dataset_exact_deduplication",
+            "skip_prepare_dataset",
+            "samples are compared where they are prepared",
+        ),
+    ),
+    *pairs(
+        "axolotl>=0.16",
+        ("optimizer~flash_", "deepspeed", "flash optimizers run under DDP and FSDP2 only"),
+    ),
+    *pairs(
+        "axolotl<0.17",
+        *((each, f"unsloth_{each.removesuffix('_kernel')}", _KERNEL_TWICE) for each in KERNELS),
+    ),
+    *pairs(
+        "axolotl>=0.17",
+        ("use_onebitllms", "adapter", "weights of 1.58 bits are trained in full"),
+        ("optimizer=q_galore_adamw8bit", "deepspeed", "it needs whole gradients"),
+        ("optimizer=q_galore_adamw8bit", "adapter", "it projects gradients of full weights"),
+        (
+            "gemma4_hybrid_attn_impl & attn_implementation!=flash_attention_2",
+            "attn_implementation",
+            "windows run by FlashAttention",
+        ),
+        *((each, "attn_implementation", "the second is its new form") for each in _SWITCHES),
+    ),
+    *pairs(
+        "axolotl>=0.18",
         (
             "selective_checkpointing",
             "gradient_checkpointing_kwargs.use_reentrant",
             "only the other kind asks what to keep",
-            "axolotl>=0.18",
         ),
         (
             "selective_checkpointing & activation_offloading!=hidden_states",
             "activation_offloading",
             "the offloader takes the place of recomputation",
-            "axolotl>=0.18",
         ),
-        (
-            "gemma4_hybrid_attn_impl & attn_implementation!=flash_attention_2",
-            "attn_implementation",
-            "windows run by FlashAttention",
-            "axolotl>=0.17",
-        ),
-        (
-            "trl.multi_objective_aggregation=sum_then_normalize",
-            "rl=gdpo",
-            "that sum is GRPO's",
-            "axolotl>=0.13",
-        ),
+    ),
+    *pairs(
+        "axolotl>=0.19",
+        ("ple_cpu_offload", "fsdp_config", "both place the parameters"),
+        ("ple_cpu_offload", "deepspeed", "both place the parameters"),
+        ("fsdp_config.cpu_ram_efficient_loading & fsdp_version=2", "load_in_4bit", _FIRST),
+        ("optimizer=polora", "deepspeed", "it needs whole factors"),
+        ("dpo_use_liger_kernel", "rl=ipo", _NO_IPO),
+        ("dpo_use_liger_kernel", "dpo_loss_type~['ipo'", _NO_IPO),
         (
             "fp8_enable_fsdp_float8_all_gather",
             "fp8_config.recipe=rowwise",
             "gathered weights have one scale",
-            "axolotl>=0.19",
         ),
-        *((each, "optimizer=polora", _UNTRAINED, "axolotl>=0.19") for each in _BESIDE_FACTORS),
-        *((each, "optimizer=polora", _OWN_RATES, "axolotl>=0.19") for each in _RATES),
-        *(
-            (each, "attn_implementation", "the second is its new form", "axolotl>=0.17")
-            for each in _SWITCHES
-        ),
-        *(
-            (
-                each,
-                "tokenizer_use_mistral_common",
-                "its tokenizer cannot be changed",
-                "axolotl>=0.13",
-            )
-            for each in _MISTRAL
-        ),
-        *((a, b, "each replaces the loss", "axolotl>=0.13") for a, b in combinations(_LOSSES, 2)),
-    )
+        *((each, "optimizer=polora", _UNTRAINED) for each in _BESIDE_FACTORS),
+        *((each, "optimizer=polora", _OWN_RATES) for each in _RATES),
+    ),
 )
 """Refused where both conditions hold."""
 

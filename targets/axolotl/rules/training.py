@@ -8,7 +8,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix, Severity
 from tunec.compiler.lints.conditions import Need, first_keys, lacking, told, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.axolotl import configs
+from tunec.compiler.lints.facts.axolotl import KERNELS, configs
 from tunec.compiler.lints.facts.counts import is_whole
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place, also
@@ -152,7 +152,6 @@ def _lacking(document: Document) -> str | None:
     return None if has_split or document.value("test_datasets") else "val_set_size or test_datasets"
 
 
-_KERNELS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
 _UNTIL: Final = "axolotl<0.16"
 
 
@@ -175,7 +174,7 @@ def kernels_passed_over(run: LintContext) -> Iterator[Finding]:
     if not run.runs(_UNTIL):
         return
     for document in configs(run):
-        kernels = [at for key in _KERNELS if (at := where(document, key)) is not None]
+        kernels = [at for key in KERNELS if (at := where(document, key)) is not None]
         dropout = where(document, "lora_dropout>0")
         if kernels and dropout is not None:
             yield Finding(
@@ -238,7 +237,7 @@ def number_of_another_method(run: LintContext) -> Iterator[Finding]:
                 continue
             at, beside = found
             yield Finding(
-                f"{at.path} is read by nobody without {told(need.others[0])}",
+                f"{at.path} is not read without {told(need.others[0])}",
                 (at.label("not read"), *also(beside)),
                 (need.why,),
                 f"write {told(need.others[0])}, or remove it",
@@ -281,7 +280,7 @@ def option_without_its_plugin(run: LintContext) -> Iterator[Finding]:
         for start, (word, plugin) in _PLUGINS.items():
             said = list(_said(document, start))
             if said and word.replace("_", "") not in text.replace("_", ""):
-                yield _finding(document, said, named, plugin)
+                yield _without_plugin(document, said, named, plugin)
 
 
 def _said(document: Document, start: str) -> Iterator[Place]:
@@ -292,7 +291,9 @@ def _said(document: Document, start: str) -> Iterator[Place]:
     )
 
 
-def _finding(document: Document, said: list[Place], named: Place | None, plugin: str) -> Finding:
+def _without_plugin(
+    document: Document, said: list[Place], named: Place | None, plugin: str
+) -> Finding:
     added = document.added("plugins", [plugin]) if named is None else None
     return Finding(
         f"{said[0].path} does nothing without the plugin {plugin}",

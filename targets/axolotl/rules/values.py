@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.diagnostics.wording import joined, nearest, quoted, shown
-from tunec.compiler.lints.conditions import is_checked, items, notes, severity, where
+from tunec.compiler.lints.conditions import is_checked, items, notes, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.axolotl import configs
-from tunec.compiler.lints.facts.counts import is_number
+from tunec.compiler.lints.facts.axolotl import configs, schemas_here
 from tunec.compiler.lints.kinds import schema
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rows import Mend, Row, found
 from tunec.compiler.lints.rule import Finding, rule
 
 Kinds = frozenset[str]
@@ -49,23 +49,13 @@ _ELSEWHERE: Final = frozenset({"datasets", "max_memory", "device_map", "deepspee
 def type_refused(run: LintContext) -> Iterator[Finding]:
     """A value of a type that Axolotl's schema does not take."""
     for document in configs(run):
-        tables = _tables(run, document)
+        tables = [_kinds(name) for name in schemas_here(run, document)]
         for key, at in document.found.items() if tables else ():
             if "." in key or key in _ELSEWHERE or key in document.unknown:
                 continue
             kinds = [table.get(key) for table in tables]
             if all(each and not _fits(at.value, each) for each in kinds):
-                yield _finding(at, kinds[0] or frozenset())
-
-
-def _tables(run: LintContext, document: Document) -> list[Mapping[str, Kinds]]:
-    """The kinds by key: of the release that is named, or of each that is known."""
-    if document.target is None or document.file is None or document.file.schema is None:
-        return []
-    target, release = document.target, run.release("axolotl")
-    known = [str(release.version)] if release.is_named else target.releases
-    names = (document.file.schema(target.dialect(target.release(each))) for each in known)
-    return [_kinds(name) for name in dict.fromkeys(names) if name is not None]
+                yield _of_another_type(at, kinds[0] or frozenset())
 
 
 @cache
@@ -113,7 +103,7 @@ def _reads(text: str, kinds: Kinds) -> bool:
     return "number" in kinds or ("integer" in kinds and number.is_integer())
 
 
-def _finding(at: Place, kinds: Kinds) -> Finding:
+def _of_another_type(at: Place, kinds: Kinds) -> Finding:
     wanted = joined([_TOLD[each] for each in sorted(kinds) if each in _TOLD], "or")
     is_text = kinds - {"null"} == {"string"} and isinstance(at.value, int | float)
     return Finding(
@@ -125,34 +115,49 @@ def _finding(at: Place, kinds: Kinds) -> Finding:
     )
 
 
-_TRL: Final = "TRL 0.29 has it no more"
+_TRL: Final = "TRL 0.29 removed it"
 _UNSLOTH: Final = "write lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel"
-_GONE: Final[tuple[tuple[str, str, str, str], ...]] = (
+_GONE: Final = (
     ("max_packed_sequence_len", "it is sequence_len with sample_packing", "remove it", ""),
     (
-        "rope_scaling",
-        "it is a key of the model's own configuration",
-        "write it below overrides_of_model_config",
-        "",
+        *("rope_scaling", "it is a key of the model's own configuration"),
+        *("write it below overrides_of_model_config", ""),
     ),
-    (
-        "save_safetensors=false",
-        "transformers 5 writes safetensors only",
-        "remove it",
-        "axolotl>=0.14",
-    ),
-    ("s2_attention", "shifted sparse attention is gone", "remove it", "axolotl>=0.17"),
-    ("flash_attn_rms_norm", "the fused norm is gone", "remove it", "axolotl>=0.17"),
-    ("rpo_alpha", _TRL, "remove it", "axolotl>=0.16"),
-    ("dpo_norm_loss", _TRL, "remove it", "axolotl>=0.16"),
-    ("dpo_use_logits_to_keep", _TRL, "remove it", "axolotl>=0.15"),
-    ("dpo_generate_during_eval", _TRL, "remove it", "axolotl>=0.15"),
+    ("save_safetensors=false", "transformers 5 writes safetensors only", "remove it", ">=0.14"),
+    ("s2_attention", "shifted sparse attention was removed", "remove it", ">=0.17"),
+    ("flash_attn_rms_norm", "the fused norm was removed", "remove it", ">=0.17"),
+    ("rpo_alpha", _TRL, "remove it", ">=0.16"),
+    ("dpo_norm_loss", _TRL, "remove it", ">=0.16"),
+    ("dpo_use_logits_to_keep", _TRL, "remove it", ">=0.15"),
+    ("dpo_generate_during_eval", _TRL, "remove it", ">=0.15"),
     *(
-        (f"unsloth_{each}", "Axolotl has kernels of its own", _UNSLOTH, "axolotl>=0.17")
-        for each in (*("cross_entropy_loss", "lora_mlp", "lora_qkv", "lora_o", "rms_norm", "rope"),)
+        (f"unsloth_{each}", "Axolotl has kernels of its own", _UNSLOTH, ">=0.17")
+        for each in ("cross_entropy_loss", "lora_mlp", "lora_qkv", "lora_o", "rms_norm", "rope")
     ),
 )
-"""Condition, why, what to write, since when it is refused."""
+"""Condition, why, what to write, and the releases of Axolotl that refuse it."""
+_ROWS: Final = (
+    *(
+        Row(
+            f"axolotl:{condition}",
+            f"{condition.replace('=', ': ')} is refused",
+            "refused",
+            why,
+            mended,
+            Mend("unsafe", remove=True),
+            since=since and f"axolotl{since}",
+            files_only=True,
+        )
+        for condition, why, mended, since in _GONE
+    ),
+    Row(
+        "axolotl:neftune_noise_alpha<=0",
+        "neftune_noise_alpha {0.value} is not above 0",
+        "refused",
+        help="remove it",
+        files_only=True,
+    ),
+)
 _ATTENTION: Final = (
     *("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4"),
     *("flash_attention_torch", "flex_attention", "xformers", "sage", "fp8"),
@@ -182,26 +187,13 @@ _RESIZES: Final = ("bilinear", "bicubic", "lanczos")
     reads=("axolotl:*",),
 )
 def value_refused(run: LintContext) -> Iterator[Finding]:
-    """A value that Axolotl takes no more, or never took."""
+    """A value that Axolotl no longer takes, or never took."""
+    yield from found(_ROWS, run)
     for document in configs(run):
-        yield from _gone(run, document)
         yield from _words(run, document)
         yield from _sets(run, document)
-        yield from _amounts(document)
-
-
-def _gone(run: LintContext, document: Document) -> Iterator[Finding]:
-    for condition, why, mended, since in _GONE:
-        at = where(document, condition)
-        if at is not None and is_checked(run, since):
-            yield Finding(
-                f"{condition.replace('=', ': ')} is refused",
-                (at.label("refused"),),
-                notes(run, why, since),
-                mended,
-                Fix((at.removed(),), "unsafe"),
-                severity=severity(run, since),
-            )
+        yield from _rate(document)
+        yield from _reserved(document)
 
 
 def _words(run: LintContext, document: Document) -> Iterator[Finding]:
@@ -271,16 +263,7 @@ def _sets(run: LintContext, document: Document) -> Iterator[Finding]:
             )
 
 
-def _amounts(document: Document) -> Iterator[Finding]:
-    yield from _rate(document)
-    at = document.get("neftune_noise_alpha")
-    if at is not None and is_number(at.value) and at.value <= 0:
-        yield Finding(
-            f"neftune_noise_alpha {at.value} is not above 0",
-            (at.label("refused"),),
-            (),
-            "remove it",
-        )
+def _reserved(document: Document) -> Iterator[Finding]:
     at = document.get("processor_kwargs")
     given = at.value if at is not None and isinstance(at.value, dict) else {}
     reserved = sorted({"revision", "trust_remote_code"} & set(given))
