@@ -31,10 +31,7 @@ FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Qwen",
         (*_LLAMA, "gate", "shared_expert_gate"),
     ),
-    r"(^|/)qwen2(\.5)?-vl-": (
-        "Qwen2-VL",
-        (*_LLAMA, "qkv", "proj", "fc1", "fc2", "0", "2"),
-    ),
+    r"(^|/)qwen2(\.5)?-vl-": ("Qwen2-VL", (*_LLAMA, "qkv", "proj", "fc1", "fc2", "0", "2")),
     r"(^|/)(code)?gemma-((1\.1-)?[27]b|2-)": ("Gemma", _LLAMA),
     r"(^|/)phi-(1|1_5|1\.5|2)$": (
         "Phi-2",
@@ -87,10 +84,7 @@ FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Baichuan",
         ("W_pack", "o_proj", "gate_proj", "up_proj", "down_proj", "embed_tokens"),
     ),
-    r"internlm2(_5)?-": (
-        "InternLM2",
-        ("wqkv", "wo", "w1", "w2", "w3", "tok_embeddings", "output"),
-    ),
+    r"internlm2(_5)?-": ("InternLM2", ("wqkv", "wo", "w1", "w2", "w3", "tok_embeddings", "output")),
     r"^qwen/qwen-(1_8|7|14|72)b": ("Qwen of 2023", ("c_attn", "c_proj", "w1", "w2", "wte")),
 }
 """By a pattern of the repository name: the family as people call it, and its layers' names."""

@@ -31,12 +31,10 @@ _MEANT: Final = {
     "silent",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.8.1 to 0.19.0 utils/schemas/datasets.py SFTDataset, DPODataset, KTODataset, "
-            "StepwiseSupervisedDataset: pydantic models that drop other keys; 0.19.0 "
-            "validation.py `check_ebft_strided_dataset_split`: train_on_split is not recognized "
-            "and will be silently ignored"
-        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/datasets.py SFTDataset, DPODataset, KTODataset, "
+        "StepwiseSupervisedDataset: pydantic models that drop other keys; 0.19.0 validation.py "
+        "`check_ebft_strided_dataset_split`: train_on_split is not recognized and will be "
+        "silently ignored"
     ),
     reads=("axolotl:*",),
 )
@@ -120,11 +118,9 @@ another method's may be a module of the user's own."""
     "load",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.8.1 to 0.19.0 prompt_strategies/base.py `load` (None for what is not "
-            "found), utils/data/rl.py: 0.19 Failed to load dataset transform function for type, "
-            "before it None is called"
-        ),
+        "axolotl 0.8.1 to 0.19.0 prompt_strategies/base.py `load` (None for what is not found), "
+        "utils/data/rl.py: 0.19 Failed to load dataset transform function for type, before it "
+        "None is called"
     ),
     reads=("axolotl:rl",),
 )
@@ -164,10 +160,8 @@ def _of_another_method(
     "parse",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.8.1 to 0.19.0 utils/schemas `check_kto_config`: Set "
-            "`remove_unused_columns: False` when using kto"
-        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas `check_kto_config`: Set `remove_unused_columns: "
+        "False` when using kto"
     ),
     reads=("axolotl:rl",),
 )
@@ -209,11 +203,9 @@ _AS_BY_ITSELF: Final[Mapping[str, Any]] = {
     "silent",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.8.1 to 0.19.0 utils/schemas/trl.py `TRLConfig`, vllm.py `VllmConfig`, "
-            "fsdp.py `FSDPConfig`, peft.py, quantization.py: pydantic models that drop other keys; "
-            "run with 0.19.0: trl.num_generation is taken, and is nowhere"
-        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/trl.py `TRLConfig`, vllm.py `VllmConfig`, "
+        "fsdp.py `FSDPConfig`, peft.py, quantization.py: pydantic models that drop other keys; "
+        "run with 0.19.0: trl.num_generation is taken, and is nowhere"
     ),
     reads=("axolotl:*",),
 )

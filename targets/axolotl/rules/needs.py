@@ -118,15 +118,13 @@ _NEEDS: Final = (
     "parse",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.8.1 utils/schemas/config.py, 0.13.2 and 0.19.0 utils/schemas/validation.py, "
-            "config.py, fsdp.py: the ValueErrors of its validators, such as "
-            "`check_dataset_or_pretraining_dataset`, `check_batch_size_fields`, "
-            "`check_pretraining_w_max_steps`, `check_early_stopping`, `check_relora`, "
-            "`check_activation_offloading_wo_gc`, `check_fp32_norms`, `check_dpo`, "
-            "`check_multigpu_lora_kernels`, `check_polora`, `check_qgalore`; datasets.py "
-            "`check_chat_template_config`; integrations/liger, cut_cross_entropy args.py"
-        ),
+        "axolotl 0.8.1 utils/schemas/config.py, 0.13.2 and 0.19.0 utils/schemas/validation.py, "
+        "config.py, fsdp.py: the ValueErrors of its validators, such as "
+        "`check_dataset_or_pretraining_dataset`, `check_batch_size_fields`, "
+        "`check_pretraining_w_max_steps`, `check_early_stopping`, `check_relora`, "
+        "`check_activation_offloading_wo_gc`, `check_fp32_norms`, `check_dpo`, "
+        "`check_multigpu_lora_kernels`, `check_polora`, `check_qgalore`; datasets.py "
+        "`check_chat_template_config`; integrations/liger, cut_cross_entropy args.py"
     ),
     reads=("axolotl:*",),
 )
@@ -196,11 +194,9 @@ _INTERVALS: Final = tuple(
     "parse",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.8.1 utils/schemas/config.py, 0.13.2 and 0.19.0 utils/schemas/validation.py "
-            "`check_saves`, `check_evals`: save_strategy and save_steps mismatch; eval_steps and "
-            "eval_strategy are not supported with val_set_size == 0; `check_early_stopping`"
-        ),
+        "axolotl 0.8.1 utils/schemas/config.py, 0.13.2 and 0.19.0 utils/schemas/validation.py "
+        "`check_saves`, `check_evals`: save_strategy and save_steps mismatch; eval_steps and "
+        "eval_strategy are not supported with val_set_size == 0; `check_early_stopping`"
     ),
     reads=keys("axolotl", "save_steps", "eval_steps", "evals_per_epoch", "eval_strategy"),
 )

@@ -72,11 +72,9 @@ _TARGETS: Final = ("lora_target_modules", "lora_target_linear", "lora_target_par
     "init",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_lora`: r=cfg.lora_r, "
-            "lora_alpha=cfg.lora_alpha, target_modules or []; peft 0.21.2, run: alpha None: "
-            "TypeError; no targets: NoMatchingPeftModuleError"
-        ),
+        "axolotl 0.8.1 to 0.19.0 loaders/adapter.py `load_lora`: r=cfg.lora_r, "
+        "lora_alpha=cfg.lora_alpha, target_modules or []; peft 0.21.2, run: alpha None: "
+        "TypeError; no targets: NoMatchingPeftModuleError"
     ),
     reads=("axolotl:adapter",),
 )
@@ -119,11 +117,9 @@ _INTERVALS: Final = (("save_steps", "saves_per_epoch"), ("eval_steps", "evals_pe
     "silent",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.8.1 core/trainer_builder.py, 0.13.2 and 0.19.0 core/builders/causal.py: "
-            "load_best_model_at_end and (val_set_size or test_datasets) and save_steps and "
-            "eval_steps, or False"
-        ),
+        "axolotl 0.8.1 core/trainer_builder.py, 0.13.2 and 0.19.0 core/builders/causal.py: "
+        "load_best_model_at_end and (val_set_size or test_datasets) and save_steps and "
+        "eval_steps, or False"
     ),
     reads=("axolotl:load_best_model_at_end",),
 )
@@ -262,11 +258,9 @@ _PLUGINS: Final = {
     "silent",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.8.1 to 0.19.0 cli/config.py `prepare_plugins`: cfg['plugins'] alone; "
-            "integrations/liger, cut_cross_entropy, spectrum and kd, args.py; run: 0.19.0 takes "
-            "liger_rope and cut_cross_entropy without them, and drops them"
-        ),
+        "axolotl 0.8.1 to 0.19.0 cli/config.py `prepare_plugins`: cfg['plugins'] alone; "
+        "integrations/liger, cut_cross_entropy, spectrum and kd, args.py; run: 0.19.0 takes "
+        "liger_rope and cut_cross_entropy without them, and drops them"
     ),
     reads=("axolotl:*",),
 )
@@ -297,10 +291,7 @@ def _without_plugin(
     added = document.added("plugins", [plugin]) if named is None else None
     return Finding(
         f"{said[0].path} does nothing without the plugin {plugin}",
-        (
-            *(each.label("not read", primary=at == 0) for at, each in enumerate(said)),
-            *also(named),
-        ),
+        (*(each.label("not read", primary=at == 0) for at, each in enumerate(said)), *also(named)),
         ("the option is the plugin's own, and only those that `plugins` names are started",),
         f"write plugins: [{plugin}]",
         Fix((added,), "unsafe") if added is not None else None,
@@ -313,10 +304,8 @@ def _without_plugin(
     "silent",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.13.2 and 0.19.0 utils/schemas/config.py "
-            "`warn_peft_trainable_token_to_fix_untrained`: the token won't be trained on"
-        ),
+        "axolotl 0.13.2 and 0.19.0 utils/schemas/config.py "
+        "`warn_peft_trainable_token_to_fix_untrained`: the token won't be trained on"
     ),
     reads=("axolotl:fix_untrained_tokens",),
 )

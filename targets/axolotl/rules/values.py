@@ -38,11 +38,9 @@ _ELSEWHERE: Final = frozenset({"datasets", "max_memory", "device_map", "deepspee
     "parse",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py: pydantic models in lax mode; run: "
-            "Input should be a valid list, a valid integer, got a number with a fractional part, "
-            "a valid string"
-        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/config.py: pydantic models in lax mode; run: Input "
+        "should be a valid list, a valid integer, got a number with a fractional part, a valid "
+        "string"
     ),
     reads=("axolotl:*",),
 )
@@ -175,14 +173,12 @@ _RESIZES: Final = ("bilinear", "bicubic", "lanczos")
     "parse",
     consumers=("axolotl",),
     sources=(
-        (
-            "axolotl 0.8.1 to 0.19.0 utils/schemas/deprecated.py `DeprecatedParameters`; "
-            "validation.py `deprecate_sharegpt_datasets`, `check_deprecated_unsloth_fields`, "
-            "`check_causal_lm_evals`, `validate_neftune_noise_alpha`; config.py "
-            "`validate_attn_implementation`; peft.py `validate_adapter`; model.py "
-            "`validate_save_safetensors`, `reject_reserved_processor_kwargs`; multimodal.py "
-            "`convert_image_resize_algorithm`"
-        ),
+        "axolotl 0.8.1 to 0.19.0 utils/schemas/deprecated.py `DeprecatedParameters`; "
+        "validation.py `deprecate_sharegpt_datasets`, `check_deprecated_unsloth_fields`, "
+        "`check_causal_lm_evals`, `validate_neftune_noise_alpha`; config.py "
+        "`validate_attn_implementation`; peft.py `validate_adapter`; model.py "
+        "`validate_save_safetensors`, `reject_reserved_processor_kwargs`; multimodal.py "
+        "`convert_image_resize_algorithm`"
     ),
     reads=("axolotl:*",),
 )

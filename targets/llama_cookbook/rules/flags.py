@@ -75,10 +75,8 @@ _WITHOUT: Final = (
     "silent",
     consumers=("llama-cookbook",),
     sources=(
-        (
-            "meta-llama/llama-cookbook 0e00335 utils/config_utils.py `update_config`: Warning: "
-            "unknown parameter; finetuning.py `main`; utils/train_utils.py `train`, `get_policies`"
-        ),
+        "meta-llama/llama-cookbook 0e00335 utils/config_utils.py `update_config`: Warning: "
+        "unknown parameter; finetuning.py `main`; utils/train_utils.py `train`, `get_policies`"
     ),
     reads=("llama-cookbook:*",),
 )

@@ -22,11 +22,9 @@ from tunec.compiler.lints.rule import Finding, rule
     "silent",
     consumers=("llamafactory",),
     sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 extras/constants.py `register_model_group`; "
-            "data/template.py `get_template_and_fix_tokenizer`; data/mm_plugin.py: This model "
-            "does not support image input"
-        ),
+        "llamafactory 0.9.1 to 0.9.5 extras/constants.py `register_model_group`; data/template.py "
+        "`get_template_and_fix_tokenizer`; data/mm_plugin.py: This model does not support image "
+        "input"
     ),
     reads=("llamafactory:template",),
 )
@@ -59,10 +57,8 @@ def template_of_another_family(run: LintContext) -> Iterator[Finding]:
     "load",
     consumers=("llamafactory",),
     sources=(
-        (
-            "llamafactory 0.8.3 to 0.9.5 data/template.py `get_template_and_fix_tokenizer`: "
-            "Template ... does not exist; `register_template`"
-        ),
+        "llamafactory 0.8.3 to 0.9.5 data/template.py `get_template_and_fix_tokenizer`: "
+        "Template ... does not exist; `register_template`"
     ),
     reads=("llamafactory:template",),
 )
@@ -133,8 +129,8 @@ def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
                 f"template {at.value} for a base model whose embeddings are not trained",
                 (at.label("its marks are untrained"), model.label("a base model", primary=False)),
                 ("nothing has taught it to end a turn by <|eot_id|>: answers go on and repeat",),
-                "write template: default, tune the Instruct model, or add "
-                "additional_target: embed_tokens,lm_head",
+                "write template: default, tune the Instruct model, or add additional_target: "
+                "embed_tokens,lm_head",
             )
 
 
@@ -144,11 +140,9 @@ def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
     "silent",
     consumers=("llamafactory",),
     sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 data/processor/supervised.py "
-            "`PackedSupervisedDatasetProcessor`: attention masks count samples only with "
-            "neat_packing; hparams/parser.py: block_diag_attn = neat_packing"
-        ),
+        "llamafactory 0.9.1 to 0.9.5 data/processor/supervised.py "
+        "`PackedSupervisedDatasetProcessor`: attention masks count samples only with "
+        "neat_packing; hparams/parser.py: block_diag_attn = neat_packing"
     ),
     reads=("llamafactory:packing",),
 )
@@ -236,11 +230,9 @@ def _is_told(document: Document) -> bool:
     "parse",
     consumers=("llamafactory",),
     sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `__post_init__`: Cannot specify "
-            "`val_size` if `eval_dataset` is not None; Streaming mode should have an integer val "
-            "size"
-        ),
+        "llamafactory 0.9.1 to 0.9.5 hparams/data_args.py `__post_init__`: Cannot specify "
+        "`val_size` if `eval_dataset` is not None; Streaming mode should have an integer val "
+        "size"
     ),
     reads=("llamafactory:val_size",),
 )

@@ -57,10 +57,7 @@ _UNDER_3: Final = {
     "use_unsloth": "its kernels want whole weights",
     "use_kt": "its kernels want whole weights",
 }
-_LAYERWISE: Final = (
-    ("galore_layerwise", "use_galore"),
-    ("apollo_layerwise", "use_apollo"),
-)
+_LAYERWISE: Final = (("galore_layerwise", "use_galore"), ("apollo_layerwise", "use_apollo"))
 """Refused where several processes train: hparams/parser.py, Distributed training does not support
 layer-wise GaLore."""
 _UNMASKED: Final = ("gpt-oss", "gpt_oss", "gemma-4", "gemma4")

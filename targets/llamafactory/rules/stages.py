@@ -21,12 +21,10 @@ _ONLY_SFT: Final = ("neat_packing", "train_on_prompt", "mask_history", "predict_
     "parse",
     consumers=("llamafactory",),
     sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: cannot be set as "
-            "True except SFT; RM and PPO stages do not support `load_best_model_at_end`; "
-            "hparams/finetuning_args.py `__post_init__`: `reward_model` is necessary for PPO "
-            "training; Cannot use PiSSA for current training stage"
-        ),
+        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: cannot be set as True "
+        "except SFT; RM and PPO stages do not support `load_best_model_at_end`; "
+        "hparams/finetuning_args.py `__post_init__`: `reward_model` is necessary for PPO "
+        "training; Cannot use PiSSA for current training stage"
     ),
     reads=("llamafactory:stage",),
 )
@@ -56,10 +54,7 @@ def refused_outside_its_stage(run: LintContext) -> Iterator[Finding]:
 def _refused_finding(at: Place, message: str, stage: Place | None) -> Finding:
     return Finding(
         message,
-        (
-            at.label("refused" if stage is not None else "needs one"),
-            *also(stage),
-        ),
+        (at.label("refused" if stage is not None else "needs one"), *also(stage)),
         (),
         "remove it" if stage is not None else "name the reward model",
     )
@@ -181,16 +176,15 @@ _NEEDS: Final = (
     "silent",
     consumers=("llamafactory",),
     sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_freeze_tuning`, "
-            "`_setup_lora_tuning`; train/trainer_utils.py `_create_galore_optimizer`, "
-            "`_create_apollo_optimizer`, `_create_badam_optimizer`, `_create_loraplus_optimizer`; "
-            "train/dpo/trainer.py, train/kto/trainer.py, train/ppo/workflow.py: each reads its own "
-            "keys; hparams/finetuning_args.py `use_ref_model`; data/loader.py `_get_preprocessed_"
-            "dataset`: packing of sft and pt alone; model/model_utils/quantization.py, "
-            "unsloth.py `_get_unsloth_kwargs`, checkpointing.py `prepare_model_for_training`; "
-            "train/trainer_utils.py `create_ref_model`; hparams/parser.py `get_train_args`"
-        ),
+        "llamafactory 0.9.1 to 0.9.5 model/adapter.py `_setup_freeze_tuning`, "
+        "`_setup_lora_tuning`; train/trainer_utils.py `_create_galore_optimizer`, "
+        "`_create_apollo_optimizer`, `_create_badam_optimizer`, `_create_loraplus_optimizer`; "
+        "train/dpo/trainer.py, train/kto/trainer.py, train/ppo/workflow.py: each reads its own "
+        "keys; hparams/finetuning_args.py `use_ref_model`; data/loader.py "
+        "`_get_preprocessed_dataset`: packing of sft and pt alone; "
+        "model/model_utils/quantization.py, unsloth.py `_get_unsloth_kwargs`, checkpointing.py "
+        "`prepare_model_for_training`; train/trainer_utils.py `create_ref_model`; "
+        "hparams/parser.py `get_train_args`"
     ),
     reads=(
         *first_keys("llamafactory", _NEEDS),
@@ -255,11 +249,9 @@ _FULL: Final = ("use_galore", "use_apollo", "use_badam")
     "parse",
     consumers=("llamafactory",),
     sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `__post_init__`: is only "
-            "valid for LoRA training; Cannot use LoRA with GaLore, APOLLO or BAdam together; "
-            "hparams/parser.py: Adapter is only valid for the LoRA method"
-        ),
+        "llamafactory 0.9.1 to 0.9.5 hparams/finetuning_args.py `__post_init__`: is only valid "
+        "for LoRA training; Cannot use LoRA with GaLore, APOLLO or BAdam together; "
+        "hparams/parser.py: Adapter is only valid for the LoRA method"
     ),
     reads=keys("llamafactory", "adapter_name_or_path", *_ONLY_LORA, *_FULL),
 )

@@ -27,11 +27,9 @@ _ON = ("1", "true", "y")
     "parse",
     consumers=("llamafactory",),
     sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: Please use "
-            "`FORCE_TORCHRUN=1` to launch DeepSpeed training; launcher.py `launch`: torchrun for "
-            "more than one device; extras/misc.py `is_env_enabled`"
-        ),
+        "llamafactory 0.9.1 to 0.9.5 hparams/parser.py `get_train_args`: Please use "
+        "`FORCE_TORCHRUN=1` to launch DeepSpeed training; launcher.py `launch`: torchrun for "
+        "more than one device; extras/misc.py `is_env_enabled`"
     ),
     reads=("llamafactory:deepspeed",),
     hardware=True,
@@ -45,11 +43,7 @@ def deepspeed_without_torchrun(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             "deepspeed is refused: llamafactory-cli starts one process by itself for one device",
-            (
-                at.label("refused"),
-                place.label("", primary=False),
-                *also(seen[1], "one device"),
-            ),
+            (at.label("refused"), place.label("", primary=False), *also(seen[1], "one device")),
             ("Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training",),
             "write FORCE_TORCHRUN=1 before the command",
         )
@@ -169,11 +163,7 @@ def _frozen(run: LintContext, document: Document) -> Iterator[Finding]:
         return
     yield Finding(
         "the language model and the vision tower are frozen: LoRA has no layer left",
-        (
-            at.label("frozen"),
-            *also(eyes),
-            *also(targets),
-        ),
+        (at.label("frozen"), *also(eyes), *also(targets)),
         (
             "freeze_vision_tower is true where it is left out",
             "lora_target all leaves the projector out",
@@ -200,10 +190,8 @@ _FIRST: Final = "llamafactory<0.9.2"
     "silent",
     consumers=("llamafactory",),
     sources=(
-        (
-            "llamafactory 0.9.0 to 0.9.5 model/model_utils/liger_kernel.py `apply_liger_kernel`: "
-            "Current model does not support liger kernel"
-        ),
+        "llamafactory 0.9.0 to 0.9.5 model/model_utils/liger_kernel.py `apply_liger_kernel`: "
+        "Current model does not support liger kernel"
     ),
     reads=("llamafactory:enable_liger_kernel",),
 )
@@ -236,11 +224,9 @@ _PATCHED: Final = "llama"
     "silent",
     consumers=("llamafactory",),
     sources=(
-        (
-            "llamafactory 0.9.5 model/model_utils/longlora.py `configure_longlora`: Current model "
-            "does not support shift short attention; extras/constants.py "
-            "`SUPPORTED_CLASS_FOR_S2ATTN`"
-        ),
+        "llamafactory 0.9.5 model/model_utils/longlora.py `configure_longlora`: Current model "
+        "does not support shift short attention; extras/constants.py "
+        "`SUPPORTED_CLASS_FOR_S2ATTN`"
     ),
     reads=("llamafactory:shift_attn",),
 )

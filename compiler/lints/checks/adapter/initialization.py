@@ -59,10 +59,7 @@ def _asked_of_simpletuner(run: LintContext) -> Iterator[Finding]:
 def _init_finding(at: Place, word: str, form: str, stored: Place | None) -> Finding:
     return Finding(
         f"{word} initialises adapters from the base's weights, which are {form}",
-        (
-            at.label("needs the weights before quantisation"),
-            *also(stored),
-        ),
+        (at.label("needs the weights before quantisation"), *also(stored)),
         ("the adapters take a part of the weights, and the rest has to be quantised after it",),
         "initialise on the unquantised model, save the rest, and quantise that",
     )
@@ -91,11 +88,8 @@ _CONFIGS = {
     "parse",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: "
-            "`loftq_config` "
-            "must be specified when `init_lora_weights` is 'loftq'; specified but will be ignored"
-        ),
+        "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: `loftq_config` "
+        "must be specified when `init_lora_weights` is 'loftq'; specified but will be ignored"
     ),
     reads=lora_keys("init_lora_weights", *_CONFIGS.values()),
 )
@@ -138,11 +132,9 @@ _PACKED: Final = ("gptq", "awq", "aqlm")
     "init",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.9.0 tuners/lora/bnb.py `Linear8bitLt.__init__`, `Linear4bit.__init__`: does "
-            "not support DoRA yet; gone in 0.10.0; the same in gptq.py, awq.py and aqlm.py of "
-            "0.9.0 to 0.21.2"
-        ),
+        "peft 0.9.0 tuners/lora/bnb.py `Linear8bitLt.__init__`, `Linear4bit.__init__`: does not "
+        "support DoRA yet; gone in 0.10.0; the same in gptq.py, awq.py and aqlm.py of 0.9.0 to "
+        "0.21.2"
     ),
     reads=lora_keys("use_dora"),
 )

@@ -18,10 +18,8 @@ from tunec.compiler.lints.rule import Finding, rule
     "init",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `replicate_layers`: for i in "
-            "range(start, end): layers[i]; run: IndexError"
-        ),
+        "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `replicate_layers`: for i in range(start, "
+        "end): layers[i]; run: IndexError"
     ),
     reads=lora_keys("layer_replication"),
 )
@@ -98,11 +96,9 @@ def layers_pattern_alone(run: LintContext) -> Iterator[Finding]:
     "init",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: "
-            "layer_index = re.match(rf'.*\\.{pattern}\\.(\\d+)\\.', key); run: Target modules ... "
-            "not found in the base model"
-        ),
+        "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: "
+        "layer_index = re.match(rf'.*\\.{pattern}\\.(\\d+)\\.', key); run: Target modules ... "
+        "not found in the base model"
     ),
     reads=lora_keys("layers_pattern"),
 )
@@ -133,10 +129,8 @@ def layers_pattern_unknown(run: LintContext) -> Iterator[Finding]:
     "init",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: a module "
-            "counts only if its index is in layers_to_transform"
-        ),
+        "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: a module "
+        "counts only if its index is in layers_to_transform"
     ),
     reads=lora_keys("layers_to_transform"),
 )
@@ -184,11 +178,9 @@ _REFUSING: Final = ("LoRA", "AdaLoRA", "FourierFT", "HRA")
     "parse",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: "
-            "`layers_to_transform` cannot be used when `target_modules` is a str; 0.21.2 "
-            "tuners/adalora/config.py, fourierft/config.py, hra/config.py"
-        ),
+        "peft 0.10.0 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: "
+        "`layers_to_transform` cannot be used when `target_modules` is a str; 0.21.2 "
+        "tuners/adalora/config.py, fourierft/config.py, hra/config.py"
     ),
     reads=lora_keys("layers_to_transform", "layers_pattern"),
 )
@@ -217,10 +209,8 @@ def layers_to_transform_with_text(run: LintContext) -> Iterator[Finding]:
     "silent",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/lora/model.py `LoraModel._create_and_replace`: patterns "
-            "are asked for targeted modules only; 0.21.2 warns of keys that were ignored"
-        ),
+        "peft 0.10.0 to 0.21.2 tuners/lora/model.py `LoraModel._create_and_replace`: patterns "
+        "are asked for targeted modules only; 0.21.2 warns of keys that were ignored"
     ),
     reads=lora_keys("rank_pattern", "alpha_pattern"),
 )

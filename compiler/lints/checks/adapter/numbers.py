@@ -35,8 +35,8 @@ _OF_EVA: Final = (("rho", 1.0, None), ("tau", 0.0, 1.0))
     sources=(
         (
             "peft 0.21.2, run: LoraConfig takes any value; tuners/lora/layer.py "
-            "`LoraLayer.update_layer`: nn.Linear(in_features, r), lora_alpha / r, "
-            "lora_dropout > 0.0; tuners/tuners_utils.py `replicate_layers`: for start, end in"
+            "`LoraLayer.update_layer`: nn.Linear(in_features, r), lora_alpha / r, lora_dropout > "
+            "0.0; tuners/tuners_utils.py `replicate_layers`: for start, end in"
         ),
         (
             "peft 0.15.2 to 0.21.2 tuners/lora/config.py `EvaConfig.__post_init__`: `rho` must be "
@@ -186,10 +186,8 @@ def lora_alpha_of_zero(run: LintContext) -> Iterator[Finding]:
     "init",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `LoraLayer.update_layer`: Dropout if more "
-            "than 0; torch 2.13.0 nn/modules/dropout.py: has to be between 0 and 1"
-        ),
+        "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `LoraLayer.update_layer`: Dropout if more "
+        "than 0; torch 2.13.0 nn/modules/dropout.py: has to be between 0 and 1"
     ),
     reads=lora_keys("lora_dropout"),
 )
@@ -224,10 +222,8 @@ def lora_dropout_out_of_range(run: LintContext) -> Iterator[Finding]:
     "init",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `LoraLayer.update_layer`: `r` should be a "
-            "positive integer value"
-        ),
+        "peft 0.10.0 to 0.21.2 tuners/lora/layer.py `LoraLayer.update_layer`: `r` should be a "
+        "positive integer value"
     ),
     reads=lora_keys("r", "rank_pattern"),
 )
@@ -261,11 +257,8 @@ def _ranks(lora: Lora) -> Iterator[Place]:
     "parse",
     consumers=("peft>=0.14",),
     sources=(
-        (
-            "peft 0.15.2 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: "
-            "lora_bias=True is "
-            "not supported for DoRA, and only with init_lora_weights True or False"
-        ),
+        "peft 0.15.2 to 0.21.2 tuners/lora/config.py `LoraConfig.__post_init__`: lora_bias=True "
+        "is not supported for DoRA, and only with init_lora_weights True or False"
     ),
     reads=lora_keys("lora_bias"),
 )

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
     "silent",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.15.2 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: modules of "
-            "modules_to_save count as excluded; before, both were done to the same module"
-        ),
+        "peft 0.15.2 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: modules of "
+        "modules_to_save count as excluded; before, both were done to the same module"
     ),
     reads=lora_keys("modules_to_save"),
 )
@@ -68,11 +66,9 @@ _PLAIN = ("peft", "glm4")
     "silent",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 utils/other.py `_set_trainable`: any(key.endswith(target_key) "
-            "for target_key in module_names); run: every layer of a small Llama is copied and "
-            "trained"
-        ),
+        "peft 0.10.0 to 0.21.2 utils/other.py `_set_trainable`: any(key.endswith(target_key) "
+        "for target_key in module_names); run: every layer of a small Llama is copied and "
+        "trained"
     ),
     reads=lora_keys("modules_to_save"),
 )
@@ -115,10 +111,8 @@ _OF_TASKS: Final = frozenset({"qa_outputs", "v_head", "summary", "pooler", "pre_
     "silent",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 utils/other.py `_set_trainable`: names that match nothing are "
-            "passed over"
-        ),
+        "peft 0.10.0 to 0.21.2 utils/other.py `_set_trainable`: names that match nothing are "
+        "passed over"
     ),
     reads=lora_keys("modules_to_save"),
 )
@@ -161,9 +155,7 @@ _BOTH_ENDS = (
 )
 """axolotl 0.8.1 utils/lora_embeddings.py, 0.19.0 loaders/utils.py `get_linear_embedding_layers`: of
 most models, of GPT-NeoX, of Falcon, and (0.18) of Nemotron-H."""
-_KEYS = {
-    "llamafactory": ("new_special_tokens", "add_tokens", "add_special_tokens"),
-}
+_KEYS = {"llamafactory": ("new_special_tokens", "add_tokens", "add_special_tokens")}
 
 
 @rule(

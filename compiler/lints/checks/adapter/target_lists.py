@@ -186,11 +186,9 @@ def _finding(document: Document, at: Place, text: str) -> Finding:
     "silent",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.14.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: equality "
-            "or endswith for the items of a list, re.fullmatch for a text; 0.21.2 warns: no "
-            "modules were excluded"
-        ),
+        "peft 0.14.0 to 0.21.2 tuners/tuners_utils.py `check_target_module_exists`: equality or "
+        "endswith for the items of a list, re.fullmatch for a text; 0.21.2 warns: no modules were "
+        "excluded"
     ),
     reads=lora_keys("exclude_modules"),
 )
@@ -227,10 +225,8 @@ def exclusion_matches_nothing(run: LintContext) -> Iterator[Finding]:
     "init",
     consumers=("peft>=0.17",),
     sources=(
-        (
-            "peft 0.17.1 to 0.21.2 tuners/tuners_utils.py `BaseTuner._inject_parameters`, "
-            "`inject_adapter`; run: no modules were targeted"
-        ),
+        "peft 0.17.1 to 0.21.2 tuners/tuners_utils.py `BaseTuner._inject_parameters`, "
+        "`inject_adapter`; run: no modules were targeted"
     ),
     reads=lora_keys("target_parameters"),
 )

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
     "init",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/lora/model.py `LoraModel._create_new_module`: Target "
-            "module ... is not supported"
-        ),
+        "peft 0.10.0 to 0.21.2 tuners/lora/model.py `LoraModel._create_new_module`: Target "
+        "module ... is not supported"
     ),
     reads=lora_keys("target_modules"),
 )
@@ -130,10 +128,8 @@ def _one(at: Place, name: str) -> Finding:
     "silent",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: only refuses "
-            "when no module at all matched"
-        ),
+        "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: only refuses "
+        "when no module at all matched"
     ),
     reads=lora_keys("target_modules"),
 )

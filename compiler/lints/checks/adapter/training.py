@@ -20,10 +20,8 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     "step",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: "
-            "inference_mode freezes the adapters; peft_model.py `save_pretrained` writes it as true"
-        ),
+        "peft 0.10.0 to 0.21.2 tuners/tuners_utils.py `BaseTuner.inject_adapter`: "
+        "inference_mode freezes the adapters; peft_model.py `save_pretrained` writes it as true"
     ),
     reads=lora_keys("inference_mode"),
 )
@@ -54,10 +52,8 @@ def inference_mode_in_training(run: LintContext) -> Iterator[Finding]:
     "load",
     consumers=("peft",),
     sources=(
-        (
-            "peft 0.10.0 to 0.21.2 config.py `PeftConfig`: base_model_name_or_path; peft_model.py "
-            "`from_pretrained` does not compare it with the model that it is given"
-        ),
+        "peft 0.10.0 to 0.21.2 config.py `PeftConfig`: base_model_name_or_path; peft_model.py "
+        "`from_pretrained` does not compare it with the model that it is given"
     ),
     reads=("peft:base_model_name_or_path",),
 )
@@ -203,10 +199,7 @@ def _of(document: Document, dialect: str) -> Iterator[Finding]:
     is_leftover = dialect in ("llamafactory", "axolotl")  # often kept from a template of LoRA
     yield Finding(
         f"{quoted((each.path for each in found), 'and')} do nothing: no adapter is asked for",
-        (
-            *(each.label("ignored", primary=at == 0) for at, each in enumerate(found)),
-            *also(said),
-        ),
+        (*(each.label("ignored", primary=at == 0) for at, each in enumerate(found)), *also(said)),
         ("the whole model is trained: with Adam about 16 bytes for each parameter",),
         f"write {help_}, or remove them",
         severity="warning" if is_leftover else None,

@@ -62,11 +62,9 @@ _BLOCK = "activation_checkpointing"
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/activation_checkpointing/checkpointing.py "
-            "`configure`: Contiguous Checkpointing is only available with partitioned activations; "
-            "Must specify the number of layers"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/activation_checkpointing/checkpointing.py "
+        "`configure`: Contiguous Checkpointing is only available with partitioned activations; "
+        "Must specify the number of layers"
     ),
     reads=(f"deepspeed:{_BLOCK}.contiguous_memory_optimization",),
 )
@@ -88,10 +86,7 @@ def contiguous_without_partition(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             f"contiguous_memory_optimization without {missing}",
-            (
-                place.label(f"needs {missing}"),
-                *also(other),
-            ),
+            (place.label(f"needs {missing}"), *also(other)),
             ("deepspeed.checkpointing.configure asserts it",),
             f"set {missing}, or leave contiguous_memory_optimization out",
             # Megatron-DeepSpeed counts the layers itself, and passes them to `configure`
@@ -207,8 +202,8 @@ _FAILS: Final = "deepspeed<0.19.3"
 _NOT_BY_DEFAULT: Final = "transformers>=5"
 _FORCES: Final = "trl>=0.28"
 _WHY: Final = (
-    "DeepSpeed before 0.19.3 frees frozen weights while a layer is recomputed: "
-    "recomputed values have different metadata, of shape [0]"
+    "DeepSpeed before 0.19.3 frees frozen weights while a layer is recomputed: recomputed values "
+    "have different metadata, of shape [0]"
 )
 
 
@@ -241,10 +236,7 @@ def non_reentrant_adapter_under_zero_3(run: LintContext) -> Iterator[Finding]:
         return
     yield Finding(
         "non-reentrant checkpointing of a frozen base under ZeRO stage 3",
-        (
-            place.label("not reentrant"),
-            *also(where, "stage 3"),
-        ),
+        (place.label("not reentrant"), *also(where, "stage 3")),
         (_WHY,),
         "set use_reentrant to true, use stage 2, or DeepSpeed 0.19.3",
     )
@@ -264,11 +256,7 @@ def _is_trl(place: Place) -> bool:
     return place.document.kind in TRL
 
 
-_REENTRANT_OWN = (
-    *TRL,
-    *("llamafactory", "axolotl", "simpletuner"),
-    "alpaca-lora",
-)
+_REENTRANT_OWN = (*TRL, *("llamafactory", "axolotl", "simpletuner"), "alpaca-lora")
 """Trainers that let the input of the first layer require a gradient themselves."""
 
 
@@ -302,10 +290,7 @@ def reentrant_over_frozen_base(run: LintContext) -> Iterator[Finding]:
     adapter = run.place(run.observed("adapter.kind"))
     yield Finding(
         "reentrant checkpointing over a frozen base: no gradient reaches the adapters",
-        (
-            place.label("reentrant"),
-            *also(adapter, "the base is frozen"),
-        ),
+        (place.label("reentrant"), *also(adapter, "the base is frozen")),
         (
             (
                 "it recomputes with gradients only if its input requires one, and the output of a "

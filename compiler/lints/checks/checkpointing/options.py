@@ -97,9 +97,7 @@ def _text(held: Place) -> Finding:
 
 
 _SWITCH: Final = "gradient_checkpointing"
-_OPTIONS: Final = {
-    "axolotl": ("activation_offloading", "selective_checkpointing"),
-}
+_OPTIONS: Final = {"axolotl": ("activation_offloading", "selective_checkpointing")}
 _REFUSED: Final = ("activation_offloading", "selective_checkpointing")
 """Axolotl stops at these; the rest nobody looks at."""
 
@@ -164,10 +162,7 @@ def _finding(place: Place, document: Document) -> Finding:
     when: Consequence = "init" if is_selective else "parse" if refused else "silent"
     return Finding(
         f"{place.path} without {_SWITCH}: nothing is recomputed",
-        (
-            place.key_label("refused" if refused else "does nothing"),
-            *also(switch),
-        ),
+        (place.key_label("refused" if refused else "does nothing"), *also(switch)),
         (),
         f"set {_SWITCH}: true, or remove it",
         severity="error" if refused else None,
@@ -187,10 +182,8 @@ _NAMES: Final = (
     "silent",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 5.23.0 training_args.py `__post_init__`: gradient_checkpointing is used "
-            "where activation_checkpointing is None, and then set to it"
-        ),
+        "transformers 5.23.0 training_args.py `__post_init__`: gradient_checkpointing is used "
+        "where activation_checkpointing is None, and then set to it"
     ),
     reads=keys("trainer", *(newer for _, newer in _NAMES)),
 )

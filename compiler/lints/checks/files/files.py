@@ -146,7 +146,7 @@ _OWN: Final = {
     "warning",
     "unclear",
     consumers=("tunec",),
-    sources=("compiler/lints/documents.py: by content, 60 % of the keys have to be known",),
+    sources="compiler/lints/documents.py: by content, 60 % of the keys have to be known",
     reads=ALWAYS,
 )
 def unrecognised_file(run: LintContext) -> Iterator[Finding]:
@@ -181,7 +181,7 @@ def findings(unused: Iterable[Allowance], known: Iterable[str]) -> Iterator[Find
     "note",
     "silent",
     consumers=("tunec",),
-    sources=("compiler/diagnostics/allow.py `suppress`",),
+    sources="compiler/diagnostics/allow.py `suppress`",
     reads=(),
 )
 def unused_allowance(_: LintContext) -> Iterator[Finding]:

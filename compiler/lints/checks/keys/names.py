@@ -43,12 +43,10 @@ _LIKE: Final = 0.88
     "parse",
     consumers=("llamafactory", "axolotl", "accelerate", "trl"),
     sources=(
-        (
-            "llamafactory 0.9.5 hparams/parser.py `_parse_args`; axolotl 0.19.0 "
-            "utils/schemas/config.py; accelerate 1.15.0 commands/config/config_args.py "
-            "`BaseConfig.from_yaml_file`; trl 0.19.0 to 1.16.0 scripts/utils.py `TrlParser`, which "
-            "drops them before"
-        ),
+        "llamafactory 0.9.5 hparams/parser.py `_parse_args`; axolotl 0.19.0 "
+        "utils/schemas/config.py; accelerate 1.15.0 commands/config/config_args.py "
+        "`BaseConfig.from_yaml_file`; trl 0.19.0 to 1.16.0 scripts/utils.py `TrlParser`, which "
+        "drops them before"
     ),
     reads=tuple(f"{kind}:*" for kind in (*TOOLS, *CLASSES)),
 )
@@ -222,10 +220,8 @@ _COMMITS: Final = ("da2fe37", "f6ee34e", "3f79b54")
     "parse",
     consumers=("transformers",),
     sources=(
-        (
-            "zai-org/GLM-4 da2fe37, f6ee34e and 3f79b54 finetune.py, finetune_vision.py "
-            "`FinetuningConfig.from_dict`: cls(**kwargs)"
-        ),
+        "zai-org/GLM-4 da2fe37, f6ee34e and 3f79b54 finetune.py, finetune_vision.py "
+        "`FinetuningConfig.from_dict`: cls(**kwargs)"
     ),
     reads=("glm4:data_config",),
 )
@@ -299,10 +295,8 @@ _BLOCKS: Final = ("amp", "progressive_layer_drop")
     "init",
     consumers=("deepspeed<0.19",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.18.9 runtime/config.py `get_amp_params`, `get_pld_params`: "
-            'pop("enabled") of a copy of the block; 0.19 refuses both blocks by name'
-        ),
+        "deepspeed 0.14.5 to 0.18.9 runtime/config.py `get_amp_params`, `get_pld_params`: "
+        'pop("enabled") of a copy of the block; 0.19 refuses both blocks by name'
     ),
     reads=keys("deepspeed", *_BLOCKS),
 )

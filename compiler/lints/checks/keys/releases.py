@@ -41,10 +41,7 @@ _GONE: Final = {
 """Fields that no release from 4.40 on has: huggingface/transformers#25702, #9206."""
 _SINCE_0_10: Final = tuple(
     f"zero_optimization.{key}"
-    for key in (
-        "zero_hpz_partition_size",
-        *("zero_quantized_weights", "zero_quantized_gradients"),
-    )
+    for key in ("zero_hpz_partition_size", *("zero_quantized_weights", "zero_quantized_gradients"))
 )
 """deepspeedai/DeepSpeed#3827, OpenRLHF/OpenRLHF#63: extra fields not permitted in 0.9.5."""
 _REFUSED: Final = (
@@ -216,12 +213,10 @@ _NEW: Final = {
     "silent",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig`: fields with "
-            "deprecated and new_param; runtime/config_utils.py `_process_deprecated_field`: a "
-            "warning, and the value is the new field's; set_new_param False of "
-            "cpu_offload_use_pin_memory"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/zero/config.py `DeepSpeedZeroConfig`: fields with "
+        "deprecated and new_param; runtime/config_utils.py `_process_deprecated_field`: a "
+        "warning, and the value is the new field's; set_new_param False of "
+        "cpu_offload_use_pin_memory"
     ),
     reads=keys("deepspeed", *(f"{_BLOCK}.{old}" for old in _NEW)),
 )

@@ -276,10 +276,8 @@ def _value_finding(run: LintContext, document: Document, fault: Fault) -> Findin
     "parse",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
-            "json.loads of each of _VALID_DICT_FIELDS that begins with a brace"
-        ),
+        "transformers 4.40.2 to 5.23.0 training_args.py `TrainingArguments.__post_init__`: "
+        "json.loads of each of _VALID_DICT_FIELDS that begins with a brace"
     ),
     reads=keys("trainer", "deepspeed", *MAPPINGS),
 )
@@ -330,10 +328,8 @@ def _as_json(text: str) -> str:
     "parse",
     consumers=("transformers", "trl"),
     sources=(
-        (
-            "transformers 4.40.2 to 4.46.3 training_args.py: output_dir: str = "
-            "field(metadata=...), without a default; 4.51.3: Optional[str], default=None"
-        ),
+        "transformers 4.40.2 to 4.46.3 training_args.py: output_dir: str = field(metadata=...), "
+        "without a default; 4.51.3: Optional[str], default=None"
     ),
     reads=("trainer:*",),
 )

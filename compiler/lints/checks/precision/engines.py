@@ -19,11 +19,9 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.18.9 runtime/engine.py `_do_optimizer_sanity_check`: Amp and "
-            "ZeRO are not currently compatible; Cannot enable both amp with (legacy) fp16 or "
-            "bfloat16 mode"
-        ),
+        "deepspeed 0.14.5 to 0.18.9 runtime/engine.py `_do_optimizer_sanity_check`: Amp and "
+        "ZeRO are not currently compatible; Cannot enable both amp with (legacy) fp16 or "
+        "bfloat16 mode"
     ),
     reads=("deepspeed:amp.enabled",),
 )
@@ -116,10 +114,8 @@ def _deepspeed_in_half(run: LintContext) -> bool:
     "silent",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `trainer_config_process`: "
-            'fill_match("fp16.enabled", (args.fp16 or args.fp16_full_eval))'
-        ),
+        "transformers 4.40.2 to 5.23.0 integrations/deepspeed.py `trainer_config_process`: "
+        'fill_match("fp16.enabled", (args.fp16 or args.fp16_full_eval))'
     ),
     reads=("trainer:fp16_full_eval", "trainer:bf16_full_eval"),
 )
@@ -186,10 +182,8 @@ _ALL_STAGES = "deepspeed>=0.18"
     "init",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.18.9 and 0.19.8 runtime/config.py `_do_error_check`: only with ZeRO stage "
-            "1, 2, or 3; 0.14.5 to 0.17.6: fp16 only with stage 2"
-        ),
+        "deepspeed 0.18.9 and 0.19.8 runtime/config.py `_do_error_check`: only with ZeRO stage "
+        "1, 2, or 3; 0.14.5 to 0.17.6: fp16 only with stage 2"
     ),
     reads=keys("deepspeed", *_KEYS),
 )
@@ -315,11 +309,9 @@ _REFUSED_OTHER: Final = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
     "init",
     consumers=("accelerate",),
     sources=(
-        (
-            "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
-            "`DeepSpeedPlugin.set_mixed_precision`: ValueError; state.py `AcceleratorState`: "
-            "ACCELERATE_MIXED_PRECISION where the script names none"
-        ),
+        "accelerate 0.30.1 to 1.15.0 utils/dataclasses.py "
+        "`DeepSpeedPlugin.set_mixed_precision`: ValueError; state.py `AcceleratorState`: "
+        "ACCELERATE_MIXED_PRECISION where the script names none"
     ),
     reads=LAUNCHED,
 )

@@ -24,11 +24,8 @@ _HIGHEST = 24
     "silent",
     consumers=("deepspeed",),
     sources=(
-        (
-            "deepspeed 0.14.5 to 0.19.8 runtime/fp16/loss_scaler.py "
-            "`DynamicLossScaler.update_scale`: "
-            "an overflow halves, `hysteresis` overflows later at first"
-        ),
+        "deepspeed 0.14.5 to 0.19.8 runtime/fp16/loss_scaler.py `DynamicLossScaler.update_scale`: "
+        "an overflow halves, `hysteresis` overflows later at first"
     ),
     reads=("deepspeed:fp16.initial_scale_power",),
 )
@@ -196,8 +193,8 @@ _SMALLEST = 2.0**-24
     sources=(
         (
             "deepspeed 0.14.5 to 0.19.8 runtime/precision_config.py, before 0.17 "
-            "runtime/config.py: "
-            "loss_scale 0 is dynamic; runtime/fp16/loss_scaler.py `LossScaler`: never changes"
+            "runtime/config.py: loss_scale 0 is dynamic; runtime/fp16/loss_scaler.py "
+            "`LossScaler`: never changes"
         ),
         "IEEE 754 binary16: smallest subnormal 2^-24, largest 65504",
     ),

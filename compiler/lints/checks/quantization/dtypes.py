@@ -30,12 +30,9 @@ _BESIDE: Final = ("ref_model_quantization_bit", "reward_model_quantization_bit")
     "load",
     consumers=("llamafactory",),
     sources=(
-        (
-            "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py "
-            "`configure_quantization`: Bitsandbytes only accepts 4-bit or 8-bit, HQQ "
-            "1/2/3/4/5/6/8, "
-            "EETQ 8, AutoGPTQ 2/3/4/8; hparams/finetuning_args.py: We only accept 4-bit or 8-bit"
-        ),
+        "llamafactory 0.9.1 to 0.9.5 model/model_utils/quantization.py `configure_quantization`: "
+        "Bitsandbytes only accepts 4-bit or 8-bit, HQQ 1/2/3/4/5/6/8, EETQ 8, AutoGPTQ 2/3/4/8; "
+        "hparams/finetuning_args.py: We only accept 4-bit or 8-bit"
     ),
     reads=keys("llamafactory", "quantization_bit", "export_quantization_bit", *_BESIDE),
 )
@@ -289,10 +286,8 @@ _QUANTISED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
     "silent",
     consumers=("transformers", "trl"),
     sources=(
-        (
-            "bitsandbytes 0.49.0 and 0.50.2 nn/modules.py `Linear4bit.forward`: "
-            "x.to(compute_dtype), and the result .to(inp_dtype)"
-        ),
+        "bitsandbytes 0.49.0 and 0.50.2 nn/modules.py `Linear4bit.forward`: "
+        "x.to(compute_dtype), and the result .to(inp_dtype)"
     ),
     reads=QUANTISED,
 )
@@ -309,10 +304,7 @@ def quantised_compute_differs(run: LintContext) -> Iterator[Finding]:
         return
     yield Finding(
         f"4-bit weights are expanded to {expanded}, and the run computes in {computed.value}",
-        (
-            first.label(f"{expanded}"),
-            second.label(f"{computed.value}", primary=False),
-        ),
+        (first.label(f"{expanded}"), second.label(f"{computed.value}", primary=False)),
         (
             (
                 "bitsandbytes multiplies in its own compute dtype and casts back: every layer "

@@ -17,11 +17,8 @@ from tunec.compiler.lints.rule import Consequence, Finding, rule
     "silent",
     consumers=("axolotl>=0.13",),
     sources=(
-        (
-            "axolotl 0.13.2 and 0.19.0 loaders/model.py `_set_quantization_config`: adapter qlora "
-            "with "
-            "load_in_4bit, adapter lora with load_in_8bit; 0.8.1 hands load_in_4bit on as it is"
-        ),
+        "axolotl 0.13.2 and 0.19.0 loaders/model.py `_set_quantization_config`: adapter qlora "
+        "with load_in_4bit, adapter lora with load_in_8bit; 0.8.1 hands load_in_4bit on as it is"
     ),
     reads=("axolotl:load_in_4bit",),
 )
@@ -48,10 +45,8 @@ def four_bits_without_qlora(run: LintContext) -> Iterator[Finding]:
     "silent",
     consumers=("simpletuner",),
     sources=(
-        (
-            "simpletuner 3.1.6 and 4.10.1 helpers/training/default_settings/safety_check.py: "
-            "is incompatible with multi-GPU training on PEFT LoRA"
-        ),
+        "simpletuner 3.1.6 and 4.10.1 helpers/training/default_settings/safety_check.py: is "
+        "incompatible with multi-GPU training on PEFT LoRA"
     ),
     reads=("simpletuner:base_model_precision",),
 )
@@ -80,10 +75,8 @@ def fp8_quanto_replaced(run: LintContext) -> Iterator[Finding]:
     "silent",
     consumers=("transformers",),
     sources=(
-        (
-            "bitsandbytes 0.49.0 and 0.50.2 autograd/_functions.py `MatMul8bitLt.forward`: inputs "
-            "will be cast from torch.bfloat16 to float16 during quantization"
-        ),
+        "bitsandbytes 0.49.0 and 0.50.2 autograd/_functions.py `MatMul8bitLt.forward`: inputs "
+        "will be cast from torch.bfloat16 to float16 during quantization"
     ),
     reads=QUANTISED,
 )
@@ -174,7 +167,7 @@ def _llamafactory(run: LintContext, document: Document) -> Merge | None:
     "error",
     "parse",
     consumers=("axolotl",),
-    sources=("axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig.validate_qlora`",),
+    sources="axolotl 0.8.1 to 0.19.0 utils/schemas/peft.py `LoraConfig.validate_qlora`",
     reads=("axolotl:adapter",),
 )
 def qlora_not_in_four_bits(run: LintContext) -> Iterator[Finding]:

@@ -273,8 +273,8 @@ _SPREADS: Final = ("auto", "balanced", "balanced_low_0", "sequential")
     sources=(
         (
             "accelerate 0.30.1 to 1.15.0 accelerator.py `prepare_model`: ValueError, on a "
-            "different "
-            "device than the one you're training on; with device_map='auto' in any distributed mode"
+            "different device than the one you're training on; with device_map='auto' in any "
+            "distributed mode"
         ),
         "huggingface/trl#722, #1348, huggingface/accelerate#2713, artidoro/qlora#186",
     ),

@@ -306,10 +306,7 @@ def _exllama(run: LintContext) -> Iterator[Finding]:
             continue
         yield Finding(
             "a GPTQ base is trained with ExLlama's kernel on",
-            (
-                at.label("no gradient goes through it"),
-                *also(off),
-            ),
+            (at.label("no gradient goes through it"), *also(off)),
             ("the checkpoint's own configuration decides where nothing is said, and has it on",),
             "write gptq_disable_exllama: true",
         )

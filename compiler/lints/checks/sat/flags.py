@@ -132,10 +132,7 @@ def _overridden(run: LintContext, document: Document) -> Iterator[Finding]:
             f"{flag} {at.value} is not read beside deepspeed_config, whose {told}"
             if held is not None
             else f"{flag} {at.value} is not read beside deepspeed_config, which {told}",
-            (
-                at.label("overridden"),
-                (held or file).label("", primary=False),
-            ),
+            (at.label("overridden"), (held or file).label("", primary=False)),
             ("the file is read as it stands, and the flag is set to what it says",),
             "write it in the file, and leave the flag out",
             severity="warning",

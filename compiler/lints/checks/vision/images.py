@@ -311,10 +311,8 @@ _PAIRS: Final = (
     "parse",
     consumers=("llamafactory", "transformers"),
     sources=(
-        (
-            "llamafactory 0.9.3 to 0.9.5 hparams/model_args.py `ProcessorArguments.__post_init__`: "
-            "`image_max_pixels` cannot be smaller than `image_min_pixels`"
-        ),
+        "llamafactory 0.9.3 to 0.9.5 hparams/model_args.py `ProcessorArguments.__post_init__`: "
+        "`image_max_pixels` cannot be smaller than `image_min_pixels`"
     ),
     reads=keys("trainer|model|minicpm-v", *(low for low, _ in _PAIRS)),
 )

@@ -212,12 +212,10 @@ _NEXT: Final = (
     "load",
     consumers=("transformers",),
     sources=(
-        (
-            "haotian-liu/LLaVA c121f04 llava/model/multimodal_projector/builder.py "
-            "`build_vision_projector`; multimodal_encoder/clip_encoder.py `feature_select`; "
-            "llava/train/train.py `train`: else conv_templates['vicuna_v1']; "
-            "`LazySupervisedDataset.__getitem__`: image_aspect_ratio == 'pad'"
-        ),
+        "haotian-liu/LLaVA c121f04 llava/model/multimodal_projector/builder.py "
+        "`build_vision_projector`; multimodal_encoder/clip_encoder.py `feature_select`; "
+        "llava/train/train.py `train`: else conv_templates['vicuna_v1']; "
+        "`LazySupervisedDataset.__getitem__`: image_aspect_ratio == 'pad'"
     ),
     reads=keys("trainer", *_WORDS),
 )

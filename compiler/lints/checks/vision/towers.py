@@ -19,10 +19,8 @@ from tunec.compiler.lints.rule import Finding, keys, rule
     "load",
     consumers=("minicpm-v",),
     sources=(
-        (
-            "OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py `train`: if training_args.use_lora "
-            "and training_args.tune_llm: raise ValueError; tune_llm is True by default"
-        ),
+        "OpenBMB/MiniCPM-V 0dbb566 finetune/finetune.py `train`: if training_args.use_lora and "
+        "training_args.tune_llm: raise ValueError; tune_llm is True by default"
     ),
     reads=keys("trainer|model|minicpm-v", "use_lora"),
 )

@@ -41,9 +41,9 @@ _CAME: Final[Mapping[str, Mapping[str, str]]] = {
             "ref_model_sync_steps reward_weights sync_ref_model vllm_dtype vllm_max_model_len"
         ),
         "0.16": (
-            "cache_implementation epsilon epsilon_high min_p num_iterations "
-            "repetition_penalty scale_rewards top_k top_p vllm_enable_prefix_caching "
-            "vllm_guided_decoding_regex vllm_server_host vllm_server_port vllm_server_timeout"
+            "cache_implementation epsilon epsilon_high min_p num_iterations repetition_penalty "
+            "scale_rewards top_k top_p vllm_enable_prefix_caching vllm_guided_decoding_regex "
+            "vllm_server_host vllm_server_port vllm_server_timeout"
         ),
         "0.17": (
             "disable_dropout loss_type mask_truncated_completions num_completions_to_print "
@@ -62,13 +62,12 @@ _CAME: Final[Mapping[str, Mapping[str, str]]] = {
         ),
         "0.25": "cast_lm_head_to_fp32 chat_template_kwargs",
         "0.26": (
-            "log_unique_prompts num_generations_eval sapo_temperature_neg "
-            "sapo_temperature_pos use_bias_correction_kl vllm_importance_sampling_mode "
-            "vllm_max_model_length"
+            "log_unique_prompts num_generations_eval sapo_temperature_neg sapo_temperature_pos "
+            "use_bias_correction_kl vllm_importance_sampling_mode vllm_max_model_length"
         ),
         "0.27": (
-            "max_tool_calling_iterations multi_objective_aggregation "
-            "off_policy_mask_threshold vllm_group_port vllm_structured_outputs_regex"
+            "max_tool_calling_iterations multi_objective_aggregation off_policy_mask_threshold "
+            "vllm_group_port vllm_structured_outputs_regex"
         ),
         "0.28": "log_completions_hub_repo",
         "1.0": "pad_to_multiple_of vespo_k_neg vespo_k_pos vespo_lambda_neg vespo_lambda_pos",
@@ -87,16 +86,16 @@ _CAME: Final[Mapping[str, Mapping[str, str]]] = {
         "0.22": (
             "beta cache_implementation dataset_num_proc disable_dropout epsilon epsilon_high "
             "generation_batch_size generation_kwargs local_rollout_forward_batch_size "
-            "log_completions mask_truncated_completions max_completion_length "
-            "max_prompt_length min_p missing_eos_penalty model_init_kwargs "
-            "normalize_advantages num_completions_to_print num_generations num_iterations "
-            "num_mini_batches num_sample_generations ref_model_mixup_alpha "
-            "ref_model_sync_steps repetition_penalty response_length reward_weights "
-            "shuffle_dataset steps_per_generation stop_token stop_token_id sync_ref_model "
-            "temperature top_k top_p total_episodes use_transformers_paged use_vllm "
-            "vllm_gpu_memory_utilization vllm_guided_decoding_regex vllm_mode vllm_model_impl "
-            "vllm_server_base_url vllm_server_host vllm_server_port vllm_server_timeout "
-            "vllm_tensor_parallel_size wandb_log_unique_prompts"
+            "log_completions mask_truncated_completions max_completion_length max_prompt_length "
+            "min_p missing_eos_penalty model_init_kwargs normalize_advantages "
+            "num_completions_to_print num_generations num_iterations num_mini_batches "
+            "num_sample_generations ref_model_mixup_alpha ref_model_sync_steps repetition_penalty "
+            "response_length reward_weights shuffle_dataset steps_per_generation stop_token "
+            "stop_token_id sync_ref_model temperature top_k top_p total_episodes "
+            "use_transformers_paged use_vllm vllm_gpu_memory_utilization "
+            "vllm_guided_decoding_regex vllm_mode vllm_model_impl vllm_server_base_url "
+            "vllm_server_host vllm_server_port vllm_server_timeout vllm_tensor_parallel_size "
+            "wandb_log_unique_prompts"
         ),
         "0.24": "vllm_enable_sleep_mode",
         "0.25": "chat_template_kwargs",

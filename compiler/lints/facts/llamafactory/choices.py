@@ -11,7 +11,7 @@ from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.kinds import schema
 
 _BETWEEN: Final[Mapping[str, tuple[str, Mapping[str, frozenset[str]]]]] = {
-    "llamafactory": ("0.9.4", {"infer_backend": frozenset({"ktransformers"})}),
+    "llamafactory": ("0.9.4", {"infer_backend": frozenset({"ktransformers"})})
 }
 """Words that only a release between the known ones takes: llamafactory 0.9.4 extras/constants.py
 `EngineName.KT`, neither in 0.9.3 nor in 0.9.5. Its other words are those of one of the two."""

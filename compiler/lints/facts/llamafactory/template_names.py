@@ -48,7 +48,7 @@ _GONE: Final = {
     "0.9.5": """
         aquila atom baichuan baichuan2 belle bluelm chatglm2 codegeex2 codegeex4 cpm
         cpm3 intern marco orion skywork_o1 telechat xverse yayi ziya
-    """,
+    """
 }
 """Those whose models went with them."""
 LAST: Final = "0.9.5"
