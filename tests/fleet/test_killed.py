@@ -17,7 +17,8 @@ from tunec.compiler.cli.main import run
 from tunec.compiler.fleet.lock import LOCK, PART, STAGED, exclusive, read_lock
 from tunec.targets.registry import REGISTRY
 
-KILLS = 220
+KILLS = (60, pytest.param(220, marks=pytest.mark.nightly))
+"""A build has twelve pairs and a dozen kinds of moments: the first hits each some five times."""
 OLD, NEW = "epochs: 1", "epochs: 3"
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork to be quick")
@@ -60,7 +61,8 @@ def killed_build(fleet: Path, tree: Path, seconds: float) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def test_killed_at_any_moment(tmp_path):
+@pytest.mark.parametrize("kills", KILLS)
+def test_killed_at_any_moment(tmp_path, kills):
     fleet = write_fleet(tmp_path)
     whole: dict[str, dict[str, bytes]] = {}
     for text in (OLD, NEW):
@@ -70,7 +72,7 @@ def test_killed_at_any_moment(tmp_path):
         usual = time.perf_counter() - start  # of the second: a fork has loaded what the first loads
         whole[text] = contents(tmp_path / f"clean-{text[-1]}")
     tree, dice, hits = tmp_path / "build", random.Random(4), 0  # noqa: S311
-    for at in range(KILLS):
+    for at in range(kills):
         say(fleet, (OLD, NEW)[at % 2])
         if at % 9 == 4:
             shutil.rmtree(tree, ignore_errors=True)
@@ -81,9 +83,9 @@ def test_killed_at_any_moment(tmp_path):
             folder = tree / locked.pair.spec / locked.pair.cluster
             for name, digest in locked.artifacts.items():
                 assert sha256((folder / name).read_bytes()).hexdigest() == digest
-    assert hits > KILLS / 4, "most builds ended before they were killed"
+    assert hits > kills / 4, "most builds ended before they were killed"
     build(fleet, tree)
-    assert contents(tree) == whole[(OLD, NEW)[(KILLS - 1) % 2]]
+    assert contents(tree) == whole[(OLD, NEW)[(kills - 1) % 2]]
     assert [f.name for f in tree.rglob(".*")] == []
     assert not (tree / PART).exists()
     assert len(list(read_lock(tree))) == 12
