@@ -12,7 +12,7 @@ from tests.targets.test_cluster_managers import IMAGE, QUEUED, SETUP, SXM, VOLUM
 from tests.targets.test_launch import CASES
 
 from tunec.compiler.consumers.asking import ask_each
-from tunec.compiler.consumers.environments import EnvironmentUnavailable, prepare
+from tunec.compiler.consumers.environments import prepare
 from tunec.compiler.emit import emit
 from tunec.compiler.ir.plan import Plan
 from tunec.targets.kubeflow import verify as kubeflow
@@ -33,10 +33,7 @@ def text_of(target: str, file: str, plan: Plan, version: str = "") -> str:
 
 
 def asked(pins: tuple[str, ...], script: str, questions: list[Mapping[str, Any]]) -> list[Any]:
-    try:
-        environment = prepare(pins)
-    except EnvironmentUnavailable as fault:
-        pytest.skip(str(fault))
+    environment = prepare(pins)
     return ask_each(environment, script, questions, SECONDS)
 
 

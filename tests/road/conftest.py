@@ -11,8 +11,6 @@ from tests.road.runs import Run
 from tests.road.seeing import write_seeing_model, write_seen_samples
 from tests.road.started import HERE, travel
 
-from tunec.compiler.consumers.environments import EnvironmentUnavailable
-
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
@@ -34,10 +32,7 @@ def travelled(models, tmp_path):
             (tmp_path / model.name).symlink_to(model)
         _write_data(run, tmp_path)
         (tmp_path / "spec.yaml").write_text(yaml.safe_dump(run.spec), encoding="utf-8")
-        try:
-            return travel(tmp_path, run.beside)
-        except EnvironmentUnavailable as unavailable:
-            pytest.skip(f"not run: {unavailable}")
+        return travel(tmp_path, run.beside)
 
     return of
 

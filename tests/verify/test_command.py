@@ -93,6 +93,7 @@ def test_a_release_that_cannot_be_had_is_not_checked_and_not_passed(spec, capsys
     assert code == 0
 
 
+@pytest.mark.real
 def test_what_takes_too_long_is_not_checked(spec, capsys):
     code, found = said(capsys, spec, "--target", "launch", "--time-limit", "0.001")
     assert code == 1

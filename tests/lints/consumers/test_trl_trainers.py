@@ -13,8 +13,6 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
 from programs import ask_program, example  # noqa: E402
 
-from tunec.compiler.consumers.environments import EnvironmentUnavailable  # noqa: E402
-
 for needed in ("torch", "transformers", "trl", "datasets", "peft"):
     pytest.importorskip(needed)
 
@@ -304,10 +302,7 @@ def test_a_template_without_marks_has_no_mask(tmp_path: Path) -> None:
 
 
 def _asked(program: str, version: str, question: dict[str, Any]) -> Any:
-    try:
-        (answer,) = ask_program(program, version, [question])
-    except EnvironmentUnavailable as unavailable:
-        pytest.skip(f"not checked: {unavailable}")
+    (answer,) = ask_program(program, version, [question])
     return answer
 
 
