@@ -91,7 +91,7 @@ _NAMING: Final = (
     reads=tuple(f"{kind}:{key}" for kind, key in _NAMING),
 )
 def deepspeed_file_without_zero(run: LintContext) -> Iterator[Finding]:
-    """The DeepSpeed file that accelerate is given says nothing of ZeRO."""
+    """The DeepSpeed file that accelerate is given has no ZeRO section."""
     yield from _inline(run)
     for file in _named(run):
         for each in run.of("deepspeed"):
@@ -168,7 +168,7 @@ _BY_NUMBER: Final = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "
     reads=keys("trainer", "deepspeed", "fsdp"),
 )
 def engine_settings_overridden(run: LintContext) -> Iterator[Finding]:
-    """accelerate is told one engine setting, and the trainer another, which counts."""
+    """accelerate is given one engine setting, and the trainer another, which wins."""
     given = next((each for each in run.each("trainer", "deepspeed") if each.value), None)
     for document in run.of("accelerate"):
         if document.value("distributed_type") == "DEEPSPEED" and given is not None:
@@ -278,7 +278,7 @@ _BLOCKS: Final = {
     reads=keys("accelerate", *_BLOCKS),
 )
 def flag_overridden_by_file(run: LintContext) -> Iterator[Finding]:
-    """A flag of `accelerate launch` in whose place an older launcher takes what its file says."""
+    """A flag of `accelerate launch` that an older launcher overrides by its file."""
     files = [each for each in run.of("accelerate") if not each.is_view]
     for launch in launches(run, "accelerate"):
         for document in files:

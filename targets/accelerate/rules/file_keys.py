@@ -1,4 +1,4 @@
-"""Keys of accelerate's file that it does not know or does not read there."""
+"""Keys of accelerate's file that it does not know, or does not read there."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -152,7 +152,7 @@ _KEYS: Final = (
     reads=keys("accelerate", "use_cpu", *(key.name for key in _KEYS)),
 )
 def key_of_flags_only(run: LintContext) -> Iterator[Finding]:
-    """A key of accelerate's file that the launcher takes from its flags alone."""
+    """A key of accelerate's file that the launcher reads only as a flag."""
     started = [name for each in launches(run, "accelerate") for name in each.found]
     for document in run.of("accelerate"):
         for key in _KEYS:

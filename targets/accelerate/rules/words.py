@@ -180,7 +180,7 @@ _OLDER: Final = "the version is not given; releases before 0.34 read it as no"
     reads=keys("accelerate", *_TEXTS, *_TYPED_BLOCKS),
 )
 def word_of_another_type(run: LintContext) -> Iterator[Finding]:
-    """What accelerate's file has to say as text or as a block, and says as something else."""
+    """A value in accelerate's file that must be text or a block, and is neither."""
     flags = {name for each in launches(run, "accelerate") for name in each.found}
     for document in run.of("accelerate"):
         if document.is_view:
@@ -294,7 +294,7 @@ _PATH: Final = "accelerate/{}.json"
     ),
 )
 def word_of_none(run: LintContext) -> Iterator[Finding]:
-    """A word in accelerate's file that none of the programs behind it takes."""
+    """A word in accelerate's file that none of the programs behind it accepts."""
     for document in run.of("accelerate"):
         schemas = [schema(_PATH.format(each)) for each in around(run, "accelerate")]
         if not document.is_view:

@@ -28,7 +28,7 @@ from tunec.compiler.lints.rule import Finding, rule
     reads=zero_keys("allgather_bucket_size"),
 )
 def allgather_bucket_unusable(run: LintContext) -> Iterator[Finding]:
-    """A bucket for gathering that stages 1 and 2 cannot work with."""
+    """An allgather bucket that stages 1 and 2 cannot work with."""
     stage = stage_of(run)
     if stage.value not in (1, 2):
         return
@@ -85,7 +85,7 @@ _FORMERLY: Final = "transformers<4.45"
     reads=zero_keys(*_KEYS),
 )
 def auto_buckets_need_hidden_size(run: LintContext) -> Iterator[Finding]:
-    """Buckets are to follow a width that the model does not have under that name."""
+    """Buckets are left to `auto`, and the model has no `hidden_size` to size them by."""
     said = [each for each in said_in(run, _KEYS) if each.value == "auto"]
     if not said or run.deepspeed_reader == "plain":
         return
@@ -145,7 +145,7 @@ _AUTOMATIC_SHARE: Final = Fraction(9, 10)
     reads=zero_keys("stage3_prefetch_bucket_size"),
 )
 def automatic_bucket_not_whole(run: LintContext) -> Iterator[Finding]:
-    """The prefetch bucket that the trainer computes is no whole number."""
+    """The prefetch bucket that the trainer computes is not a whole number."""
     is_old, is_strict = run.runs("transformers<4.45"), run.runs("deepspeed>=0.15")
     said = [each for each in said_in(run, ("stage3_prefetch_bucket_size",)) if each.value == "auto"]
     if is_old is not True or is_strict is False or run.deepspeed_reader == "plain":

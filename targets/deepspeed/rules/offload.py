@@ -253,7 +253,7 @@ nvme_offload_below_stage_3 = rows(
     reads=zero_keys("offload_optimizer.device", "offload_param.device"),
 )
 def nvme_path_missing(run: LintContext) -> Iterator[Finding]:
-    """Something is to be offloaded to NVMe, and nobody says where that is."""
+    """Something is offloaded to NVMe, and no path is given."""
     for block in ("offload_optimizer", "offload_param"):
         device = run.effective("deepspeed", f"zero_optimization.{block}.device")
         path = run.effective("deepspeed", f"zero_optimization.{block}.nvme_path")

@@ -57,7 +57,7 @@ _UNIVERSAL = "checkpoint.load_universal"
     reads=("trainer:resume_from_checkpoint",),
 )
 def resume_of_another_run(run: LintContext) -> Iterator[Finding]:
-    """Training is to go on from a checkpoint of a run that was split otherwise."""
+    """Training resumes from a checkpoint of a run that was sharded differently."""
     place = run.said("trainer", "resume_from_checkpoint")
     for folder in run.of("checkpoint"):
         if place is None or not place.value:

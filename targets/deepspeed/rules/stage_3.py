@@ -1,4 +1,4 @@
-"""What stage 3 does not go together with."""
+"""What stage 3 does not work with."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -73,7 +73,7 @@ _LOADS: Final = ("low_cpu_mem_usage", "model_init_kwargs.low_cpu_mem_usage")
     reads=keys("model|trainer", *_MAPS, *_LOADS),
 )
 def device_map_under_zero_3(run: LintContext) -> Iterator[Finding]:
-    """A model that stage 3 shards is to be laid out by a device map."""
+    """A model that stage 3 shards is given a device map."""
     stage = stage_of(run)
     if stage.value != 3 or run.deepspeed_reader == "plain":
         return
@@ -273,7 +273,7 @@ _SCATTER = "zero_optimization.reduce_scatter"
     reads=("deepspeed:optimizer.type",),
 )
 def muon_needs_whole_gradients(run: LintContext) -> Iterator[Finding]:
-    """Muon at stage 3 with gradients of which each rank has its part only."""
+    """Muon at stage 3, where each rank has only its part of the gradients."""
     stage = stage_of(run)
     kind = run.said("deepspeed", "optimizer.type")
     if kind is None or str(kind.value).lower() != "muon" or stage.value != 3:

@@ -1,4 +1,4 @@
-"""Keys of one ZeRO stage at another."""
+"""Keys of one ZeRO stage, used at another."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

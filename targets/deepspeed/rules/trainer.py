@@ -161,7 +161,7 @@ _CONSENT: Final = "zero_allow_untested_optimizer"
     reads=("deepspeed:optimizer.type",),
 )
 def untested_optimizer(run: LintContext) -> Iterator[Finding]:
-    """An optimizer that ZeRO does not take without a word of consent."""
+    """An optimizer that ZeRO takes only with `zero_allow_untested_optimizer`."""
     stage = stage_of(run)
     consent = run.effective("deepspeed", _CONSENT)
     kind = run.said("deepspeed", "optimizer.type")
@@ -219,7 +219,7 @@ _UNNAMED: Final = (
     reads=(f"deepspeed:{_DTYPE}",),
 )
 def gradient_dtype_without_zero(run: LintContext) -> Iterator[Finding]:
-    """Gradients are to be summed in another dtype, which only ZeRO can."""
+    """Gradients are summed in another dtype, which only ZeRO can do."""
     stage, asked = stage_of(run), run.effective("deepspeed", _DTYPE)
     if stage.value != 0 or asked.place is None or not isinstance(asked.value, str):
         return

@@ -83,7 +83,7 @@ deepspeed_fields_from_accelerate_config)."""
     reads=("accelerate:deepspeed_config.deepspeed_config_file", *flags("deepspeed_config_file")),
 )
 def keys_beside_deepspeed_file(run: LintContext) -> Iterator[Finding]:
-    """An accelerate file names a DeepSpeed file and says what only that file may."""
+    """An accelerate file names a DeepSpeed file, and sets what only that file may."""
     for document in run.of("accelerate", "launch"):
         is_flags = document.kind == "launch"
         keys = _FLAGS if is_flags else _KEYS
@@ -121,7 +121,7 @@ def keys_beside_deepspeed_file(run: LintContext) -> Iterator[Finding]:
     reads=("launch:launcher",),
 )
 def launch_left_out(run: LintContext) -> Iterator[Finding]:
-    """accelerate is given its launcher's flags, and not told to launch."""
+    """accelerate is given its launcher's flags without `launch`."""
     for document in launches(run, "accelerate"):
         at = document.get("launcher")
         if at is None or at.node.written != "accelerate":

@@ -1,4 +1,4 @@
-"""Command lines that the shell reads otherwise than meant."""
+"""Command lines that the shell does not read as intended."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w*")
     reads=COMMANDS,
 )
 def assignment_with_blanks(run: LintContext) -> Iterator[Finding]:
-    """A shell script sets a variable as other languages do, with blanks around the sign."""
+    """A shell script sets a variable with spaces around the `=`."""
     for document in scripts(run):
         for command in told(document):
             rest = _rest_of_list(command)
@@ -98,7 +98,7 @@ _PATTERN: Final = re.compile(r"(--?[\w-]+\s*\|\s*)+--?[\w-]+\s*\)")
     reads=COMMANDS,
 )
 def command_cut_short(run: LintContext) -> Iterator[Finding]:
-    """A command of several lines that the shell takes for several commands."""
+    """A command over several lines that the shell splits into several commands."""
     for document in scripts(run):
         if _RETURN in document.text:
             yield _of_windows(document)

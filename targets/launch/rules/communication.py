@@ -91,7 +91,7 @@ def _fast_finding(place: Place, what: str) -> Finding:
     hardware=True,
 )
 def gloo_between_devices(run: LintContext) -> Iterator[Finding]:
-    """Processes with devices of their own talk by gloo, over host memory."""
+    """Processes with devices of their own communicate by gloo, through host memory."""
     devices, world = run.environment.devices, run.value("parallel.world")
     if run.said("trainer", "use_cpu", "no_cuda") is not None or world == 1:
         return

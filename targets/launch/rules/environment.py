@@ -42,7 +42,7 @@ _OTHERWISE: Final = ("flags.no_ssh", "flags.no_ssh_check")
     reads=("launch:hostfile", *flags("num_nodes", "hostfile")),
 )
 def variable_left_behind(run: LintContext) -> Iterator[Finding]:
-    """A variable that the deepspeed launcher does not take along to the nodes."""
+    """A variable that the deepspeed launcher does not pass on to the nodes."""
     for document in launches(run, "deepspeed"):
         hosts = _hosts(run, document)
         by_slurm = str(document.value("flags.launcher", "pdsh")).lower() == "slurm"
@@ -159,7 +159,7 @@ _DECLARING: Final = ("export", "declare", "typeset", "local")
     reads=COMMANDS,
 )
 def variable_not_exported(run: LintContext) -> Iterator[Finding]:
-    """A variable that programs read is set for the shell alone."""
+    """A variable that programs read is set only for the shell."""
     for document in scripts(run):
         if _EXPORTS_ALL.search(document.text):
             continue
@@ -216,7 +216,7 @@ _NOTHING: Final = re.compile(r"\s*(?:#.*|(?:export\s+)?\w+=\S*|(?:echo|date|wait
     reads=COMMANDS,
 )
 def variable_set_too_late(run: LintContext) -> Iterator[Finding]:
-    """A variable of the environment that is exported behind the last run of the script."""
+    """An environment variable that is exported after the last run of the script."""
     for document in scripts(run):
         last = max(_lines_of_runs(run, document), default=0)
         seen = set[str]()

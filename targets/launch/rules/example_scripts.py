@@ -180,7 +180,7 @@ _RECIPES: Final = re.compile(r"(?:\A|/)run_(?:sft|dpo|orpo|cpt)\.py\Z")
     reads=("launch:script",),
 )
 def recipe_flag_without_sign(run: LintContext) -> Iterator[Finding]:
-    """A recipe that is given by itself, with flags that its parser does not read beside one."""
+    """A recipe as a plain argument, with flags that its parser does not accept beside one."""
     for document in launches(run):
         script = document.get("script")
         words = (script.node.items or ()) if script is not None else ()

@@ -191,7 +191,7 @@ _OF_ACCELERATE: Final = re.compile(r"(?i)accelerate|zero[-_]?[123]|fsdp|multi[-_
     reads=("launch:script",),
 )
 def launcher_flags_behind_script(run: LintContext) -> Iterator[Finding]:
-    """Flags of a launcher behind the script, which gets them instead."""
+    """Flags of a launcher after the script, which gets them instead."""
     for document in launches(run, *_FLAGS):
         launcher, script = str(document.value("launcher")), document.get("script")
         if script is None or not script.node.items or has_word_for_script(document):

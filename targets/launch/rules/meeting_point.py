@@ -38,7 +38,7 @@ _FORMS: Final = (
     reads=("accelerate:main_process_ip", *keys("launch", *_ADDRESS_FLAGS)),
 )
 def address_refused(run: LintContext) -> Iterator[Finding]:
-    """The address of the first node is no name of a host."""
+    """The address of the first node is not a host name."""
     places = [*run.each("accelerate", "main_process_ip")]
     places += [place for flag in _ADDRESS_FLAGS for place in run.each("launch", flag)]
     for place in places:
@@ -85,7 +85,7 @@ _OWN_PLACE: Final = re.compile(
     reads=COMMANDS,
 )
 def meeting_of_another_name(run: LintContext) -> Iterator[Finding]:
-    """Nodes meet under an id, or at an address, that each of them says otherwise."""
+    """Nodes meet under an id, or at an address, that differs on each of them."""
     batches = {each.name for each in run.of("slurm")}
     for document in scripts(run):
         if document.name not in batches and _has_nodes(run, document):
@@ -160,7 +160,7 @@ _BEHIND: Final = re.compile(r"(?<![&>|<])&(?![&>])[ \t]*(?:\n|$|;|#)")
     reads=("accelerate:main_process_port", *COMMANDS),
 )
 def port_taken(run: LintContext) -> Iterator[Finding]:
-    """Two runs of one machine that meet at the same port, or a port that there is not."""
+    """Two runs on one machine that meet at the same port, or an invalid port."""
     for place in _ports(run):
         if type(place.value) is int and not 0 <= place.value <= _MOST:
             yield Finding(

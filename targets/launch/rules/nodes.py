@@ -40,7 +40,7 @@ itself where it may choose."""
     reads=variables(*_NAMES),
 )
 def loopback_between_nodes(run: LintContext) -> Iterator[Finding]:
-    """Several nodes that are told to talk over their own loopback."""
+    """Several nodes that are told to communicate over their own loopback."""
     for document in launches(run):
         nodes = document.get("nodes")
         for name in _NAMES:

@@ -240,7 +240,7 @@ _OLD: Final = "PYTORCH_CUDA_ALLOC_CONF"
     reads=variables(_NEW),
 )
 def variable_of_a_newer_torch(run: LintContext) -> Iterator[Finding]:
-    """The allocator's new variable, with a torch that reads the old one alone."""
+    """The allocator's new variable, with a torch that reads only the old one."""
     if run.runs("torch<2.8") is not True:
         return
     seen = set[str]()

@@ -332,7 +332,7 @@ _RESUME: Final = (
     reads=("slurm:requeue",),
 )
 def requeued_from_the_start(run: LintContext) -> Iterator[Finding]:
-    """Slurm starts a job again that does not go on where it was."""
+    """Slurm restarts a job that does not resume where it was."""
     for batch in run.of("slurm"):
         again = batch.get("requeue")
         if again is None or again.value is False:

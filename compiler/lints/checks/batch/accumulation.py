@@ -1,4 +1,4 @@
-"""Gradient accumulation and batch sizes that are said twice."""
+"""Gradient accumulation and batch sizes that are given twice."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -59,7 +59,7 @@ _KEY: Final = "gradient_accumulation_steps"
     reads=(f"trainer:{_KEY}",),
 )
 def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
-    """The trainer accumulates, and the file of DeepSpeed does not say so."""
+    """The trainer accumulates, and DeepSpeed's file does not."""
     asked = run.said("trainer", _KEY)
     if asked is None or not is_whole(asked.value) or asked.value < 2:
         return
@@ -94,7 +94,7 @@ def accumulation_left_out(run: LintContext) -> Iterator[Finding]:
     reads=("trainer:auto_find_batch_size",),
 )
 def auto_find_batch_size_refused(run: LintContext) -> Iterator[Finding]:
-    """The trainer is to look for a batch size under an engine that cannot change it."""
+    """The trainer searches for a batch size under an engine that cannot change it."""
     find = run.said("trainer", "auto_find_batch_size")
     if find is None or find.value is not True:
         return
@@ -134,7 +134,7 @@ _FP16_WINS: Final = "axolotl>=0.13"
     reads=keys("deepspeed", *FILLS),
 )
 def deepspeed_and_trainer_differ(run: LintContext) -> Iterator[Finding]:
-    """A value that DeepSpeed's file and the trainer's arguments both say, and not alike."""
+    """A value that differs between DeepSpeed's file and the trainer's arguments."""
     if not run.of("trainer"):
         return
     for key, (words, fill) in FILLS.items():

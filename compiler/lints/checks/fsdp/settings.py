@@ -228,7 +228,7 @@ _NUMBERS: Final = ("1", "2")
     reads=fsdp_keys("backward_prefetch"),
 )
 def fsdp_prefetch_refused(run: LintContext) -> Iterator[Finding]:
-    """A word for FSDP's prefetching that there is not."""
+    """An unknown word for FSDP's prefetching."""
     for each in asked(run):
         place = each.get("backward_prefetch")
         if each.who != "trainer" or each.version != 1 or place is None:

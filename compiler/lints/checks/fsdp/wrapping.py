@@ -37,7 +37,7 @@ _KEYS: Final = (
     reads=tuple(f"{kind}:{key}" for kind, key in _KEYS),
 )
 def fsdp_class_with_a_blank(run: LintContext) -> Iterator[Finding]:
-    """Classes to wrap are listed with a blank behind the comma, which stays part of the name."""
+    """Classes to wrap are listed with a space after the comma, which stays part of the name."""
     for kind, key in _KEYS:
         for document in run.of(kind):
             at = document.get(key)

@@ -65,7 +65,7 @@ def device_newer_than_torch(run: LintContext) -> Iterator[Finding]:
     hardware=True,
 )
 def device_older_than_torch(run: LintContext) -> Iterator[Finding]:
-    """A device that the builds of the torch which is to run on it have no kernels for any more."""
+    """A device that the builds of the torch which runs on it no longer have kernels for."""
     device = run.environment.weakest
     documents = [each for each in run.documents if not each.is_view]
     named = run.environment.software.get("torch", "")
