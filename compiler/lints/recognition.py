@@ -12,7 +12,7 @@ from tunec.compiler.frontend.shell_references import (
     starts_engine,
 )
 from tunec.compiler.lints.document import TRL
-from tunec.compiler.lints.facts.keys.former import HANDBOOK
+from tunec.compiler.lints.facts.keys.trl_fields import HANDBOOK
 from tunec.compiler.lints.file_names import by_name
 from tunec.compiler.lints.formats import Parsed
 from tunec.compiler.lints.kinds import (

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix
@@ -9,11 +10,11 @@ from tunec.compiler.diagnostics.wording import did_you_mean, nearest
 from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.llamafactory.template_names import since, template_names
-from tunec.compiler.lints.facts.llamafactory.templates import sees, templates_of
 from tunec.compiler.lints.facts.lora import last, loras
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Finding, rule
+from tunec.targets.llamafactory.templates import sees, since, template_names, templates_of
 
 
 @rule(
@@ -134,7 +135,15 @@ def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
             )
 
 
-@rule(
+_MIXED: Final = Row(
+    "llamafactory:packing=true",
+    "packing without neat_packing: samples of one sequence see each other",
+    "several samples in one",
+    "plain packing is meant for pre-training; neat_packing masks them from each other",
+    "write neat_packing: true",
+    files_only=True,
+)
+packing_lets_samples_mix = rows(
     "packing-lets-samples-mix",
     "warning",
     "silent",
@@ -144,24 +153,15 @@ def turn_words_untrained(run: LintContext) -> Iterator[Finding]:
         "`PackedSupervisedDatasetProcessor`: attention masks count samples only with "
         "neat_packing; hparams/parser.py: block_diag_attn = neat_packing"
     ),
-    reads=("llamafactory:packing",),
+    rows=(
+        replace(
+            _MIXED,
+            mend=Mend("unsafe", rename="neat_packing"),
+            beside=("no stage!=sft", "no neat_packing"),
+        ),
+        replace(_MIXED, beside=("no stage!=sft", "(neat_packing?)", "no neat_packing=true")),
+    ),
 )
-def packing_lets_samples_mix(run: LintContext) -> Iterator[Finding]:
-    """Samples are packed without keeping them apart."""
-    for document in run.of("llamafactory"):
-        at, neat = document.get("packing"), document.get("neat_packing")
-        is_sft = document.value("stage", "sft") == "sft"
-        if document.is_view or at is None or at.value is not True or not is_sft:
-            continue
-        if neat is not None and neat.value is True:
-            continue
-        yield Finding(
-            "packing without neat_packing: samples of one sequence see each other",
-            (at.label("several samples in one"),),
-            ("plain packing is meant for pre-training; neat_packing masks them from each other",),
-            "write neat_packing: true",
-            Fix((at.renamed("neat_packing"),), "unsafe") if neat is None else None,
-        )
 
 
 _BEFORE: Final = ("dispatch_batches", "split_batches")
@@ -224,7 +224,13 @@ def _is_told(document: Document) -> bool:
     return is_apart or document.value("accelerator_config.split_batches") is True
 
 
-@rule(
+_SHARE: Final = Row(
+    "llamafactory:val_size>1e-6",
+    "val_size {0.value} is refused beside {1.key}",
+    "refused",
+    files_only=True,
+)
+validation_split_refused = rows(
     "validation-split-refused",
     "error",
     "parse",
@@ -234,27 +240,14 @@ def _is_told(document: Document) -> bool:
         "`val_size` if `eval_dataset` is not None; Streaming mode should have an integer val "
         "size"
     ),
-    reads=("llamafactory:val_size",),
+    rows=(
+        replace(_SHARE, beside=("eval_dataset",), help="keep one of them"),
+        replace(
+            _SHARE,
+            when="llamafactory:val_size>1e-6 & (val_size<1)",
+            message="val_size {0.value} is refused beside {2.key}",
+            beside=("streaming=true", "no eval_dataset"),
+            help="write a number of samples",
+        ),
+    ),
 )
-def validation_split_refused(run: LintContext) -> Iterator[Finding]:
-    """A validation share beside what it cannot stand with."""
-    for document in run.of("llamafactory"):
-        share = document.get("val_size")
-        if document.is_view or share is None or not isinstance(share.value, int | float):
-            continue
-        if isinstance(share.value, bool) or share.value <= 1e-6:
-            continue
-        own, stream = document.get("eval_dataset"), document.get("streaming")
-        if own is not None and own.value:
-            yield _validation_finding(share, own, "eval_dataset", "keep one of them")
-        elif stream is not None and stream.value is True and share.value < 1:
-            yield _validation_finding(share, stream, "streaming", "write a number of samples")
-
-
-def _validation_finding(share: Place, other: Place, name: str, mended: str) -> Finding:
-    return Finding(
-        f"val_size {share.value} is refused beside {name}",
-        (share.label("refused"), other.label("", primary=False)),
-        (),
-        mended,
-    )

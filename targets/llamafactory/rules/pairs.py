@@ -15,9 +15,9 @@ from tunec.compiler.lints.conditions import (
 )
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.zero import stage_of
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rows import Row, found, reads_of
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _POLICY: Final = "its adapter is one of the policy"
@@ -51,15 +51,48 @@ _PAIRS: Final = (
         "it steps while it goes back",
     ),
 )
-_UNDER_3: Final = {
-    "predict_with_generate": "a sharded model does not generate",
-    "pissa_init": "the weights are in shards when they are decomposed",
-    "use_unsloth": "its kernels want whole weights",
-    "use_kt": "its kernels want whole weights",
-}
-_LAYERWISE: Final = (("galore_layerwise", "use_galore"), ("apollo_layerwise", "use_apollo"))
-"""Refused where several processes train: hparams/parser.py, Distributed training does not support
-layer-wise GaLore."""
+_WHOLE_WEIGHTS: Final = "its kernels want whole weights"
+_ROWS: Final = (
+    *(
+        Row(
+            f"llamafactory:{key}",
+            "{0.key} is refused under ZeRO stage 3",
+            "refused",
+            why,
+            "remove {0.key}, or use stage 2",
+            effective=("deepspeed:zero_optimization.stage=3",),
+            files_only=True,
+        )
+        for key, why in (
+            ("predict_with_generate", "a sharded model does not generate"),
+            ("pissa_init", "the weights are in shards when they are decomposed"),
+            *(("use_unsloth", _WHOLE_WEIGHTS), ("use_kt", _WHOLE_WEIGHTS)),
+        )
+    ),
+    *(
+        Row(
+            f"llamafactory:{name}_layerwise",
+            "{0.key} is refused with {2.value} processes",
+            "refused",
+            "each parameter is stepped before its gradient is reduced",
+            "remove {0.key}, or train with one process",
+            beside=(f"use_{name}",),
+            effective=("(slot:parallel.world>1)",),
+            files_only=True,
+        )
+        for name in ("galore", "apollo")
+    ),
+    Row(
+        "llamafactory:tokenized_path",
+        "tokenized_path cannot stand beside streaming",
+        "refused where it is not there yet",
+        "Turn off `streaming` when saving dataset to disk",
+        "remove one of the two",
+        beside=("streaming",),
+        consequence="load",
+        files_only=True,
+    ),
+)
 _UNMASKED: Final = ("gpt-oss", "gpt_oss", "gemma-4", "gemma4")
 """data/collator.py `SFTDataCollatorWith4DAttentionMask`: Neat packing is not supported for gemma4,
 gpt_oss models."""
@@ -87,20 +120,13 @@ _LOGGERS: Final = ("wandb", "tensorboard", "trackio", "none")
     ),
     reads=(
         *first_keys("llamafactory", _PAIRS),
-        *keys(
-            "llamafactory",
-            "stage",
-            "use_llama_pro",
-            "galore_layerwise",
-            "apollo_layerwise",
-            "neat_packing",
-            "tokenized_path",
-            *_UNDER_3,
-        ),
+        *reads_of(_ROWS),
+        *keys("llamafactory", "stage", "use_llama_pro", "neat_packing"),
     ),
 )
 def refused_together(run: LintContext) -> Iterator[Finding]:
     """Two keys that LLaMA-Factory refuses together."""
+    yield from found(_ROWS, run)
     for document in run.of("llamafactory"):
         if document.is_view:
             continue
@@ -108,12 +134,9 @@ def refused_together(run: LintContext) -> Iterator[Finding]:
             yield from refused_pair(run, document, pair)
         yield from _in_dpo(run, document)
         yield from _in_ppo(run, document)
-        yield from _under_3(run, document)
         yield from _expanded(run, document)
-        yield from _in_processes(run, document)
         yield from _packed_early(run, document)
         yield from _packed(document)
-        yield from _kept(document)
 
 
 def _in_dpo(run: LintContext, document: Document) -> Iterator[Finding]:
@@ -162,32 +185,6 @@ def _expanded(run: LintContext, document: Document) -> Iterator[Finding]:
         )
 
 
-def _under_3(run: LintContext, document: Document) -> Iterator[Finding]:
-    stage = stage_of(run)
-    for key, why in _UNDER_3.items() if stage.value == 3 and stage.place is not None else ():
-        at = where(document, key)
-        if at is not None and stage.place is not None:
-            yield Finding(
-                f"{key} is refused under ZeRO stage 3",
-                (at.label("refused"), stage.place.label("", primary=False)),
-                (why,),
-                f"remove {key}, or use stage 2",
-            )
-
-
-def _in_processes(run: LintContext, document: Document) -> Iterator[Finding]:
-    world = run.world.value if run.world is not None else None
-    for condition, switch in _LAYERWISE if isinstance(world, int) and world > 1 else ():
-        at, on = where(document, condition), where(document, switch)
-        if at is not None and on is not None:
-            yield Finding(
-                f"{condition} is refused with {world} processes",
-                (at.label("refused"), on.label("", primary=False)),
-                ("each parameter is stepped before its gradient is reduced",),
-                f"remove {condition}, or train with one process",
-            )
-
-
 _PACKED: Final = frozenset(
     {"cohere", "falcon", "gemma", "gemma2", "llama", "mistral", "phi", "phi3", "qwen2"}
     | {"starcoder2"}
@@ -229,18 +226,6 @@ def _unpacked(packed: Place, model: Place, told: str, remedy: str) -> Finding:
         remedy,
         consequence="load",
     )
-
-
-def _kept(document: Document) -> Iterator[Finding]:
-    stream, path = where(document, "streaming"), where(document, "tokenized_path")
-    if stream is not None and path is not None:
-        yield Finding(
-            "tokenized_path cannot stand beside streaming",
-            (path.label("refused where it is not there yet"), stream.label("", primary=False)),
-            ("Turn off `streaming` when saving dataset to disk",),
-            "remove one of the two",
-            consequence="load",
-        )
 
 
 _EVALUATED: Final = ("val_size", "eval_dataset")
@@ -292,9 +277,9 @@ def refused_without(run: LintContext) -> Iterator[Finding]:
         is_part = is_fragment(document)
         for need in _NEEDS if is_part else (*_OF_DATA, *_NEEDS):
             is_left_out = is_part and need.why == _NO_DATA and document.get("dataset") is None
-            for found in refused_alone(run, document, need):
+            for finding in refused_alone(run, document, need):
                 if need.why not in told:
-                    yield replace(found, severity="warning") if is_left_out else found
+                    yield replace(finding, severity="warning") if is_left_out else finding
                 told.add(need.why)
         yield from _shares(document)
 

@@ -10,9 +10,24 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.fragments import is_fragment
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, keys, rule
+from tunec.compiler.lints.rows import Row, found, rows
+from tunec.compiler.lints.rule import Finding, rule
 
-_ONLY_SFT: Final = ("neat_packing", "train_on_prompt", "mask_history", "predict_with_generate")
+_OF_A_STAGE: Final = tuple(
+    Row(
+        f"llamafactory:{key}=true",
+        "{0.key} is refused in stage {1.value}",
+        "refused",
+        help="remove it",
+        beside=(stage,),
+        files_only=True,
+    )
+    for key, stage in (
+        *(("neat_packing", "stage!=sft"), ("train_on_prompt", "stage!=sft")),
+        *(("mask_history", "stage!=sft"), ("predict_with_generate", "stage!=sft")),
+        *(("load_best_model_at_end", "stage=rm|ppo"), ("pissa_init", "stage=ppo|kto")),
+    )
+)
 
 
 @rule(
@@ -30,34 +45,19 @@ _ONLY_SFT: Final = ("neat_packing", "train_on_prompt", "mask_history", "predict_
 )
 def refused_outside_its_stage(run: LintContext) -> Iterator[Finding]:
     """An option that LLaMA-Factory takes in one stage only."""
+    yield from found(_OF_A_STAGE, run)
     for document in run.of("llamafactory"):
         stage = document.get("stage")
-        if document.is_view or stage is None or stage.value == "sft":
+        if document.is_view or stage is None:
             continue
-        for key in _ONLY_SFT:
-            at = document.get(key)
-            if at is not None and at.value is True:
-                yield _refused_finding(at, f"{key} is refused in stage {stage.value}", stage)
-        best = document.get("load_best_model_at_end")
-        if stage.value in ("rm", "ppo") and best is not None and best.value is True:
-            yield _refused_finding(
-                best, f"load_best_model_at_end is refused in stage {stage.value}", stage
-            )
         if stage.value == "ppo" and document.get("reward_model") is None:
-            found = _refused_finding(stage, "stage ppo has no reward_model", None)
-            yield replace(found, severity="warning") if is_fragment(document) else found
-        pissa = document.get("pissa_init")
-        if stage.value in ("ppo", "kto") and pissa is not None and pissa.value is True:
-            yield _refused_finding(pissa, f"pissa_init is refused in stage {stage.value}", stage)
-
-
-def _refused_finding(at: Place, message: str, stage: Place | None) -> Finding:
-    return Finding(
-        message,
-        (at.label("refused" if stage is not None else "needs one"), *also(stage)),
-        (),
-        "remove it" if stage is not None else "name the reward model",
-    )
+            yield Finding(
+                "stage ppo has no reward_model",
+                (stage.label("needs one"),),
+                (),
+                "name the reward model",
+                severity="warning" if is_fragment(document) else None,
+            )
 
 
 _LATE: Final = "llamafactory>=0.9.4"
@@ -198,7 +198,7 @@ def option_of_another_choice(run: LintContext) -> Iterator[Finding]:
         if document.is_view:
             continue
         for need in _NEEDS:
-            yield from _of(run, document, need)
+            yield from _of_another_choice(run, document, need)
         yield from _resumed(document)
         reference, loss = where(document, "ref_model & stage=dpo"), document.get("pref_loss")
         if reference is not None and loss is not None and loss.value in ("orpo", "simpo"):
@@ -226,11 +226,11 @@ def _resumed(document: Document) -> Iterator[Finding]:
         )
 
 
-def _of(run: LintContext, document: Document, need: Need) -> Iterator[Finding]:
-    found = lacking(run, document, need)
-    if found is None:
+def _of_another_choice(run: LintContext, document: Document, need: Need) -> Iterator[Finding]:
+    lost = lacking(run, document, need)
+    if lost is None:
         return
-    at, beside = found
+    at, beside = lost
     yield Finding(
         f"{at.path} does nothing without {' or '.join(told(each) for each in need.others[:2])}",
         (at.label("not read"), *also(beside)),
@@ -239,11 +239,18 @@ def _of(run: LintContext, document: Document, need: Need) -> Iterator[Finding]:
     )
 
 
+_REFUSED: Final = Row(
+    "",
+    "{0.key} is refused with finetuning_type {1.value}",
+    "refused",
+    help="remove it, or change finetuning_type",
+    files_only=True,
+)
 _ONLY_LORA: Final = ("use_rslora", "use_dora", "pissa_init", "loraplus_lr_ratio")
 _FULL: Final = ("use_galore", "use_apollo", "use_badam")
 
 
-@rule(
+lora_options_of_another_method = rows(
     "lora-options-of-another-method",
     "error",
     "parse",
@@ -253,29 +260,27 @@ _FULL: Final = ("use_galore", "use_apollo", "use_badam")
         "for LoRA training; Cannot use LoRA with GaLore, APOLLO or BAdam together; "
         "hparams/parser.py: Adapter is only valid for the LoRA method"
     ),
-    reads=keys("llamafactory", "adapter_name_or_path", *_ONLY_LORA, *_FULL),
+    rows=(
+        *(
+            replace(_REFUSED, when=f"llamafactory:{key}", beside=("finetuning_type=full|freeze",))
+            for key in ("adapter_name_or_path", *(f"{each}!=false" for each in _ONLY_LORA))
+        ),
+        *(
+            row
+            for key in _FULL
+            for row in (
+                replace(
+                    _REFUSED,
+                    when=f"llamafactory:{key}!=false",
+                    beside=("finetuning_type=lora",),
+                ),
+                replace(
+                    _REFUSED,
+                    when=f"llamafactory:{key}!=false",
+                    message="{0.key} is refused with finetuning_type lora, the default",
+                    beside=("no finetuning_type",),
+                ),
+            )
+        ),
+    ),
 )
-def lora_options_of_another_method(run: LintContext) -> Iterator[Finding]:
-    """An option for LoRA beside another kind of fine-tuning."""
-    for document in run.of("llamafactory"):
-        if document.is_view:
-            continue
-        kind = document.get("finetuning_type")
-        word = kind.value if kind is not None else "lora"
-        keys = _FULL if word == "lora" else _ONLY_LORA if word in ("full", "freeze") else ()
-        for key in keys:
-            at = document.get(key)
-            if at is not None and at.value not in (None, False):
-                yield _options_finding(key, at, kind, str(word))
-        loaded = document.get("adapter_name_or_path")
-        if word in ("full", "freeze") and loaded is not None and loaded.value:
-            yield _options_finding("adapter_name_or_path", loaded, kind, str(word))
-
-
-def _options_finding(key: str, at: Place, kind: Place | None, word: str) -> Finding:
-    return Finding(
-        f"{key} is refused with finetuning_type {word}",
-        (at.label("refused"), *also(kind)),
-        (),
-        "remove it, or change finetuning_type",
-    )

@@ -11,6 +11,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.scripts import launches, listed, variable
 from tunec.compiler.lints.place import Place, also
+from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ def shifted_attention_ignored(run: LintContext) -> Iterator[Finding]:
         )
 
 
-@rule(
+unsloth_on_several_devices = rows(
     "unsloth-on-several-devices",
     "warning",
     "step",
@@ -257,19 +258,15 @@ def shifted_attention_ignored(run: LintContext) -> Iterator[Finding]:
         "hiyouga/LlamaFactory#4667, #5635, #6940; unslothai/unsloth#724, #1142: RuntimeError",
         "llamafactory 0.9.1 to 0.9.5 model/model_utils/unsloth.py: FastLanguageModel",
     ),
-    reads=("llamafactory:use_unsloth",),
+    rows=(
+        Row(
+            "llamafactory:use_unsloth=true",
+            "use_unsloth with {1.value} processes",
+            "for one device",
+            "Unsloth currently does not support multi GPU setups, its free version says",
+            "write enable_liger_kernel: true in its place, or train on one device",
+            effective=("(slot:parallel.world>1)",),
+            files_only=True,
+        ),
+    ),
 )
-def unsloth_on_several_devices(run: LintContext) -> Iterator[Finding]:
-    """Unsloth is to train on several devices."""
-    world = run.world.value if run.world is not None else None
-    if not isinstance(world, int) or world < 2:
-        return
-    for document in run.of("llamafactory"):
-        at = where(document, "use_unsloth=true")
-        if at is not None and not document.is_view:
-            yield Finding(
-                f"use_unsloth with {world} processes",
-                (at.label("for one device"),),
-                ("Unsloth currently does not support multi GPU setups, its free version says",),
-                "write enable_liger_kernel: true in its place, or train on one device",
-            )

@@ -13,8 +13,8 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.keys.known import fields_of
 from tunec.compiler.lints.facts.keys.tools import keys_ever, releases_of
-from tunec.compiler.lints.facts.llamafactory.choices import LATE, choices, is_taken
 from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.targets.llamafactory.choices import LATE, choices, is_taken
 
 _KINDS: Final = ("llamafactory", "simpletuner", "axolotl")
 _LATE: Final = "a file's words are not compared with the choices: it fails where the word is used"

@@ -8,7 +8,6 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.keys.came import came_later
-from tunec.compiler.lints.facts.keys.former import former
 from tunec.compiler.lints.facts.keys.known import fields_of
 from tunec.compiler.lints.facts.keys.tools import (
     CLASSES,
@@ -19,7 +18,7 @@ from tunec.compiler.lints.facts.keys.tools import (
     package_of,
     releases_of,
 )
-from tunec.compiler.lints.facts.keys.trl_fields import no_more, not_yet
+from tunec.compiler.lints.facts.keys.trl_fields import former, no_more, not_yet
 from tunec.compiler.lints.facts.trl import is_started_by_trl
 from tunec.compiler.lints.kinds import OF_SCRIPTS, own_keys
 from tunec.compiler.lints.kinds import fields_of as class_fields

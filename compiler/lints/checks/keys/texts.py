@@ -9,8 +9,7 @@ from tunec.compiler.diagnostics.diagnostic import Fix
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRAINERS, TRL, Document
 from tunec.compiler.lints.effective import CLASSES
-from tunec.compiler.lints.facts.keys.known import fields_of, kind_behind
-from tunec.compiler.lints.facts.keys.read_late import read_late
+from tunec.compiler.lints.facts.keys.known import fields_of, kind_behind, read_late
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 from tunec.compiler.lints.schemas import Fault, faults, kinds_of

@@ -6,10 +6,16 @@ from typing import Final
 from tunec.compiler.diagnostics.diagnostic import Fix, Label
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
-from tunec.compiler.lints.facts.dtype_words import LOADED, loaded_in, on_deepspeed
 from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.facts.precision import device_name, turned_on
+from tunec.compiler.lints.facts.precision import (
+    LOADED,
+    device_name,
+    loaded_in,
+    on_deepspeed,
+    turned_on,
+)
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
 _HALF_STEP: Final = 2.0**-9
@@ -257,7 +263,7 @@ def _quantised(document: Document, optimizer: Place) -> Iterator[Finding]:
     )
 
 
-@rule(
+pure_bf16_refused = rows(
     "pure-bf16-refused",
     "error",
     "parse",
@@ -272,40 +278,28 @@ def _quantised(document: Document, optimizer: Place) -> Iterator[Finding]:
             "_amp_foreach_non_finite_check_and_unscale_cuda not implemented for BFloat16"
         ),
     ),
-    reads=("llamafactory:pure_bf16",),
-)
-def pure_bf16_refused(run: LintContext) -> Iterator[Finding]:
-    """LLaMA-Factory's pure_bf16 beside what it cannot be combined with."""
-    for document in run.of("llamafactory"):
-        pure = document.get("pure_bf16")
-        if pure is None or pure.value is not True:
-            continue
-        yield from _with_fp16(document, pure)
-        yield from _with_zero_3(run, pure)
-
-
-def _with_fp16(document: Document, pure: Place) -> Iterator[Finding]:
-    half = document.get("fp16")
-    if half is not None and half.value is True:
-        yield Finding(
+    rows=(
+        Row(
+            "llamafactory:fp16=true",
             "pure_bf16 with fp16: weights in bf16 under fp16 loss scaling",
-            (half.label("scales the loss"), pure.label("weights in bf16", primary=False)),
-            ("torch's GradScaler has no kernel for gradients in bf16",),
+            "scales the loss",
+            "torch's GradScaler has no kernel for gradients in bf16",
             "remove fp16",
+            beside=("pure_bf16=true",),
+            beside_label="weights in bf16",
             consequence="step",
-        )
-
-
-def _with_zero_3(run: LintContext, pure: Place) -> Iterator[Finding]:
-    stage = run.slot("zero.stage")
-    place = run.place(stage)
-    if stage is not None and stage.value == 3 and place is not None:
-        yield Finding(
+        ),
+        Row(
+            "llamafactory:pure_bf16=true",
             "pure_bf16 under ZeRO stage 3",
-            (pure.label("refused"), place.label("stage 3", primary=False)),
-            ("LLaMA-Factory: `pure_bf16` is incompatible with DeepSpeed ZeRO-3",),
+            "refused",
+            "LLaMA-Factory: `pure_bf16` is incompatible with DeepSpeed ZeRO-3",
             "use bf16: true; the fp32 copies of stage 3 are sharded",
-        )
+            effective=("slot:zero.stage=3",),
+            beside_label="stage 3",
+        ),
+    ),
+)
 
 
 @rule(

@@ -9,11 +9,11 @@ from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.diffusers_examples import commands
-from tunec.compiler.lints.facts.dtype_words import LOADED, dtype_of, loaded_in, on_deepspeed
 from tunec.compiler.lints.facts.keys.known import kind_behind
 from tunec.compiler.lints.facts.lora import has_adapter
-from tunec.compiler.lints.facts.precision import LAUNCHED
+from tunec.compiler.lints.facts.precision import LAUNCHED, LOADED, dtype_of, loaded_in, on_deepspeed
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rows import Row, rows
 from tunec.compiler.lints.rule import Finding, keys, rule
 
 _T5: Final = re.compile(
@@ -170,11 +170,7 @@ def _both(document: Document, half: str, brain: str) -> Iterator[Finding]:
     )
 
 
-_OFF: Final = ("use_cpu", "no_cuda")
-"""transformers 4.34 calls no_cuda use_cpu; 5.0 drops the old name."""
-
-
-@rule(
+fp16_on_cpu = rows(
     "fp16-on-cpu",
     "warning",
     "silent",
@@ -186,33 +182,20 @@ _OFF: Final = ("use_cpu", "no_cuda")
         ),
         "transformers 5.23.0 training_args.py: fp16 with use_cpu is accepted",
     ),
-    reads=keys("trainer|accelerate", *_OFF),
-)
-def fp16_on_cpu(run: LintContext) -> Iterator[Finding]:
-    """fp16 is asked for in a run that is kept off the GPUs."""
-    for document in run.of("trainer", "accelerate"):
-        half, off = _half(document), _kept_off(document)
-        if half is None or off is None or document.is_view:
-            continue
-        yield Finding(
-            f"fp16 with {off.path}: the run computes in fp32",
-            (half.label("not taken up"), off.label("no GPU", primary=False)),
-            ("Accelerate turns on no autocast in fp16 and no loss scaling on a CPU",),
+    rows=tuple(
+        Row(
+            half,
+            "fp16 with {1.path}: the run computes in fp32",
+            "not taken up",
+            "Accelerate turns on no autocast in fp16 and no loss scaling on a CPU",
             "remove fp16, or use bf16, which a CPU computes in",
+            beside=("use_cpu|no_cuda=true",),
+            beside_label="no GPU",
+            files_only=True,
         )
-
-
-def _half(document: Document) -> Place | None:
-    if document.kind == "accelerate":
-        word = document.get("mixed_precision")
-        return word if word is not None and word.value == "fp16" else None
-    flag = document.get("fp16")
-    return flag if flag is not None and flag.value is True else None
-
-
-def _kept_off(document: Document) -> Place | None:
-    found = (document.get(key) for key in _OFF)
-    return next((at for at in found if at is not None and at.value is True), None)
+        for half in ("trainer:fp16=true", "accelerate:mixed_precision=fp16")
+    ),
+)
 
 
 _CASTS = "peft>=0.12"

@@ -8,10 +8,10 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.quantization import QUANTISED, processes, quantised, stored_form
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rows import Mend, Row, rows
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
-
-@rule(
+four_bits_without_qlora = rows(
     "four-bits-without-qlora",
     "error",
     "silent",
@@ -20,23 +20,19 @@ from tunec.compiler.lints.rule import Consequence, Finding, rule
         "axolotl 0.13.2 and 0.19.0 loaders/model.py `_set_quantization_config`: adapter qlora "
         "with load_in_4bit, adapter lora with load_in_8bit; 0.8.1 hands load_in_4bit on as it is"
     ),
-    reads=("axolotl:load_in_4bit",),
-)
-def four_bits_without_qlora(run: LintContext) -> Iterator[Finding]:
-    """Axolotl quantises to 4 bits for the adapter qlora only."""
-    for document in run.of("axolotl"):
-        adapter, four = document.get("adapter"), document.get("load_in_4bit")
-        if adapter is None or four is None or adapter.value != "lora" or four.value is not True:
-            continue
-        if document.value("load_in_8bit") is True:
-            continue
-        yield Finding(
+    rows=(
+        Row(
+            "axolotl:load_in_4bit=true",
             "load_in_4bit with adapter lora: the base is not quantised",
-            (four.label("does nothing"), adapter.label("not qlora", primary=False)),
-            ("Axolotl builds a 4-bit config for `qlora` and an 8-bit one for `lora`, no other",),
+            "does nothing",
+            "Axolotl builds a 4-bit config for `qlora` and an 8-bit one for `lora`, no other",
             "use adapter: qlora",
-            Fix((adapter.replaced("qlora"),), "safe"),
-        )
+            Mend("safe", write="qlora", at=1),
+            beside=("adapter=lora", "no load_in_8bit=true"),
+            beside_label="not qlora",
+        ),
+    ),
+)
 
 
 @rule(

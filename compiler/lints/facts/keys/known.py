@@ -1,4 +1,4 @@
-"""Which keys the readers know, in which releases, and where."""
+"""Which keys the readers know, in which releases, where, and which are read late."""
 
 from collections.abc import Iterator
 from difflib import SequenceMatcher
@@ -13,6 +13,7 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.effective import releases_around
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import Consequence
 from tunec.compiler.lints.schemas import Schema, paths_of
 
 BF16_SCALING: Final = frozenset(
@@ -23,6 +24,7 @@ BF16_SCALING: Final = frozenset(
     )
 )
 """Keys of the fp16 block that people copy below bf16."""
+_PROFILER: Final = "flops_profiler."
 DEEPSPEED_RELEASES: Final = ("0.14", "0.15", "0.16", "0.17", "0.18", "0.19")
 _LIKE: Final = 0.88
 """How alike two names are (difflib's ratio) when one is taken for a misspelling of the other."""
@@ -114,3 +116,22 @@ def foreign_keys(run: LintContext, document: Document) -> Iterator[tuple[Place, 
 
 def _alike(name: str, other: str) -> bool:
     return SequenceMatcher(None, name, other).ratio() >= _LIKE
+
+
+def read_late(run: LintContext, path: str) -> Consequence | None:
+    """What a value of another type comes to at such a key; None: it is as for every other key.
+
+    deepspeed 0.14.5 to 0.19.8 runtime/engine.py `_take_model_step`: `% self.steps_per_print()`;
+    runtime/zero/stage_1_and_2.py, stage3.py `step`: `self.clip_grad > 0.`; accelerate 0.30.1 to
+    1.15.0 utils/dataclasses.py `DeepSpeedPlugin.__post_init__`: steps_per_print is inf, whatever
+    the file says; transformers integrations/deepspeed.py `fill_match` compares gradient_clipping.
+    """
+    if path == "steps_per_print":
+        return "silent" if run.deepspeed_reader == "trainer" else "step"
+    if path == "gradient_clipping":
+        return None if run.of("trainer") else "step"
+    if path.startswith(_PROFILER) and path != f"{_PROFILER}enabled":
+        is_on = run.effective("deepspeed", f"{_PROFILER}enabled").value is True
+        is_compared = path.endswith("profile_step")
+        return "step" if is_on and not is_compared else "silent"
+    return None

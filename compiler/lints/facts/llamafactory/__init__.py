@@ -1,1 +1,0 @@
-"""Choices and templates of LLaMA-Factory."""

@@ -1,0 +1,135 @@
+"""The templates of LLaMA-Factory: which it has itself for a model, and which release brought each.
+
+By repository name: llamafactory 0.9.5 extras/constants.py `register_model_group(..., template=)`,
+chat models and models that see only, since a base model has no template of its own. The names:
+data/template.py `register_template` of v0.8.3 to v0.9.5; a name that no release has may be one that
+people registered themselves.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from packaging.version import Version
+
+TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
+    r"/llama-2-\d+b-chat": ("llama2",),
+    r"/(meta-)?llama-3(\.[123])?-\d+b-instruct": ("llama3",),
+    r"/llama-3\.2-\d+b-vision-instruct": ("mllama",),
+    r"/qwen2(\.5)?-vl-\d+b-instruct": ("qwen2_vl",),
+    r"/qwen2(\.5)?-(math-|coder-)?[\d.]+b-instruct": ("qwen",),
+    r"/qwen3-[\d.]+b(-a\d+b)?$": ("qwen3", "qwen3_nothink"),
+    r"/qwen3-[\d.]+b(-a\d+b)?-instruct-2507": ("qwen3_nothink", "qwen3"),
+    r"/qwen3-[\d.]+b(-a\d+b)?-thinking-2507": ("qwen3", "qwen3_nothink"),
+    r"/qwen3-vl-.*-instruct": ("qwen3_vl_nothink", "qwen3_vl"),
+    r"/qwen3-vl-.*-thinking": ("qwen3_vl", "qwen3_vl_nothink"),
+    r"/deepseek-r1": ("deepseekr1", "deepseek3"),
+    r"/deepseek-v3(-0324)?$": ("deepseek3",),
+    r"/deepseek-(llm|moe|math)-.*-(chat|instruct)": ("deepseek",),
+    r"/deepseek-coder-(v2-(lite-)?instruct|[\d.]+b-instruct)": ("deepseekcoder", "deepseek"),
+    r"/gpt-oss-": ("gpt_oss", "gpt"),
+    r"/internlm(2(_5)?|3)-.*(chat|instruct)": ("intern2",),
+    r"/yi-(1\.5-)?\d+b-chat": ("yi",),
+    r"/baichuan2-\d+b-chat": ("baichuan2",),
+    r"/internvl(2_5|3|3_5)-.*-hf": ("intern_vl",),
+    r"/phi-4$": ("phi4",),
+    r"/phi-4-mini-instruct": ("phi4_mini", "phi4"),
+    r"/mistral-small-24b-instruct": ("mistral_small",),
+    r"/gemma-(1\.1-)?[27]b-it": ("gemma",),
+    r"/llama-4-.*-instruct": ("llama4",),
+    r"/glm-4\.5(-air)?$": ("glm4_moe",),
+    r"/llava-v1\.6-vicuna-\d+b-hf": ("llava_next",),
+    r"/vicuna-\d+b-v1": ("vicuna",),
+    r"/zephyr-7b": ("zephyr",),
+    r"/gemma-2-\d+b-it": ("gemma2", "gemma"),
+    r"/gemma-3-\d+b-it": ("gemma3",),
+    r"/mistral-7b-instruct": ("mistral",),
+    r"/mixtral-8x\d+b-instruct": ("mistral",),
+    r"/phi-3(\.5)?-(mini|medium)-\w+-instruct": ("phi",),
+    r"/glm-4-9b-chat": ("glm4",),
+    r"/chatglm3-6b$": ("chatglm3",),
+    r"/llava-1\.5-\d+b-hf": ("llava",),
+    r"/llava-v1\.6-mistral-7b-hf": ("llava_next_mistral",),
+    r"/minicpm-v-2_6": ("minicpm_v",),
+}
+_SEEING: Final = frozenset(
+    {"mllama", "qwen2_vl", "gemma3", "llava", "llava_next_mistral", "minicpm_v", "llava_next"}
+    | {"qwen3_vl", "qwen3_vl_nothink", "intern_vl", "llama4"}
+)
+
+
+def templates_of(repository: str) -> tuple[str, ...]:
+    """The templates that fit a chat model; none where nobody knows it."""
+    name = f"/{repository.rpartition('/')[2].lower()}"
+    return next((each for pattern, each in TEMPLATES.items() if re.search(pattern, name)), ())
+
+
+def sees(template: str) -> bool:
+    """Whether a template handles images."""
+    return template in _SEEING
+
+
+_FIRST: Final = """
+    alpaca aquila atom baichuan baichuan2 belle bluelm breeze chatglm2 chatglm3 chatml
+    chatml_de codegeex2 codegeex4 cohere cpm dbrx deepseek deepseekcoder default empty
+    falcon fewshot gemma glm4 intern intern2 llama2 llama2_zh llama3 mistral olmo openchat
+    openchat-3.6 orion phi qwen solar starchat telechat vicuna xuanyuan xverse yayi yi yi_vl
+    yuan zephyr ziya
+"""
+_ADDED: Final = {
+    "0.9.0": """
+        cpm3 llava paligemma qwen2_vl sailor
+    """,
+    "0.9.1": """
+        exaone index llava_next llava_next_llama3 llava_next_mistral llava_next_qwen
+        llava_next_video llava_next_video_mistral llava_next_video_yi llava_next_yi
+        mllama opencoder phi_small pixtral video_llava
+    """,
+    "0.9.2": """
+        bailing deepseek3 granite3 marco minicpm_o minicpm_v ministral mistral_small
+        moonlight paligemma_chat phi4 qwen2_audio skywork_o1 telechat2
+    """,
+    "0.9.3": """
+        cpm4 deepseekr1 gemma3 glmz1 granite3_vision hunyuan intern_vl kimi_vl llama4
+        mimo mimo_vl qwen2_omni qwen3 seed_coder smollm smollm2
+    """,
+    "0.9.4": """
+        bailing_v2 dots_ocr ernie ernie_nothink ernie_vl falcon_h1 gemma2 gemma3n
+        glm4_5v glm4_moe glm4v gpt_oss granite4 intern_s1 keye_vl mimo_v2 minimax1
+        minimax2 ministral3 qwen3_nothink qwen3_omni qwen3_omni_nothink qwen3_vl
+        qwen3_vl_nothink seed_oss
+    """,
+    "0.9.5": """
+        aeva gemma4 gemma4n glm4_7 glm_ocr hunyuan_small hy3 lfm2 lfm2_vl minicpm_v_4_6
+        phi4_mini qwen3_5 qwen3_5_nothink qwen3_6 youtu youtu_vl
+    """,
+}
+_GONE: Final = {
+    "0.9.5": """
+        aquila atom baichuan baichuan2 belle bluelm chatglm2 codegeex2 codegeex4 cpm
+        cpm3 intern marco orion skywork_o1 telechat xverse yayi ziya
+    """
+}
+"""Those whose models went with them."""
+LAST: Final = "0.9.5"
+
+
+@cache
+def template_names(release: str) -> frozenset[str]:
+    """The templates of a release, as of the newest that is known before it."""
+    asked = Version(release)
+    names = set(_FIRST.split())
+    for each, added in _ADDED.items():
+        if Version(each) <= asked:
+            names |= set(added.split())
+            names -= set(_GONE.get(each, "").split())
+    return frozenset(names)
+
+
+@cache
+def since(name: str) -> str | None:
+    """The release that brought a template; empty: it was always there; None: no release has it."""
+    if name in _FIRST.split():
+        return ""
+    return next((each for each, added in _ADDED.items() if name in added.split()), None)
