@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.version import Version
-from test_slurm import BIN, SPREAD, TRAIN
+from test_slurm import BIN, NIGHTLY, SPREAD, TRAIN
 from tests.plans import plan_of
 
 from tunec.compiler.emit import emit
@@ -18,7 +18,14 @@ from tunec.targets.registry import TARGETS
 SECONDS = 300.0
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed", "accelerate"])
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        pytest.param("torchrun", marks=NIGHTLY),
+        "deepspeed",
+        pytest.param("accelerate", marks=NIGHTLY),
+    ],
+)
 def test_the_ranks_of_two_pods_meet(launcher: str, tmp_path: Path, free_port: int) -> None:
     """The claim is a directory; the kubelet's mounts are links, and pip has nothing to add."""
     pytest.importorskip(launcher if launcher != "torchrun" else "torch")

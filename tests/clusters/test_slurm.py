@@ -69,7 +69,14 @@ def written(folder: Path) -> str:
     return "\n".join(each.read_text() for each in folder.glob("*.out"))
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed", "accelerate"])
+NIGHTLY = pytest.mark.nightly
+"""A launcher's command is one, whoever starts it: in each run it meets one manager, here or in
+test_pods.py, and each night both."""
+
+
+@pytest.mark.parametrize(
+    "launcher", ["torchrun", pytest.param("deepspeed", marks=NIGHTLY), "accelerate"]
+)
 def test_four_ranks_on_two_nodes_meet(slurm: Slurm, tmp_path: Path, launcher: str) -> None:
     pytest.importorskip(launcher if launcher != "torchrun" else "torch")
     root = bundle(tmp_path, plan_of(SPREAD, SETUP, {"launch.launcher": launcher}))
