@@ -11,15 +11,18 @@ os.environ["OMP_NUM_THREADS"] = "1"
 """Before torch is loaded: tests fork, and a fork has none of the threads that OpenMP waits for."""
 
 FIRST = (
-    "tests/verify/test_examples.py",
+    "tests/road",
+    "tests/fleet/test_twenty_by_fifty.py",
+    "tests/clusters",
     "tests/rehearse",
-    "tests/verify",
-    "tests/targets",
-    "tests/consumers",
-    "tests/lints",
+    "tests/driver",
     "tests/fleet",
+    "tests/consumers",
+    "tests/targets",
+    "tests/lints",
     "tests/tracing",
     "tests/analyses",
+    "tests/verify",
     "tests/house",
 )
 """What takes longest: begun last, one process would end with it while the other is idle."""
