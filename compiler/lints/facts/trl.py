@@ -7,13 +7,21 @@ from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import is_number, is_whole
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import keys
 
 PAIRED: Final = ("dpo", "kto")
 """Methods that compare the policy with a reference model."""
-
-
 GROUPED: Final = ("grpo", "gdpo", "rloo")
 """Methods that compare the answers to one prompt."""
+PREFERENCES: Final = (
+    *("dpo:*", "grpo:*", "kto:*", "rloo:*", "reward:*", "llamafactory:stage", "axolotl:rl"),
+)
+"""What a rule reads that asks for preference methods: without one of these there is none."""
+
+
+def grouped(*names: str) -> tuple[str, ...]:
+    """What a rule reads that asks for keys of GRPO's or RLOO's, wherever `trl` finds them."""
+    return (*keys("grpo|rloo", *names), *keys("axolotl", *(f"trl.{each}" for each in names)))
 
 
 def method(document: Document) -> str:

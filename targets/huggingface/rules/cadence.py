@@ -74,7 +74,7 @@ def _delayed(document: Document, total: Asked | None) -> Iterator[Finding]:
         )
 
 
-@rule(
+interval_of_zero = rows(
     "interval-of-zero",
     "warning",
     "silent",
@@ -89,44 +89,25 @@ def _delayed(document: Document, total: Asked | None) -> Iterator[Finding]:
             "using `logging_steps` to initialize `eval_steps`"
         ),
     ),
-    reads=keys("trainer", "save_steps", "eval_steps"),
+    rows=(
+        Row(
+            "trainer:save_steps<=0",
+            "save_steps {0.value}: no checkpoint is written before the end",
+            label="never",
+            why="a run that is stopped has to start from scratch",
+            help="write an interval, or save_strategy: no",
+            beside=("no load_best_model_at_end=true",),
+            effective=("trainer:save_strategy=steps",),
+        ),
+        Row(
+            "trainer:eval_steps=0|0.0 & eval_strategy|evaluation_strategy=steps",
+            "eval_steps 0 means logging_steps: {2.value}",
+            label="treated as if it were left out",
+            help="write an interval, or eval_strategy: no",
+            effective=("(trainer:logging_steps>0)",),
+        ),
+    ),
 )
-def interval_of_zero(run: LintContext) -> Iterator[Finding]:
-    """An interval of 0: nothing is saved on the way, and evaluation comes when logs do."""
-    for document in run.of("trainer"):
-        yield from _unsaved(document)
-        yield from _evaluated_with_logs(run, document)
-
-
-def _unsaved(document: Document) -> Iterator[Finding]:
-    every, how = document.get("save_steps"), document.get("save_strategy")
-    if every is None or type(every.value) not in (int, float) or every.value > 0:
-        return
-    if how is not None and how.value not in ("steps", None):
-        return
-    best = document.get("load_best_model_at_end")
-    if best is not None and best.value is True:
-        return
-    yield Finding(
-        f"save_steps {every.value}: no checkpoint is written before the end",
-        (every.label("never"), *also(how)),
-        ("a run that is stopped has to start from scratch",),
-        "write an interval, or save_strategy: no",
-    )
-
-
-def _evaluated_with_logs(run: LintContext, document: Document) -> Iterator[Finding]:
-    every, how = document.get("eval_steps"), strategy_of(document)
-    logged = run.effective("trainer", "logging_steps").value
-    if every is None or every.value != 0 or type(every.value) is bool:
-        return
-    if how is None or how.value != "steps" or not logged:
-        return
-    yield Finding(
-        f"eval_steps 0 means logging_steps: {logged}",
-        (every.label("treated as if it were left out"), how.label("", primary=False)),
-        help="write an interval, or eval_strategy: no",
-    )
 
 
 _OTHERS: Final = (("save_steps", "save_strategy"), ("logging_steps", "logging_strategy"))

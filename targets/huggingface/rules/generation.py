@@ -166,7 +166,7 @@ _LENGTHS: Final = (
 it for the length of what is generated."""
 
 
-@rule(
+generation_length_missing = rows(
     "generation-length-missing",
     "warning",
     "silent",
@@ -174,33 +174,26 @@ it for the length of what is generated."""
     sources=(
         (
             "transformers 4.40.2 to 5.23.0 trainer_seq2seq.py `evaluate`: max_length only where "
-            "generation_max_length is given; 5.23.0 generation/configuration_utils.py: max_length "
-            "20"
+            "generation_max_length is given; 5.23.0 generation/configuration_utils.py: "
+            "max_length 20"
         ),
     ),
-    reads=("hf:predict_with_generate",),
-)
-def generation_length_missing(run: LintContext) -> Iterator[Finding]:
-    """Evaluation generates text, and nothing says how long."""
-    if run.effective("deepspeed", "zero_optimization.stage").value == 3:
-        return  # generation under ZeRO-3 is a fault of its own
-    for document in run.of("hf"):
-        asks = document.get("predict_with_generate")
-        if asks is None or asks.value is not True or document.is_view:
-            continue
-        if any(document.get(key) or key in document.unknown for key in _LENGTHS):
-            continue
-        yield Finding(
+    rows=(
+        Row(
+            "hf:predict_with_generate=true",
             "predict_with_generate without generation_max_length",
-            (asks.label("how long"),),
-            (
-                (
-                    "the model's own generation_config decides; where it says nothing, generation "
-                    "ends at 20 tokens, the prompt of a decoder counted in"
-                ),
+            label="how long",
+            why="the model's own generation_config decides; where it says nothing, generation ends "
+            "at 20 tokens, the prompt of a decoder counted in",
+            help="write generation_max_length, prompt included",
+            beside=(
+                f"no {'|'.join(_LENGTHS)}",
+                "no deepspeed:zero_optimization.stage=3",  # generation there is a fault of its own
             ),
-            "write generation_max_length, prompt included",
-        )
+            files_only=True,
+        ),
+    ),
+)
 
 
 _FREES = ("eval_accumulation_steps", "batch_eval_metrics", "predict_with_generate")

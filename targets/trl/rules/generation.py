@@ -9,10 +9,10 @@ from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.launch.examples import BESIDE_TRL
-from tunec.compiler.lints.facts.trl import GROUPED, preferences, real, shared, trl, whole
+from tunec.compiler.lints.facts.trl import GROUPED, grouped, preferences, real, shared, trl, whole
 from tunec.compiler.lints.kinds import fields_of
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 
 @rule(
@@ -27,6 +27,7 @@ from tunec.compiler.lints.rule import Consequence, Finding, rule
             "same time; must be divisible by the global batch size; 0.17.0 has neither field"
         ),
     ),
+    reads=grouped("generation_batch_size"),
 )
 def generation_batch_given_twice(run: LintContext) -> Iterator[Finding]:
     """GRPO's generation batch is given twice, or does not fit the batch of a step."""
@@ -71,14 +72,16 @@ class _Bounds:
     why: str
 
 
-_LOOKED_AT: Final = "the sampler looks at it when the first answer is made"
+_LOOKED_AT: Final = "the sampler checks it when the first answer is generated"
 _BOUNDS: Final = (
-    _Bounds("num_iterations", 1, inf, False, "silent", "no batch is drawn: training ends at once"),
+    _Bounds(
+        "num_iterations", 1, inf, False, "silent", "no batch is drawn: training ends immediately"
+    ),
     _Bounds("steps_per_generation", 1, inf, False, "step", "the batch of answers is of that size"),
-    _Bounds("max_completion_length", 1, inf, False, "init", "`max_new_tokens` is to be above 0"),
+    _Bounds("max_completion_length", 1, inf, False, "init", "`max_new_tokens` has to be above 0"),
     _Bounds("repetition_penalty", 0, inf, True, "step", f"{_LOOKED_AT}; 1.0 is none"),
     _Bounds("min_p", 0, 1, False, "step", _LOOKED_AT),
-    _Bounds("top_p", 0, 1, True, "silent", "outside of its range nothing is cut off"),
+    _Bounds("top_p", 0, 1, True, "silent", "outside this range nothing is cut off"),
     _Bounds(
         "top_entropy_quantile", 0, 1, False, "step", "a quantile lies in the range from 0 to 1"
     ),
@@ -106,6 +109,7 @@ positive integer, but is -1; 0 is none, and to vLLM -1 is none too."""
             "alone is applied), configuration_utils.py `validate`"
         ),
     ),
+    reads=grouped(*(each.key for each in (*_BOUNDS, _TOP))),
 )
 def generation_number_refused(run: LintContext) -> Iterator[Finding]:
     """A number of GRPO or RLOO that its generation cannot use."""
@@ -116,7 +120,7 @@ def generation_number_refused(run: LintContext) -> Iterator[Finding]:
             at = trl(document, bounds.key)
             number = real(at.value) if at is not None else None
             if at is not None and number is not None and not _is_within(number, bounds):
-                yield _finding(at, bounds)
+                yield _out_of_range(at, bounds)
 
 
 def _is_within(number: float, bounds: _Bounds) -> bool:
@@ -124,7 +128,7 @@ def _is_within(number: float, bounds: _Bounds) -> bool:
     return is_above and number <= bounds.most
 
 
-def _finding(at: Place, bounds: _Bounds) -> Finding:
+def _out_of_range(at: Place, bounds: _Bounds) -> Finding:
     start = "above" if bounds.is_open else "from"
     end = f" to {bounds.most:g}" if bounds.most < inf else ""
     return Finding(
@@ -160,15 +164,20 @@ _DEFAULTS: Final = {
         "axolotl 0.17.0 to 0.19.0 utils/schemas/validation.py `check_grpo_batch_size_divisibility`",
         "huggingface/open-r1#249, #236; huggingface/trl#2858",
     ),
+    reads=(
+        *keys("grpo|rloo", "num_generations", "generation_batch_size"),
+        *keys("grpo|rloo", "per_device_train_batch_size"),
+        "axolotl:trl.num_generations",
+    ),
 )
 def generations_do_not_divide(run: LintContext) -> Iterator[Finding]:
     """GRPO's batch of generations does not hold whole groups."""
     for document, name in preferences(run):
         if name in ("grpo", "rloo"):
-            yield from _of(run, document)
+            yield from _groups(run, document)
 
 
-def _of(run: LintContext, document: Document) -> Iterator[Finding]:
+def _groups(run: LintContext, document: Document) -> Iterator[Finding]:
     asked = trl(document, "num_generations")
     group = _number(document, asked, "num_generations")
     if group is None or (document.kind == "axolotl" and asked is None):
@@ -313,9 +322,10 @@ def _number(document: Document, at: Place | None, name: str) -> int | None:
             "a strictly positive float"
         ),
     ),
+    reads=grouped("temperature"),
 )
 def temperature_of_zero(run: LintContext) -> Iterator[Finding]:
-    """GRPO is to sample its completions at temperature 0."""
+    """GRPO samples its completions at temperature 0."""
     for document, name in preferences(run):
         at = trl(document, "temperature")
         value = real(at.value) if at is not None else None

@@ -6,9 +6,9 @@ from typing import Final
 from tunec.compiler.diagnostics.wording import nearest, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.trl import GROUPED, preferences, real, trl
+from tunec.compiler.lints.facts.trl import GROUPED, grouped, preferences, real, trl
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _KEYS: Final = {
     "dpo": ("beta",),
@@ -31,9 +31,10 @@ _METHODS: Final = ("dpo", "kto", "orpo", "simpo")
             "kto_trainer.py: the same product"
         ),
     ),
+    reads=tuple(f"{kind}:{key}" for kind, names in _KEYS.items() for key in names),
 )
 def beta_of_zero(run: LintContext) -> Iterator[Finding]:
-    """A preference loss whose beta is zero or less: nothing is learnt, or the opposite."""
+    """A preference loss whose beta is zero or less: nothing is learned, or the opposite."""
     for document, name in preferences(run):
         if name not in _METHODS:
             continue
@@ -52,7 +53,7 @@ def _beta_finding(at: Place, beta: float, name: str) -> Finding:
         (at.label("multiplies the difference of the pair"),),
         (
             "the loss is a function of beta times the difference of the log-ratios",
-            *(("some readers take 0 for absent, and use their default",) if is_zero else ()),
+            *(("some readers treat 0 as absent, and use their default",) if is_zero else ()),
         ),
         "write 0.1",
     )
@@ -75,15 +76,16 @@ _EPSILON = 0.2
         ),
         "arXiv 2503.14476 (DAPO), 3.1: epsilon_high 0.28 above epsilon_low 0.2",
     ),
+    reads=grouped("epsilon_high", "delta"),
 )
 def clip_bounds_crossed(run: LintContext) -> Iterator[Finding]:
-    """The ratio of a policy's update is cut at a bound that is on the wrong side."""
+    """The ratio of a policy's update is clipped at a bound on the wrong side."""
     for document, method in preferences(run):
         if method in GROUPED:
-            yield from _of(document)
+            yield from _clip_bounds(document)
 
 
-def _of(document: Document) -> Iterator[Finding]:
+def _clip_bounds(document: Document) -> Iterator[Finding]:
     low_at, high_at = trl(document, "epsilon"), trl(document, "epsilon_high")
     low = real(low_at.value) if low_at is not None else _EPSILON
     high = real(high_at.value) if high_at is not None else None
@@ -92,7 +94,7 @@ def _of(document: Document) -> Iterator[Finding]:
             high_at,
             low_at,
             f"epsilon_high {high:g} is below epsilon {low:g}",
-            "what raises a likely answer is cut sooner than what lowers it; DAPO has 0.28 over 0.2",
+            "raising a likely answer is clipped sooner than lowering it; DAPO has 0.28 over 0.2",
             "write 0.28, or remove epsilon_high",
         )
     top_at = trl(document, "delta")
@@ -108,7 +110,7 @@ def _of(document: Document) -> Iterator[Finding]:
 
 
 def _clip_finding(at: Place, beside: Place | None, what: str, why: str, mended: str) -> Finding:
-    return Finding(what, (at.label("cuts first"), *also(beside)), (why,), mended)
+    return Finding(what, (at.label("clips first"), *also(beside)), (why,), mended)
 
 
 _LOSSES: Final = ("sigmoid", "hinge", "ipo", "simpo", "alphapo")
@@ -130,6 +132,7 @@ _MARKS: Final = ("cpo_alpha", "simpo_gamma")
             "policy_nll_loss; cpo_config.py: cpo_alpha 1.0"
         ),
     ),
+    reads=keys("hf", *_MARKS),
 )
 def cpo_loss_unfit(run: LintContext) -> Iterator[Finding]:
     """Numbers of TRL's CPO that its loss does not read, or that change the loss that is named."""
@@ -180,7 +183,7 @@ def _with_likelihood(document: Document) -> Iterator[Finding]:
     yield Finding(
         f"loss_type simpo with cpo_alpha {share:g} is CPO-SimPO, and not SimPO",
         (at.label("adds the likelihood of the chosen answer"),),
-        ("cpo_alpha is 1.0 where nothing is said; SimPO has no such term",),
+        ("cpo_alpha is 1.0 by default; SimPO has no such term",),
         "write cpo_alpha: 0.0",
         severity="warning" if alpha is None else "note",
     )
@@ -207,7 +210,7 @@ _KTO: Final = "kto_pair"
 _REFUSED: Final = "trl>=0.9,<0.29"
 """Releases whose trainer looks for that word itself, when it is made."""
 _RENAMED: Final = {"aot_pair": "aot", "kto_pair": "apo_zero", "dpo": "sigmoid", "orpo": "sigmoid"}
-_AS_SIGMOID: Final = "from 0.9.4 on it is not handed on, and sigmoid is trained"
+_AS_SIGMOID: Final = "since 0.9.4 it is not passed on, and the loss is sigmoid"
 """`preference-loss-not-computed`, of the other words."""
 
 
@@ -233,6 +236,7 @@ _AS_SIGMOID: Final = "from 0.9.4 on it is not handed on, and sigmoid is trained"
         ),
         "hiyouga/LlamaFactory#4839",
     ),
+    reads=("dpo:loss_type", "llamafactory:pref_loss"),
 )
 def dpo_loss_unknown(run: LintContext) -> Iterator[Finding]:
     """A DPO loss that the release does not know."""
@@ -253,7 +257,7 @@ def dpo_loss_unknown(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 f"{quoted(lost, 'and')} is no loss of DPO in this release",
                 (at.label("Unknown loss type"),),
-                ("the configuration is taken, and the first step fails",),
+                ("the configuration is accepted, and the first step fails",),
                 f"did you mean {quoted(near[-1:])}?" if near else "write sigmoid",
                 consequence="init" if is_kto and run.runs(_REFUSED) else None,
                 severity="warning" if is_kto and run.runs("trl<0.9") is None else None,
@@ -277,12 +281,12 @@ def _of_llamafactory(run: LintContext) -> Iterator[Finding]:
         at = document.get("pref_loss")
         if at is not None and at.value == "kto_pair" and document.value("stage") == "dpo":
             yield Finding(
-                "pref_loss kto_pair is no loss of TRL's any more",
+                "pref_loss kto_pair is no longer a loss of TRL",
                 (at.label("Unknown loss type"),),
                 (
                     _AS_SIGMOID
                     if run.runs("llamafactory>=0.9.4")
-                    else "LLaMA-Factory takes the word; the first step asks TRL for the loss",
+                    else "LLaMA-Factory accepts the word; TRL refuses it at the first step",
                 ),
                 "write stage: kto with its own data, or pref_loss: sigmoid",
                 consequence="silent" if run.runs("llamafactory>=0.9.4") else None,

@@ -10,9 +10,18 @@ from tunec.compiler.lints.conditions import where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.lora import is_true, last, loras
-from tunec.compiler.lints.facts.trl import GROUPED, PAIRED, preferences, trl, whole
+from tunec.compiler.lints.facts.trl import (
+    GROUPED,
+    PAIRED,
+    PREFERENCES,
+    grouped,
+    preferences,
+    trl,
+    whole,
+)
 from tunec.compiler.lints.place import Place
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rows import Mend, Row, rows
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 
 @rule(
@@ -30,6 +39,7 @@ from tunec.compiler.lints.rule import Finding, rule
             "`create_ref_model`: a second model unless LoRA"
         ),
     ),
+    reads=PREFERENCES,
 )
 def reference_model_beside_zero_3(run: LintContext) -> Iterator[Finding]:
     """A reference model of full size beside a policy that ZeRO-3 shards."""
@@ -37,14 +47,14 @@ def reference_model_beside_zero_3(run: LintContext) -> Iterator[Finding]:
     if stage.value != 3 or stage.place is None:
         return
     for document, name in preferences(run):
-        at = _asked(document)
+        at = _named_at(document)
         if name not in PAIRED or at is None or run.value("adapter.kind") == "lora":
             continue
         if document.value("precompute_ref_log_probs") is True:
             continue
         size = run.model.architecture.parameters if run.model is not None else None
         yield Finding(
-            f"{name.upper()} of a whole model holds a second one, the reference, under ZeRO-3",
+            f"{name.upper()} of a whole model keeps a second one, the reference, under ZeRO-3",
             (at.label("needs a reference"), stage.place.label("", primary=False)),
             (
                 *(
@@ -52,20 +62,20 @@ def reference_model_beside_zero_3(run: LintContext) -> Iterator[Finding]:
                     if size
                     else []
                 ),
-                "the engine has to have it too: trl sees to it since 0.7.2",
-                "a script that loads it beside fails with: 'weight' must be 2-D",
+                "the engine has to manage it too: trl takes care of that since 0.7.2",
+                "a script that loads it on its own fails with: 'weight' must be 2-D",
             ),
             "use LoRA, whose reference is the model without the adapter, or a loss without one",
             severity="note",
         )
 
 
-def _asked(document: Document) -> Place | None:
+def _named_at(document: Document) -> Place | None:
     found = (document.get(key) for key in ("stage", "rl", "beta", "model_name_or_path"))
     return next((at for at in found if at is not None), None)
 
 
-@rule(
+reference_synced_and_precomputed = rows(
     "reference-synced-and-precomputed",
     "error",
     "init",
@@ -76,20 +86,17 @@ def _asked(document: Document) -> Place | None:
             "cannot use `sync_ref_model=True` together with `precompute_ref_log_probs=True`"
         ),
     ),
+    rows=(
+        Row(
+            "dpo|kto:sync_ref_model=true & precompute_ref_log_probs=true",
+            "sync_ref_model cannot be combined with precompute_ref_log_probs",
+            label="moves the reference",
+            beside_label="takes it as fixed",
+            help="turn one of the two off",
+            mend=Mend("unsafe", write=False, at=1),
+        ),
+    ),
 )
-def reference_synced_and_precomputed(run: LintContext) -> Iterator[Finding]:
-    """The reference model is to move, and its log-probabilities are computed beforehand."""
-    for document in run.of("dpo", "kto"):
-        sync, before = document.get("sync_ref_model"), document.get("precompute_ref_log_probs")
-        if sync is None or before is None or sync.value is not True or before.value is not True:
-            continue
-        yield Finding(
-            "sync_ref_model cannot stand beside precompute_ref_log_probs",
-            (sync.label("moves the reference"), before.label("takes it as fixed", primary=False)),
-            (),
-            "turn one of the two off",
-            Fix((before.replaced(value=False),), "unsafe"),
-        )
 
 
 _TASK: Final = "SEQ_CLS"
@@ -100,7 +107,7 @@ _WITHOUT_GENERATE: Final = "4.52"
 """Since then classifiers have no `prepare_inputs_for_generation` (transformers modeling_utils.py
 `PreTrainedModel`, no GenerationMixin), which peft's `PeftModelForCausalLM.__init__` asks for."""
 _AT_RANDOM: Final = (
-    "the head begins at random: the adapter learns against it, and another one stands there when "
+    "the head starts at random: the adapter is trained with it, and a different one is there when "
     "it is loaded"
 )
 _TRAINED_REFUSED: Final = (
@@ -125,6 +132,7 @@ _TRAINED_REFUSED: Final = (
             "highly recommended to set modules_to_save score"
         ),
     ),
+    reads=keys("sft|reward|hf", "use_peft"),
 )
 def reward_head_not_trained(run: LintContext) -> Iterator[Finding]:
     """A reward model is trained by LoRA for another task: its head keeps its random weights."""
@@ -170,6 +178,7 @@ def _rewards(launch: Document) -> bool:
         ),
         "trl 0.18.2 to 1.16.0 scripts/grpo.py: the reward model first, then the functions",
     ),
+    reads=grouped("reward_weights"),
 )
 def reward_weights_miscounted(run: LintContext) -> Iterator[Finding]:
     """As many weights as rewards."""
@@ -184,7 +193,7 @@ def reward_weights_miscounted(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 f"{count} reward_weights for {wanted} rewards",
                 (weights.label("one for each"), rewards.label("", primary=False)),
-                ("TRL's script adds the reward model after the functions",) if model else (),
+                ("TRL's script counts the reward model too",) if model else (),
                 f"write {wanted} numbers",
             )
 
@@ -207,9 +216,10 @@ def _count(value: object) -> int | None:
             "with Liger"
         ),
     ),
+    reads=(*keys("dpo|grpo|kto|rloo", "lora_target_modules"), "peft:target_modules"),
 )
 def head_adapted_in_preference_training(run: LintContext) -> Iterator[Finding]:
-    """LoRA is put on the head, whose weight the loss takes by itself."""
+    """LoRA is applied to the head, whose weight the loss reads directly."""
     if not run.of("dpo", "grpo", "kto", "rloo"):
         return
     for lora in loras(run):
@@ -245,9 +255,10 @@ _DISPATCH: Final = "accelerator_config.dispatch_batches=true"
         ),
         "huggingface/trl#3213",
     ),
+    reads=keys("grpo|rloo", "dataset_streaming"),
 )
 def stream_in_grouped_training(run: LintContext) -> Iterator[Finding]:
-    """Prompts are to be streamed to a trainer that draws several answers to each."""
+    """Prompts are streamed to a trainer that draws several answers to each."""
     for document in run.of(*_STREAM_REFUSED):
         stream = where(document, "dataset_streaming=true")
         if document.is_view or stream is None:
@@ -262,7 +273,7 @@ def stream_in_grouped_training(run: LintContext) -> Iterator[Finding]:
             )
         elif handed is not None and is_late is not False:
             yield Finding(
-                "dispatch_batches true is refused beside dataset_streaming",
+                "dispatch_batches: true is refused with dataset_streaming",
                 (handed.label("refused"), stream.label("", primary=False)),
                 ("each process has to read the stream itself, to see the answers to its prompts",),
                 "write dispatch_batches: false",
@@ -288,9 +299,10 @@ _SIZES: Final = {"per_device_train_batch_size": 8, "gradient_accumulation_steps"
             "local_batch_size is their product"
         ),
     ),
+    reads=keys("ppo", "num_mini_batches", "whiten_rewards"),
 )
 def minibatch_refused(run: LintContext) -> Iterator[Finding]:
-    """PPO's minibatches are too small to be whitened, or no whole part of the batch."""
+    """PPO's minibatches are too small to be whitened, or do not divide the batch."""
     for document in run.of("ppo"):
         said = {key: _number(document, key, absent) for key, absent in _SIZES.items()}
         parts = _number(document, "num_mini_batches", 1)
@@ -332,7 +344,7 @@ def _narrow(document: Document, samples: int) -> Iterator[Finding]:
         yield Finding(
             f"whiten_rewards over minibatches of {samples} samples on a device",
             (at.label(f"needs {_LEAST}"), *_beside(document)),
-            ("a mean and a variance of so few are noise: the trainer asserts at least 8",),
+            ("the mean and variance of so few are noise: the trainer asserts at least 8",),
             "raise per_device_train_batch_size or gradient_accumulation_steps, or turn it off",
             sum=(Term("samples of a minibatch", samples, ""), Term("least", _LEAST, "")),
         )

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tunec.compiler.diagnostics.diagnostic import Term
-from tunec.compiler.lints.conditions import Need, lacking, told, where
+from tunec.compiler.lints.conditions import Need, key_of, lacking, told, where
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.evaluation import never_evaluates
 from tunec.compiler.lints.facts.trl import real, whole
 from tunec.compiler.lints.place import Place, also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rows import Row, found, reads_of
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _SYNC: Final = (
     Need("ref_model_mixup_alpha", ("sync_ref_model",), "the reference stays as it is"),
@@ -29,11 +30,15 @@ _COUNTED: Final = (
 fields that PPOTrainer.__init__ writes over."""
 _ENGINES: Final = (
     *(
-        Need(f"{key} & vllm_mode=colocate & use_vllm", ("vllm_mode=server",), "no server is asked")
+        Need(f"{key} & vllm_mode=colocate & use_vllm", ("vllm_mode=server",), "no server is used")
         for key in _SERVER
     ),
     *(
-        Need(f"{key} & vllm_mode=server & use_vllm", ("vllm_mode=colocate",), "the server has it")
+        Need(
+            f"{key} & vllm_mode=server & use_vllm",
+            ("vllm_mode=colocate",),
+            "the server has its own",
+        )
         for key in _LOCAL
     ),
 )
@@ -47,12 +52,22 @@ _NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     ),
     "dpo": (
         *_SYNC,
-        Need("precompute_ref_batch_size", ("precompute_ref_log_probs",), "it is done on the fly"),
-        Need("discopop_tau", ("loss_type~discopop",), "it is a number of that loss"),
+        Need(
+            "precompute_ref_batch_size",
+            ("precompute_ref_log_probs",),
+            "they are computed on the fly",
+        ),
+        Need("discopop_tau", ("loss_type~discopop",), "only that loss has such a number"),
     ),
     "grpo": (*_SYNC, *_ENGINES),
     "rloo": (*_SYNC, *_ENGINES),
 }
+_UNREAD: Final = (
+    "sft:packing",
+    *keys("ppo", *_COUNTED),
+    *keys("grpo|rloo", *_SERVER, *_LOCAL),
+    *(f"{kind}:{key_of(each.condition)}" for kind, needs in _NEEDS.items() for each in needs),
+)
 
 
 @rule(
@@ -69,9 +84,10 @@ _NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
             "the colocated engine"
         ),
     ),
+    reads=_UNREAD,
 )
 def trl_option_unread(run: LintContext) -> Iterator[Finding]:
-    """An option of TRL beside which nothing reads it."""
+    """An option of TRL that nothing reads, given what stands beside it."""
     for document in run.of("sft"):
         packing = where(document, "packing")
         skipped = document.get("dataset_kwargs.skip_prepare_dataset") or document.get(
@@ -79,9 +95,11 @@ def trl_option_unread(run: LintContext) -> Iterator[Finding]:
         )
         if packing is not None and skipped is not None and _skips(skipped.value):
             yield Finding(
-                "packing does nothing beside skip_prepare_dataset",
+                "packing does nothing with skip_prepare_dataset",
                 (packing.label("not read"), skipped.label("", primary=False)),
-                ("samples are packed where they are prepared: they are padded one by one",),
+                (
+                    "samples are packed when they are prepared; without that they are padded one by one",
+                ),
                 "remove one of the two",
             )
     for document in run.of("ppo"):
@@ -90,10 +108,10 @@ def trl_option_unread(run: LintContext) -> Iterator[Finding]:
         yield from _by_default(run, document)
     for document in run.of(*_NEEDS):
         for need in _NEEDS[document.kind] if not document.is_view else ():
-            found = lacking(run, document, need)
-            if found is None:
+            unmet = lacking(run, document, need)
+            if unmet is None:
                 continue
-            at, beside = found
+            at, beside = unmet
             yield Finding(
                 f"{at.path} does nothing without {told(need.others[0])}",
                 (at.label("not read"), *also(beside)),
@@ -103,7 +121,7 @@ def trl_option_unread(run: LintContext) -> Iterator[Finding]:
 
 
 def _by_default(run: LintContext, document: Document) -> Iterator[Finding]:
-    """The engine that nothing is said of: a server's until trl 1, a colocated one since."""
+    """The engine by default: a server until trl 1, a colocated one since."""
     engine, is_late = where(document, "use_vllm"), run.runs(_COLOCATED)
     if engine is None or document.get("vllm_mode") is not None or document.is_view:
         return
@@ -117,7 +135,7 @@ def _by_default(run: LintContext, document: Document) -> Iterator[Finding]:
             yield Finding(
                 f"{key} does nothing without vllm_mode: {other}",
                 (at.label("not read"), engine.label("", primary=False)),
-                (f"vllm_mode is {mode} where nothing is said, in {_words(is_late=is_late)}",),
+                (f"vllm_mode is {mode} by default, in {_words(is_late=is_late)}",),
                 f"write vllm_mode: {other}",
             )
 
@@ -134,8 +152,8 @@ def _counted(run: LintContext, document: Document) -> Iterator[Finding]:
         at = document.get(key)
         if at is not None and at.value is not None:
             yield Finding(
-                f"{key} of PPO is counted by the trainer, and what is written is lost",
-                (at.label("written over"),),
+                f"{key} of PPO is computed by the trainer: what is written has no effect",
+                (at.label("overwritten"),),
                 ("num_mini_batches divides the samples of all devices",),
                 "write per_device_train_batch_size and num_mini_batches",
             )
@@ -154,6 +172,66 @@ _GROUPS: Final = {"rloo": 2}
 _DIVERGENT: Final = frozenset(
     {"sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"}
 )
+_CLIP: Final = "vllm_importance_sampling_clip"
+
+
+def _refused_pair(condition: str, other: str, why: str) -> Row:
+    return Row(
+        condition,
+        "{0.path} cannot be combined with {1.path}: {1.value}",
+        label="refused",
+        why=why,
+        help="turn one of the two off",
+        beside=(other,),
+        files_only=True,
+    )
+
+
+_NO_PENALTY: Final = "without a penalty there is no reference"
+_REFUSED: Final = (
+    _refused_pair(
+        "dpo|kto|grpo|rloo:sync_ref_model=true",
+        "use_peft=true",
+        "with an adapter the reference is the base itself",
+    ),
+    _refused_pair("grpo|rloo:sync_ref_model=true", "beta=0|0.0", _NO_PENALTY),
+    Row(
+        "grpo:sync_ref_model=true",
+        "sync_ref_model cannot be used where beta is 0, as it is by default",
+        label="refused",
+        why=_NO_PENALTY,
+        help="write beta, such as 0.04, or turn it off",
+        beside=("no beta",),
+        effective=("grpo:beta=0|0.0",),
+        files_only=True,
+        severity="warning",
+    ),
+    Row(
+        "grpo|rloo:log_completions_hub_repo",
+        "log_completions_hub_repo is refused without log_completions",
+        label="refused alone",
+        help="write log_completions: true",
+        beside=("no log_completions=true",),
+        files_only=True,
+    ),
+    Row(
+        "grpo|rloo:auto_find_batch_size=true",
+        "auto_find_batch_size is refused by GRPO and RLOO",
+        label="refused",
+        why="a smaller batch would not hold whole groups",
+        help=f"remove it, and lower {_BATCH}",
+        since="trl>=1",
+        files_only=True,
+    ),
+)
+_UNBOUNDED: Final = (
+    _refused_pair(
+        "grpo|rloo:vllm_importance_sampling_mode=token_truncate|sequence_truncate",
+        f"{_CLIP}_max=null & no {_CLIP}_min!=null",
+        "a truncated weight needs a bound",
+    ),
+)
+"""Truncation without a bound, which is refused since trl 1.15."""
 
 
 @rule(
@@ -170,40 +248,25 @@ _DIVERGENT: Final = frozenset(
             "model; dpo_trainer.py: is only supported for the following loss types"
         ),
     ),
+    reads=(
+        *reads_of((*_REFUSED, *_UNBOUNDED)),
+        *keys("dpo", "f_divergence_type", "use_weighting"),
+        *keys("grpo|rloo", f"{_CLIP}_min", "generation_batch_size"),
+        *keys("grpo|rloo", "per_device_eval_batch_size", "num_generations", "num_generations_eval"),
+    ),
 )
 def trl_pair_refused(run: LintContext) -> Iterator[Finding]:
     """Two settings that a trainer of TRL does not take together."""
-    for document in run.of("grpo", "rloo", "dpo", "kto"):
-        if document.is_view:
-            continue
-        yield from _synced(run, document)
-        if document.kind == "dpo":
+    yield from found(_REFUSED, run)
+    if run.runs("trl>=1.15"):
+        yield from found(_UNBOUNDED, run)
+    for document in run.of("dpo"):
+        if not document.is_view:
             yield from _of_dpo(run, document)
-        elif document.kind in ("grpo", "rloo"):
-            yield from _of_grpo(run, document)
-
-
-def _synced(run: LintContext, document: Document) -> Iterator[Finding]:
-    """A reference of its own is needed that can be moved."""
-    sync, adapter = document.get("sync_ref_model"), document.get("use_peft")
-    if sync is None or sync.value is not True:
-        return
-    if adapter is not None and adapter.value is True:
-        yield _pair(sync, adapter, "with an adapter the reference is the base itself")
-    beta = document.get("beta")
-    if document.kind not in ("grpo", "rloo"):
-        return
-    why = "without a penalty there is no reference"
-    if beta is not None and real(beta.value) == 0:
-        yield _pair(sync, beta, why)
-    elif beta is None and run.effective(document.kind, "beta").value == 0:
-        yield Finding(
-            f"sync_ref_model cannot stand where beta is 0, as in {run.release('trl')}",
-            (sync.label("refused"),),
-            (why,),
-            "write beta, such as 0.04, or turn it off",
-            severity="warning",
-        )
+    for document in run.of("grpo", "rloo"):
+        if not document.is_view:
+            yield from _clip(document)
+            yield from _batches(run, document)
 
 
 def _of_dpo(run: LintContext, document: Document) -> Iterator[Finding]:
@@ -224,41 +287,12 @@ def _of_dpo(run: LintContext, document: Document) -> Iterator[Finding]:
         yield _pair(weighting, loss, "that loss sorts the samples")
 
 
-def _of_grpo(run: LintContext, document: Document) -> Iterator[Finding]:
-    hub, log = document.get("log_completions_hub_repo"), document.get("log_completions")
-    if hub is not None and hub.value and (log is None or log.value is not True):
-        yield Finding(
-            "log_completions_hub_repo is refused without log_completions",
-            (hub.label("refused alone"), *also(log)),
-            (),
-            "write log_completions: true",
-        )
-    find = document.get("auto_find_batch_size")
-    if find is not None and find.value is True and run.runs("trl>=1") is not False:
-        yield Finding(
-            f"auto_find_batch_size is refused by {document.kind.upper()}",
-            (find.label("refused"),),
-            ("a smaller batch would not hold whole groups",),
-            f"remove it, and lower {_BATCH}",
-            severity=None if run.runs("trl>=1") else "warning",
-        )
-    low, high = (document.get(f"vllm_importance_sampling_clip_{end}") for end in ("min", "max"))
+def _clip(document: Document) -> Iterator[Finding]:
+    low, high = (document.get(f"{_CLIP}_{end}") for end in ("min", "max"))
     least, most = real(low.value) if low else None, real(high.value) if high else None
-    is_crossed = least is not None and most is not None and least >= most
-    if low is not None and high is not None and is_crossed:
-        yield _pair(low, high, "the smallest weight has to be below the largest")
-    yield from _unbounded(run, document)
-    yield from _batches(run, document)
-
-
-def _unbounded(run: LintContext, document: Document) -> Iterator[Finding]:
-    """Weights that are cut at a bound, and no bound."""
-    mode = document.get("vllm_importance_sampling_mode")
-    low, high = (document.get(f"vllm_importance_sampling_clip_{end}") for end in ("min", "max"))
-    is_cut = mode is not None and str(mode.value).endswith("_truncate")
-    is_open = high is not None and high.value is None and (low is None or low.value is None)
-    if mode is not None and high is not None and is_cut and is_open and run.runs("trl>=1.15"):
-        yield _pair(mode, high, "a truncated weight needs a bound")
+    if low is None or high is None or least is None or most is None or least < most:
+        return
+    yield _pair(low, high, "the smallest weight has to be below the largest")
 
 
 def _batches(run: LintContext, document: Document) -> Iterator[Finding]:
@@ -312,7 +346,7 @@ def _micro(document: Document, key: str) -> tuple[int | None, Place | None]:
 
 def _pair(at: Place, other: Place, why: str) -> Finding:
     return Finding(
-        f"{at.path} cannot stand beside {other.path} {other.value}",
+        f"{at.path} cannot be combined with {other.path}: {other.value}",
         (at.label("refused"), other.label("", primary=False)),
         (why,),
         "turn one of the two off",

@@ -6,9 +6,9 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.trl import preferences, real, shared, whole
+from tunec.compiler.lints.facts.trl import PREFERENCES, preferences, real, shared, whole
 from tunec.compiler.lints.place import also
-from tunec.compiler.lints.rule import Finding, rule
+from tunec.compiler.lints.rule import Finding, keys, rule
 
 _READ: Final = ("sigmoid", "robust", "exo_pair", "sigmoid_norm", "aot", "aot_unpaired", "aot_pair")
 
@@ -30,9 +30,10 @@ _READ: Final = ("sigmoid", "robust", "exo_pair", "sigmoid_norm", "aot", "aot_unp
             "`dpo_label_smoothing` is only valid for sigmoid loss function"
         ),
     ),
+    reads=("dpo:loss_type", "dpo:label_smoothing", "llamafactory:dpo_label_smoothing"),
 )
 def label_smoothing_unfit(run: LintContext) -> Iterator[Finding]:
-    """Label smoothing that the preference loss refuses, needs or does not read."""
+    """Label smoothing that the preference loss refuses, needs or ignores."""
     for document, name in preferences(run):
         if name == "dpo" and document.kind == "dpo":
             yield from _of_trl(run, document)
@@ -49,7 +50,7 @@ def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
         return
     is_exo = "exo_pair" in losses and share == 0 and loss is not None
     if loss is not None and is_exo and run.runs("trl<1.3"):
-        return  # 0.001 is taken then
+        return  # 0.001 is used then
     if loss is not None and is_exo:
         yield Finding(
             "exo_pair needs a label_smoothing above 0",
@@ -82,7 +83,7 @@ def _of_trl(run: LintContext, document: Document) -> Iterator[Finding]:
         )
     elif at is not None and share >= 0.5:
         yield Finding(
-            f"label_smoothing {share:g} takes more than half of the preferences for wrong",
+            f"label_smoothing {share:g} assumes that more than half of the preferences are wrong",
             (at.label("from 0 to below 0.5"),),
             (),
             "write 0.1 or less",
@@ -117,9 +118,10 @@ def _of_factory(document: Document) -> Iterator[Finding]:
         ),
         "axolotl 0.19.0 utils/schemas/validation.py: must be the same length",
     ),
+    reads=("dpo:loss_weights", "axolotl:dpo_loss_weights"),
 )
 def loss_weights_differ(run: LintContext) -> Iterator[Finding]:
-    """DPO mixes several losses with another number of weights."""
+    """DPO mixes several losses, and there are more or fewer weights."""
     for document, name in preferences(run):
         prefix = "dpo_" if document.kind == "axolotl" else ""
         weights, losses = document.get(f"{prefix}loss_weights"), document.get(f"{prefix}loss_type")
@@ -163,6 +165,7 @@ _VOCABULARIES: Final = (
         ),
         "huggingface/trl#2215, #3028, #6252: before it a broadcast of kl_div failed",
     ),
+    reads=keys("gkd", *_SHARES, "teacher_model_name_or_path"),
 )
 def distillation_refused(run: LintContext) -> Iterator[Finding]:
     """A number of generalised knowledge distillation, or a teacher, that GKD refuses."""
@@ -219,15 +222,16 @@ def _vocabulary(name: object) -> int | None:
             "one is its own comparison"
         ),
     ),
+    reads=("kto:per_device_train_batch_size", "llamafactory:stage", "axolotl:rl"),
 )
 def kto_batch_of_one(run: LintContext) -> Iterator[Finding]:
-    """KTO takes one sample at once, and has nothing to estimate its KL term with."""
+    """KTO takes one sample at a time, and has nothing to estimate its KL term with."""
     for document, name in preferences(run):
         at = shared(document, "per_device_train_batch_size")
         if name != "kto" or at is None or at.value != 1:
             continue
         yield Finding(
-            "KTO with one sample on a device at once",
+            "KTO with one sample on a device at a time",
             (at.label("needs 2 or more"),),
             ("the KL term comes from other samples of the batch; accumulation does not count",),
             "write 2 or more, and halve the accumulation",
@@ -257,9 +261,10 @@ _MOST_LORA: Final = 1e-4
             "grpo_config.py: learning_rate 1e-6 by default; arXiv 2310.16944 (Zephyr): 5e-7"
         ),
     ),
+    reads=PREFERENCES,
 )
 def preference_rate_as_for_sft(run: LintContext) -> Iterator[Finding]:
-    """A preference method runs at a learning rate of supervised training."""
+    """A preference method has a learning rate of supervised training."""
     for document, name in preferences(run):
         if name not in ("dpo", "kto", "orpo", "simpo", "ppo", "grpo"):
             continue
@@ -273,8 +278,8 @@ def preference_rate_as_for_sft(run: LintContext) -> Iterator[Finding]:
             f"learning rate {rate:g} for {name.upper()}",
             (at.label("usual for supervised training"),),
             (
-                "DPO's authors and TRL use 5e-7 to 5e-6 on whole models, ten times that on LoRA",
-                "too high a rate lowers both log-probabilities, and answers fall apart",
+                "DPO's authors and TRL use 5e-7 to 5e-6 on whole models, ten times that with LoRA",
+                "too high a rate lowers both log-probabilities, and answers degrade",
             ),
             f"write {5e-7 if limit == _MOST_FULL else 5e-6:g}",
         )
@@ -295,6 +300,7 @@ _CUT_AT_THE_END: Final = "trl<0.14"
             "to 0.28.0: so with truncation_mode keep_start alone; the field is gone in 1.3.0"
         ),
     ),
+    reads=("dpo:max_prompt_length",),
 )
 def prompt_fills_the_sequence(run: LintContext) -> Iterator[Finding]:
     """Prompts may be as long as the whole sequence."""
@@ -310,6 +316,6 @@ def prompt_fills_the_sequence(run: LintContext) -> Iterator[Finding]:
         yield Finding(
             f"max_prompt_length {prompt.value} leaves nothing of max_length {most} to completions",
             (prompt.label("as long as the whole"), *also(total, "the whole")),
-            ("completions are cut to nothing, and chosen and rejected become equal",),
+            ("completions are cut to nothing: chosen and rejected become equal",),
             f"write {most // 2}",
         )

@@ -7,7 +7,7 @@ from tunec.compiler.diagnostics.diagnostic import Term
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.quantization import sharded_by_fsdp
-from tunec.compiler.lints.facts.trl import GROUPED, preferences, real, trl, whole
+from tunec.compiler.lints.facts.trl import GROUPED, grouped, preferences, real, trl, whole
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -29,6 +29,7 @@ _SHARE: Final = "vllm_gpu_memory_utilization"
         "docs.vllm.ai/en/v0.10.0/configuration/engine_args.html: gpu_memory_utilization",
         "huggingface/trl#3394",
     ),
+    reads=grouped(_SHARE),
     hardware=True,
 )
 def engine_leaves_no_room(run: LintContext) -> Iterator[Finding]:
@@ -47,7 +48,7 @@ def engine_leaves_no_room(run: LintContext) -> Iterator[Finding]:
             continue
         still = weights if taken + weights > device.memory else _still(run, weights)
         if taken + still > device.memory:
-            yield _finding(share, (taken, still, device.memory), device.title, still > weights)
+            yield _no_room(share, (taken, still, device.memory), device.title, still > weights)
 
 
 def _still(run: LintContext, weights: int) -> int:
@@ -78,7 +79,7 @@ def _sleeps(document: Document) -> bool:
     return at is not None and at.value is True
 
 
-def _finding(share: Place, sizes: tuple[int, int, int], device: str, has_states: bool) -> Finding:
+def _no_room(share: Place, sizes: tuple[int, int, int], device: str, has_states: bool) -> Finding:
     taken, still, have = sizes
     gib = 2**30
     what = "weights and states" if has_states else "weights"
@@ -109,10 +110,11 @@ _APART: Final = "trl>=0.14,<0.16"
         ),
         "huggingface/open-r1#249, #236",
     ),
+    reads=grouped("use_vllm"),
     hardware=True,
 )
 def no_device_left_for_vllm(run: LintContext) -> Iterator[Finding]:
-    """Every device trains, and vLLM is to have one of its own."""
+    """Every device trains, and vLLM needs one of its own."""
     cluster = run.environment.cluster
     if not run.runs(_APART) or cluster is None or len(cluster.nodes) != 1:
         return
@@ -120,10 +122,10 @@ def no_device_left_for_vllm(run: LintContext) -> Iterator[Finding]:
     for document, method in preferences(run):
         used = trl(document, "use_vllm")
         if method == "grpo" and used is not None and used.value is True:
-            yield from _of(run, document, have)
+            yield from _device_of_engine(run, document, have)
 
 
-def _of(run: LintContext, document: Document, have: int) -> Iterator[Finding]:
+def _device_of_engine(run: LintContext, document: Document, have: int) -> Iterator[Finding]:
     used, named = trl(document, "use_vllm"), trl(document, "vllm_device")
     world = run.world
     count = world.value if world is not None and isinstance(world.value, int) else None
@@ -162,9 +164,10 @@ def _number(word: str) -> int | None:
             "only below `if self.use_vllm`"
         ),
     ),
+    reads=("grpo:*",),
 )
 def vllm_keys_without_vllm(run: LintContext) -> Iterator[Finding]:
-    """vLLM's settings are written, and vLLM is not used."""
+    """vLLM's settings are written, but vLLM is not used."""
     for document in run.of("grpo"):
         switch = document.get("use_vllm")
         if document.is_view or "use_vllm" in document.unknown or (switch and switch.value):
@@ -199,6 +202,7 @@ _KINDS: Final = ("grpo", "axolotl")
         "vLLM documentation, vllm.config.cache `CacheConfig.gpu_memory_utilization`: gt 0, le 1",
         "trl 1.16.0 trainer/grpo_config.py: vllm_mode colocate is the default",
     ),
+    reads=grouped("use_vllm"),
 )
 def vllm_width_does_not_divide(run: LintContext) -> Iterator[Finding]:
     """vLLM inside the training processes: its width has to divide them, its share to be a share."""
@@ -226,7 +230,7 @@ def _width(run: LintContext, document: Document) -> Iterator[Finding]:
     yield Finding(
         f"vllm_tensor_parallel_size {width} does not divide {world} processes",
         (at.label("refused"),),
-        ("groups of that many processes hold one engine each, and every process is in one",),
+        ("each group of that many processes holds one engine, and every process is in a group",),
         f"write {fitting}",
         sum=(Term("processes", world, ""), Term("of one engine", width, "")),
     )

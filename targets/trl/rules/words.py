@@ -10,7 +10,7 @@ from tunec.compiler.lints.document import TRL, Document
 from tunec.compiler.lints.facts.keys.tools import of_unknown
 from tunec.compiler.lints.facts.trl import trl
 from tunec.compiler.lints.kinds import own_keys
-from tunec.compiler.lints.rule import Consequence, Finding, rule
+from tunec.compiler.lints.rule import Consequence, Finding, keys, rule
 
 _MEANT: Final[Mapping[str, tuple[str, str]]] = {
     "r": ("lora_r", "PEFT"),
@@ -65,9 +65,10 @@ _OWN: Final = (
         ),
         "trl 0.8.6 to 1.16.0 trainer/model_config.py `ModelConfig`: its own names",
     ),
+    reads=keys("|".join(TRL), *_MEANT),
 )
 def trl_recipe_refused(run: LintContext) -> Iterator[Finding]:
-    """A recipe for TRL's scripts in the words of other tools."""
+    """A recipe for TRL's scripts with keys of other tools."""
     for document in run.of(*TRL):
         if document.is_view or document.format == "shell" or not _is_for_scripts(document):
             continue
@@ -78,7 +79,7 @@ def trl_recipe_refused(run: LintContext) -> Iterator[Finding]:
                 continue
             free = key in _ALIKE and meant not in document.found
             yield Finding(
-                f"`{key}` is a key of {whose}, and TRL's scripts have none such",
+                f"`{key}` is a key of {whose}, which TRL's scripts do not have",
                 (at.key_label("dropped" if consequence == "silent" else "refused"),),
                 ()
                 if consequence == "silent"
@@ -145,6 +146,10 @@ _WORDS: Final = {
     "model": {key: _SHARED[key] for key in ("bnb_4bit_quant_type", "dtype", "torch_dtype")},
 }
 """The words of every release that is known. `ffd` is of 0.17, `two-sided` of the forks."""
+_WORD_KEYS: Final = (
+    *(f"{kind}:{key}" for kind, words in _WORDS.items() for key in words if kind != "axolotl"),
+    *keys("axolotl", *(f"trl.{key}" for key in _OF_GRPO)),
+)
 _LOSSES: Final = frozenset(
     {
         *_OF_GRPO["loss_type"],
@@ -215,9 +220,10 @@ def _is_of_another(document: Document) -> bool:
         "bitsandbytes 0.46 nn/modules.py `Params4bit`: quant_type fp4 or nf4; peft 0.21.2 TaskType",
         "trl 0.8.6 to 1.16.0 scripts/sft.py: getattr(torch, model_args.dtype)",
     ),
+    reads=_WORD_KEYS,
 )
 def trl_word_refused(run: LintContext) -> Iterator[Finding]:
-    """A word that TRL's configuration takes, and that its trainer does not know."""
+    """A word that TRL's configuration accepts, and that its trainer does not know."""
     for document in run.of(*_WORDS):
         if document.is_view or _is_of_another(document):
             continue
@@ -234,7 +240,7 @@ def trl_word_refused(run: LintContext) -> Iterator[Finding]:
                 (at.label("not known"),),
                 (
                     f"known: {quoted(sorted(taken))}",
-                    "the configuration takes any text; the trainer looks it up later",
+                    "the configuration accepts any text; the trainer looks it up later",
                 ),
                 f"did you mean {quoted(near)}?" if near else "write one of these",
                 Fix((at.replaced(near[0]),), "unsafe") if near else None,
