@@ -1,6 +1,7 @@
 """When is evaluated and saved, and from where training resumes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from tunec.compiler.diagnostics.diagnostic import Fix, Term
@@ -74,6 +75,15 @@ def _delayed(document: Document, total: Asked | None) -> Iterator[Finding]:
         )
 
 
+_UNSAVED: Final = Row(
+    "trainer:save_steps<=0",
+    "save_steps {0.value}: no checkpoint is written before the end",
+    label="never",
+    why="a run that is stopped has to start from scratch",
+    help="write an interval, or save_strategy: no",
+    beside=("no load_best_model_at_end=true",),
+)
+
 interval_of_zero = rows(
     "interval-of-zero",
     "warning",
@@ -90,15 +100,8 @@ interval_of_zero = rows(
         ),
     ),
     rows=(
-        Row(
-            "trainer:save_steps<=0",
-            "save_steps {0.value}: no checkpoint is written before the end",
-            label="never",
-            why="a run that is stopped has to start from scratch",
-            help="write an interval, or save_strategy: no",
-            beside=("no load_best_model_at_end=true",),
-            effective=("trainer:save_strategy=steps",),
-        ),
+        replace(_UNSAVED, beside=("no save_strategy", *_UNSAVED.beside)),
+        replace(_UNSAVED, beside=("save_strategy=steps|null", *_UNSAVED.beside)),
         Row(
             "trainer:eval_steps=0|0.0 & eval_strategy|evaluation_strategy=steps",
             "eval_steps 0 means logging_steps: {2.value}",

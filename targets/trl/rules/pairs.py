@@ -97,9 +97,7 @@ def trl_option_unread(run: LintContext) -> Iterator[Finding]:
             yield Finding(
                 "packing does nothing with skip_prepare_dataset",
                 (packing.label("not read"), skipped.label("", primary=False)),
-                (
-                    "samples are packed when they are prepared; without that they are padded one by one",
-                ),
+                ("packing is part of preparing the samples: without it each is padded",),
                 "remove one of the two",
             )
     for document in run.of("ppo"):
