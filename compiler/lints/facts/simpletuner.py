@@ -6,8 +6,9 @@ from typing import Any, Final
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
 from tunec.compiler.lints.facts.counts import number_of
-from tunec.compiler.lints.facts.simpletuner_env import extra, variables_of
+from tunec.compiler.lints.facts.simpletuner_env import MORE, extra, variables_of
 from tunec.compiler.lints.place import Place
+from tunec.compiler.lints.rule import keys
 
 FLOW: Final = frozenset(
     {
@@ -36,6 +37,12 @@ def said(document: Document, flag: str) -> Place | None:
     names = (flag, f"--{flag}", *variables_of(flag))
     found = (*(document.get(name) for name in names), extra(document).get(flag))
     return next((at for at in found if at is not None and at.value not in (None, "None", "")), None)
+
+
+def flags_read(*flags: str) -> tuple[str, ...]:
+    """What a rule reads that asks for flags, wherever `said` finds them."""
+    names = (name for flag in flags for name in (flag, f"--{flag}", *variables_of(flag)))
+    return keys("simpletuner", *names, MORE)
 
 
 def word(document: Document, flag: str, otherwise: str = "") -> str:

@@ -63,6 +63,7 @@ _STORED: Final[Mapping[str, str]] = {
             "int(backend.get('repeats')); trainer.py: invalid probability ... must be a number"
         ),
     ),
+    reads=("simpletuner-data:*",),
 )
 def data_set_refused(run: LintContext) -> Iterator[Finding]:
     """An entry of multidatabackend.json that SimpleTuner refuses."""
@@ -326,6 +327,7 @@ _LIKE: Final = 0.88
             "each known key; no other key is looked at"
         ),
     ),
+    reads=("simpletuner-data:*",),
 )
 def key_of_no_data_set(run: LintContext) -> Iterator[Finding]:
     """A key in an entry of multidatabackend.json that SimpleTuner does not look for."""

@@ -39,6 +39,7 @@ _OF_EIGHT: Final = frozenset({"ltxvideo", "ltxvideo2", "wan", "longcat_video", "
             "bghira/SimpleTuner#2480"
         ),
     ),
+    reads=("simpletuner-data:*",),
 )
 def data_set_at_odds(run: LintContext) -> Iterator[Finding]:
     """Two settings of one data set that SimpleTuner does not take together."""
@@ -191,6 +192,7 @@ _ALIGNED: Final = ("reference_strict", "mask")
         ),
         "bghira/SimpleTuner#1711",
     ),
+    reads=("simpletuner-data:*",),
 )
 def data_set_incomplete(run: LintContext) -> Iterator[Finding]:
     """An entry of multidatabackend.json lacks what its kind of storage cannot do without."""
@@ -284,6 +286,7 @@ _SHARE_FOLDERS: Final = ("cache_dir_vae", "cache_dir")
             "model's own encoders of each data set write to one file"
         ),
     ),
+    reads=("simpletuner-data:*",),
 )
 def data_sets_share_a_cache(run: LintContext) -> Iterator[Finding]:
     """Two data sets have one name, or keep what they computed in one folder."""

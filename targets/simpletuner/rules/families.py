@@ -14,6 +14,7 @@ from tunec.compiler.lints.facts.simpletuner import (
     amount,
     configs,
     family,
+    flags_read,
     is_lora,
     is_on,
     said,
@@ -73,6 +74,7 @@ _FLAVOURS: Final[Mapping[str, tuple[str, ...]]] = {
             "Model flavour ... not found in, where pretrained_model_name_or_path is None"
         ),
     ),
+    reads=flags_read("model_flavour"),
 )
 def flavour_of_another_family(run: LintContext) -> Iterator[Finding]:
     """A flavour that the model family of SimpleTuner does not have."""
@@ -122,6 +124,7 @@ _REFUSED_KNOWING: Final = "i_know_what_i_am_doing"
             "does not support fp8-quanto; Schnell requires --flux_fast_schedule (sys.exit)"
         ),
     ),
+    reads=flags_read("base_model_precision", "model_flavour"),
 )
 def refused_by_the_family(run: LintContext) -> Iterator[Finding]:
     """A setting that SimpleTuner's code of this model family refuses."""
@@ -199,6 +202,10 @@ _OVERRIDDEN_KNOWING: Final = frozenset({"qwen_image"})
             "prediction type; pretrained_vae_model_name_or_path = None; Disabling SageAttention"
         ),
     ),
+    reads=flags_read(
+        *("aspect_bucket_alignment", "tokenizer_max_length", "prediction_type"),
+        *("pretrained_vae_model_name_or_path", "attention_mechanism"),
+    ),
 )
 def overridden_by_the_family(run: LintContext) -> Iterator[Finding]:
     """A setting that SimpleTuner's code of this model family puts its own value in place of."""
@@ -247,6 +254,7 @@ _REFUSED: Final = "simpletuner<3.2"
             "cmd_args.py: its default is 3; 4.10.1 safety_check.py: args.flow_schedule_shift = 0"
         ),
     ),
+    reads=flags_read("flow_schedule_auto_shift"),
 )
 def flow_shift_given_twice(run: LintContext) -> Iterator[Finding]:
     """The timestep shift of flow matching is given, and is to be found by itself."""
@@ -319,6 +327,7 @@ _OF_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
             "`PREDICTION_TYPE`"
         ),
     ),
+    reads=flags_read(*_OF_NOISE, *_OF_FLOW, *_OF_FLUX, *_OF_FAMILIES),
 )
 def key_of_another_objective(run: LintContext) -> Iterator[Finding]:
     """A key of noise prediction for a flow model, or of flow matching for the other kind."""

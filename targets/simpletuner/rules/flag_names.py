@@ -61,6 +61,7 @@ _OLD: Final = frozenset(
         ),
         "bghira/SimpleTuner#988, #2580",
     ),
+    reads=("simpletuner:*",),
 )
 def flag_not_known(run: LintContext) -> Iterator[Finding]:
     """A flag of SimpleTuner's that is misspelt, or whose number is none."""
@@ -187,6 +188,7 @@ def flags() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
             "`load_env_config`: only true becomes a flag; run: gradient_checkpointing stays true"
         ),
     ),
+    reads=("simpletuner:*",),
 )
 def false_is_dropped(run: LintContext) -> Iterator[Finding]:
     """A switch of SimpleTuner's is turned off in words that its loader leaves out."""
@@ -255,6 +257,7 @@ _FORMER: Final = {"MIN_SNR_GAMMA": "snr_gamma", "SNR_GAMMA": "snr_gamma"}
         ),
         "bghira/SimpleTuner#804, #759",
     ),
+    reads=("simpletuner:*",),
 )
 def variable_of_no_flag(run: LintContext) -> Iterator[Finding]:
     """A variable of SimpleTuner's config.env that becomes no flag."""
@@ -303,6 +306,7 @@ def _variable_finding(at: Place, name: str, wanted: str) -> Finding:
             "continue; the required flags are then missing"
         ),
     ),
+    reads=("simpletuner:*",),
 )
 def section_passed_over(run: LintContext) -> Iterator[Finding]:
     """A section of SimpleTuner's configuration, whose keys become no flags."""

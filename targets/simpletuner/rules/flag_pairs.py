@@ -8,7 +8,15 @@ from tunec.compiler.diagnostics.diagnostic import Severity
 from tunec.compiler.lints.conditions import Pair, is_checked, notes, one_of_two, severity
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.simpletuner import amount, configs, family, is_on, said, word
+from tunec.compiler.lints.facts.simpletuner import (
+    amount,
+    configs,
+    family,
+    flags_read,
+    is_on,
+    said,
+    word,
+)
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
 
@@ -57,6 +65,10 @@ _END: Final = 4e-7
             "quantization_config should include any text encoder quantization settings, and is "
             "intended for pipeline-backed quantization"
         ),
+    ),
+    reads=flags_read(
+        *("fsdp_enable", "validation_adapter_path", "lr_scheduler", "quantize_via"),
+        *("quantization_config", "validation_guidance_skip_layers", *_ENCODERS),
     ),
 )
 def flags_at_odds(run: LintContext) -> Iterator[Finding]:
@@ -251,6 +263,7 @@ _ALONE: Final = "simpletuner<4.4"
             "cannot be combined with resume_from_checkpoint"
         ),
     ),
+    reads=flags_read(*(each.flag for each in _PARTNERS), "custom_tracker", "context_parallel_size"),
 )
 def flag_without_its_partner(run: LintContext) -> Iterator[Finding]:
     """A flag of SimpleTuner that is refused without another one, or beside it."""

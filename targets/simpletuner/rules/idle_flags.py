@@ -75,6 +75,7 @@ _TIMESTEPS: Final = 1000
             "'TRAINING_NUM_PROCESSES', '1')}; cli/jobs.py: config.get('num_processes')"
         ),
     ),
+    reads=("simpletuner:*",),
 )
 def flags_without_effect(run: LintContext) -> Iterator[Finding]:
     """Flags of SimpleTuner that nobody reads, or that come too late to do anything."""

@@ -6,7 +6,15 @@ from typing import Final
 from tunec.compiler.diagnostics.wording import nearest, nearly, quoted
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.simpletuner import configs, family, is_lora, is_on, said, word
+from tunec.compiler.lints.facts.simpletuner import (
+    configs,
+    family,
+    flags_read,
+    is_lora,
+    is_on,
+    said,
+    word,
+)
 from tunec.compiler.lints.rule import Finding, rule
 
 _NEEDED: Final = ("multiplier", "linear_alpha")
@@ -71,6 +79,7 @@ _FLUX_2: Final = frozenset(
         ),
         "bghira/SimpleTuner#2435, #2476",
     ),
+    reads=("lycoris:*",),
 )
 def lycoris_config_unusable(run: LintContext) -> Iterator[Finding]:
     """A LyCORIS file that SimpleTuner does not take, or that adapts no module of the model."""
@@ -182,6 +191,7 @@ def _elsewhere(document: Document) -> Iterator[Finding]:
             "helpers/training/trainer.py `create_lycoris` reads lycoris_config alone"
         ),
     ),
+    reads=flags_read("lora_type"),
 )
 def refused_beside_lycoris(run: LintContext) -> Iterator[Finding]:
     """Keys beside LyCORIS that it refuses or does not read."""

@@ -10,6 +10,7 @@ from tunec.compiler.lints.facts.simpletuner import (
     amount,
     configs,
     deepspeed_of,
+    flags_read,
     is_lora,
     is_on,
     said,
@@ -33,6 +34,7 @@ _NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
             "helpers/configuration/cmd_args.py `parse_cmdline_args`"
         ),
     ),
+    reads=flags_read("optimizer_config"),
 )
 def optimizer_config_unreadable(run: LintContext) -> Iterator[Finding]:
     """Settings of the optimizer that SimpleTuner cannot take apart."""
@@ -99,6 +101,7 @@ _KEPT: Final = ("adamw", "adam", "lion")
             "`SUPPORTED_OPTIMIZERS`, `sanitize_optimizer_mapping`"
         ),
     ),
+    reads=flags_read("deepspeed_config"),
 )
 def optimizer_replaced_under_deepspeed(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner puts another optimizer in DeepSpeed's place."""
@@ -133,6 +136,7 @@ def _is_kept(at: Place) -> bool:
             "--optimizer_beta1 and --optimizer_beta2 should be provided"
         ),
     ),
+    reads=flags_read("optimizer_beta1", "optimizer_beta2"),
 )
 def one_beta_alone(run: LintContext) -> Iterator[Finding]:
     """One of the optimizer's two betas is given without the other."""
@@ -162,6 +166,7 @@ def one_beta_alone(run: LintContext) -> Iterator[Finding]:
         ),
         "simpletuner 4.10.1 helpers/configuration/cmd_args.py: fsdp_version is 2 unless written",
     ),
+    reads=flags_read("ema_cpu_only", "init_lora_ema"),
 )
 def averaged_weights_not_possible(run: LintContext) -> Iterator[Finding]:
     """Averaged weights (EMA) are asked for in a way that SimpleTuner refuses."""
@@ -220,6 +225,7 @@ def _lone(start: Place, flag: str) -> Finding:
             "comparison (field_registry)"
         ),
     ),
+    reads=flags_read("use_ema"),
 )
 def averages_validated_under_deepspeed(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner is to show pictures of averaged weights in a run on DeepSpeed."""

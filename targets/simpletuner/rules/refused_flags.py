@@ -93,6 +93,7 @@ _LOGGERS: Final = (
             "trainer.py: You must specify either --max_train_steps or --num_train_epochs"
         ),
     ),
+    reads=("simpletuner:*",),
 )
 def flags_refused(run: LintContext) -> Iterator[Finding]:
     """Flags of SimpleTuner that are refused together, alone, or beyond their range."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.lints.context import LintContext
-from tunec.compiler.lints.facts.simpletuner import amount, configs, said, word
+from tunec.compiler.lints.facts.simpletuner import amount, configs, flags_read, said, word
 from tunec.compiler.lints.place import Place
 from tunec.compiler.lints.rule import Finding, rule
 
@@ -31,6 +31,7 @@ the third stay megapixels under pixel_area."""
             "above 5 under area"
         ),
     ),
+    reads=(*flags_read(*_SIZES), "simpletuner-data:*"),
 )
 def megapixels_taken_for_pixels(run: LintContext) -> Iterator[Finding]:
     """A size in pixels where megapixels are read, or the other way round."""

@@ -11,6 +11,7 @@ from tunec.compiler.lints.facts.simpletuner import (
     configs,
     deepspeed_of,
     family,
+    flags_read,
     is_lora,
     is_on,
     said,
@@ -40,6 +41,7 @@ _STRIDES: Final = "simpletuner>=4.8"
             "least the checkpointing interval, and requires an interval greater than 1"
         ),
     ),
+    reads=flags_read(_STRIDE, "gradient_checkpointing_interval"),
 )
 def checkpointing_interval_unusable(run: LintContext) -> Iterator[Finding]:
     """An interval of checkpointed blocks is zero or not supported, or its stride is shorter."""
@@ -117,6 +119,7 @@ def _ignored(at: Place, why: str) -> Finding:
         ),
         "huggingface/diffusers#6086, #10910",
     ),
+    reads=flags_read("mixed_precision"),
 )
 def fp16_in_simpletuner(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner is to train fp16 parameters under a gradient scaler."""
@@ -147,6 +150,7 @@ def fp16_in_simpletuner(run: LintContext) -> Iterator[Finding]:
         ),
         "bghira/SimpleTuner#2142",
     ),
+    reads=flags_read("model_type"),
 )
 def lora_with_deepspeed(run: LintContext) -> Iterator[Finding]:
     """SimpleTuner is to train LoRA with DeepSpeed."""
@@ -176,6 +180,7 @@ def lora_with_deepspeed(run: LintContext) -> Iterator[Finding]:
             "not supported with SageAttention"
         ),
     ),
+    reads=flags_read("attention_mechanism"),
 )
 def sageattention_of_nf4(run: LintContext) -> Iterator[Finding]:
     """SageAttention is asked for over an nf4 base."""
@@ -226,6 +231,7 @@ the data sets out. The files that SimpleTuner ships have 25 and more."""
             "`load_env_variables`: if value and isinstance(value, str)"
         ),
     ),
+    reads=("simpletuner:*",),
 )
 def required_flag_missing(run: LintContext) -> Iterator[Finding]:
     """A flag that SimpleTuner cannot do without is written with nothing, or alone left out."""

@@ -5,7 +5,15 @@ from typing import Final
 
 from tunec.compiler.lints.context import LintContext
 from tunec.compiler.lints.document import Document
-from tunec.compiler.lints.facts.simpletuner import amount, configs, family, is_on, said, word
+from tunec.compiler.lints.facts.simpletuner import (
+    amount,
+    configs,
+    family,
+    flags_read,
+    is_on,
+    said,
+    word,
+)
 from tunec.compiler.lints.facts.simpletuner_data import DataSet, lists
 from tunec.compiler.lints.place import Place, also
 from tunec.compiler.lints.rule import Consequence, Finding, rule
@@ -28,6 +36,7 @@ _SCHEDULED: Final = "simpletuner>=4.0"
             "helpers/training/trainer.py: No datasets are active at the start of training"
         ),
     ),
+    reads=("simpletuner-data:*",),
 )
 def data_sets_never_trained(run: LintContext) -> Iterator[Finding]:
     """No data set is trained on when training begins, or two are the default."""
@@ -121,6 +130,7 @@ _CONDITIONING_TRAINED: Final = ("image", "video")
             "`_validate_edit_model_conditioning_type`"
         ),
     ),
+    reads=("simpletuner-data:*",),
 )
 def conditioning_data_missing(run: LintContext) -> Iterator[Finding]:
     """A model that is trained on pictures with their conditions, and data sets that have none."""
@@ -200,6 +210,7 @@ _FILES: Final = (".json", ".yaml", ".toml", ".env", ".zip", ".tar", ".parquet", 
             "were discovered"
         ),
     ),
+    reads=("simpletuner-data:*",),
 )
 def data_folder_is_a_file(run: LintContext) -> Iterator[Finding]:
     """A data set's folder is a file."""
@@ -231,6 +242,7 @@ def data_folder_is_a_file(run: LintContext) -> Iterator[Finding]:
             "`_ensure_text_embed_backends_present` makes one itself"
         ),
     ),
+    reads=("simpletuner-data:*",),
 )
 def text_embeds_missing(run: LintContext) -> Iterator[Finding]:
     """A list of data sets has no store for text embeddings, or none that is the default."""
@@ -284,6 +296,7 @@ _SWITCH: Final = "SIMPLETUNER_MAXIMUM_IMAGE_SIZE_OVERRIDE"
             "helpers/data_backend/factory.py `init_backend_config`: less than 20 megapixels"
         ),
     ),
+    reads=(*flags_read(*_LIMITS), "simpletuner-data:*"),
 )
 def size_limit_refused(run: LintContext) -> Iterator[Finding]:
     """A limit of sizes below or above what SimpleTuner takes in its unit."""
@@ -336,6 +349,7 @@ def _limit_finding(at: Place, what: str, bound: int, consequence: Consequence) -
             "helpers/data_backend/config/base.py, the same for a data set"
         ),
     ),
+    reads=(*flags_read("maximum_image_size"), "simpletuner-data:*"),
 )
 def maximum_size_without_target(run: LintContext) -> Iterator[Finding]:
     """A largest size is set, and nothing says to what larger pictures shrink."""
