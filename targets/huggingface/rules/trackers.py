@@ -22,10 +22,8 @@ _PUSH_KEYS: Final = ("hub_model_id", "hub_strategy", "hub_always_push")
     "silent",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 trainer.py `__init__`: init_hf_repo if "
-            "args.push_to_hub; `_save_checkpoint`: _push_from_checkpoint if args.push_to_hub"
-        ),
+        "transformers 4.40.2 to 5.23.0 trainer.py `__init__`: init_hf_repo if "
+        "args.push_to_hub; `_save_checkpoint`: _push_from_checkpoint if args.push_to_hub"
     ),
     reads=keys("trainer", *_PUSH_KEYS),
 )
@@ -97,10 +95,8 @@ _VARIABLES: Final = ("WANDB_PROJECT", "WANDB_NAME", "TENSORBOARD_LOGGING_DIR", "
     "silent",
     consumers=("transformers>=5",),
     sources=(
-        (
-            "transformers 4.40.2 to 4.57.6 training_args.py `__post_init__`: report_to None is "
-            "all; 5.0.0 to 5.23.0: its default is none"
-        ),
+        "transformers 4.40.2 to 4.57.6 training_args.py `__post_init__`: report_to None is "
+        "all; 5.0.0 to 5.23.0: its default is none"
     ),
     reads=(
         *keys("trainer", *_SIGNS),
@@ -189,11 +185,9 @@ _EVERY: Final = "all"
     "silent",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 4.57.6 to 5.23.0 integrations/integration_utils.py "
-            "`TrackioCallback.setup`: the one reader of args.project; `WandbCallback.setup`: "
-            "WANDB_PROJECT"
-        ),
+        "transformers 4.57.6 to 5.23.0 integrations/integration_utils.py "
+        "`TrackioCallback.setup`: the one reader of args.project; `WandbCallback.setup`: "
+        "WANDB_PROJECT"
     ),
     reads=keys("trainer", *_UNREAD_KEYS),
 )
@@ -246,11 +240,9 @@ _MEANT: Final = {
     "init",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 4.40.2 to 5.23.0 integrations/integration_utils.py "
-            "`get_reporting_integration_callbacks`: ValueError, is not supported, only ...; "
-            "training_args.py `__post_init__`: report_to = [report_to]"
-        ),
+        "transformers 4.40.2 to 5.23.0 integrations/integration_utils.py "
+        "`get_reporting_integration_callbacks`: ValueError, is not supported, only ...; "
+        "training_args.py `__post_init__`: report_to = [report_to]"
     ),
     reads=("trainer:report_to",),
 )
@@ -367,10 +359,8 @@ def _taken(at: Place, name: str, beside: Label) -> Iterator[Finding]:
     "init",
     consumers=("transformers",),
     sources=(
-        (
-            "transformers 4.40.2 to 4.57.6 integrations/integration_utils.py `is_wandb_available`: "
-            "WANDB_DISABLED; `WandbCallback.__init__`: RuntimeError; 5.0.0 to 5.23.0: not read"
-        ),
+        "transformers 4.40.2 to 4.57.6 integrations/integration_utils.py `is_wandb_available`: "
+        "WANDB_DISABLED; `WandbCallback.__init__`: RuntimeError; 5.0.0 to 5.23.0: not read"
     ),
     reads=("trainer:report_to",),
 )

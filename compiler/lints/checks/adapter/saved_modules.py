@@ -67,8 +67,7 @@ _PLAIN = ("peft", "glm4")
     consumers=("peft",),
     sources=(
         "peft 0.10.0 to 0.21.2 utils/other.py `_set_trainable`: any(key.endswith(target_key) "
-        "for target_key in module_names); run: every layer of a small Llama is copied and "
-        "trained"
+        "for target_key in module_names); run: every layer of a small Llama is copied and trained"
     ),
     reads=lora_keys("modules_to_save"),
 )
