@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tunec.compiler.analyses.memory.account import AHEAD, Account, samples
-from tunec.compiler.analyses.memory.phase import Phase
+from tunec.compiler.analyses.memory.timeline import Phase
 from tunec.compiler.tracing.recording import BESIDE, Tensors, Trace, TracedPhase
 
 _WEIGHTS: Final = frozenset(

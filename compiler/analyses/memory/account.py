@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.calibrated import calibrated
 from tunec.compiler.analyses.memory.calibration import TRACED
-from tunec.compiler.analyses.memory.fixed import always_held
 from tunec.compiler.analyses.memory.host import HostAccount, host_account
 from tunec.compiler.analyses.memory.loss import judged_tokens
 from tunec.compiler.analyses.memory.margin import (
@@ -16,12 +15,15 @@ from tunec.compiler.analyses.memory.margin import (
     slack,
     with_slack,
 )
-from tunec.compiler.analyses.memory.phase import Phase
+from tunec.compiler.analyses.memory.moments import At
 from tunec.compiler.analyses.memory.projection import TILE_ROWS, is_tiled
 from tunec.compiler.analyses.memory.reached import reached
 from tunec.compiler.analyses.memory.sharding import sharding_of
 from tunec.compiler.analyses.memory.tensor_parallel import of_rank
-from tunec.compiler.analyses.memory.training import ENCODING, LOADING, phases
+from tunec.compiler.analyses.memory.terms.passes import pass_of
+from tunec.compiler.analyses.memory.terms.plans import always_held
+from tunec.compiler.analyses.memory.terms.steps import phases
+from tunec.compiler.analyses.memory.timeline import Phase, timeline
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.schemas.frozen import dataclass
@@ -89,7 +91,7 @@ class Account:
     def calibration(self) -> str | None:
         """The kept trace that the phases are of; None: they are reckoned."""
         known = self.workload.calibration
-        return known.name if known is not None and self.lines[0].name == TRACED[0] else None
+        return known.name if known is not None and self.lines[0].name in TRACED else None
 
     @property
     def host(self) -> HostAccount:
@@ -156,7 +158,7 @@ def least_bytes(workload: Workload, layout: Layout) -> float:
         return 0.0
     workload = of_rank(reached(workload, layout), layout.parallel.tensor)
     plan = sharding_of(workload, layout, accumulates=layout.batch.accumulation > 1)
-    held = always_held(workload, plan).total
+    held = sum(term.bytes for term in always_held(workload, plan))
     return held * (1 + slack(workload, layout).still) + sum(apart(layout.parallel.world).values())
 
 
@@ -166,28 +168,22 @@ def _lines(
 ) -> tuple[Phase, ...]:
     compared = workload.preference is not None
     padded = (several or compared) and not workload.data.packing
-    lines = phases(
-        of_rank(reached(workload, layout), layout.parallel.tensor, several=several),
-        layout.parallel,
-        layout.states,
-        layout.zero,
-        layout.activation_checkpointing,
-        accumulates=layout.batch.accumulation > 1,
-        padded=padded,
-        share=_share(workload, layout),
-        fsdp=layout.fsdp,
-        nodes=layout.islands,
-        short=short,
-    )
+    rank = of_rank(reached(workload, layout), layout.parallel.tensor, several=several)
+    plan = sharding_of(rank, layout, accumulates=layout.batch.accumulation > 1)
+    run = pass_of(rank, layout, padded=padded, short=short)
+    lines = phases(rank, plan, run, _share(workload, layout))
     if workload.calibration is None:
         return lines
     traced = calibrated(workload, layout, padded=padded)
     if not traced:
         return lines
-    return (*traced, *(line for line in lines if line.evaluates or line.name in AHEAD))
+    return (
+        *timeline(traced),
+        *(line for line in lines if line.evaluates or line.name in AHEAD),
+    )
 
 
-AHEAD: Final = (ENCODING, LOADING)
+AHEAD: Final = (At.ENCODING.name, At.LOADING.name)
 """Moments before the first step, at which traces begin: no trace has them."""
 
 

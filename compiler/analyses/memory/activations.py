@@ -28,8 +28,7 @@ from tunec.compiler.analyses.memory.lora import (
     adapters_saved,
     inputs_kept,
 )
-from tunec.compiler.analyses.memory.phase import Terms
-from tunec.compiler.analyses.memory.places import is_after_attention, is_in_feed_forward
+from tunec.compiler.analyses.memory.modules import is_after_attention, is_in_feed_forward
 from tunec.compiler.analyses.memory.recomputation import (
     Layers,
     Recomputed,
@@ -39,6 +38,7 @@ from tunec.compiler.analyses.memory.recomputation import (
     named,
     recomputed,
 )
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States
@@ -81,25 +81,25 @@ class Pass:
 class Activations:
     """Bytes a sample, by name."""
 
-    kept: Terms
+    kept: Sizes
     """Kept until the backward pass reaches them."""
-    last_layer: Terms
+    last_layer: Sizes
     """What differentiating the last layer takes besides what is kept."""
-    first_layer: Terms
+    first_layer: Sizes
     """Everything alive while the first layer is differentiated."""
-    one_layer: Terms
+    one_layer: Sizes
     """What one layer and its input keep."""
-    forward: Terms
+    forward: Sizes
     """What a forward pass takes that keeps nothing."""
-    begun: Terms | None = None
+    begun: Sizes | None = None
     """A layer whose differentiation has begun, with what it kept; None: as the last layer."""
-    half: Terms | None = None
+    half: Sizes | None = None
     """A layer when its feed-forward is done, with what its other half keeps; None: as the last."""
-    expanding: Terms = field(default_factory=dict)
+    expanding: Sizes = field(default_factory=dict)
     """The last layer while a product in it expands a quantised weight, whose bytes come beside."""
-    encoder: Terms = field(default_factory=dict)
+    encoder: Sizes = field(default_factory=dict)
     """Of what is kept, the encoder's, where one comes before a decoder."""
-    first_segment: Terms = field(default_factory=dict)
+    first_segment: Sizes = field(default_factory=dict)
     """Everything alive when a first segment of several layers has been recomputed."""
     moved: tuple[float, int] = (0.0, 0)
     """Bytes of one tensor that waits on the host, and how many there are."""
@@ -237,7 +237,7 @@ def _at_scores(stack: Stack, widths: Arithmetic, keys: float) -> float:
     return scores_working(stack, widths, keys) - done
 
 
-def _encoder(part: Part, widths: Arithmetic, kept: float) -> Terms:
+def _encoder(part: Part, widths: Arithmetic, kept: float) -> Sizes:
     return {f"{part} activations of the encoder": kept} if widths.crosses else {}
 
 

@@ -5,12 +5,7 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.analyses import liger
-from tunec.compiler.analyses.memory.counts import (
-    FOUR_BIT,
-    QUANTIZED_PARTS,
-    count,
-    experts_apart,
-)
+from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.flavours import (
     Activation,
@@ -20,6 +15,7 @@ from tunec.compiler.analyses.memory.flavours import (
     Router,
     flavour,
 )
+from tunec.compiler.analyses.memory.modules import FOUR_BIT, QUANTIZED_PARTS, experts_apart
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import States

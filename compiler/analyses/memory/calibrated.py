@@ -4,16 +4,16 @@ from dataclasses import asdict, is_dataclass
 from typing import Any, Final
 
 from tunec.compiler.analyses.memory.calibration import digest
-from tunec.compiler.analyses.memory.phase import Phase
+from tunec.compiler.analyses.memory.timeline import Term
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 
 
-def calibrated(workload: Workload, layout: Layout, *, padded: bool) -> tuple[Phase, ...]:
-    """The traced phases of a layout; none where the workload's calibration is of something else."""
+def calibrated(workload: Workload, layout: Layout, *, padded: bool) -> tuple[Term, ...]:
+    """The traced terms of a layout; none where the workload's calibration is of something else."""
     known = workload.calibration
     if known is None or known.key != key_of(workload, layout, padded=padded):
         return ()
-    return tuple(line.phase for line in known.lines)
+    return known.terms
 
 
 def key_of(workload: Workload, layout: Layout, *, padded: bool) -> str:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunec.compiler.analyses.memory.phase import Phase, group, phase
+from tunec.compiler.analyses.memory.timeline import Moment, Term, lasting, of_samples
 from tunec.schemas.frozen import dataclass
 
 FILE: Final = "tunec-calibration.json"
@@ -34,11 +34,6 @@ class Line:
     fixed: _Bytes
     per_sample: _Bytes
 
-    @property
-    def phase(self) -> Phase:
-        """The traced phase in the form that the account has."""
-        return phase(self.name, (group(dict(self.fixed)),), (group(dict(self.per_sample)),))
-
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
@@ -53,6 +48,16 @@ class Calibration:
     versions: tuple[tuple[str, str], ...]
     """Of the libraries that ran."""
     lines: tuple[Line, ...]
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The traced phases in the form that the account has."""
+        found: list[Term] = []
+        for at, line in enumerate(self.lines):
+            moment = Moment(at, line.name)
+            found += lasting(dict(line.fixed), moment, moment)
+            found += of_samples(dict(line.per_sample), moment, moment)
+        return tuple(found)
 
 
 def calibration_of(found: Any, name: str) -> Calibration:

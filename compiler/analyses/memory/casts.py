@@ -2,10 +2,10 @@
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
 from tunec.compiler.analyses.memory.counts import Counts
-from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.timeline import Sizes
 
 
-def forward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Terms:
+def forward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Sizes:
     """Copies alive at the end of a forward pass.
 
     Autocast caches the copy of a weight that gets gradients until the context ends (torch
@@ -20,17 +20,17 @@ def forward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, hea
     return {"autocast weight copies": float(widths.compute * every)}
 
 
-def evaluation_casts(counts: Counts, widths: Arithmetic) -> Terms:
+def evaluation_casts(counts: Counts, widths: Arithmetic) -> Sizes:
     """Copies alive at the end of a pass that keeps nothing: those of weights that are trained."""
     return {"autocast weight copies": float(widths.compute * counts.multiplied * widths.casts)}
 
 
-def head_cast(counts: Counts, widths: Arithmetic) -> Terms:
+def head_cast(counts: Counts, widths: Arithmetic) -> Sizes:
     """The copy of a frozen output projection, which is not kept; none of one that is trained."""
     return {"output projection cast": float(widths.compute * counts.output_frozen * widths.casts)}
 
 
-def backward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Terms:
+def backward_casts(counts: Counts, widths: Arithmetic, *, checkpointed: bool, head: bool) -> Sizes:
     """Copies that the graph keeps when the backward pass starts; with checkpointing the head's."""
     if not widths.casts:
         return {}

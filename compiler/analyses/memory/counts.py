@@ -1,211 +1,269 @@
 """How many elements of each kind a workload holds: what no layout changes."""
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
-from typing import Final, NamedTuple
-
-from packaging.version import Version
+from typing import Final
 
 from tunec.compiler.analyses.memory.flavours import flavour
-from tunec.compiler.analyses.memory.places import (
+from tunec.compiler.analyses.memory.modules import (
+    adapter_elements,
+    adapter_shapes,
     is_after_attention,
+    quantizes,
     tower_of,
     wants_gradient,
 )
 from tunec.compiler.analyses.memory.workload import Workload
-from tunec.schemas.frozen import dataclass
 from tunec.schemas.models.architecture import Architecture, Module, Part
-from tunec.schemas.terms import QuantFormat
-
-QUANTIZED_PARTS: Final[frozenset[Part]] = frozenset({"text", "denoiser"})
-"""Where linear layers are quantised. transformers would also quantise those of a vision tower
-(`quantizers/base.py`, `get_keys_to_not_convert` names only the head and tied weights): whoever
-writes its config names the tower in `llm_int8_skip_modules`."""
-
-_GATE_UP: Final = ".gate_up_proj"
 
 _ENCODER: Final = ("encoder.", "model.encoder.")
-
-_FUSED_EXPERTS: Final = Version("5.0")
-_ONCE_SEPARATE: Final = frozenset(
-    {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v3"}
-)
-"""Families whose experts were linear layers of their own, which bitsandbytes quantises, before
-transformers 5 made tensors of them, which it leaves (`models/<family>/modeling_<family>.py` in the
-wheels 4.40.2, 4.46.3, 4.57.6, 5.0.0 and 5.23.0; DeepSeek's remote code too). Granite's always were
-tensors."""
-
-FOUR_BIT: Final[frozenset[QuantFormat]] = frozenset({"nf4", "fp4"})
-"""Formats in which bitsandbytes packs two elements into a byte."""
 
 _SMALL_TENSOR: Final = 4096
 """bitsandbytes keeps the states of smaller tensors in fp32 (`optim/optimizer.py`,
 `min_8bit_size`)."""
 
 
-@dataclass(frozen=True, slots=True)
 class Counts:
-    """Elements; of everything once, whatever the number of devices."""
+    """Elements of a workload, of everything once, each number counted when it is asked for.
 
-    base: int
-    """The model itself, without adapters."""
-    frozen: int
-    """Of the model, neither trained nor quantised."""
-    quantized: int
-    quantized_rows: int
-    """Output rows of quantised layers."""
-    expanded: int
-    """In the largest quantised weight, which a product expands."""
-    trained: int
-    """In modules trained in full."""
-    adapters: int
-    idle: int
-    """Trained that no gradient comes to, adapters with modules."""
-    resting: int
-    """In modules to be trained in full that have neither gradient nor state."""
-    resting_adapters: int
-    unvisited: int
-    """In a tower and its projector where samples have no pictures."""
-    components: int
-    largest: int
-    """In the largest trained parameter."""
-    inner: int
-    """In the largest one inside the layers."""
-    small: int
-    """In trained tensors of fewer than 4096 elements."""
-    tables: int
-    """In trained embedding tables, whose 8-bit optimizer states transformers keeps in fp32."""
-    factored: int
-    """Rows and columns of all trained matrices together, and all elements of trained vectors."""
-    embedding: int
-    """In the token embedding, where it is trained."""
-    head: int
-    """In the output projection, where it is trained and not the embedding."""
-    encoder: int
-    """In the encoder before a decoder, where it is trained."""
-    vision: int
-    """In the vision tower, where it is trained and samples reach it."""
-    tied: bool
-    """Whether one trained weight is both embedding and output projection."""
-    late: int
-    """Trained in one layer of the text or denoiser stacks, on average, whose gradients come after
-    those of the feed-forward's last weight and of the experts."""
-    experts: int
-    """Trained in the experts of one layer, on average."""
-    block: int
-    """In the block of one layer that holds experts, with router and shared experts; 0: none."""
-    multiplied: int
-    """In trained weights of products: linear layers, convolutions, a tied head."""
-    multiplied_frozen: int
-    """In weights of products that are neither trained nor quantised, and that a gradient passes."""
-    output: int
-    """In the weight that the output projection multiplies with."""
-    output_frozen: int
-    """In the output projection's weight where it is frozen; 0 where it is trained."""
-    sizes: tuple[tuple[int, int], ...]
-    """Elements of one parameter and of all parameters of that size, smallest first."""
-    adapted_parts: frozenset[Part]
-    trained_parts: frozenset[Part]
-    """Parts whose layers are trained, not only an embedding or the head."""
+    `share`: of elements trained beside adapters, those of the adapters' dtype that take as much.
+    """
 
-    @property
+    def __init__(self, workload: Workload, share: float = 1.0) -> None:
+        self._workload, self._share = workload, share
+        self._model = workload.architecture
+
+    @cached_property
+    def base(self) -> int:
+        """In the model itself, without adapters."""
+        return self._model.parameters
+
+    @cached_property
+    def _stored(self) -> tuple[tuple[Module, ...], tuple[Module, ...]]:
+        """Modules as they were loaded that are not trained: quantised ones, and others.
+
+        PEFT keeps the original of a module in `modules_to_save` beside the trained copy (peft
+        `utils/other.py`, `ModulesToSaveWrapper`).
+        """
+        workload, lora = self._workload, self._workload.adapter.kind == "lora"
+        trained = frozenset(module.path for module in (*workload.trained, *workload.idle))
+        kept = tuple(m for m in self._model.modules if lora or m.path not in trained)
+        if workload.quantization.format == "none":
+            return (), kept
+        packed = tuple(module for module in kept if quantizes(workload, module))
+        return packed, tuple(module for module in kept if not quantizes(workload, module))
+
+    @cached_property
+    def frozen(self) -> int:
+        """In what is neither trained nor quantised, biases of quantised layers among it."""
+        packed, plain = self._stored
+        return _elements(plain) + sum(module.bias * module.copies for module in packed)
+
+    @cached_property
+    def quantized(self) -> int:
+        """In quantised weights."""
+        return sum(prod(module.shape) * module.copies for module in self._stored[0])
+
+    @cached_property
+    def quantized_rows(self) -> int:
+        """Output rows of quantised layers."""
+        return sum(prod(m.shape) * m.copies // m.shape[-1] for m in self._stored[0])
+
+    @cached_property
+    def expanded(self) -> int:
+        """In the largest quantised weight, which a product expands."""
+        return max((prod(module.shape[-2:]) for module in self._stored[0]), default=0)
+
+    def _beside(self, modules: Iterable[Module], more: int = 0) -> int:
+        """Elements of modules that are trained themselves."""
+        size = _elements(modules) + more
+        return size if self._share == 1.0 else round(self._share * size)
+
+    @cached_property
+    def trained(self) -> int:
+        """In modules trained in full, and biases that are trained beside adapters."""
+        return self._beside(self._workload.trained, _adapter_biases(self._workload))
+
+    @cached_property
+    def adapters(self) -> int:
+        """In adapters."""
+        return sum(adapter_elements(self._workload, module) for module in self._workload.adapted)
+
+    @cached_property
     def trainable(self) -> int:
-        """Everything that has a gradient."""
+        """In everything that has a gradient."""
         return self.trained + self.adapters
+
+    @cached_property
+    def _stepped(self) -> frozenset[int]:
+        return frozenset(id(each) for each in (*self._workload.trained, *self._workload.adapted))
+
+    @cached_property
+    def idle(self) -> int:
+        """Trained that no gradient comes to, adapters with modules."""
+        workload, stepped = self._workload, self._stepped
+        full = _elements(module for module in workload.idle if id(module) in stepped)
+        adapted = (module for module in workload.idle_adapted if id(module) in stepped)
+        return full + sum(adapter_elements(workload, module) for module in adapted)
+
+    @cached_property
+    def resting(self) -> int:
+        """In modules to be trained in full that have neither gradient nor state."""
+        return self._beside(m for m in self._workload.idle if id(m) not in self._stepped)
+
+    @cached_property
+    def resting_adapters(self) -> int:
+        """In adapters that have neither."""
+        resting = (m for m in self._workload.idle_adapted if id(m) not in self._stepped)
+        return sum(adapter_elements(self._workload, module) for module in resting)
+
+    @cached_property
+    def unvisited(self) -> int:
+        """In a tower and its projector where samples have no pictures."""
+        pictured = self._workload.data.vision_tokens
+        return 0 if pictured else _elements(tower_of(self._model.modules))
+
+    @cached_property
+    def components(self) -> int:
+        """In models that encode the data."""
+        return sum(component.parameters for component in self._workload.components)
+
+    @cached_property
+    def largest(self) -> int:
+        """In the largest trained parameter."""
+        return max(map(prod, _trained_shapes(self._workload)), default=0)
+
+    @cached_property
+    def inner(self) -> int:
+        """In the largest one inside the layers."""
+        return max(map(prod, _trained_shapes(self._workload, inside=True)), default=0)
+
+    @cached_property
+    def small(self) -> int:
+        """In trained tensors of fewer than 4096 elements."""
+        return sum(size for size in _sizes(self._workload) if size < _SMALL_TENSOR)
+
+    @cached_property
+    def tables(self) -> int:
+        """In trained embedding tables, whose 8-bit optimizer states transformers keeps in fp32."""
+        return _elements(tables_of(self._workload))
+
+    @cached_property
+    def factored(self) -> int:
+        """Rows and columns of all trained matrices together, and elements of trained vectors.
+
+        Those of Adafactor's second moments (arXiv 1804.04235, section 3).
+        """
+        workload = self._workload
+        full = sum((_row_column(m.shape) + m.bias) * m.copies for m in workload.trained)
+        shapes = ((m, adapter_shapes(m, workload.adapter.rank)) for m in workload.adapted)
+        return full + sum(sum(map(_row_column, each)) * m.copies for m, each in shapes)
+
+    def _at(self, path: str | None) -> tuple[Module, ...]:
+        return tuple(module for module in self._workload.trained if module.path == path)
+
+    @cached_property
+    def embedding(self) -> int:
+        """In the token embedding, where it is trained."""
+        return self._beside(self._at(self._model.embedding))
+
+    @cached_property
+    def head(self) -> int:
+        """In the output projection, where it is trained and not the embedding."""
+        return self._beside(self._at(self._model.head))
+
+    @cached_property
+    def encoder(self) -> int:
+        """In the encoder before a decoder, where it is trained."""
+        return self._beside(m for m in self._workload.trained if m.path.startswith(_ENCODER))
+
+    @cached_property
+    def vision(self) -> int:
+        """In the vision tower, where it is trained and samples reach it."""
+        if self._workload.idle:
+            return 0
+        return self._beside(m for m in self._workload.trained if m.part == "vision")
+
+    @cached_property
+    def tied(self) -> bool:
+        """Whether one trained weight is both embedding and output projection."""
+        full = self._model.tied and self._workload.adapter.kind != "lora"
+        return full and self.embedding > 0
+
+    @cached_property
+    def late(self) -> int:
+        """Trained in one layer, on average, whose gradients come after the feed-forward's last.
+
+        After those of the experts as well; layers are those of the text or the denoiser.
+        """
+        return round(self._share * _late(self._workload))
+
+    @cached_property
+    def experts(self) -> int:
+        """Trained in the experts of one layer, on average."""
+        found = (module for module in self._workload.trained if ".experts" in module.path)
+        return round(self._share * (_elements(found) // _expert_layers(self._model)))
+
+    @cached_property
+    def block(self) -> int:
+        """In the block of one layer that holds experts, with router and shared experts; 0: none."""
+        roots = expert_blocks(self._model)
+        inside = (m for m in self._model.modules if roots and m.path.startswith(roots))
+        return _elements(inside) // _expert_layers(self._model)
+
+    @cached_property
+    def multiplied(self) -> int:
+        """In trained weights of products: linear layers, convolutions, a tied head."""
+        trained = _elements(module for module in self._workload.trained if _multiplies(module))
+        return trained + self.output * self.tied
+
+    @cached_property
+    def multiplied_frozen(self) -> int:
+        """In weights of products, not trained and not quantised, that a gradient passes."""
+        model, plain = self._model, self._stored[1]
+        passed = _elements(m for m in plain if _multiplies(m) and wants_gradient(model, m))
+        return passed + self.output * (model.tied and not self.tied)
+
+    @cached_property
+    def output(self) -> int:
+        """In the weight that the output projection multiplies with."""
+        model = self._model
+        own = next((each for each in model.modules if each.path == model.head), None)
+        return model.vocab * model.hidden if own is None else prod(own.shape)
+
+    @cached_property
+    def output_frozen(self) -> int:
+        """In the output projection's weight where it is frozen; 0 where it is trained."""
+        return 0 if self.head or self.tied else self.output
+
+    @cached_property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """Elements of one parameter and of all parameters of that size, smallest first."""
+        sums: dict[int, int] = {}
+        for module in self._model.modules:
+            for size in (prod(module.shape), module.bias):
+                if size:
+                    sums[size] = sums.get(size, 0) + size * module.copies
+        return tuple(sorted(sums.items()))
+
+    @cached_property
+    def adapted_parts(self) -> frozenset[Part]:
+        """Parts that have adapters."""
+        return frozenset(module.part for module in self._workload.adapted)
+
+    @cached_property
+    def trained_parts(self) -> frozenset[Part]:
+        """Parts whose layers are trained, not only an embedding or the head."""
+        head = self._model.head
+        inside = (m for m in self._workload.trained if _multiplies(m) and m.path != head)
+        return frozenset(module.part for module in inside)
 
 
 @lru_cache(maxsize=256)
-def count(workload: Workload) -> Counts:
-    """Count a workload's elements; remembered, since every account of the workload needs them."""
-    model, lora = workload.architecture, workload.adapter.kind == "lora"
-    trained = frozenset(module.path for module in (*workload.trained, *workload.idle))
-    # PEFT keeps the original of a module in `modules_to_save` beside the trained copy
-    # (peft `utils/other.py`, `ModulesToSaveWrapper`).
-    kept = [module for module in model.modules if lora or module.path not in trained]
-    quantized = [module for module in kept if quantizes(workload, module)]
-    plain = [module for module in kept if not quantizes(workload, module)]
-    embedding = _elements(m for m in workload.trained if m.path == model.embedding)
-    head = _elements(m for m in workload.trained if m.path == model.head)
-    tied = model.tied and embedding > 0 and not lora
-    biases, output = _adapter_biases(workload), _output(model)
-    idle = _idle(workload)
-    return Counts(
-        base=model.parameters,
-        frozen=_elements(plain) + sum(_weightless(module) for module in quantized),
-        quantized=sum(_weight(module) for module in quantized),
-        quantized_rows=sum(_weight(module) // module.shape[-1] for module in quantized),
-        expanded=max((prod(module.shape[-2:]) for module in quantized), default=0),
-        trained=_elements(workload.trained) + biases,
-        adapters=sum(adapter_elements(workload, module) for module in workload.adapted),
-        idle=idle.stepped,
-        resting=idle.resting,
-        resting_adapters=idle.resting_adapters,
-        unvisited=0 if workload.data.vision_tokens else _elements(tower_of(model.modules)),
-        components=sum(component.parameters for component in workload.components),
-        largest=max(map(prod, _trained_shapes(workload)), default=0),
-        inner=max(map(prod, _trained_shapes(workload, inside=True)), default=0),
-        small=sum(size for size in _sizes(workload) if size < _SMALL_TENSOR),
-        tables=_elements(tables_of(workload)),
-        factored=_factored(workload),
-        embedding=embedding,
-        head=head,
-        encoder=_elements(m for m in workload.trained if m.path.startswith(_ENCODER)),
-        vision=_elements(m for m in workload.trained if m.part == "vision" and not workload.idle),
-        tied=tied,
-        late=_late(workload),
-        experts=_experts(model, workload.trained),
-        block=_block(model),
-        multiplied=_elements(m for m in workload.trained if _multiplies(m)) + output * tied,
-        multiplied_frozen=_elements(m for m in plain if _multiplies(m) and wants_gradient(model, m))
-        + output * (model.tied and not tied),
-        output=output,
-        output_frozen=0 if head or tied else output,
-        sizes=_by_size(model),
-        adapted_parts=frozenset(module.part for module in workload.adapted),
-        trained_parts=frozenset(m.part for m in workload.trained if _is_inside(model, m)),
-    )
-
-
-def quantizes(workload: Workload, module: Module) -> bool:
-    """Whether the module's weight is stored quantised."""
-    return (
-        workload.quantization.format != "none"
-        and (module.kind == "linear" or ("experts." in module.path and experts_apart(workload)))
-        and module.part in QUANTIZED_PARTS
-        and module.path != workload.architecture.head
-    )
-
-
-def experts_apart(workload: Workload) -> bool:
-    """Whether each expert is linear layers of its own, run one expert after the other."""
-    version = workload.version("transformers")
-    family = workload.architecture.family
-    return version is not None and version < _FUSED_EXPERTS and family in _ONCE_SEPARATE
-
-
-def adapter_elements(workload: Workload, module: Module) -> int:
-    """Elements of the adapters on all copies of a module (LoRA, arXiv 2106.09685, section 4.1).
-
-    A has rank x inputs and B outputs x rank elements; a convolution's A takes the kernel. DoRA
-    (arXiv 2402.09353) adds one magnitude an output.
-    """
-    magnitudes = module.shape[0] if workload.adapter.dora else 0
-    pair = sum(map(prod, adapter_shapes(module, workload.adapter.rank)))
-    return (pair + magnitudes) * module.copies
-
-
-def adapter_shapes(module: Module, rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The shapes of A and B on one copy of a module.
-
-    Those of experts in one tensor have a rank for each expert, twice where gate and up are one
-    (peft 0.21 `tuners/lora/layer.py`, `ParamWrapper`; `utils/transformers_weight_conversion.py`).
-    """
-    outputs, *rest = module.shape
-    if module.kind == "parameter" and len(rest) == 2:
-        inner = rank * outputs * (2 if module.path.endswith(_GATE_UP) else 1)
-        return (inner, rest[1]), (rest[0], inner)
-    return (rank, prod(rest)), (outputs, rank)
+def count(workload: Workload, share: float = 1.0) -> Counts:
+    """The counts of a workload, remembered: every account of it asks for some of them."""
+    return Counts(workload, share)
 
 
 def _adapter_biases(workload: Workload) -> int:
@@ -214,31 +272,12 @@ def _adapter_biases(workload: Workload) -> int:
     return sum(m.bias * m.copies for m in which.get(workload.adapter.bias, ()))
 
 
-def _output(model: Architecture) -> int:
-    """Elements of the weight that the output projection multiplies with."""
-    own = next((each for each in model.modules if each.path == model.head), None)
-    return model.vocab * model.hidden if own is None else prod(own.shape)
-
-
 def _elements(modules: Iterable[Module]) -> int:
     return sum(module.parameters for module in modules)
 
 
-def _weight(module: Module) -> int:
-    return prod(module.shape) * module.copies
-
-
-def _weightless(module: Module) -> int:
-    return module.bias * module.copies
-
-
 def _multiplies(module: Module) -> bool:
     return module.kind in ("linear", "conv")
-
-
-def _is_inside(model: Architecture, module: Module) -> bool:
-    """Whether a module is one of those that the layers of its part consist of."""
-    return module.kind in ("linear", "conv") and module.path != model.head
 
 
 def _late(workload: Workload) -> int:
@@ -267,27 +306,6 @@ def _late(workload: Workload) -> int:
     return _elements(late) // max(sum(stack.layers for stack in stacks), 1)
 
 
-class _Idle(NamedTuple):
-    """Elements that want a gradient and get none."""
-
-    stepped: int
-    resting: int
-    resting_adapters: int
-
-
-def _idle(workload: Workload) -> _Idle:
-    if not workload.idle and not workload.idle_adapted:
-        return _Idle(0, 0, 0)
-    stepped = {id(module) for module in (*workload.trained, *workload.adapted)}
-    full = [(each, each.parameters) for each in workload.idle]
-    lora = [(each, adapter_elements(workload, each)) for each in workload.idle_adapted]
-    return _Idle(
-        sum(size for each, size in (*full, *lora) if id(each) in stepped),
-        sum(size for each, size in full if id(each) not in stepped),
-        sum(size for each, size in lora if id(each) not in stepped),
-    )
-
-
 def visited_layers(workload: Workload) -> int:
     """Layers that samples pass: those of a tower only where there are pictures."""
     stacks, pictures = workload.architecture.stacks, workload.data.vision_tokens > 0
@@ -300,25 +318,15 @@ def main_layers(workload: Workload) -> int:
     return max(sum(stack.layers for stack in stacks if stack.part != "vision"), 1)
 
 
-def _experts(model: Architecture, trained: Iterable[Module]) -> int:
-    layers = sum(stack.layers for stack in model.stacks if stack.experts is not None)
-    return _elements(m for m in trained if ".experts" in m.path) // max(layers, 1)
+def _expert_layers(model: Architecture) -> int:
+    """Layers with experts; 1 where none has any."""
+    return max(sum(stack.layers for stack in model.stacks if stack.experts is not None), 1)
 
 
 def expert_blocks(model: Architecture) -> tuple[str, ...]:
     """Paths, each with its last dot, of what holds the experts (`mlp`, `block_sparse_moe`)."""
     found = {m.path.partition(".experts")[0] + "." for m in model.modules if ".experts" in m.path}
     return tuple(sorted(found))
-
-
-def _block(model: Architecture) -> int:
-    """The experts' siblings lie under one module with them."""
-    roots = expert_blocks(model)
-    if not roots:
-        return 0
-    inside = _elements(m for m in model.modules if m.path.startswith(roots))
-    layers = sum(stack.layers for stack in model.stacks if stack.experts is not None)
-    return inside // max(layers, 1)
 
 
 def _trained_shapes(workload: Workload, *, inside: bool = False) -> list[tuple[int, ...]]:
@@ -348,25 +356,8 @@ def tables_of(workload: Workload) -> tuple[Module, ...]:
     return tuple(module for module in workload.trained if module.kind == "embedding")
 
 
-def _factored(workload: Workload) -> int:
-    """Elements of Adafactor's second moments (arXiv 1804.04235, section 3)."""
-    rank = workload.adapter.rank
-    full = sum((_row_column(m.shape) + m.bias) * m.copies for m in workload.trained)
-    lora = sum(sum(map(_row_column, adapter_shapes(m, rank))) * m.copies for m in workload.adapted)
-    return full + lora
-
-
 def _row_column(shape: tuple[int, ...]) -> int:
     """Sums over the last two axes, kept for every other index, as transformers' Adafactor does."""
     if len(shape) < 2:
         return prod(shape)
     return prod(shape[:-2]) * (shape[-2] + shape[-1])
-
-
-def _by_size(model: Architecture) -> tuple[tuple[int, int], ...]:
-    sums: dict[int, int] = {}
-    for module in model.modules:
-        for size in (prod(module.shape), module.bias):
-            if size:
-                sums[size] = sums.get(size, 0) + size * module.copies
-    return tuple(sorted(sums.items()))

@@ -2,11 +2,11 @@
 
 from tunec.compiler.analyses.memory.activations import text_tokens
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
-from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 
 
-def kept_logits(workload: Workload, widths: Arithmetic, ranks: int) -> Terms:
+def kept_logits(workload: Workload, widths: Arithmetic, ranks: int) -> Sizes:
     """Logits of evaluation batches that wait for the metric.
 
     transformers 5.23 `trainer.py`, `evaluation_loop`: those of all ranks are gathered on each, and

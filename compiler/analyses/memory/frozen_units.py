@@ -4,7 +4,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import ActivationCheckpointing, Fsdp, States
 
@@ -35,7 +35,7 @@ def retains_inputs(workload: Workload, checkpointing: ActivationCheckpointing, f
     return fsdp.version == 1 and by_trainer and workload.adapter.kind != "none"
 
 
-def retained(kept: Terms, layers: int) -> Terms:
+def retained(kept: Sizes, layers: int) -> Sizes:
     """What all but the first layer still hold while that is differentiated, in bytes a sample."""
     inputs = sum(size for name, size in kept.items() if name.endswith(" layer inputs"))
     others = inputs * (1 - 1 / max(layers, 1))

@@ -6,33 +6,75 @@ accelerate 1.15 (`tunec trace`), which makes the embedding and the head units of
 1.14 `utils/fsdp_utils.py`, `fsdp2_prepare_model`); what version 1 holds is in `fsdp_flat`.
 """
 
-from tunec.compiler.analyses.memory.fsdp_flat import held_flat
-from tunec.compiler.analyses.memory.fsdp_run import Held, Run, in_step, run_of
+from collections.abc import Iterator
+
+from tunec.compiler.analyses.memory.fsdp_flat import (
+    flat_begun,
+    flat_first_layer,
+    flat_in_passing,
+    flat_reductions,
+    flat_terms,
+)
+from tunec.compiler.analyses.memory.fsdp_run import FORWARDS, Reduced, Run, Whole, in_step, run_of
 from tunec.compiler.analyses.memory.fsdp_units import Unit
-from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.moments import At, reduction
 from tunec.compiler.analyses.memory.sharding import Sharding
+from tunec.compiler.analyses.memory.timeline import Sizes, Term, lasting
 from tunec.compiler.analyses.memory.workload import Workload
 
 
-def held(workload: Workload, plan: Sharding) -> Held:
-    """What FSDP holds at each moment of a step."""
+def fsdp_terms(
+    workload: Workload, plan: Sharding, *, checkpointed: bool, dora: bool
+) -> Iterator[Term]:
+    """Whole units, gradients and buffers, each with its life."""
+    run = run_of(workload, plan)
+    flat = plan.fsdp.version == 1
+    yield from flat_terms(run) if flat else _of_units(run)
+    first = flat_first_layer(run, plan.counts) if flat else _first_layer(run, plan)
+    yield from lasting(first, At.ALL_REDUCED, At.VISION_BACKWARD)
+    if dora:
+        yield from lasting(first, At.NORMS, At.NORMS)
+    waiting = {"accumulated gradients": run.waiting(run.units.every)}
+    yield from lasting(waiting, At.FORWARD, At.LOSS_BACKWARD)
+    for number, one in enumerate(reduced(run, plan, checkpointed=checkpointed), 1):
+        moment = reduction(number, one.left)
+        yield from lasting(one.held, moment, moment)
+    yield from lasting(in_step(workload, plan, run), At.STEP, At.STEP)
+
+
+def reduced(run: Run, plan: Sharding, *, checkpointed: bool) -> tuple[Reduced, ...]:
+    """The moments inside of a backward pass, in the order of their numbers."""
+    if plan.fsdp.version == 1:
+        done, begun = flat_reductions(run), flat_begun(run, plan.counts)
+    else:
+        done, begun = _reductions(run, run.layers), _begun(run, plan)
+    again = checkpointed / run.layers
+    return (
+        *(Reduced(left, held, inside=False) for left, held in done),
+        *(Reduced(left + again, held, inside=True) for left, held in begun),
+    )
+
+
+def _of_units(run: Run) -> Iterator[Term]:
+    """Version 2 at the moments that depend on neither micro batch nor recomputation."""
+    for born, freed in FORWARDS:
+        yield from lasting(_forward(run), born, freed)
+    yield from lasting(_at_loss(run), At.LOSS_BACKWARD, At.LOSS_BACKWARD)
+    yield from lasting(_last_layer(run), At.LAST_LAYER, At.EXPANSION)
+    yield from lasting(_embedding(run), At.EMBEDDING, At.EMBEDDING)
+    begins, (share, gathering) = _begins(run), _gathering(run, run.layers)
+    moment = At.GATHERING._replace(layers=share)
+    yield from lasting(begins, At.FIRST_GATHERING, At.FIRST_GATHERING)
+    yield from lasting(gathering, moment, moment)
+    yield from lasting(_again(run), At.ROOT_GATHERING, At.ROOT_GATHERING)
+
+
+def whole_in_passing(workload: Workload, plan: Sharding) -> Whole:
+    """What FSDP makes whole in a pass that keeps nothing."""
     run = run_of(workload, plan)
     if plan.fsdp.version == 1:
-        return held_flat(run, plan.counts, in_step(workload, plan, run))
-    return Held(
-        forward=_forward(run),
-        at_loss=_at_loss(run),
-        at_last_layer=_last_layer(run),
-        at_first_layer=_first_layer(run, plan),
-        at_embedding=_embedding(run),
-        reductions=_reductions(run, run.layers),
-        begun=_begun(run, plan),
-        gathering=_gathering(run, run.layers),
-        again=_again(run),
-        in_step=in_step(workload, plan, run),
-        begins=_begins(run),
-        in_layer=_in_layer(run),
-    )
+        return flat_in_passing(run)
+    return Whole(_in_layer(run), _forward(run), _gathering(run, run.layers)[1], _begins(run))
 
 
 def _keeps(run: Run) -> bool:
@@ -40,7 +82,7 @@ def _keeps(run: Run) -> bool:
     return run.fsdp.sharding in ("grad_op", "none")
 
 
-def _whole(run: Run) -> Terms:
+def _whole(run: Run) -> Sizes:
     """Units that are whole where forward turns to backward."""
     units = run.units
     kept = units.every.size if _keeps(run) else units.root.size + units.tail.size
@@ -52,18 +94,17 @@ def _gather_buffer(run: Run, unit: Unit) -> float:
     return unit.size if run.fsdp.version == 2 else 0.0
 
 
-def _forward(run: Run) -> Terms:
+def _forward(run: Run) -> Sizes:
     """At the loss: the last unit, and its buffer, which the next gathering would let go."""
     units = run.units
     last = units.layer if run.shares or not units.tail.size else units.tail
     return {
         **_whole(run),
         "gather buffer": _gather_buffer(run, last),
-        "accumulated gradients": run.waiting(units.every),
     }
 
 
-def _at_loss(run: Run) -> Terms:
+def _at_loss(run: Run) -> Sizes:
     """Where the backward pass begins.
 
     A loss in tiles, and a head in the root unit, have the last layer gathered by then: the first
@@ -75,11 +116,10 @@ def _at_loss(run: Run) -> Terms:
     return {
         **_whole(run),
         "gather buffer": run.units.layer.size * ahead,
-        "accumulated gradients": run.waiting(run.units.every),
     }
 
 
-def _again(run: Run) -> Terms:
+def _again(run: Run) -> Sizes:
     """When a root unit that holds both ends is gathered for the backward pass.
 
     Before 1.14 accelerate had it let go of after the forward pass (1.13 `utils/fsdp_utils.py`,
@@ -92,7 +132,7 @@ def _again(run: Run) -> Terms:
     return {"gathered parameters": size, "gather buffer": size, **waiting}
 
 
-def _coming(run: Run, following: Unit, *before: Unit) -> Terms:
+def _coming(run: Run, following: Unit, *before: Unit) -> Sizes:
     """The unit that is differentiated, and the one that is gathered ahead of its turn.
 
     `before`: units that the pass reaches later, which may still be whole since the forward pass.
@@ -109,7 +149,7 @@ def _whole_in_backward(run: Run) -> float:
     return run.units.root.size + (run.units.tail.size if run.shares else 0)
 
 
-def _last_layer(run: Run) -> Terms:
+def _last_layer(run: Run) -> Sizes:
     """The head's gradient is being reduced; that of a tied one waits for the embedding's."""
     units = run.units
     held_back = 0.0 if run.shares else run.gradient(units.tail)
@@ -124,7 +164,7 @@ def _last_layer(run: Run) -> Terms:
     }
 
 
-def _first_layer(run: Run, plan: Sharding) -> Terms:
+def _first_layer(run: Run, plan: Sharding) -> Sizes:
     """The layer before is being reduced; most of this one's own gradients are there."""
     units = run.units
     own = run.gradient(units.layer) - _late(run, plan)
@@ -143,8 +183,8 @@ def _of_root(run: Run) -> float:
     return 0.0 if run.units.tail.size else run.head
 
 
-def _begun(run: Run, plan: Sharding) -> tuple[tuple[float, Terms], ...]:
-    """Terms in the second layer, the first gathered ahead; with the share of layers to come."""
+def _begun(run: Run, plan: Sharding) -> tuple[tuple[float, Sizes], ...]:
+    """Sizes in the second layer, the first gathered ahead; with the share of layers to come."""
     if run.layers < 3:
         return ()
     units = run.units
@@ -163,7 +203,7 @@ def _late(run: Run, plan: Sharding) -> float:
     return float(run.width * plan.counts.late)
 
 
-def _embedding(run: Run) -> Terms:
+def _embedding(run: Run) -> Sizes:
     """The embedding's gradient beside its parameters, or, when they are gone, beside its copy."""
     units = run.units
     last = _last_unit(run)
@@ -183,11 +223,11 @@ def _embedding(run: Run) -> Terms:
     return max(made, reduced, key=_sum)
 
 
-def _sum(terms: Terms) -> float:
+def _sum(terms: Sizes) -> float:
     return sum(terms.values())
 
 
-def _head(run: Run) -> Terms:
+def _head(run: Run) -> Sizes:
     """The output projection's gradient as it is made, and as it is reduced, whichever is more.
 
     Its last parameter's gradient outlives the copy by a name (torch 2.13 `_fsdp_collectives.py`,
@@ -229,7 +269,7 @@ def _rest_of_layers(run: Run) -> Unit:
     return Unit(max(units.every.size - ends - units.layer.size, 0.0), 0.0)
 
 
-def _reductions(run: Run, layers: int) -> tuple[tuple[float, Terms], ...]:
+def _reductions(run: Run, layers: int) -> tuple[tuple[float, Sizes], ...]:
     """When a layer is done, before its gradients are copied: the last two and the second.
 
     With each the share of the layers that the pass has not reached.
@@ -261,7 +301,7 @@ def _reductions(run: Run, layers: int) -> tuple[tuple[float, Terms], ...]:
     return (*of_layers, (1.0, _head(run))) if alone else of_layers
 
 
-def _begins(run: Run) -> Terms:
+def _begins(run: Run) -> Sizes:
     """When the first layer is copied out of its buffer, and a tied embedding's is held still."""
     units = run.units
     if _keeps(run) or not run.shares or units.tail.size <= units.layer.size:
@@ -270,11 +310,10 @@ def _begins(run: Run) -> Terms:
     return {
         "gathered parameters": units.root.size + both,
         "gather buffer": both,
-        "accumulated gradients": run.waiting(units.every),
     }
 
 
-def _in_layer(run: Run) -> Terms:
+def _in_layer(run: Run) -> Sizes:
     """A layer beside what stays whole, with its buffer; a head of its own comes later."""
     units = run.units
     if _keeps(run):
@@ -286,7 +325,7 @@ def _in_layer(run: Run) -> Terms:
     }
 
 
-def _gathering(run: Run, layers: int) -> tuple[float, Terms]:
+def _gathering(run: Run, layers: int) -> tuple[float, Sizes]:
     """While a unit is copied out of its buffer: the buffer before it is let go only then.
 
     torch 2.13 `_fsdp_param_group.py`, `wait_for_unshard`: a name holds it to the end. A root unit
@@ -298,12 +337,11 @@ def _gathering(run: Run, layers: int) -> tuple[float, Terms]:
     if units.root.size > units.layer.size:
         whole = {"gathered parameters": units.root.size + units.layer.size}
         buffers = {"gather buffer": units.root.size + units.layer.size}
-        return 0.0, {**whole, **buffers, "accumulated gradients": run.waiting(units.every)}
+        return 0.0, {**whole, **buffers}
     ends = 0.0 if run.shares else units.layer.size + 2 * units.tail.size
     kept = units.root.size + (units.tail.size if run.shares else 0.0)
     share = 1.0 if ends > 3 * units.layer.size else 1 - 1 / layers
     return share, {
         "gathered parameters": kept,
         "gather buffer": max(3 * units.layer.size, ends),
-        "accumulated gradients": run.waiting(units.every),
     }

@@ -6,29 +6,48 @@ together in one of that size, and are let go with the unit before what is summed
 that is in no layer, is whole from its first use to the end. Traced by `tunec trace`.
 """
 
+from collections.abc import Iterator
+
 from tunec.compiler.analyses.memory.counts import Counts
-from tunec.compiler.analyses.memory.fsdp_run import Held, Run
-from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.fsdp_run import FORWARDS, Run, Whole
+from tunec.compiler.analyses.memory.moments import At
+from tunec.compiler.analyses.memory.timeline import Sizes, Term, lasting
 
 
-def held_flat(run: Run, counts: Counts, in_step: Terms) -> Held:
-    """Terms at each moment, in bytes."""
-    units = run.units
-    waiting = {"accumulated gradients": run.waiting(units.every)}
-    own = max(run.gradient(units.layer) - run.width * counts.late, 0.0)
-    return Held(
-        forward={**_whole(run, _after_forward(run)), **waiting},
-        at_loss={**_whole(run, _at_turn(run)), **waiting},
-        at_last_layer=_differentiated(run, 1, 0.0),
-        at_first_layer=_differentiated(run, run.layers, own),
-        at_embedding=_at_end(run),
-        reductions=(*_layers_done(run), *_frozen_layers(run)),
-        begun=_begun(run, own),
-        gathering=(0.0, {}),
-        again={},
-        in_step=in_step,
-        in_layer=_whole(run, max(_after_forward(run), 1.0)),
-    )
+def flat_terms(run: Run) -> Iterator[Term]:
+    """Terms at the moments that depend on neither micro batch nor recomputation."""
+    for born, freed in FORWARDS:
+        yield from lasting(_whole(run, _after_forward(run)), born, freed)
+    yield from lasting(_whole(run, _at_turn(run)), At.LOSS_BACKWARD, At.LOSS_BACKWARD)
+    yield from lasting(_differentiated(run, 1, 0.0), At.LAST_LAYER, At.EXPANSION)
+    yield from lasting(_at_end(run), At.EMBEDDING, At.EMBEDDING)
+
+
+def flat_first_layer(run: Run, counts: Counts) -> Sizes:
+    """While the first layer is differentiated."""
+    return _differentiated(run, run.layers, _own(run, counts))
+
+
+def flat_reductions(run: Run) -> tuple[tuple[float, Sizes], ...]:
+    """While gradients are put together, each with the share of the layers that are to come."""
+    return (*_layers_done(run), *_frozen_layers(run))
+
+
+def flat_begun(run: Run, counts: Counts) -> tuple[tuple[float, Sizes], ...]:
+    """In the last layer but one, the first still ahead."""
+    done, own = run.layers - 1, _own(run, counts)
+    return ((1 - done / run.layers, _differentiated(run, done, own)),) if done > 0 else ()
+
+
+def flat_in_passing(run: Run) -> Whole:
+    """What is whole in a pass that keeps nothing."""
+    after = _after_forward(run)
+    return Whole(_whole(run, max(after, 1.0)), _whole(run, after))
+
+
+def _own(run: Run, counts: Counts) -> float:
+    """Bytes of a layer's gradients that are there when its feed-forward is differentiated."""
+    return max(run.gradient(run.units.layer) - run.width * counts.late, 0.0)
 
 
 def _keeps(run: Run) -> bool:
@@ -50,7 +69,7 @@ def _at_turn(run: Run) -> float:
     return max(_after_forward(run), 1.0 if run.fsdp.backward_prefetch == "pre" else 0.0)
 
 
-def _whole(run: Run, layers: float) -> Terms:
+def _whole(run: Run, layers: float) -> Sizes:
     """The root unit and so many layers."""
     units = run.units
     inside = min(layers * units.layer.size, max(units.every.size - units.root.size, 0.0))
@@ -68,7 +87,7 @@ def _ahead(run: Run, done: int) -> float:
     return 1.0 if gathers and done < run.layers else 0.0
 
 
-def _after(run: Run, done: int) -> Terms:
+def _after(run: Run, done: int) -> Sizes:
     """Gradients of what was differentiated before a layer, and of what is in the root unit."""
     units = run.units
     inside = units.every.trained - units.root.trained
@@ -79,19 +98,19 @@ def _after(run: Run, done: int) -> Terms:
     }
 
 
-def _still(run: Run, done: int) -> Terms:
+def _still(run: Run, done: int) -> Sizes:
     """Whole gradients of earlier micro batches."""
     later = (done - 1) * run.gradient(run.units.layer)
     return {"accumulated gradients": max(run.waiting(run.units.every) - later * run.waits, 0.0)}
 
 
-def _differentiated(run: Run, done: int, own: float) -> Terms:
+def _differentiated(run: Run, done: int, own: float) -> Sizes:
     """While a layer is differentiated; `own`: bytes of its gradients that are there."""
     whole = _whole(run, 1 + _ahead(run, done))
     return {**whole, **_after(run, done), **_still(run, done), "waiting gradients": own}
 
 
-def _layers_done(run: Run) -> tuple[tuple[float, Terms], ...]:
+def _layers_done(run: Run) -> tuple[tuple[float, Sizes], ...]:
     """When a layer's gradients are put together: the last's, the second's and the first's.
 
     With each the share of the layers that the pass has not reached.
@@ -104,13 +123,7 @@ def _layers_done(run: Run) -> tuple[tuple[float, Terms], ...]:
     )
 
 
-def _begun(run: Run, own: float) -> tuple[tuple[float, Terms], ...]:
-    """In the last layer but one, the first still ahead."""
-    done = run.layers - 1
-    return ((1 - done / run.layers, _differentiated(run, done, own)),) if done > 0 else ()
-
-
-def _frozen_layers(run: Run) -> tuple[tuple[float, Terms], ...]:
+def _frozen_layers(run: Run) -> tuple[tuple[float, Sizes], ...]:
     """When a frozen layer is still whole while the one before it begins."""
     if not run.adapted or run.layers == 1:
         return ()
@@ -118,7 +131,7 @@ def _frozen_layers(run: Run) -> tuple[tuple[float, Terms], ...]:
     return ((1 - 1 / run.layers, {**whole, **_after(run, 2), **_still(run, 2)}),)
 
 
-def _at_end(run: Run) -> Terms:
+def _at_end(run: Run) -> Sizes:
     """The root unit's gradients put together, or both of a tied weight and their sum.
 
     In a micro batch that is not the last, layers keep their whole gradients, and stay whole

@@ -1,38 +1,45 @@
 """What the moments of a step under FSDP are made of, and what is held at each of them."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tunec.compiler.analyses.memory.counts import main_layers
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.fsdp_units import Unit, Units, units_of
-from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.moments import At
 from tunec.compiler.analyses.memory.sharding import Sharding
 from tunec.compiler.analyses.memory.states import step_bytes
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.slots import Fsdp
 
+FORWARDS: Final = (
+    (At.TOWER, At.VISION_FORWARD),
+    (At.LOSS_FORWARD, At.REFERENCE_LOSS),
+    (At.EVALUATION, At.EVALUATION),
+)
+"""When what a forward pass ends with is whole: a tower's comes before the layers are gathered."""
 
-class Held(NamedTuple):
-    """Terms at each moment, in bytes."""
 
-    forward: Terms
-    at_loss: Terms
-    at_last_layer: Terms
-    at_first_layer: Terms
-    at_embedding: Terms
-    reductions: tuple[tuple[float, Terms], ...]
-    """Each with the share of layers that are not differentiated yet."""
-    begun: tuple[tuple[float, Terms], ...]
-    """While a layer in the middle is differentiated; each with the share of layers left."""
-    gathering: tuple[float, Terms]
-    """The highest copy out of a gather buffer, with the share of the layers that have run."""
-    in_step: Terms
-    again: Terms
-    """While what was let go of at the end of the forward pass is gathered for the backward pass."""
-    begins: Terms = {}
-    """While the first layer is copied out of its buffer, a tied embedding's whole before it."""
-    in_layer: Terms = {}
-    """While the last layer runs in a pass that keeps nothing."""
+class Whole(NamedTuple):
+    """What is made whole in a pass that keeps nothing."""
+
+    layers: Sizes = {}
+    end: Sizes = {}
+    """When the layers are done."""
+    gathering: Sizes = {}
+    """While a layer is copied out of the buffer that it came in."""
+    begins: Sizes = {}
+    """While the first layer is copied out of its buffer, where an embedding came before it."""
+
+
+class Reduced(NamedTuple):
+    """While gradients of a unit are reduced, or a layer in the middle is differentiated."""
+
+    left: float
+    """The share of the layers that the pass has not reached."""
+    held: Sizes
+    inside: bool
+    """Whether a layer is being differentiated."""
 
 
 class Run(NamedTuple):
@@ -147,7 +154,7 @@ def _with_shards(units: Units, shards: int) -> Units:
     return Units(*(Unit(unit.size * (1 + 1 / shards), unit.trained) for unit in units))
 
 
-def in_step(workload: Workload, plan: Sharding, run: Run) -> Terms:
+def in_step(workload: Workload, plan: Sharding, run: Run) -> Sizes:
     """Gradients and temporaries while the optimizer steps, and what is still whole.
 
     A frozen unit of version 1 whose input needs no gradient is let go of by the next forward pass

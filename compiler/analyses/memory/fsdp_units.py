@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from packaging.version import Version
 
-from tunec.compiler.analyses.memory.counts import FOUR_BIT, adapter_elements, quantizes
 from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED
+from tunec.compiler.analyses.memory.modules import FOUR_BIT, adapter_elements, quantizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import Fsdp, States

@@ -13,8 +13,8 @@ from tunec.compiler.analyses.memory.cache import (
     writers,
 )
 from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Generation, Workload
 from tunec.compiler.ir.slots import States
 
@@ -32,7 +32,7 @@ _SUMMONS: Final = Version("4.46")
 5.23.0 `trainer_seq2seq.py`, `prediction_step`: `summon_full_params`; 4.44.2 does not."""
 
 
-def generating(workload: Workload, plan: Sharding, asked: Generation, share: int = 1) -> Terms:
+def generating(workload: Workload, plan: Sharding, asked: Generation, share: int = 1) -> Sizes:
     """What GRPO's generation holds besides the weights of the rank, in bytes.
 
     `share`: samples of the rank in one optimizer step. GRPO writes the answers of a whole step at
@@ -55,7 +55,7 @@ def generating(workload: Workload, plan: Sharding, asked: Generation, share: int
 
 def prompting(
     workload: Workload, plan: Sharding, asked: Generation, forward: float, share: int = 1
-) -> Terms:
+) -> Sizes:
     """What it holds while it reads the prompts of all sequences at once, in bytes.
 
     `forward`: bytes that a layer works in for one sample of all tokens.
@@ -74,7 +74,7 @@ def generating_states(workload: Workload, states: States) -> States:
     return replace(states, autocast=False) if workload.adapted and states.autocast else states
 
 
-def writing(workload: Workload, states: States, asked: Generation) -> Terms:
+def writing(workload: Workload, states: States, asked: Generation) -> Sizes:
     """What one sequence holds at its last token, in bytes.
 
     A step appends to the cache of one layer by a copy, keys first (transformers 5.23
@@ -100,7 +100,7 @@ def writing(workload: Workload, states: States, asked: Generation) -> Terms:
 
 def reading(
     workload: Workload, states: States, asked: Generation, forward: float, tokens: int
-) -> Terms:
+) -> Sizes:
     """What one sequence holds while its prompt is read, in bytes.
 
     `forward`: bytes that a layer works in for one sample of so many tokens. Prompts are padded to
@@ -121,7 +121,7 @@ def reading(
     }
 
 
-def answered(asked: Generation, ranks: int) -> Terms:
+def answered(asked: Generation, ranks: int) -> Sizes:
     """What is kept of a sample until it goes to the host: its answer, and what was to be answered.
 
     Both are padded to the same length (transformers 5.23 `trainer_seq2seq.py`, `prediction_step`)
@@ -130,7 +130,7 @@ def answered(asked: Generation, ranks: int) -> Terms:
     return {"kept answers": float(_TOKEN * 2 * asked.tokens * ranks)}
 
 
-def summoned(workload: Workload, plan: Sharding) -> Terms:
+def summoned(workload: Workload, plan: Sharding) -> Sizes:
     """Parameters that FSDP 1 makes whole, as they are stored, for evaluation's generation."""
     version = workload.version("transformers")
     if plan.fsdp.version != 1 or (version is not None and version < _SUMMONS):

@@ -6,10 +6,11 @@ part copied to its buffer (deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py`, `pr
 `reduce_ipg_grads`).
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from tunec.compiler.analyses.memory.counts import Counts
-from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.moments import At, reduction
 from tunec.compiler.analyses.memory.reductions import Reduction
 from tunec.compiler.analyses.memory.sharding import (
     GRADIENTS,
@@ -19,18 +20,14 @@ from tunec.compiler.analyses.memory.sharding import (
     is_hooked,
 )
 from tunec.compiler.analyses.memory.states import MASTER_BYTES, in_backward_bytes
+from tunec.compiler.analyses.memory.timeline import Moment, Sizes, Term, lasting
 
 _UNSHARDED_REDUCTION: Final = 500_000_000
 """Elements that stage 0 concatenates for one all-reduce (deepspeed 0.19.8 `runtime/engine.py`,
 `MEMORY_OPT_ALLREDUCE_SIZE`)."""
 
 
-def at_loss(plan: Sharding) -> Terms:
-    """Gradients when the backward pass starts, in bytes; buckets come with the first new one."""
-    return kept_gradients(plan)
-
-
-def at_last_layer(plan: Sharding) -> Terms:
+def at_last_layer(plan: Sharding) -> Sizes:
     """At the layer next to the loss: besides, the head's own gradient.
 
     That of a tied head waits, not accumulated, for the embedding's.
@@ -43,7 +40,7 @@ def at_last_layer(plan: Sharding) -> Terms:
     return _partial(plan, counts.embedding if counts.tied else counts.head)
 
 
-def at_first_layer(plan: Sharding, segment: int = 1) -> Terms:
+def at_first_layer(plan: Sharding, segment: int = 1) -> Sizes:
     """At the layer next to the embedding: all but the embedding's and most of that layer's.
 
     `segment`: layers that are recomputed together with it, of which none is differentiated yet.
@@ -57,7 +54,7 @@ def at_first_layer(plan: Sharding, segment: int = 1) -> Terms:
     return _partial(plan, plan.arriving - later)
 
 
-def _released(plan: Sharding) -> Terms:
+def _released(plan: Sharding) -> Sizes:
     """A gradient of a layer that has come while the one before it is stepped.
 
     Hooks on the gradients of leaves run before those are accumulated (lomo-optim 0.1.1
@@ -72,14 +69,14 @@ def _released(plan: Sharding) -> Terms:
     }
 
 
-def at_head(plan: Sharding) -> Terms:
+def at_head(plan: Sharding) -> Sizes:
     """Where gradients are let go of as they come: the output projection's, which comes first."""
     counts = plan.counts
     return {"largest gradient": float(plan.parameter * _of_head(counts))}
 
 
-def head_stepped(plan: Sharding) -> Terms:
-    """Terms while the output projection is stepped; a tied one is stepped at the end."""
+def head_stepped(plan: Sharding) -> Sizes:
+    """Sizes while the output projection is stepped; a tied one is stepped at the end."""
     counts, optimizer = plan.counts, plan.workload.optimizer
     if counts.tied:
         return at_head(plan)
@@ -99,7 +96,7 @@ def _of_a_layer(plan: Sharding) -> int:
     return max(plan.arriving - ends, 0) // max(layers, 1)
 
 
-def at_experts(plan: Sharding) -> Terms:
+def at_experts(plan: Sharding) -> Sizes:
     """At a layer's experts, the first one's, when their own gradients have come."""
     counts = plan.counts
     if plan.leaf:
@@ -111,7 +108,7 @@ def at_experts(plan: Sharding) -> Terms:
     return _partial(plan, plan.arriving - counts.late - embedding - counts.vision)
 
 
-def at_vision(plan: Sharding) -> Terms:
+def at_vision(plan: Sharding) -> Sizes:
     """Between the text's layers and the vision tower's."""
     counts = plan.counts
     if is_hooked(plan) or plan.releases:
@@ -120,7 +117,7 @@ def at_vision(plan: Sharding) -> Terms:
     return _partial(plan, plan.arriving - embedding - counts.vision)
 
 
-def at_decoder_embedding(plan: Sharding) -> Terms:
+def at_decoder_embedding(plan: Sharding) -> Sizes:
     """At the decoder's end of an embedding that both halves share, before the encoder's layers."""
     counts = plan.counts
     tied = {"tied gradient": float(_parts(plan) * plan.parameter * counts.embedding)}
@@ -129,7 +126,7 @@ def at_decoder_embedding(plan: Sharding) -> Terms:
     return {**_partial(plan, plan.arriving - counts.encoder), **tied}
 
 
-def at_embedding(plan: Sharding) -> Terms:
+def at_embedding(plan: Sharding) -> Sizes:
     """At the end: all gradients; of a tied weight both parts and their sum at once.
 
     Autograd adds the gradients of a weight used twice into a new tensor before it accumulates them
@@ -154,10 +151,10 @@ def _parts(plan: Sharding) -> int:
     return 3 if plan.accumulates and not is_hooked(plan) else 2
 
 
-def at_reduction(plan: Sharding) -> Terms:
+def at_reduction(plan: Sharding) -> Sizes:
     """While all gradients of a pass are reduced together, where they are not as they come."""
     if is_hooked(plan) or plan.releases:
-        return {}
+        return {"gradients": 0.0}
     if plan.stage == 0 or accumulates_whole_fp32(plan):
         return {**_partial(plan, plan.arriving), **_whole_reduction(plan)}
     if plan.in_groups:
@@ -165,7 +162,7 @@ def at_reduction(plan: Sharding) -> Terms:
     return {**_partial(plan, plan.arriving), "reduced copy": _stage1_copied(plan)}
 
 
-def _one_by_one(plan: Sharding) -> list[Terms]:
+def _one_by_one(plan: Sharding) -> list[Sizes]:
     """Each reduction at the end of stage 1, with the gradients that are still to move.
 
     The rank's own buffer is made when the first of them is done.
@@ -185,7 +182,7 @@ def _one_by_one(plan: Sharding) -> list[Terms]:
     ]
 
 
-def at_reduction_on_the_way(plan: Sharding, one: Reduction) -> Terms:
+def at_reduction_on_the_way(plan: Sharding, one: Reduction) -> Sizes:
     """While what lies in the bucket is reduced, and the gradient that has come waits.
 
     Without `contiguous_gradients` there is no bucket: gradients wait where autograd made them, and
@@ -221,7 +218,7 @@ def _fp32_sums(plan: Sharding, one: Reduction) -> float:
     return float(MASTER_BYTES * one.summed)
 
 
-def kept_gradients(plan: Sharding) -> Terms:
+def kept_gradients(plan: Sharding) -> Sizes:
     """Gradients of earlier micro batches that a forward pass finds, in bytes.
 
     Stage 1 lets go of its bucket only when it has reduced, after the last of them.
@@ -235,7 +232,7 @@ def kept_gradients(plan: Sharding) -> Terms:
     return {"gradients": float(plan.gradient * plan.arriving), **reduce_buckets(plan)}
 
 
-def reduce_buckets(plan: Sharding) -> Terms:
+def reduce_buckets(plan: Sharding) -> Sizes:
     """Contiguous buffers for gradients on their way at stages 1 and 2, in bytes.
 
     Allocated when the first gradient of a backward pass has come, each of the full bucket size
@@ -265,7 +262,7 @@ def _buffer(plan: Sharding) -> float:
     return partition_buffer(plan)
 
 
-def _held(plan: Sharding) -> Terms:
+def _held(plan: Sharding) -> Sizes:
     """The rank's own reduced gradients, of this micro batch and of those before."""
     if plan.stage == PARAMETERS or plan.optimizer_away:
         return {}
@@ -283,7 +280,7 @@ def _owns_last(plan: Sharding) -> bool:
     return 0 < plan.partition.elements <= plan.counts.embedding
 
 
-def _on_their_way(plan: Sharding, waiting: int) -> Terms:
+def _on_their_way(plan: Sharding, waiting: int) -> Sizes:
     """Buckets, a layer's largest gradient, and elements that wait beside it."""
     arriving = plan.parameter * (plan.counts.inner + waiting)
     return {**reduce_buckets(plan), "largest gradient": float(arriving)}
@@ -302,7 +299,7 @@ def _stage1_copied(plan: Sharding) -> float:
     return max(own - plan.parameter * plan.zero.reduce_bucket, 0.0)
 
 
-def _whole_reduction(plan: Sharding) -> Terms:
+def _whole_reduction(plan: Sharding) -> Sizes:
     if not plan.deepspeed:
         return {}
     return {"gradient all-reduce": float(plan.parameter * reduction_elements(plan.counts))}
@@ -313,10 +310,53 @@ def reduction_elements(counts: Counts) -> int:
     return min(counts.trainable, _UNSHARDED_REDUCTION)
 
 
-def _partial(plan: Sharding, elements: float) -> Terms:
+def _partial(plan: Sharding, elements: float) -> Sizes:
     """Gradients of some elements that stay until the pass is over, and the bucket."""
     name = "new gradients" if accumulates_whole_fp32(plan) else "gradients"
     size = plan.parameter if accumulates_whole_fp32(plan) else plan.gradient
     arriving = {**reduce_buckets(plan), name: float(size * elements)}
     kept = kept_gradients(plan)
     return {**arriving, **{n: max(size, arriving.get(n, 0)) for n, size in kept.items()}}
+
+
+def gradient_terms(plan: Sharding, segment: int, *, dora: bool) -> Iterator[Term]:
+    """Gradients from the first micro batch to the step, without FSDP.
+
+    `segment`: layers that are recomputed together; `dora`: whether adapters make norms of weights.
+    """
+    yield from lasting(kept_gradients(plan), At.FORWARD, At.LOSS_BACKWARD)
+    last, first = at_last_layer(plan), at_first_layer(plan)
+    yield from lasting(at_head(plan) if plan.releases else last, At.LOSS_DONE, At.HEAD)
+    yield from lasting(last, At.LAST_LAYER, At.EXPANSION)
+    yield from _as_they_come(plan)
+    if segment > 1:
+        yield from lasting(at_first_layer(plan, segment), At.ALL_REDUCED, At.FIRST_SEGMENT)
+    yield from lasting(first, At.FIRST_LAYER if segment > 1 else At.ALL_REDUCED, At.FIRST_LAYER)
+    if dora:
+        yield from lasting(first, At.NORMS, At.NORMS)
+    if plan.counts.experts:
+        moment = experts_moment(plan)
+        yield from lasting(at_experts(plan), moment, moment)
+    if plan.workload.data.vision_tokens:
+        yield from lasting(at_vision(plan), At.LAYERS_DONE, At.VISION_BACKWARD)
+    yield from lasting(at_embedding(plan), At.EMBEDDING, At.EMBEDDING)
+
+
+def _as_they_come(plan: Sharding) -> Iterator[Term]:
+    """Reductions: each as its gradients come, or all at the end."""
+    if not plan.reductions:
+        yield from lasting(at_reduction(plan), At.REDUCTION, At.REDUCTION)
+    for one in plan.reductions:
+        moment = reduction(one.number, one.left)
+        yield from lasting(at_reduction_on_the_way(plan, one), moment, moment)
+
+
+def experts_moment(plan: Sharding) -> Moment:
+    """When a layer's experts have their gradients: the first layer's, or, by blocks, the last's.
+
+    Stage 3 has more parameters whole the earlier it is in a backward pass.
+    """
+    if not plan.leaf:
+        return At.FIRST_EXPERTS
+    layers = sum(stack.layers for stack in plan.workload.architecture.stacks)
+    return At.LAST_EXPERTS._replace(layers=1 - 1 / max(layers, 1))

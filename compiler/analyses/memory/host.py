@@ -8,7 +8,6 @@ from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED
 from tunec.compiler.analyses.memory.fsdp_units import unit_sizes
 from tunec.compiler.analyses.memory.merging import merged_on_host
 from tunec.compiler.analyses.memory.offloaded import moved_activations, power_of_two
-from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import (
     PARAMETERS,
     Sharding,
@@ -18,6 +17,7 @@ from tunec.compiler.analyses.memory.sharding import (
 )
 from tunec.compiler.analyses.memory.states import MASTER_BYTES, is_paged
 from tunec.compiler.analyses.memory.tensor_parallel import of_rank
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.weights import frozen_bytes, second_shards
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
@@ -100,7 +100,7 @@ def host_account(workload: Workload, layout: Layout) -> HostAccount:
     return HostAccount({name: _rounded(terms) for name, terms in phases.items() if terms})
 
 
-def _merging(workload: Workload) -> Terms:
+def _merging(workload: Workload) -> Sizes:
     """A process of its own, which adds adapters to a base when training is done."""
     if workload.adapter.merge != "host":
         return {}
@@ -110,11 +110,11 @@ def _merging(workload: Workload) -> Terms:
 class _Away(NamedTuple):
     """What is moved off the devices of one node."""
 
-    held: Terms
+    held: Sizes
     """While the run trains."""
-    loaded: Terms
+    loaded: Sizes
     """Of that, what lies there while the model is loaded."""
-    pinning: Terms
+    pinning: Sizes
     """The whole while it is pinned, with what is let go of then."""
 
 
@@ -131,7 +131,7 @@ def _away(workload: Workload, plan: Sharding, stepped: Sharding, ranks: int) -> 
     return _Away(held, before, {})
 
 
-def loading(workload: Workload, plan: Sharding, ranks: int) -> Terms:
+def loading(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
     """Weights on their way to the devices.
 
     Every rank builds the whole model in RAM before it moves it. At stage 3 rank 0 alone reads all
@@ -156,7 +156,7 @@ def loading(workload: Workload, plan: Sharding, ranks: int) -> Terms:
     return {"weights while loading": float(size * every * copies)}
 
 
-def _optimizer(workload: Workload, plan: Sharding, ranks: int) -> Terms:
+def _optimizer(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
     """Training state that ZeRO moves off the devices of one node, with DeepSpeed's buffers.
 
     On the CPU a trained element takes its fp32 copy, its moments and an fp32 gradient: 16 bytes for
@@ -202,7 +202,7 @@ def _units_away(workload: Workload, plan: Sharding, ranks: int) -> _Away:
     )
 
 
-def _shards(plan: Sharding, ranks: int) -> Terms:
+def _shards(plan: Sharding, ranks: int) -> Sizes:
     """FSDP 2's shards, each pinned, at the next power of two (`offloaded.moved_activations`).
 
     torch 2.13 `_fsdp_param.py`, `_init_sharded_param`.
@@ -216,7 +216,7 @@ def _shards(plan: Sharding, ranks: int) -> Terms:
     return {"offloaded parameters": share * (learnt + plain + small)}
 
 
-def _stepped(workload: Workload, plan: Sharding, ranks: int) -> Terms:
+def _stepped(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
     """What the optimizer steps on the host under FSDP: gradients pinned like shards, moments not.
 
     torch 2.13 `_fsdp_collectives.py`, `foreach_reduce`: `.to("cpu", non_blocking=True)`, which
@@ -240,7 +240,7 @@ def _roundings(plan: Sharding, width: float) -> float:
     return taken / needed if needed else 1.0
 
 
-def _parameters(plan: Sharding, ranks: int) -> Terms:
+def _parameters(plan: Sharding, ranks: int) -> Sizes:
     """Parameters that stage 3 moves off the devices of one node, 2 bytes an element in 16 bit."""
     share = ranks / plan.shards
     size, elements = BYTES[plan.states.weights], plan.counts.base + plan.counts.adapters
@@ -257,7 +257,7 @@ def _parameters(plan: Sharding, ranks: int) -> Terms:
     }
 
 
-def _data_loading(workload: Workload, layout: Layout, ranks: int) -> Terms:
+def _data_loading(workload: Workload, layout: Layout, ranks: int) -> Sizes:
     data, workers = workload.data, workload.dataloader_workers
     pixels = data.images * data.image_width * data.image_height * 3 * BYTES["fp32"]
     ready = max(workers * _PREFETCHED, 1) * layout.batch.micro
@@ -267,7 +267,7 @@ def _data_loading(workload: Workload, layout: Layout, ranks: int) -> Terms:
     }
 
 
-def saving(workload: Workload, plan: Sharding, ranks: int) -> Terms:
+def saving(workload: Workload, plan: Sharding, ranks: int) -> Sizes:
     """What a node holds while a checkpoint is written.
 
     At stage 3 rank 0 gathers all weights (deepspeed 0.19.8 `runtime/engine.py`,
@@ -295,7 +295,7 @@ def saving(workload: Workload, plan: Sharding, ranks: int) -> Terms:
     return {"checkpoint file": float(min(BYTES[plan.states.trainable] * saved, largest))}
 
 
-def moments_saved(plan: Sharding, ranks: int) -> Terms:
+def moments_saved(plan: Sharding, ranks: int) -> Sizes:
     """What a node holds while the optimizer's states are written, after the weights.
 
     FSDP copies them all to the host: whole on rank 0, or every rank's own (accelerate 1.15
@@ -315,5 +315,5 @@ def moments_saved(plan: Sharding, ranks: int) -> Terms:
     return {"states on their way to a file": float(MASTER_BYTES * part * ranks)}
 
 
-def _rounded(terms: Terms) -> dict[str, int]:
+def _rounded(terms: Sizes) -> dict[str, int]:
     return {name: round(size) for name, size in terms.items() if size}

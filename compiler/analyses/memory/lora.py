@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from math import prod
 
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic
-from tunec.compiler.analyses.memory.phase import Terms
-from tunec.compiler.analyses.memory.places import reads_attention, wants_gradient
+from tunec.compiler.analyses.memory.modules import reads_attention, wants_gradient
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.schemas.models.architecture import Module, Part
 
@@ -97,7 +97,7 @@ def is_stack(module: Module) -> bool:
     return module.kind == "parameter" and len(module.shape) == 3
 
 
-def experts_merged(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Terms:
+def experts_merged(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Sizes:
     """Bytes of expert weights with their adapters added, kept for the gradient of their inputs.
 
     peft 0.21 merges A and B into a copy of the whole tensor in each forward pass (`tuners/lora/
@@ -109,7 +109,7 @@ def experts_merged(workload: Workload, widths: Arithmetic, *, checkpointed: bool
     return {"merged experts": float(widths.stream * elements)}
 
 
-def experts_merging(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Terms:
+def experts_merging(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Sizes:
     """Bytes of merged weights while one layer is differentiated, the smaller stack first.
 
     A gradient of each, and where the layer is recomputed the copies of those to come (traced).

@@ -5,7 +5,7 @@ from typing import Final, Literal, NamedTuple
 
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.phase import Phase
+from tunec.compiler.analyses.memory.timeline import Phase
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.schemas.terms import Vendor
 from tunec.schemas.units import GIB, MIB

@@ -3,10 +3,10 @@
 from math import prod
 from typing import Final
 
-from tunec.compiler.analyses.memory.counts import quantizes
 from tunec.compiler.analyses.memory.dtypes import BYTES, quantized_bytes
-from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.modules import quantizes
 from tunec.compiler.analyses.memory.sharding import Sharding
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 
 _PRODUCTS: Final = 2
@@ -21,7 +21,7 @@ _HALF: Final = 2
 """
 
 
-def merged(workload: Workload, plan: Sharding, *, repeated: bool = False) -> Terms:
+def merged(workload: Workload, plan: Sharding, *, repeated: bool = False) -> Sizes:
     """What is held on a device while the largest adapted weight is added to, in bytes.
 
     DoRA adds to a copy of the weight, scales the sum and brings it back to the weight's dtype
@@ -72,7 +72,7 @@ def packed_before(workload: Workload) -> float:
     return quantized_bytes(workload.quantization) * elements
 
 
-def merged_on_host(workload: Workload) -> Terms:
+def merged_on_host(workload: Workload) -> Sizes:
     """What a process of its own holds that merges adapters into a 16-bit base, in bytes.
 
     On a CPU the products of 16-bit adapters are made in fp32 (`get_delta_weight`: `cast_to_fp32`).

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tunec.compiler.analyses.memory.samples import activations, pass_of
+from tunec.compiler.analyses.memory.terms.passes import activations, pass_of
 from tunec.compiler.analyses.memory.vision import image_activations
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
@@ -29,7 +29,7 @@ def moved_activations(workload: Workload, layout: Layout) -> Moved:
     asked, micro = layout.activation_checkpointing, layout.batch.micro
     if not asked.offload:
         return Moved(0.0, 0.0)
-    run = pass_of(workload, layout.parallel, layout.states, asked, padded=False, fsdp=layout.fsdp)
+    run = pass_of(workload, layout, padded=False)
     sequences = workload.preference.sequences if workload.preference is not None else 1
     found = (activations(workload, run).moved, image_activations(workload, run).moved)
     sizes = [(sequences * micro * size, number) for size, number in found if number]

@@ -14,7 +14,8 @@ from itertools import accumulate, groupby, pairwise
 from math import prod
 from typing import Final, NamedTuple
 
-from tunec.compiler.analyses.memory.counts import adapter_shapes, expert_blocks
+from tunec.compiler.analyses.memory.counts import expert_blocks
+from tunec.compiler.analyses.memory.modules import adapter_shapes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.kept import Kept

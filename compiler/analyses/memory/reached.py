@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Literal
 
-from tunec.compiler.analyses.memory.places import tower_of
+from tunec.compiler.analyses.memory.modules import tower_of
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.schemas.models.architecture import Module

@@ -6,7 +6,7 @@ keep everything. torch's checkpointing of single layers is a segment of one with
 
 from typing import Final, NamedTuple
 
-from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import ActivationCheckpointing
 
@@ -85,7 +85,7 @@ class Layers(NamedTuple):
 
 def kept(
     part: str, layers: Layers, split: Recomputed, *, offload: bool, transit: int = IN_TRANSIT
-) -> Terms:
+) -> Sizes:
     """Bytes that wait for the backward pass; `transit`: inputs here though they wait elsewhere."""
     here = min(split.segments, transit) if offload else split.segments
     name = "inputs in transit" if offload else "layer inputs"

@@ -4,8 +4,8 @@ from math import prod
 
 from tunec.compiler.analyses.memory.dtypes import BYTES
 from tunec.compiler.analyses.memory.fsdp_units import unit_sizes
-from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.weights import second_shards
 from tunec.compiler.analyses.memory.workload import Layout, Workload
 
@@ -18,7 +18,7 @@ def saves_whole(layout: Layout) -> bool:
     return on_zero and layout.zero.gather_on_save
 
 
-def saved(workload: Workload, plan: Sharding) -> Terms:
+def saved(workload: Workload, plan: Sharding) -> Sizes:
     """What is whole while it goes to the host, in bytes: at most the largest.
 
     DeepSpeed gathers what a module has of its own (0.19.8 `runtime/engine.py`,
@@ -38,7 +38,7 @@ def saved(workload: Workload, plan: Sharding) -> Terms:
     return {"gathered parameters": float(size * largest), **second}
 
 
-def _made_again(plan: Sharding) -> Terms:
+def _made_again(plan: Sharding) -> Sizes:
     """Second shards, which the step has let go and each release makes anew (`second_shards`).
 
     The last is made before its parameter goes (deepspeed 0.19.8 `runtime/zero/

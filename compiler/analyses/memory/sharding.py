@@ -5,7 +5,6 @@ The figures for DeepSpeed are traced allocations of version 0.19.8 with real ten
 share the shards.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from packaging.version import Version
@@ -19,7 +18,6 @@ from tunec.compiler.analyses.memory.partition import (
     largest_partition,
     trained_sizes,
 )
-from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.reductions import (
     Reduction,
     Reductions,
@@ -33,6 +31,7 @@ from tunec.compiler.analyses.memory.states import (
     moment_bytes,
     paged_bytes,
 )
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import NO_FSDP, Layout, Workload
 from tunec.compiler.ir.caches import cached
 from tunec.compiler.ir.slots import Fsdp, Parallel, States, Zero
@@ -190,7 +189,7 @@ def sharding(
         partition = muon.own if muon else largest_partition(workload, shards)
     return Sharding(
         workload=workload,
-        counts=in_adapter_dtype(whole, states) if beside else whole,
+        counts=in_adapter_dtype(workload, states) if beside else whole,
         whole=whole,
         states=states,
         zero=zero,
@@ -243,18 +242,16 @@ def is_hooked(plan: Sharding) -> bool:
     return plan.stage >= GRADIENTS
 
 
-def in_adapter_dtype(counts: Counts, states: States) -> Counts:
+def in_adapter_dtype(workload: Workload, states: States) -> Counts:
     """Elements trained beside adapters, as so many of the adapters' dtype as take the same bytes.
 
     peft converts adapters to fp32, but leaves modules in `modules_to_save` in the base's dtype
     (peft 0.21 `tuners/tuners_utils.py`, `cast_adapter_dtype`); DeepSpeed converts all alike.
     """
-    share = BYTES[states.weights] / BYTES[states.trainable]
-    names = ("trained", "resting", "embedding", "head", "encoder", "vision", "late", "experts")
-    return replace(counts, **{name: round(share * getattr(counts, name)) for name in names})
+    return count(workload, BYTES[states.weights] / BYTES[states.trainable])
 
 
-def resident(workload: Workload, plan: Sharding) -> Terms:
+def resident(workload: Workload, plan: Sharding) -> Sizes:
     """Training state that is there from the first step to the last, in bytes."""
     terms: dict[str, float] = {}
     if not plan.optimizer_away:

@@ -7,7 +7,6 @@ from tunec.compiler.analyses.memory.counts import tables_of
 from tunec.compiler.analyses.memory.gradients import partition_buffer, reduce_buckets
 from tunec.compiler.analyses.memory.muon import INLINE_ADAM_UNTIL, Halves, gathers, working
 from tunec.compiler.analyses.memory.partition import trained_sizes
-from tunec.compiler.analyses.memory.phase import Terms
 from tunec.compiler.analyses.memory.sharding import (
     PARAMETERS,
     Sharding,
@@ -22,6 +21,7 @@ from tunec.compiler.analyses.memory.states import (
     paged_bytes,
     step_bytes,
 )
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 
 _NORM_BYTES = 8
@@ -30,7 +30,7 @@ _NORM_BYTES = 8
 `get_norm_dtype`: fp64 wherever the device has it)."""
 
 
-def optimizer_step(workload: Workload, plan: Sharding) -> Terms:
+def optimizer_step(workload: Workload, plan: Sharding) -> Sizes:
     """Gradients and temporaries while the optimizer steps, in bytes."""
     if plan.halves is not None:
         return max(_of_muon(plan, plan.halves), key=lambda terms: sum(terms.values()))
@@ -53,7 +53,7 @@ def optimizer_step(workload: Workload, plan: Sharding) -> Terms:
     return max(before, terms, key=lambda each: sum(each.values()))
 
 
-def _stepped_gradients(plan: Sharding, before: Terms, stepped: float) -> Terms:
+def _stepped_gradients(plan: Sharding, before: Sizes, stepped: float) -> Sizes:
     """Gradients while the optimizer itself steps, when those they were made of are let go.
 
     deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py` and `stage3.py`, `step`: `averaged_gradients`
@@ -67,7 +67,7 @@ def _stepped_gradients(plan: Sharding, before: Terms, stepped: float) -> Terms:
     return {"fp32 gradients": float(size * stepped)}
 
 
-def _step_gradients(plan: Sharding) -> Terms:
+def _step_gradients(plan: Sharding) -> Sizes:
     trainable, gradient = plan.counts.trainable, plan.gradient
     if plan.stage == 0:
         return _stage0_step(plan)
@@ -103,7 +103,7 @@ def _paged_tensor(workload: Workload, plan: Sharding) -> float:
     )
 
 
-def at_orthogonalisation(plan: Sharding, found: Halves) -> Terms:
+def at_orthogonalisation(plan: Sharding, found: Halves) -> Sizes:
     """When stage 1 or 2 makes the last of Muon's updates, while its bucket is still there."""
     last = working(found.largest, plan.gradient) - plan.gradient * found.widest
     return {
@@ -114,7 +114,7 @@ def at_orthogonalisation(plan: Sharding, found: Halves) -> Terms:
     }
 
 
-def _of_muon(plan: Sharding, found: Halves) -> Iterator[Terms]:
+def _of_muon(plan: Sharding, found: Halves) -> Iterator[Sizes]:
     """Moments of a step by Muon: for the norm, then one half after the other."""
     gradient, ranks = plan.gradient, plan.shards
     if plan.stage == 0:
@@ -138,14 +138,14 @@ def _of_muon(plan: Sharding, found: Halves) -> Iterator[Terms]:
         yield {**held, "fp32 gradients": _fp32_gradients(plan, elements), **temporaries}
 
 
-def _flattened(plan: Sharding, elements: float) -> Terms:
+def _flattened(plan: Sharding, elements: float) -> Sizes:
     return {
         "averaged gradients": plan.gradient * elements,
         "fp32 gradients": _fp32_gradients(plan, elements),
     }
 
 
-def _stage0_step(plan: Sharding) -> Terms:
+def _stage0_step(plan: Sharding) -> Sizes:
     """Gradients, each in fp32 too; for DeepSpeed's own Adam those are then laid out as one tensor.
 
     deepspeed 0.19.8 `runtime/fp16/fused_optimizer.py`, `FP16_Optimizer.step`, which
@@ -162,7 +162,7 @@ def _stage0_step(plan: Sharding) -> Terms:
     return terms
 
 
-def _stage3_step(plan: Sharding, elements: float) -> Terms:
+def _stage3_step(plan: Sharding, elements: float) -> Sizes:
     """One sub-group at a time: its gradients in fp32 and in the parameters' dtype."""
     group = min(elements / plan.shards, plan.zero.sub_group_size)
     if plan.gradient > plan.parameter:

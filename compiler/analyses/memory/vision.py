@@ -9,7 +9,7 @@ from packaging.version import Version
 from tunec.compiler.analyses.memory.activations import Activations, Pass, part_activations
 from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
 from tunec.compiler.analyses.memory.counts import Counts, count
-from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 from tunec.compiler.ir.caches import cached
 from tunec.schemas.frozen import dataclass
@@ -39,11 +39,11 @@ _EVERY_EMBEDDING: Final = Version("5.0")
 class Images:
     """What the images of one sample cost."""
 
-    forward: Terms
+    forward: Sizes
     """While a tower runs through which no gradient passes, one layer at a time."""
-    kept: Terms
+    kept: Sizes
     """From the tower's forward pass until its backward pass."""
-    backward: Terms
+    backward: Sizes
     """What differentiating one layer of the tower takes besides."""
     after_embedding: bool = False
     """Whether nothing of it is left when the embedding is differentiated."""
@@ -118,7 +118,7 @@ def _slice_tokens(workload: Workload) -> float:
     return float((images.image_size // images.patch) ** 2 + images.lead_tokens)
 
 
-def _projector(workload: Workload, counts: Counts, run: Pass) -> Terms:
+def _projector(workload: Workload, counts: Counts, run: Pass) -> Sizes:
     """Inputs of the projector's layers where it is trained, outputs where a gradient passes."""
     needs = counts.trained_parts | counts.adapted_parts
     if not needs & {"vision", "projector"}:

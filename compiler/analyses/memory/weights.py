@@ -6,14 +6,14 @@ from typing import Final
 from packaging.version import Version
 
 from tunec.compiler.analyses.memory.causal_masks import causal_masks
-from tunec.compiler.analyses.memory.counts import FOUR_BIT, adapter_shapes, experts_apart
 from tunec.compiler.analyses.memory.diffusion import second_attentions
 from tunec.compiler.analyses.memory.dtypes import BYTES, PACKED, quantized_bytes
 from tunec.compiler.analyses.memory.fetches import Live, live_elements
 from tunec.compiler.analyses.memory.frozen_units import makes_fp32
-from tunec.compiler.analyses.memory.phase import Terms
+from tunec.compiler.analyses.memory.modules import FOUR_BIT, adapter_shapes, experts_apart
 from tunec.compiler.analyses.memory.rotary import rotary_tables
 from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
+from tunec.compiler.analyses.memory.timeline import Sizes
 from tunec.compiler.analyses.memory.workload import Workload
 
 _SIDE: Final = {False: 192, True: 384}
@@ -30,7 +30,7 @@ def _positions(workload: Workload) -> int:
     return side * side * workload.architecture.stacks[0].hidden
 
 
-def weights(workload: Workload, plan: Sharding) -> Terms:
+def weights(workload: Workload, plan: Sharding) -> Sizes:
     """Weights that stay on the device between steps, in bytes.
 
     From ZeRO stage 3 on each rank holds its share, quantised weights as well (bitsandbytes stores
@@ -66,7 +66,7 @@ def weights(workload: Workload, plan: Sharding) -> Terms:
     return terms
 
 
-def encoders(plan: Sharding) -> Terms:
+def encoders(plan: Sharding) -> Sizes:
     """Models that encode captions and pictures before there is a model to train.
 
     simpletuner 3.1.6 and 4.10.1 `helpers/training/trainer.py`, `Trainer.run`: `init_data_backend`
@@ -111,7 +111,7 @@ def frozen_bytes(workload: Workload, plan: Sharding) -> float:
     return plain + quantized_bytes(quantization) * counts.quantized + row_scales
 
 
-def loaded_whole(workload: Workload, plan: Sharding) -> Terms:
+def loaded_whole(workload: Workload, plan: Sharding) -> Sizes:
     """A quantised base, which each rank has whole on its device before FSDP splits it.
 
     transformers 5.0.0 to 5.23.0 quantizers/quantizer_bnb_4bit.py `update_device_map`: the current
@@ -120,9 +120,7 @@ def loaded_whole(workload: Workload, plan: Sharding) -> Terms:
     """
     version = workload.version("transformers")
     moves = version is not None and version < _KEEPS_ON_DEVICE and plan.fsdp.efficient_loading
-    if moves or not plan.counts.quantized:
-        return {}
-    return {"whole base": frozen_bytes(workload, plan)}
+    return {"whole base": 0.0 if moves else frozen_bytes(workload, plan)}
 
 
 _KEEPS_ON_DEVICE: Final = Version("5.0")
@@ -139,7 +137,7 @@ def scale_bytes(workload: Workload, plan: Sharding) -> float:
     return (quantized_bytes(workload.quantization) - PACKED) * plan.counts.quantized
 
 
-def gathered(plan: Sharding, *, checkpointed: bool) -> Terms:
+def gathered(plan: Sharding, *, checkpointed: bool) -> Sizes:
     """Whole parameters at stage 3 where forward turns to backward, in bytes: at least the head's.
 
     Prefetching goes on until `max_live_parameters` elements are whole. Besides, nothing is released
@@ -165,7 +163,7 @@ def _passed(plan: Sharding) -> int:
     return plan.counts.unvisited + (0 if comes else model.vocab * model.hidden)
 
 
-def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool) -> Terms:
+def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool) -> Sizes:
     """Whole parameters at stage 3 in bytes, with a share of layers left; at least one layer's."""
     found = _followed(plan, checkpointed=checkpointed)
     if found is not None:
@@ -177,20 +175,20 @@ def gathered_at(plan: Sharding, layers: int, left: float, *, checkpointed: bool)
     return _whole(plan, most, unit)
 
 
-def gathered_last(plan: Sharding, layers: int, *, checkpointed: bool) -> Terms:
+def gathered_last(plan: Sharding, layers: int, *, checkpointed: bool) -> Sizes:
     """Whole parameters at stage 3 when the last layer is differentiated, in bytes."""
     left = 1 - 1 / max(layers, 1) if plan.leaf else 1.0
     return gathered_at(plan, layers, left, checkpointed=checkpointed)
 
 
-def gathered_layer(plan: Sharding, layers: int, *, checkpointed: bool) -> Terms:
+def gathered_layer(plan: Sharding, layers: int, *, checkpointed: bool) -> Sizes:
     """Whole parameters at stage 3 near the end of a backward pass, in bytes: a layer's, mostly."""
     if plan.leaf:
         return gathered_at(plan, layers, 0.0, checkpointed=checkpointed)
     return _whole(plan, 0, _unit(plan, layers))
 
 
-def gathered_together(plan: Sharding, *, checkpointed: bool) -> tuple[float, Terms]:
+def gathered_together(plan: Sharding, *, checkpointed: bool) -> tuple[float, Sizes]:
     """Whole parameters at stage 3 while some are copied out of the buffers in which several come.
 
     With the share of the layers that a forward pass has reached by then. deepspeed 0.19.8
@@ -204,7 +202,7 @@ def gathered_together(plan: Sharding, *, checkpointed: bool) -> tuple[float, Ter
     return found.reached, {**_whole(plan, found.beside, 0), **buffer}
 
 
-def fetched(plan: Sharding) -> Terms:
+def fetched(plan: Sharding) -> Sizes:
     """The buffer in which layers' parameters come together at stage 3, in bytes.
 
     Modules are fetched whole, in their order, until there are as many elements as a prefetch takes
@@ -249,7 +247,7 @@ def _unit(plan: Sharding, layers: int) -> float:
     return max(visited / max(layers, 1), plan.counts.largest)
 
 
-def _whole(plan: Sharding, elements: float, unit: float) -> Terms:
+def _whole(plan: Sharding, elements: float, unit: float) -> Sizes:
     """So many elements, at least a unit's; what is whole since its first use has no second part."""
     if plan.stage < PARAMETERS or lies_whole(plan):
         return {}

@@ -31,7 +31,8 @@ from workload_builders import (
 
 from tunec.compiler.analyses.memory.account import Account, account
 from tunec.compiler.analyses.memory.dtypes import BYTES
-from tunec.compiler.analyses.memory.phase import Phase, group
+from tunec.compiler.analyses.memory.moments import At
+from tunec.compiler.analyses.memory.timeline import of_samples, timeline
 from tunec.compiler.analyses.memory.workload import Layout, Preference, Workload
 from tunec.compiler.ir.slots import AttentionKernel, Quantization
 from tunec.schemas.models.architecture import Architecture
@@ -119,17 +120,9 @@ def keeping_logits(found: Account, sequences: int = 1) -> Account:
     states, workload = found.layout.states, found.workload
     width = BYTES[workload.precision.compute if states.autocast else states.weights]
     tokens = workload.data.sequence
-    logits = group({"kept logits": sequences * width * tokens * workload.architecture.vocab})
-    lines = tuple(_with(line, logits) if _is_late(line) else line for line in found.lines)
+    logits = {"kept logits": width * tokens * workload.architecture.vocab}
+    kept = of_samples(logits, At.LOSS_BACKWARD, At.STEP, sequences)
+    lines = timeline((*found.lines[0].course, *kept))
     micro = found.layout.batch.micro
     peak = max((line for line in lines if not line.evaluates), key=lambda line: line.at(micro))
     return replace(found, lines=lines, peak=peak, peak_bytes=peak.at(micro))
-
-
-def _is_late(line: Phase) -> bool:
-    return "backward" in line.name or "reduction" in line.name or "step" in line.name
-
-
-def _with(line: Phase, more: Any) -> Phase:
-    more_bytes = line.sample_bytes + more.total
-    return line._replace(per_sample=(*line.per_sample, more), sample_bytes=more_bytes)

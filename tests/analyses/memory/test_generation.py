@@ -7,7 +7,7 @@ import pytest
 from workload_builders import LLAMA_2_7B, LLAMA_3_8B, LLAMA_32_1B, QWEN_25_7B, full, layout, model
 
 from tunec.compiler.analyses.memory.account import account, samples
-from tunec.compiler.analyses.memory.phase import Phase
+from tunec.compiler.analyses.memory.timeline import Phase
 from tunec.compiler.analyses.memory.workload import Generation, Layout, Workload
 
 torch = pytest.importorskip("torch")

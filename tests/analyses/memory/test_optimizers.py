@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from packaging.version import Version
-from workload_builders import FP32, LLAMA_32_1B, SMALL_LLAMA, full, layout, lora, model
+from workload_builders import FP32, LLAMA_32_1B, SMALL_LLAMA, full, layout, lora, model, partly
 
 from tunec.compiler.analyses.memory.account import account
 from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.states import moment_bytes, step_bytes
 from tunec.compiler.ir.slots import Optimizer, States
+from tunec.schemas.models.architecture import Module
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -94,16 +95,7 @@ BITSANDBYTES = {65536: 2 * (65536 + 256 * 4), 4096: 2 * (4096 + 16 * 4), 4095: 8
 
 @pytest.mark.parametrize("elements", BITSANDBYTES)
 def test_eight_bit_states_of_one_parameter(elements: int) -> None:
-    counts = count(full(MODEL))
-    small = elements if elements < 4096 else 0
-    one = counts.__class__(
-        **{
-            **{name: getattr(counts, name) for name in counts.__dataclass_fields__},
-            "trained": elements,
-            "small": small,
-            "tables": 0,
-        }
-    )
+    one = count(partly(MODEL, [Module("layer", "linear", (1, elements), "text")]))
     kind = states(optimizer="int8")
     optimizer = full(MODEL, name="adamw_8bit").optimizer
     assert moment_bytes(optimizer, kind, one) == BITSANDBYTES[elements]

@@ -14,7 +14,6 @@ from tunec.compiler.analyses.memory.counts import count
 from tunec.compiler.analyses.memory.gradients import (
     at_embedding,
     at_last_layer,
-    at_loss,
     at_reduction,
     at_reduction_on_the_way,
     kept_gradients,
@@ -157,7 +156,7 @@ def test_reduce_buckets_keep_their_size_however_little_is_trained() -> None:
     assert at_last_layer(one)["reduce buckets"] == 1e9
     assert at_last_layer(two)["reduce buckets"] == 2e9
     assert "reduce buckets" not in at_last_layer(plan(2, contiguous_gradients=False))
-    assert "reduce buckets" not in at_loss(one)
+    assert "reduce buckets" not in kept_gradients(one)
 
 
 def test_a_rank_keeps_whole_every_gradient_that_it_owns_a_piece_of() -> None:

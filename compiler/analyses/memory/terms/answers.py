@@ -1,0 +1,290 @@
+"""Passes that keep nothing, in which answers are written, scored, and rewarded before a step."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from math import prod
+from typing import Final, NamedTuple
+
+from tunec.compiler.analyses.memory.activations import Pass, text_tokens
+from tunec.compiler.analyses.memory.arithmetic import arithmetic
+from tunec.compiler.analyses.memory.casts import evaluation_casts, head_cast
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.dtypes import BYTES
+from tunec.compiler.analyses.memory.fsdp import whole_in_passing
+from tunec.compiler.analyses.memory.fsdp_run import Whole
+from tunec.compiler.analyses.memory.fsdp_units import units_of
+from tunec.compiler.analyses.memory.generation import (
+    answered,
+    generating,
+    generating_states,
+    prompting,
+    reading,
+    summoned,
+    writing,
+)
+from tunec.compiler.analyses.memory.merging import merged, packed_before
+from tunec.compiler.analyses.memory.moments import At
+from tunec.compiler.analyses.memory.sharding import PARAMETERS, Sharding
+from tunec.compiler.analyses.memory.terms.passes import (
+    EXPANDED,
+    activations,
+    adapting,
+    embedded,
+    evaluated,
+    losing,
+    main_part,
+    sequences_of,
+)
+from tunec.compiler.analyses.memory.timeline import (
+    Moment,
+    Sizes,
+    Term,
+    lasting,
+    of_samples,
+    total,
+)
+from tunec.compiler.analyses.memory.weights import fetched, gathered
+from tunec.compiler.analyses.memory.workload import Generation, Preference, Workload
+
+_STAYS: Final = frozenset({"key-value cache", "gathered parameters"})
+_COPIES: Final = 2
+"""A DTensor made whole is gathered, and wrapped in a copy (torch 2.13 `_functional_collectives.py`,
+`all_gather_tensor`; traced)."""
+
+_Put = Callable[[Sizes, Moment], Iterable[Term]]
+"""Makes terms of what answers hold at a moment."""
+
+
+class _Moments(NamedTuple):
+    """When answers are written: prompts are read, then the last token is written."""
+
+    prompt: Moment
+    prompt_head: Moment
+    prompt_gathering: Moment
+    answers: Moment
+    head: Moment
+    gathering: Moment
+
+
+_IN_TRAINING: Final = _Moments(
+    At.PROMPT,
+    At.PROMPT_HEAD,
+    At.PROMPT_GATHERING,
+    At.GENERATION,
+    At.GENERATION_HEAD,
+    At.GENERATION_GATHERING,
+)
+_IN_EVALUATION: Final = _Moments(
+    At.ANSWERS_PROMPT,
+    At.ANSWERS_PROMPT_HEAD,
+    At.ANSWERS_PROMPT_GATHERING,
+    At.ANSWERS,
+    At.ANSWERS_HEAD,
+    At.ANSWERS_GATHERING,
+)
+
+
+def answer_terms(workload: Workload, plan: Sharding, run: Pass, share: int) -> Iterator[Term]:
+    """Answers that are written before a step or in evaluation, and what GRPO does with them.
+
+    `run`: the pass of training; `share`: samples of the rank in one optimizer step.
+    """
+    asked, written = workload.preference, workload.generation
+    if written is not None and written.sequences:
+        yield from _written(workload, plan, run, written, share)
+    if workload.evaluated is not None:
+        yield from _answered(workload, plan, run, workload.evaluated)
+    if asked is None or not asked.scored:
+        return
+    if asked.engine or asked.reference in ("resident", "base"):
+        yield from _scored(workload, plan, run, asked)
+    if asked.engine:
+        yield from lasting(_handed(workload, plan), At.HANDING_OVER, At.HANDING_OVER)
+
+
+def _whole(workload: Workload, plan: Sharding, run: Pass, *, follows: bool = False) -> Whole:
+    """What such a pass makes whole under a layout.
+
+    `follows`: whether it comes right after a step, so that stage 3 knows the order of the modules
+    and fetches ahead; another order, or hooks set anew, makes it forget (deepspeed 0.19.8
+    `runtime/zero/partitioned_param_coordinator.py`, `_invalidate_trace`; trl 1.16
+    `models/utils.py`, `add_hooks`).
+    """
+    if plan.fsdp.version:
+        return whole_in_passing(workload, plan)
+    if plan.stage < PARAMETERS:
+        return Whole()
+    end = gathered(plan, checkpointed=run.checkpointed)
+    return Whole(layers={**end, **fetched(plan)} if follows else end, end=end)
+
+
+def _casting_nothing(workload: Workload, run: Pass) -> Pass:
+    """The pass where `generate` runs: no autocast reaches the model that PEFT wraps.
+
+    accelerate 1.15 `accelerator.py`, `prepare_model`, casts in the forward pass of what it is
+    given, PEFT's model, which peft 0.21 `peft_model.py`, `generate`, passes by.
+    """
+    if not (workload.adapted and run.states.autocast):
+        return run
+    return replace(run, states=replace(run.states, autocast=False))
+
+
+def _copies(workload: Workload, run: Pass) -> tuple[Sizes, Sizes]:
+    """Copies of weights that autocast keeps in such a pass, and that of the output projection."""
+    widths, counts = arithmetic(workload, run.states, main_part(workload)), count(workload)
+    return evaluation_casts(counts, widths), head_cast(counts, widths)
+
+
+def _of_layer(workload: Workload, run: Pass) -> int:
+    """Bytes of one sample that a layer works in."""
+    layer = total(activations(workload, run).forward) + total(adapting(workload, run))
+    return layer * sequences_of(workload)
+
+
+def _terms(
+    moments: _Moments, whole: Whole, copies: Sizes, told: tuple[Sizes, Sizes], put: _Put
+) -> Iterator[Term]:
+    """The prompts being read, and the last token being written, with what is gathered for them.
+
+    `copies`: what is there besides; `told`: what the answers hold at both.
+    """
+    read, written = told
+    held = [(moments.prompt, whole.layers, read), (moments.answers, whole.layers, written)]
+    if total(whole.end) > total(whole.layers):
+        held.append((moments.prompt_head, whole.end, _cached(read)))
+        held.append((moments.head, whole.end, written))
+    if total(whole.gathering):
+        held.append((moments.gathering, whole.gathering, _cached(written)))
+    if total(whole.begins):
+        held.append((moments.prompt_gathering, whole.begins, {}))
+    for moment, made_whole, answers in held:
+        yield from lasting(copies, moment, moment)
+        yield from lasting(made_whole, moment, moment)
+        yield from put(answers, moment)
+
+
+def _cached(held: Sizes) -> Sizes:
+    return {name: size for name, size in held.items() if name == "key-value cache"}
+
+
+def _written(
+    workload: Workload, plan: Sharding, run: Pass, asked: Generation, share: int
+) -> Iterator[Term]:
+    """All answers of a step, with what `ds3_gather_for_generation` makes whole at once."""
+    preference, answering = workload.preference, _casting_nothing(workload, run)
+    copies, head = _copies(workload, answering)
+    weight = max(total(head), plan.counts.expanded * EXPANDED)
+    told = (
+        prompting(workload, plan, asked, _of_layer(workload, answering), share),
+        _at_once(generating(workload, plan, asked, share), weight),
+    )
+    follows = preference is not None and preference.engine
+    whole = _whole(workload, plan, run, follows=follows)
+    if asked.gathers and plan.deepspeed:
+        whole = Whole()
+    elif plan.fsdp.version == 1:
+        whole = _summoned(workload, plan, whole)
+
+    def put(answers: Sizes, moment: Moment) -> Iterable[Term]:
+        return lasting(answers, moment, moment)
+
+    yield from _terms(_IN_TRAINING, whole, copies, told, put)
+
+
+def _at_once(written: Sizes, weight: float) -> Sizes:
+    """What a token holds, or a weight that is copied or expanded for its product, if that is more.
+
+    Layers and the head come one after the other, so that one of them is there with the cache.
+    """
+    steps = {name: size for name, size in written.items() if name not in _STAYS}
+    if weight <= sum(steps.values()):
+        return written
+    kept = {name: size for name, size in written.items() if name in _STAYS}
+    return {**kept, "weight casts": weight}
+
+
+def _summoned(workload: Workload, plan: Sharding, whole: Whole) -> Whole:
+    """FSDP 1's root unit as it is stored, with what autocast makes of its output projection.
+
+    trl 0.15.2 to 1.16.0 `grpo_trainer.py`: `summon_full_params(recurse=False)`.
+    """
+    units, narrow = units_of(workload, plan.fsdp, plan.states), BYTES[workload.precision.compute]
+    wide = units.root.size * (plan.parameter / narrow - 1) if units.root.trained else 0.0
+    added = {"full parameters": max(wide, 0.0)} if plan.states.autocast else {}
+    cast = {"weight casts": float(narrow * plan.counts.output)} if added else {}
+    return whole._replace(layers={**whole.layers, **added}, end={**whole.end, **added, **cast})
+
+
+def _answered(workload: Workload, plan: Sharding, run: Pass, asked: Generation) -> Iterator[Term]:
+    """The last token of what evaluation writes for each sample of its batch, and the prompts."""
+    answering = _casting_nothing(workload, run)
+    copies, head = _copies(workload, answering)
+    summons = summoned(workload, plan)
+    whole = Whole(summons) if summons else _whole(workload, plan, run)
+    of_layer, tokens = _of_layer(workload, answering), text_tokens(workload)
+    states = generating_states(workload, plan.states)
+    told = (
+        reading(workload, states, asked, of_layer, tokens),
+        writing(workload, states, asked),
+    )
+    kept = answered(asked, plan.shards)
+    expanded = {"expanded weight": float(plan.counts.expanded * EXPANDED)}
+
+    def put(answers: Sizes, moment: Moment) -> Iterator[Term]:
+        yield from of_samples(answers, moment, moment, asked.beams)
+        yield from of_samples(kept, moment, moment)
+        if moment == At.ANSWERS:
+            yield from lasting(max(head, expanded, key=total), moment, moment)
+
+    yield from _terms(_IN_EVALUATION, whole, copies, told, put)
+
+
+def _scored(workload: Workload, plan: Sharding, run: Pass, asked: Preference) -> Iterator[Term]:
+    """Passes that keep nothing, a micro batch at a time, over all that was written.
+
+    By the reference where there is one, and by the model itself where vLLM wrote (trl 0.27.2 to
+    1.16.0 `trainer/grpo_trainer.py`, `_generate_and_score_completions`:
+    `vllm_importance_sampling_correction`). Otherwise a step's own pass gives what the answers were
+    written by: `steps_per_generation` is the accumulation unless it is set.
+    """
+    whole, number = _whole(workload, plan, run, follows=asked.engine), asked.sequences
+    layer = activations(workload, run).forward
+    layer = {**layer, **adapting(workload, run)} if asked.engine else layer
+    held = [
+        (At.SCORING, whole.end, evaluated(workload, run)),
+        (At.SCORING_LAYERS, whole.layers, layer),
+    ]
+    for moment, sizes in (
+        (At.SCORING_GATHERING, whole.gathering),
+        (At.SCORING_BEGINS, whole.begins),
+    ):
+        if total(sizes):
+            held.append((moment, sizes, embedded(workload, run)))
+    # autocast keeps copies of what can be trained alone
+    copies = _copies(workload, run)[0] if asked.engine else {}
+    for moment, made_whole, made in held:
+        yield from lasting({**copies, **made_whole}, moment, moment)
+        yield from of_samples(made, moment, moment, number)
+    buffers = {"loss buffers": losing(workload, run).loss.fixed}
+    yield from lasting(buffers, At.SCORING, At.SCORING)
+
+
+def _handed(workload: Workload, plan: Sharding) -> Sizes:
+    """Parameters that are made whole to be handed to vLLM, and adapters merged into them.
+
+    One at a time, but with adapters and ZeRO stage 3 all at once (trl 0.27.2 to 1.16.0
+    `generation/vllm_generation.py`, `_iter_named_params`, before it `_move_model_to_vllm`). The
+    list of them that is made whole keeps packed weights, which others replace.
+    """
+    sharded = plan.stage == PARAMETERS
+    size = plan.parameter if plan.counts.trained else BYTES[plan.states.weights]
+    if workload.adapted and not plan.fsdp.version:
+        whole = size * (plan.counts.base + plan.counts.adapters) * sharded
+        return {
+            "gathered parameters": float(whole),
+            "weights as they were": packed_before(workload),
+            **merged(workload, plan, repeated=True),
+        }
+    largest = max((prod(m.shape) for m in workload.architecture.modules), default=0)
+    copies = _COPIES if plan.fsdp.version == 2 else 1
+    return {"gathered parameters": float(copies * size * largest * sharded)}

@@ -1,0 +1,286 @@
+"""What a forward and a backward pass hold, whatever the sharding: activations, logits, copies."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from tunec.compiler.analyses.memory.activations import (
+    Activations,
+    Pass,
+    text_activations,
+    text_tokens,
+)
+from tunec.compiler.analyses.memory.arithmetic import Arithmetic, arithmetic
+from tunec.compiler.analyses.memory.casts import (
+    backward_casts,
+    evaluation_casts,
+    forward_casts,
+)
+from tunec.compiler.analyses.memory.counts import count
+from tunec.compiler.analyses.memory.diffusion import denoiser_activations
+from tunec.compiler.analyses.memory.evaluation import kept_logits
+from tunec.compiler.analyses.memory.frozen_units import retained, retains_inputs
+from tunec.compiler.analyses.memory.fsdp_units import computed_states
+from tunec.compiler.analyses.memory.lora import (
+    adapters_working,
+    experts_merged,
+    experts_merging,
+    weights_kept,
+)
+from tunec.compiler.analyses.memory.loss import judged_tokens, loss_bytes
+from tunec.compiler.analyses.memory.moments import At
+from tunec.compiler.analyses.memory.projection import LossBytes
+from tunec.compiler.analyses.memory.sharding import PARAMETERS
+from tunec.compiler.analyses.memory.timeline import Sizes, Term, lasting, of_samples
+from tunec.compiler.analyses.memory.vision import image_activations
+from tunec.compiler.analyses.memory.workload import Layout, Workload
+from tunec.compiler.ir.caches import cached
+from tunec.compiler.ir.slots import States
+from tunec.schemas.models.architecture import Part
+from tunec.schemas.terms import STEPS_IN_BACKWARD
+
+EXPANDED = 2
+"""Bytes of an element of a quantised weight while it is multiplied with (bitsandbytes 0.50.2
+`functional.py`, `dequantize_4bit`: 16 bit)."""
+
+
+def pass_of(workload: Workload, layout: Layout, *, padded: bool, short: bool = False) -> Pass:
+    """How one forward and backward pass of a layout runs.
+
+    `short`: whether a micro batch is shorter than a tile of loss.
+    """
+    fsdp, asked, parallel = layout.fsdp, layout.activation_checkpointing, layout.parallel
+    on_zero = parallel.engine == "deepspeed" and layout.zero.stage == PARAMETERS
+    compute = workload.precision.compute
+    return Pass(
+        states=computed_states(layout.states, compute, fsdp, adapted=bool(workload.adapted)),
+        checkpointed=asked.mode == "layer",
+        padded=padded and workload.attention.implementation == "sdpa",
+        sequence_parallel=parallel.sequence,
+        gathered=parallel.data if workload.kept_evaluation_batches else 1,
+        segment=asked.segment,
+        gap=asked.gap,
+        offload=asked.offload,
+        reentrant=asked.reentrant,
+        retains=retains_inputs(workload, asked, fsdp),
+        short=short,
+        keeps_inputs=on_zero,
+    )
+
+
+@cached(2048)
+def of_pass(workload: Workload, run: Pass) -> tuple[Term, ...]:
+    """The terms of a training step's passes and of evaluation's, without weights and gradients."""
+    return (
+        *_of_layers(workload, run),
+        *_of_images(workload, run),
+        *_of_loss(workload, run),
+        *_of_reference(workload, run),
+        *_of_copies(workload, run),
+        *_of_evaluation(workload, run),
+    )
+
+
+def sequences_of(workload: Workload) -> int:
+    """Sequences of one sample."""
+    return workload.preference.sequences if workload.preference is not None else 1
+
+
+def _of_layers(workload: Workload, run: Pass) -> Iterator[Term]:
+    """What layers keep until they are differentiated, and work in."""
+    passed, number = activations(workload, run), sequences_of(workload)
+    waiting, norm = _waiting(passed)
+    yield from of_samples(embedded(workload, run), At.FORWARD, At.FIRST_GATHERING, number)
+    yield from of_samples(waiting, At.LAYERS, At.ALL_REDUCED, number, by_layer=True)
+    yield from of_samples(norm, At.LOSS_FORWARD, At.HEAD_STEPPED, number)
+    if main_part(workload) == "denoiser":
+        yield from of_samples(norm, At.LAST_LAYER, At.LAST_LAYER, number)
+    yield from of_samples(passed.last_layer, At.LAST_LAYER, At.LAST_LAYER, number)
+    if count(workload).quantized:
+        weight = {"expanded weight": float(EXPANDED * count(workload).expanded)}
+        yield from lasting(weight, At.EXPANSION, At.EXPANSION)
+        yield from of_samples(passed.expanding, At.EXPANSION, At.EXPANSION, number)
+    if workload.adapter.dora and workload.adapted and run.checkpointed:
+        yield from of_samples(passed.one_layer, At.NORMS, At.NORMS, number)
+    yield from of_samples(passed.first_segment, At.FIRST_SEGMENT, At.FIRST_SEGMENT, number)
+    layers = sum(stack.layers for stack in workload.architecture.stacks)
+    retaining = retained(passed.kept, layers) if run.retains else {}
+    first = {**passed.first_layer, **retaining}
+    yield from of_samples(first, At.FIRST_LAYER, At.FIRST_LAYER, number)
+
+
+def _waiting(passed: Activations) -> tuple[Sizes, Sizes]:
+    """What layers keep until they are differentiated, and the final norm's part of it."""
+    norm = {name: size for name, size in passed.kept.items() if name == "final norm"}
+    return {name: size for name, size in passed.kept.items() if name not in norm}, norm
+
+
+def _of_images(workload: Workload, run: Pass) -> Iterator[Term]:
+    """The tower and the projector; their parts wait with the layers, and then for themselves."""
+    images, number = image_activations(workload, run), sequences_of(workload)
+    yield from of_samples(images.forward, At.VISION_FORWARD, At.VISION_FORWARD, number)
+    yield from of_samples(images.kept, At.LAYERS, At.ALL_REDUCED, number, by_layer=True)
+    freed = At.VISION_BACKWARD if images.after_embedding else At.EMBEDDING
+    yield from of_samples(images.kept, At.ALL_REDUCED, freed, number)
+    yield from of_samples(images.backward, At.VISION_BACKWARD, At.VISION_BACKWARD, number)
+
+
+class Losing(NamedTuple):
+    """What a loss takes, and of how many tokens of a sequence."""
+
+    loss: LossBytes
+    tokens: float
+    """On this rank."""
+    judged: float
+    """Of these, those that the loss is of."""
+
+    @property
+    def forward(self) -> float:
+        """Bytes of a sequence when the loss is computed."""
+        return self.judged * self.loss.forward
+
+
+def losing(workload: Workload, run: Pass) -> Losing:
+    """What the loss of a pass takes."""
+    ranks = run.sequence_parallel
+    tokens, judged = text_tokens(workload) / ranks, judged_tokens(workload) / ranks
+    return Losing(loss_of(workload, run.states, short=run.short), tokens, judged)
+
+
+def _of_loss(workload: Workload, run: Pass) -> Iterator[Term]:
+    """Logits and what is made of them, and the buffers of a loss that is taken in pieces."""
+    at, number = losing(workload, run), sequences_of(workload)
+    for size, buffers, moment in (
+        (at.forward, at.loss.fixed, At.LOSS_FORWARD),
+        (at.judged * at.loss.backward, at.loss.fixed_backward, At.LOSS_BACKWARD),
+    ):
+        yield from of_samples({"logits and loss": size}, moment, moment, number)
+        yield from lasting({"loss buffers": buffers}, moment, moment)
+    # of the ten bytes that a loss takes for each logit four stay, its logarithms
+    norm = _waiting(activations(workload, run))[1]
+    held = {**norm, "logits and loss": at.forward}
+    left = {name: 0.4 * round(size) * number for name, size in held.items()}
+    yield from of_samples(left, At.HEAD_DONE, At.ROOT_GATHERING)
+
+
+def _of_reference(workload: Workload, run: Pass) -> Iterator[Term]:
+    """The reference's forward pass after the trained model's own (trl 1.16, `_compute_loss`)."""
+    asked = workload.preference
+    if asked is None or asked.scored or asked.reference not in ("resident", "base"):
+        return
+    at, number = losing(workload, run), asked.sequences
+    held = at.loss.kept if workload.loss != "full" else at.loss.forward
+    layers = activations(workload, run).forward
+    logits = {"logits and loss": at.tokens * held}
+    first, last = At.REFERENCE_FORWARD, At.REFERENCE_LOSS
+    yield from of_samples({**layers, **logits}, first, first, number)
+    logits = {"logits and loss": at.tokens * (held + at.loss.forward)}
+    yield from of_samples(logits, last, last, number)
+    yield from lasting({"loss buffers": at.loss.fixed}, last, last)
+
+
+def _of_copies(workload: Workload, run: Pass) -> Iterator[Term]:
+    """16-bit copies of weights by autocast, and weights that adapters make anew."""
+    widths = arithmetic(workload, run.states, main_part(workload))
+    checkpointed = run.checkpointed and not run.gap
+    counts, head = count(workload), workload.loss == "full"
+    merged = _merged(workload, widths, checkpointed=checkpointed)
+    forward = forward_casts(counts, widths, checkpointed=checkpointed, head=head)
+    backward = backward_casts(counts, widths, checkpointed=checkpointed, head=head)
+    left = left_copies(workload, run)
+    yield from lasting({**forward, **merged}, At.LOSS_FORWARD, At.REFERENCE_LOSS)
+    yield from lasting({**backward, **merged}, At.LOSS_BACKWARD, At.HEAD)
+    if workload.optimizer.name in STEPS_IN_BACKWARD:
+        yield from lasting(left, At.HEAD_STEPPED, At.HEAD_STEPPED)
+    yield from lasting(left, At.LAST_LAYER, At.EXPANSION)
+    merging = experts_merging(workload, widths, checkpointed=checkpointed)
+    yield from lasting(merging, At.LAST_LAYER, At.LAST_LAYER)
+    yield from lasting(merging, At.ALL_REDUCED, At.FIRST_LAYER)
+
+
+def left_copies(workload: Workload, run: Pass) -> Sizes:
+    """Copies that are left when the output projection is done."""
+    widths = arithmetic(workload, run.states, main_part(workload))
+    checkpointed, head = run.checkpointed and not run.gap, workload.loss == "full"
+    merged = _merged(workload, widths, checkpointed=checkpointed)
+    if run.checkpointed:
+        return merged
+    counts = count(workload)
+    return {**backward_casts(counts, widths, checkpointed=checkpointed, head=head), **merged}
+
+
+def _merged(workload: Workload, widths: Arithmetic, *, checkpointed: bool) -> Sizes:
+    """Weights that adapters make anew, from the forward pass to the backward pass."""
+    found = dict(experts_merged(workload, widths, checkpointed=checkpointed))
+    cast = 0.0 if checkpointed else weights_kept(workload, widths, checkpointed=False)
+    return {**found, "casts for norms": cast} if cast else found
+
+
+def _of_evaluation(workload: Workload, run: Pass) -> Iterator[Term]:
+    """Evaluation's pass. Ranks that share a sequence evaluate whole ones, each its own.
+
+    accelerate 1.15 `accelerator.py`, `_prepare_deepspeed`: `disable_in_eval`.
+    """
+    if workload.data.evaluation is not None:
+        run = replace(run, sequence_parallel=1) if run.sequence_parallel > 1 else run
+    widths = arithmetic(workload, run.states, main_part(workload))
+    working = {**activations(workload, run).forward, **adapting(workload, run)}
+    highest = max(working, evaluated(workload, run), key=lambda sizes: sum(sizes.values()))
+    sizes = {**highest, **kept_logits(workload, widths, run.gathered)}
+    number = sequences_of(workload)
+    yield from of_samples(sizes, At.EVALUATION, At.EVALUATION, number)
+    yield from lasting(evaluation_casts(count(workload), widths), At.EVALUATION, At.EVALUATION)
+
+
+def adapting(workload: Workload, run: Pass) -> Sizes:
+    """What adapters add to the work of a layer in a pass that keeps nothing, of one sequence."""
+    widths = arithmetic(workload, run.states, main_part(workload))
+    tokens = text_tokens(workload) / run.sequence_parallel
+    return {"adapters' products": tokens * adapters_working(workload, widths)}
+
+
+def evaluated(workload: Workload, run: Pass) -> Sizes:
+    """Logits and loss where nothing is kept but the hidden states that they are made of.
+
+    What a cap on the logits keeps for its gradient is gone.
+    """
+    model, at = workload.architecture, losing(workload, run)
+    widths = arithmetic(workload, run.states, main_part(workload))
+    capped = widths.compute * model.vocab if model.logit_softcap and workload.loss == "full" else 0
+    made = at.forward - judged_tokens(workload) * capped
+    return {"logits and loss": made, "final norm": at.tokens * widths.stream * model.hidden}
+
+
+def embedded(workload: Workload, run: Pass) -> Sizes:
+    """The embedding's result, of one sequence."""
+    widths = arithmetic(workload, run.states, main_part(workload))
+    tokens = text_tokens(workload) / run.sequence_parallel
+    return {"text layer inputs": tokens * widths.stream * workload.architecture.hidden}
+
+
+def main_part(workload: Workload) -> Part:
+    """The part whose widths are those of the whole run."""
+    return "denoiser" if workload.architecture.kind == "diffusion" else "text"
+
+
+def activations(workload: Workload, run: Pass) -> Activations:
+    """Activations of the model that is trained: a language model or a denoiser."""
+    if workload.architecture.kind == "diffusion":
+        return denoiser_activations(workload, run)
+    return text_activations(workload, run)
+
+
+@cached(1024)
+def loss_of(workload: Workload, states: States, *, short: bool = False) -> LossBytes:
+    """What the loss of this workload holds, in bytes a token."""
+    counts = count(workload)
+    widths = arithmetic(workload, states, main_part(workload))
+    trained = counts.head > 0 or counts.tied
+    return loss_bytes(
+        workload,
+        widths.compute,
+        head_trained=trained,
+        autocast=states.autocast,
+        casts=widths.casts,
+        short=short,
+    )
