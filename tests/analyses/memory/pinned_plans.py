@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from workload_builders import (
+    ATTENTION,
     BF16_LORA,
     FP32,
     FSDP_1,
@@ -20,6 +21,7 @@ from workload_builders import (
     LLAMA_32_1B,
     MIXED,
     layout,
+    matching,
     model,
     nf4,
 )
@@ -74,6 +76,9 @@ def lora(architecture: Architecture, **changes: Any) -> Workload:
     return _lora(architecture, **{"sequence": _TOKENS, **changes})
 
 
+_TEXT_ALONE = tuple(m for m in matching(_QWEN_VL, ATTENTION) if m.part == "text")
+
+
 def _adapter(workload: Workload, **changes: Any) -> Workload:
     return replace(workload, adapter=replace(workload.adapter, **changes))
 
@@ -83,7 +88,7 @@ PLANS: Final[dict[str, Callable[[], tuple[Workload, Layout]]]] = {
     "recomputed layers, two samples": lambda: (full(_8B), layout(2, checkpointed=True)),
     "autocast over fp32": lambda: (full(_8B), layout(**_AUTOCAST)),
     "tied, accumulating, foreach": lambda: (full(_1B, kernel="foreach"), layout(accumulation=4)),
-    "a short sample": lambda: (full(_8B, sequence=127), layout()),
+    "a short sample, accumulating": lambda: (full(_8B, sequence=127), layout(accumulation=2)),
     "adapters": lambda: (lora(_8B), layout(**BF16_LORA)),
     "adapters on a quantised base": lambda: (
         lora(_8B, quantization=nf4()),
@@ -128,6 +133,14 @@ PLANS: Final[dict[str, Callable[[], tuple[Workload, Layout]]]] = {
         full(_8B, versions=(("accelerate", "1.12.0"),)),
         layout(engine="fsdp", world=8, fsdp=_FSDP_2, **_AUTOCAST),
     ),
+    "FSDP 2, adapters with norms": lambda: (
+        _adapter(lora(_1B), dora=True),
+        layout(engine="fsdp", world=2, fsdp=_FSDP_2, **BF16_LORA),
+    ),
+    "stepped in the backward pass, autocast": lambda: (
+        full(_1B, name="lomo"),
+        layout(**_AUTOCAST),
+    ),
     "FSDP 1": lambda: (full(_8B), layout(engine="fsdp", world=8, fsdp=FSDP_1, **_AUTOCAST)),
     "FSDP 1, adapters on a quantised base": lambda: (
         lora(_8B, quantization=nf4()),
@@ -137,6 +150,10 @@ PLANS: Final[dict[str, Callable[[], tuple[Workload, Layout]]]] = {
         lora(_1B, packing=False, preference=Preference(2, "base")),
         layout(**BF16_LORA),
     ),
+    "pairs beside a second model": lambda: (
+        full(_1B, packing=False, loss="chunked", preference=Preference(2, "resident")),
+        layout(checkpointed=True),
+    ),
     "answers of its own": lambda: (
         lora(_1B, preference=Preference(1, "base", 256), generation=_ANSWERS),
         layout(accumulation=2, checkpointed=True, **BF16_LORA),
@@ -144,6 +161,18 @@ PLANS: Final[dict[str, Callable[[], tuple[Workload, Layout]]]] = {
     "answers of an engine": lambda: (
         lora(_1B, preference=Preference(1, "base", 256, True), generation_engine_bytes=10**9),
         layout(stage=3, checkpointed=True, **_ZERO),
+    ),
+    "answers of an engine, FSDP 2": lambda: (
+        full(_1B, preference=Preference(1, "resident", 256, True)),
+        layout(engine="fsdp", world=8, fsdp=_FSDP_2, checkpointed=True, **_AUTOCAST),
+    ),
+    "answers of its own, autocast": lambda: (
+        full(_1B, preference=Preference(1, "none", 256), generation=_ANSWERS),
+        layout(checkpointed=True, **_AUTOCAST),
+    ),
+    "answers of an engine, autocast": lambda: (
+        full(_1B, loss="chunked", preference=Preference(1, "none", 256, True)),
+        layout(checkpointed=True, **_AUTOCAST),
     ),
     "answers in evaluation": lambda: (
         full(_1B, evaluation="eval.jsonl", evaluated=Generation(768, 1, steps=256, beams=4)),
@@ -160,8 +189,12 @@ PLANS: Final[dict[str, Callable[[], tuple[Workload, Layout]]]] = {
         lora(_MIXTRAL, adapted=tuple(m for m in _MIXTRAL.modules if ".experts" in m.path)),
         layout(checkpointed=True, **BF16_LORA),
     ),
-    "an encoder and a decoder": lambda: (full(_T5, sequence=509), layout()),
+    "an encoder and a decoder": lambda: (full(_T5, sequence=509), layout(**_AUTOCAST)),
     "pictures": lambda: (lora(_QWEN_VL, **_PICTURE), layout(**BF16_LORA)),
+    "pictures, the tower frozen, ZeRO-3": lambda: (
+        lora(_QWEN_VL, **_PICTURE, adapted=_TEXT_ALONE),
+        layout(stage=3, **_ZERO),
+    ),
     "pictures, the tower trained": lambda: (full(_QWEN_VL, **_PICTURE), layout(checkpointed=True)),
     "a UNet, its encoders ahead": lambda: (
         full(_SDXL, sequence=1, images=1, image_width=1024, image_height=1024, components=_TEXTS),
